@@ -1,0 +1,1 @@
+"""One per machine: decides, starts, watches and stops the workers."""

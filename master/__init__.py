@@ -1,0 +1,1 @@
+"""One per job: opens rounds, judges incidents, evicts the dead; runs inside the elected agent."""

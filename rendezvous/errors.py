@@ -1,0 +1,58 @@
+"""What can go wrong between a node and its job.
+
+    RendezvousError
+    ├── StoreError              the store's side
+    │   ├── StoreUnavailable    nobody answered within the deadline; nothing was written
+    │   │   └── MaybeApplied    a write timed out: it may or may not have been applied; re-read before repeating
+    │   ├── Compacted           a watch asked for history that the store no longer has; list again
+    │   ├── LeaseLost           the lease expired or was revoked: its keys are gone
+    │   └── StoreRefused        the store answered and said no (credentials, version, no space); retrying is useless
+    ├── Deposed                 this master is no longer the leader; its write changed nothing
+    └── Refused                 the job refuses this node, with a sentence that says what to do
+
+Messages say what happened, to whom, and what to do next.
+"""
+
+
+class RendezvousError(Exception):
+    """Base of everything that rendezvous raises."""
+
+
+class StoreError(RendezvousError):
+    """The store could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """No endpoint answered within the deadline; nothing was written."""
+
+
+class MaybeApplied(StoreUnavailable):
+    """A write timed out on the way: it may or may not have been applied."""
+
+
+class Compacted(StoreError):
+    """The history before `revision` is gone.
+
+    Attributes:
+        revision: the oldest revision that the store still has.
+    """
+
+    def __init__(self, revision: int) -> None:
+        super().__init__(f"the store has compacted its history up to revision {revision}: list the keys again")
+        self.revision = revision
+
+
+class LeaseLost(StoreError):
+    """The lease expired or was revoked; every key under it is gone."""
+
+
+class StoreRefused(StoreError):
+    """The store answered and refused; trying again without a change is useless."""
+
+
+class Deposed(RendezvousError):
+    """Another master leads: the fenced write changed nothing."""
+
+
+class Refused(RendezvousError):
+    """The job does not take this node."""

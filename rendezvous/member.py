@@ -1,0 +1,110 @@
+"""What a node says of itself: the value of its key `nodes/<node>`, which only that node writes.
+
+State, not messages: a report is the whole truth about the node, written over the last one. Whoever becomes master
+reads the reports and knows what the last master knew, so nothing is lost in a failover.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+MAX_TRACEBACK_BYTES = 6_000
+"""Of one worker's traceback; the middle is cut, and the whole is in the worker's log."""
+
+MAX_EXITS = 16
+"""Exits in one report: the first failures matter, the others are in the logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How one worker process ended.
+
+    Attributes:
+        round: the round that it belonged to.
+        code: its exit code, or None where a signal ended it.
+        signal: the signal's number, or None.
+        message: the last line of its traceback or error file; empty where it left none.
+        traceback: its own traceback as text, at most MAX_TRACEBACK_BYTES; empty where it left none.
+        log: where its stderr is kept on its machine; empty where it is not kept.
+        seconds: how long it had run.
+        stopped: its agent had told it to stop, so that its exit says nothing about the job.
+    """
+
+    round: int
+    rank: int
+    local_rank: int
+    pid: int
+    code: int | None = None
+    signal: int | None = None
+    message: str = ""
+    traceback: str = ""
+    log: str = ""
+    seconds: float = 0.0
+    stopped: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """The worker ended with exit code 0."""
+        return self.code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What must be equal on every node of a job, as it was typed."""
+
+    script: str
+    arguments: tuple[str, ...]
+    nnodes: str
+    nproc_per_node: str
+    version: str
+
+
+State = Literal["waiting", "running", "failed", "succeeded", "leaving"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a node's workers do in `round`.
+
+    waiting: registered; no workers (`round` is 0 until the node has seen one).
+    running: every local worker of `round` has been started.
+    failed: at least one worker of `round` ended other than with 0 (`exits` tells), or they could not be started
+        (`problem` tells in words; it is charged to nobody).
+    succeeded: every local worker of `round` exited 0.
+    leaving: the node was told to go (`problem` says by what); it wants no further round.
+    """
+
+    state: State = "waiting"
+    round: int = 0
+    exits: tuple[Exit, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One registered node.
+
+    Attributes:
+        node: its name, unique in the job while it is registered.
+        incarnation: random; another life of the same machine is another incarnation.
+        host: what its peers call the machine; the workers' MASTER_ADDR where it has rank 0.
+        presence: `host:port` of the agent's presence listener (see `presence.py`).
+        nproc: worker processes that it runs.
+        ports: ports that were free on it for the workers' MASTER_PORT; rounds take them in turn.
+        fingerprint: what it was started with.
+        role: the workers' role name.
+        topology: nodes with an equal label get neighbouring ranks.
+        node_rank: the rank that its user asked for among the nodes of the first round, or None.
+        report: what its workers do.
+    """
+
+    node: str
+    incarnation: str
+    host: str
+    presence: str
+    nproc: int
+    ports: tuple[int, ...]
+    fingerprint: Fingerprint
+    role: str = "default"
+    topology: str = ""
+    node_rank: int | None = None
+    report: Report = field(default_factory=Report)

@@ -1,0 +1,6 @@
+"""Start any training script on any number of machines, and let the number change while it runs.
+
+Importing this package loads nothing heavy: the names below load their rooms at first use.
+"""
+
+__version__ = "0.1.0"
