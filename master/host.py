@@ -1,0 +1,445 @@
+"""The master: under leadership, turns what the members report into rounds.
+
+It holds nothing that the store does not hold. What it decides is decided by pure functions: `rendezvous/round.py`
+(membership) and `incident.py` (whose fault). This file gathers their input, waits for their deadlines, and has
+`publish.py` write what they say.
+"""
+
+import asyncio
+import dataclasses
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..rendezvous import presence, ranks
+from ..rendezvous.errors import Compacted, Deposed
+from ..rendezvous.header import Eviction, Header, Incident, Tally
+from ..rendezvous.keys import Keys
+from ..rendezvous.member import Fingerprint, Member
+from ..rendezvous.ranks import Assignment
+from ..rendezvous.round import Fault, Finish, Keep, Open, Policy, Round, Seen, Suspend, plan
+from ..rendezvous.store import Event, KeyValue, Store
+from ..rendezvous.wire import Malformed, decode
+from . import incident
+from .incident import Evidence, FailedWorker
+from .publish import Publisher
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the job was started with, as far as the master needs it; equal on every node."""
+
+    policy: Policy
+    max_restarts: int
+    same_failure_limit: int
+    fingerprint: Fingerprint
+    farewell_seconds: float = 30.0
+    """How long a finished job waits for its nodes to leave before it removes the job's keys."""
+
+
+class Master:
+    """Runs one leadership until the job is over or the leadership is lost.
+
+    Args:
+        store, keys, publisher: where the job is.
+        terms: what the job was started with.
+        say: prints one line for a person.
+        now: the clock, seconds (`loop.time`); all of the master's times are on it.
+        watch: returns, with words, once a peer is proven dead (`presence.watch_until_dead`).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        keys: Keys,
+        publisher: Publisher,
+        terms: Terms,
+        *,
+        say: Callable[[str], None],
+        now: Callable[[], float],
+        watch: Callable[[str, str], Awaitable[str]] = presence.watch_until_dead,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._publisher = publisher
+        self._terms = terms
+        self._say = say
+        self._now = now
+        self._watch = watch
+        self._fingerprint = terms.fingerprint
+        self._members: dict[str, Seen] = {}  # by key
+        self._revisions: dict[str, int] = {}  # key -> create revision
+        self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
+        self._header: Header | None = None
+        self._round = Round(0, (), False, now())
+        self._tally = Tally()
+        self._incident: Incident | None = (
+            None  # why the current round was opened; charged when its evidence is complete
+        )
+        self._evidence: dict[int, Evidence] = {}
+        self._evidence_since: dict[int, float] = {}
+        self._lost_how: dict[str, str] = {}  # incarnation -> how it was noticed
+        self._changed = asyncio.Event()
+        self._said = ""
+
+    async def run(self) -> Header:
+        """Leads until the job is over and its keys are gone; returns the last header.
+
+        Raises Deposed when another master leads, StoreError when the store does not answer.
+        """
+        revision = await self._take_over()
+        watch = asyncio.create_task(self._follow(revision + 1), name="master: members")
+        try:
+            while not (self._header and self._header.final):
+                self._changed.clear()
+                for task in (watch, *self._watchers.values()):
+                    if task.done():
+                        task.result()
+                await self._refuse_strangers()
+                deadline = await self._step()
+                if not self._changed.is_set():
+                    await _wait(self._changed, None if deadline is None else deadline - self._now())
+            await self._farewell()
+            return self._header
+        finally:
+            tasks = [watch, *self._watchers.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- what the store says --------------------------------------------------------------------------------------
+
+    async def _take_over(self) -> int:
+        listing = await self._store.list(self._keys.nodes)
+        for item in listing.items:
+            self._see(item)
+        found = await self._store.get(self._keys.round)
+        self._publisher.header_revision = found.mod_revision if found else 0
+        header = _read(Header, found.value) if found else None
+        await self._publisher.drop_abandoned(header.prefix if header else "")
+        if header is None:
+            return listing.revision
+        assigned: list[Assignment] = []
+        if header.prefix:
+            for item in (await self._store.list(f"{self._keys.assignments}{header.prefix}/")).items:
+                assignment = _read(Assignment, item.value)
+                if assignment:
+                    assigned.append(assignment)
+        assigned.sort(key=lambda assignment: assignment.group_rank)
+        present = {seen.member.incarnation for seen in self._members.values()}
+        known = [assignment.incarnation for assignment in assigned]
+        self._round = Round(header.number, (), False, self._now())
+        if header.final or not present.intersection(known):
+            return listing.revision  # the remains of an earlier run: this one begins afresh, with the next number
+        self._header = header
+        self._tally = header.tally
+        self._incident = header.incident
+        self._fingerprint = header.fingerprint
+        self._round = Round(header.number, tuple(known), header.state == "open", self._now())
+        self._say(f"this node is the master now; it goes on with round {header.number}")
+        for assignment in assigned:
+            if assignment.incarnation not in present and self._round.running:
+                self._note(header.number, lost=(assignment.node, "it was gone when the master's place was taken over"))
+        for seen in self._members.values():
+            self._gather(seen.member)
+        return listing.revision
+
+    async def _follow(self, revision: int) -> None:
+        try:
+            while True:
+                try:
+                    async for events in self._store.watch(self._keys.nodes, revision, prefix=True):
+                        for event in events:
+                            self._apply(event)
+                        revision = max(event.kv.mod_revision for event in events) + 1
+                        self._changed.set()
+                except Compacted:
+                    listing = await self._store.list(self._keys.nodes)
+                    revision = listing.revision + 1
+                    for key in set(self._members) - {item.key for item in listing.items}:
+                        self._forget(key)
+                    for item in listing.items:
+                        self._see(item)
+                    self._changed.set()
+        finally:
+            self._changed.set()  # so that `run` sees that this has ended
+
+    def _apply(self, event: Event) -> None:
+        if event.kind == "put":
+            self._see(event.kv)
+        else:
+            self._forget(event.kv.key)
+
+    def _see(self, item: KeyValue) -> None:
+        member = _read(Member, item.value)
+        if member is None:
+            self._say(f"ignores {item.key}: its value is not a member (another version of elastic-run?)")
+            return
+        before = self._members.get(item.key)
+        if before and before.member.incarnation != member.incarnation:
+            self._forget(item.key)
+            before = None
+        since = before.since if before else self._now()
+        self._members[item.key] = Seen(member, item.create_revision, since)
+        self._revisions[item.key] = item.create_revision
+        if member.incarnation not in self._watchers and member.presence:
+            self._watchers[member.incarnation] = asyncio.create_task(
+                self._watch_member(item.key, member), name=f"master: presence of {member.node}"
+            )
+        self._gather(member)
+
+    def _forget(self, key: str) -> None:
+        seen = self._members.pop(key, None)
+        if seen is None:
+            return
+        incarnation = seen.member.incarnation
+        if watcher := self._watchers.pop(incarnation, None):
+            watcher.cancel()
+        report = seen.member.report
+        if report.state == "succeeded" and report.round == self._round.number:
+            self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
+        elif incarnation in self._round.nodes:
+            if report.state == "leaving":
+                self._note(self._round.number, left=(seen.member.node, report.problem))
+            else:
+                how = self._lost_how.pop(incarnation, "it has not been heard of: its lease ended")
+                self._note(self._round.number, lost=(seen.member.node, how))
+
+    async def _watch_member(self, key: str, member: Member) -> None:
+        how = await self._watch(member.presence, member.incarnation)
+        self._lost_how[member.incarnation] = how
+        await self._publisher.evict(key, self._revisions[key], member.incarnation, Eviction(how))
+
+    async def _refuse_strangers(self) -> None:
+        """Puts out nodes that were started with something else under this job's id."""
+        ours = self._fingerprint
+        for key, seen in list(self._members.items()):
+            difference = describe_difference(ours, seen.member.fingerprint)
+            if difference and not seen.gone:
+                reason = (
+                    f"job {self._keys.job!r} is another job than this node's: {difference}. "
+                    "Give this one its own --rdzv-id, or start both with the same command"
+                )
+                await self._publisher.evict(
+                    key, self._revisions[key], seen.member.incarnation, Eviction(reason, final=True)
+                )
+                self._say(f"refuses node {seen.member.node}: {difference}")
+                self._forget(key)
+
+    # -- incidents ------------------------------------------------------------------------------------------------
+
+    def _gather(self, member: Member) -> None:
+        report = member.report
+        if member.incarnation in self._round.nodes and report.round == self._round.number:
+            if report.state == "leaving":
+                self._note(self._round.number, left=(member.node, report.problem))
+            elif report.state == "failed" and report.problem:
+                self._note(self._round.number, problem=(member.node, report.problem))
+        for exit_ in report.exits:
+            if not exit_.ok and not exit_.stopped and exit_.round in (self._round.number, self._round.number - 1):
+                self._note(exit_.round, failed=FailedWorker(member.node, member.host, exit_))
+
+    def _note(
+        self,
+        number: int,
+        *,
+        failed: FailedWorker | None = None,
+        lost: tuple[str, str] | None = None,
+        left: tuple[str, str] | None = None,
+        problem: tuple[str, str] | None = None,
+    ) -> None:
+        """Adds to a round's evidence; what is known already, or came too late to count, changes nothing."""
+        now = self._now()
+        if number != self._round.number:
+            # A late exit of the round before: it belongs to the incident that ended that round, if one did.
+            since = self._evidence_since.get(number)
+            if since is None or now > since + incident.GATHER:
+                return
+        self._evidence_since.setdefault(number, now)
+        known = self._evidence.get(number, Evidence(number))
+        updated = Evidence(
+            number,
+            _with(known.exits, failed),
+            _with(known.lost, lost),
+            _with(known.left, left),
+            _with(known.problems, problem),
+        )
+        self._evidence[number] = updated
+        if self._incident is not None and self._incident.round == number != self._round.number:
+            self._incident = incident.judge(updated)  # provisional until the round after this one
+
+    def _fault(self) -> Fault | None:
+        """The judge's word on failed workers of the current round, as `plan` wants it."""
+        number = self._round.number
+        evidence = self._evidence.get(number)
+        if evidence is None or evidence.empty:
+            return None
+        verdict = incident.judge(evidence)
+        tally = incident.charge(self._settled_tally(), verdict)
+        end = incident.fatal(tally, self._terms.max_restarts, self._terms.same_failure_limit)
+        text = f"{verdict.text}; {end[1]}" if end else verdict.text
+        return Fault(text, verdict.cause, end[0] if end else None, self._evidence_since[number] + incident.GATHER)
+
+    def _settled_tally(self) -> Tally:
+        """The tally with the incident that opened the current round."""
+        return incident.charge(self._tally, self._incident) if self._incident else self._tally
+
+    # -- decisions ------------------------------------------------------------------------------------------------
+
+    async def _step(self) -> float | None:
+        """Decides once and carries it out; returns when to look again."""
+        current = dataclasses.replace(self._round, fault=self._fault() if self._round.running else None)
+        decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, self._now())
+        match decision:
+            case Keep(until):
+                if reason and reason != self._said:
+                    self._say(reason)
+                self._said = reason
+                return until
+            case Open():
+                await self._open(decision, reason)
+            case Suspend(cause):
+                await self._suspend(cause, reason)
+            case Finish(outcome):
+                await self._finish(outcome, reason)
+        return self._now()
+
+    async def _open(self, decision: Open, reason: str) -> None:
+        number = self._round.number + 1
+        previous = self._header
+        assignments = ranks.assign(number, decision.nodes)
+        first = decision.nodes[0]
+        because, tally = self._close(decision)
+        header = Header(
+            number=number,
+            run=previous.run if previous else secrets.token_hex(6),
+            state="open",
+            cause=decision.cause,
+            reason=reason,
+            fingerprint=self._fingerprint,
+            prefix=self._publisher.prefix(number),
+            nodes=len(assignments),
+            digest=ranks.digest(assignments),
+            previous_nodes=previous.nodes if previous else 0,
+            world_size=assignments[0].world_size,
+            master_addr=first.host,
+            master_port=first.ports[number % len(first.ports)] if first.ports else 0,
+            restart_count=(incident.charge(tally, because) if because else tally).failures,
+            max_restarts=self._terms.max_restarts,
+            tally=tally,
+            incident=because,
+        )
+        await self._publisher.open(header, assignments, previous.prefix if previous else "")
+        self._header, self._tally, self._incident = header, tally, because
+        self._round = Round(number, tuple(member.incarnation for member in decision.nodes), True, self._now())
+        self._evidence = {key: value for key, value in self._evidence.items() if key >= number - 1}
+        self._evidence_since = {key: value for key, value in self._evidence_since.items() if key >= number - 1}
+        for key in [key for key, seen in self._members.items() if seen.gone]:
+            del self._members[key]
+
+    def _close(self, decision: Open) -> tuple[Incident | None, Tally]:
+        """The incident that opens the next round, and the tally with every incident before it."""
+        tally = self._settled_tally()
+        if decision.cause == "joined":
+            new = [member.node for member in decision.nodes if member.incarnation not in self._round.nodes]
+            return incident.arrivals(self._round.number, new), tally
+        evidence = self._evidence.get(self._round.number)
+        if evidence is not None and not evidence.empty and self._round.running:
+            return incident.judge(evidence), tally
+        return None, tally  # the first round, or the end of a suspension, which has charged its cause already
+
+    async def _suspend(self, cause: str, reason: str) -> None:
+        assert self._header is not None, "only a running round is suspended"
+        tally = self._settled_tally()
+        evidence = self._evidence.get(self._round.number)
+        because = incident.judge(evidence) if evidence and not evidence.empty else None
+        header = dataclasses.replace(
+            self._header,
+            number=self._round.number + 1,
+            state="waiting",
+            cause=cause,
+            reason=reason,
+            previous_nodes=self._header.nodes,
+            tally=tally,
+            incident=because,
+            restart_count=(incident.charge(tally, because) if because else tally).failures,
+            deadline_seconds=self._terms.policy.recovery_timeout,
+        )
+        await self._publisher.put_header(header)
+        self._header, self._tally, self._incident = header, tally, because
+        self._round = Round(header.number, self._round.nodes, False, self._now())
+
+    async def _finish(self, outcome: str, reason: str) -> None:
+        tally = self._settled_tally()
+        evidence = self._evidence.get(self._round.number)
+        because = (
+            incident.judge(evidence) if outcome in ("failed", "repeated") and evidence and not evidence.empty else None
+        )
+        if because:
+            tally = incident.charge(tally, because)
+        base = self._header or Header(0, secrets.token_hex(6), "open", "start", "", self._fingerprint)
+        header = dataclasses.replace(
+            base,
+            number=self._round.number + 1,
+            state=outcome,
+            reason=reason,
+            previous_nodes=base.nodes,
+            tally=tally,
+            incident=because,
+            restart_count=tally.failures,
+            max_restarts=self._terms.max_restarts,
+        )
+        await self._publisher.put_header(header)
+        self._header = header
+
+    async def _farewell(self) -> None:
+        """Waits until every node has read the end and left, then removes the job's keys."""
+        assert self._header is not None
+        deadline = self._now() + self._terms.farewell_seconds
+        while any(not seen.gone for seen in self._members.values()) and self._now() < deadline:
+            self._changed.clear()
+            await _wait(self._changed, deadline - self._now())
+        try:
+            await self._publisher.bury(self._header.state == "succeeded")
+        except Deposed:
+            return  # buried by an attempt whose answer was lost
+
+
+def describe_difference(ours: Fingerprint, theirs: Fingerprint) -> str:
+    """What differs between two nodes' starts, in words; empty where nothing does."""
+    names = {
+        "script": "the script",
+        "arguments": "the script's arguments",
+        "nnodes": "--nnodes",
+        "nproc_per_node": "--nproc-per-node",
+        "version": "elastic-run's version",
+    }
+    left, right = dataclasses.asdict(ours), dataclasses.asdict(theirs)
+    left["arguments"], right["arguments"] = " ".join(ours.arguments), " ".join(theirs.arguments)
+    return "; ".join(
+        f"{words} is {left[name]!r} there and {right[name]!r} here"
+        for name, words in names.items()
+        if left[name] != right[name]
+    )
+
+
+def _with(items: tuple[T, ...], item: T | None) -> tuple[T, ...]:
+    return items if item is None or item in items else (*items, item)
+
+
+def _read(kind: type[T], value: bytes) -> T | None:
+    try:
+        return decode(kind, value)
+    except Malformed:
+        return None
+
+
+async def _wait(event: asyncio.Event, seconds: float | None) -> None:
+    try:
+        async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
+            await event.wait()
+    except TimeoutError:
+        pass

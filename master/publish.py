@@ -1,0 +1,109 @@
+"""The master's writes: each compares the leader key's create revision, so a deposed master changes nothing.
+
+A round is published in two steps: its assignments, in batches that fit a transaction, under a prefix that nobody
+knows yet; then the header that names the prefix, which is the commit point and compares the header before it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..rendezvous.election import Leadership
+from ..rendezvous.errors import Deposed
+from ..rendezvous.header import Eviction, Header
+from ..rendezvous.keys import Keys
+from ..rendezvous.membership import OUTCOME_TTL
+from ..rendezvous.ranks import Assignment
+from ..rendezvous.store import Compare, Delete, KeyValue, Operation, Put, Store, TxnResult
+from ..rendezvous.wire import encode
+
+BATCH = 100
+"""Assignments in one transaction; etcd takes 128 operations."""
+
+
+@dataclass(slots=True)
+class Publisher:
+    """Writes for one leadership.
+
+    Attributes:
+        header_revision: the mod revision of the header that the next one must replace; 0 where there is none.
+    """
+
+    store: Store
+    keys: Keys
+    leadership: Leadership
+    lease: int
+    header_revision: int
+
+    def prefix(self, number: int) -> str:
+        """Where the assignments of round `number` go: no other leadership writes there."""
+        return f"{self.leadership.revision}.{number}"
+
+    async def open(self, header: Header, assignments: Sequence[Assignment], previous_prefix: str) -> None:
+        """Makes `header`'s round the current one. Raises Deposed, StoreError (then nothing was committed, or the
+        header was; the next master reads which)."""
+        for start in range(0, len(assignments), BATCH):
+            puts = [
+                Put(self.keys.assignment(header.prefix, assignment.node), encode(assignment))
+                for assignment in assignments[start : start + BATCH]
+            ]
+            await self._fenced((), puts)
+        await self.put_header(header, drop=previous_prefix)
+
+    async def put_header(self, header: Header, drop: str = "") -> None:
+        """Replaces the header; with `drop`, the assignments under that older prefix go in the same transaction."""
+        value = encode(header)
+        operations: list[Operation] = [Put(self.keys.round, value)]
+        if drop and drop != header.prefix:
+            operations.append(Delete(f"{self.keys.assignments}{drop}/", prefix=True))
+        result = await self._txn([Compare(self.keys.round, self.header_revision, "mod")], operations)
+        if result.succeeded:
+            self.header_revision = result.revision
+            return
+        leader, current = result.current
+        if _holds(leader, self.leadership) and current is not None and current.value == value:
+            self.header_revision = current.mod_revision  # an earlier attempt was applied and its answer lost
+            return
+        raise Deposed("another master has published a round")
+
+    async def evict(self, key: str, create_revision: int, incarnation: str, eviction: Eviction) -> bool:
+        """Deletes a member and leaves word for it. False: it was not there any more."""
+        result = await self._txn(
+            [Compare(key, create_revision)],
+            [Delete(key), Put(self.keys.eviction(incarnation), encode(eviction), self.lease)],
+        )
+        if not result.succeeded and not _holds(result.current[0], self.leadership):
+            raise Deposed("another master leads")
+        return result.succeeded
+
+    async def bury(self, succeeded: bool) -> None:
+        """The job is over and every node has gone: removes its keys; a success leaves a tombstone for a minute."""
+        if succeeded:
+            tombstone = await self.store.grant(OUTCOME_TTL)
+            await self._fenced((), [Put(self.keys.outcome, b'{"outcome":"succeeded"}', tombstone)])
+        await self._fenced(
+            (),
+            [
+                Delete(self.keys.assignments, prefix=True),
+                Delete(f"{self.keys.root}evictions/", prefix=True),
+                Delete(self.keys.round),
+                Delete(self.leadership.key),
+            ],
+        )
+
+    async def drop_abandoned(self, keep: str) -> None:
+        """Removes assignments that the current header does not name: an earlier master died before its header."""
+        listing = await self.store.list(self.keys.assignments, keys_only=True)
+        prefixes = {item.key.removeprefix(self.keys.assignments).split("/")[0] for item in listing.items}
+        for prefix in sorted(prefixes - {keep}):
+            await self._fenced((), [Delete(f"{self.keys.assignments}{prefix}/", prefix=True)])
+
+    async def _fenced(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
+        if not (await self._txn(compares, operations)).succeeded:
+            raise Deposed("another master leads")
+
+    async def _txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
+        return await self.store.txn([self.leadership.fence, *compares], operations, idempotent=True)
+
+
+def _holds(leader: KeyValue | None, leadership: Leadership) -> bool:
+    return leader is not None and leader.create_revision == leadership.revision

@@ -1,0 +1,77 @@
+"""Leadership: one agent at a time runs the master, and every write of the master is fenced.
+
+The leader is who created the key `leader`; its create revision is the fencing token. A lock in etcd alone is not
+safe, because its holder can be stopped and go on after its lease has ended: so the master's writes all compare the
+key's create revision, and those of a deposed master change nothing.
+"""
+
+from dataclasses import dataclass
+
+from .errors import MaybeApplied
+from .header import Leader
+from .keys import Keys
+from .member import Member
+from .store import Compare, Delete, KeyValue, Operation, Put, Store
+from .wire import Malformed, decode, encode
+
+DEPOSE_PAUSE = 30.0
+"""Seconds: one agent deposes at most once in this time. Proxies and firewalls refuse connections too, and a master
+must not be deposed again and again by one agent that cannot reach it; its lease still bounds a real loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """The right to write as the master: the leader key and the revision that created it."""
+
+    key: str
+    revision: int
+
+    @property
+    def fence(self) -> Compare:
+        """Holds only while this leadership does."""
+        return Compare(self.key, self.revision)
+
+
+async def campaign(store: Store, keys: Keys, me: Leader, lease: int) -> Leadership | KeyValue:
+    """Tries to become the leader: the leadership, or the key of whoever holds it. Raises StoreError, LeaseLost."""
+    try:
+        result = await store.txn([Compare(keys.leader, 0)], [Put(keys.leader, encode(me), lease)])
+    except MaybeApplied:
+        held = await store.get(keys.leader)
+        if held is None:
+            raise
+    else:
+        if result.succeeded:
+            return Leadership(keys.leader, result.revision)
+        (held,) = result.current
+        assert held is not None, "the compare failed, so the key exists"
+    if _leader(held) == me:
+        return Leadership(keys.leader, held.create_revision)
+    return held
+
+
+async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader) -> bool:
+    """Removes a leader that is known to be dead, and with it the dead agent's own registration.
+
+    Both deletions compare create revisions: a new leader, or a new life of the node, is never touched. False: it
+    was no longer the leader.
+    """
+    compares = [Compare(keys.leader, held.create_revision)]
+    operations: list[Operation] = [Delete(keys.leader)]
+    node = await store.get(keys.node(leader.node))
+    if node is not None and decode(Member, node.value).incarnation == leader.incarnation:
+        compares.append(Compare(node.key, node.create_revision))
+        operations.append(Delete(node.key))
+    return (await store.txn(compares, operations, idempotent=True)).succeeded
+
+
+async def resign(store: Store, leadership: Leadership) -> None:
+    """Gives the leadership up, so that another agent takes over at once. Raises StoreUnavailable."""
+    await store.txn([leadership.fence], [Delete(leadership.key)], idempotent=True)
+
+
+def _leader(held: KeyValue) -> Leader | None:
+    try:
+        return decode(Leader, held.value)
+    except Malformed:
+        return None

@@ -1,0 +1,116 @@
+"""The header of the current round: what the master publishes, and every agent acts on.
+
+The header is the only commit point. Assignments are written before it and mean nothing until a header names their
+prefix; a header that names a round makes it the current one everywhere at once.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .member import Exit, Fingerprint
+from .round import Cause, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """One fault with all its consequences: one cause, charged once.
+
+    Attributes:
+        round: in which it happened.
+        cause: what it is charged to.
+        text: the incident in words, for a person.
+        node, host: where its root cause was; empty where it is not one node's.
+        exit: the worker exit that is its root cause, if it was one.
+    """
+
+    round: int
+    cause: Cause
+    text: str
+    node: str = ""
+    host: str = ""
+    exit: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What happened to this run of the job so far: closed incidents by cause, and the failures' memory.
+
+    Attributes:
+        failures: charged against `--max-restarts`.
+        lost, left, joined, problems: rounds opened for that cause; free.
+        signature, repeats, quick: the last failure's likeness, how often it came in a row, and whether each time
+            came soon after the start: a job that only ever repeats one failure is stopped early.
+        problems_in_row: start problems without a round that ran between them.
+    """
+
+    failures: int = 0
+    lost: int = 0
+    left: int = 0
+    joined: int = 0
+    problems: int = 0
+    signature: str = ""
+    repeats: int = 0
+    problems_in_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The current round.
+
+    Attributes:
+        number: the round's number; one sequence for the life of the job's id.
+        run: random; another run of the same job id is another one.
+        state: open (nodes train), waiting (suspended: all workers stop), or how the job ended.
+        cause, reason: why this round was opened, suspended or finished; the reason is for a person.
+        prefix, nodes, digest: the assignments that this header makes valid (a waiting header names the last round's).
+        previous_nodes: how many nodes the round before had.
+        world_size: worker processes in all.
+        master_addr, master_port: where the workers meet: on the first node.
+        restart_count: failures charged so far, this round's included; the same on every node.
+        max_restarts: how many failures are allowed.
+        fingerprint: what every node must have been started with.
+        tally: closed incidents, this round's cause not included.
+        incident: why this round was opened, where that was an incident; the root cause where the job failed.
+        deadline_seconds: in a waiting header, how long the wait may last; else 0.
+    """
+
+    number: int
+    run: str
+    state: Literal["open", "waiting"] | Outcome
+    cause: Cause
+    reason: str
+    fingerprint: Fingerprint
+    prefix: str = ""
+    nodes: int = 0
+    digest: str = ""
+    previous_nodes: int = 0
+    world_size: int = 0
+    master_addr: str = ""
+    master_port: int = 0
+    restart_count: int = 0
+    max_restarts: int = 0
+    tally: Tally = field(default_factory=Tally)
+    incident: Incident | None = None
+    deadline_seconds: float = 0.0
+
+    @property
+    def final(self) -> bool:
+        """The job is over."""
+        return self.state not in ("open", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The elected master: which agent runs it, and where its presence can be watched."""
+
+    node: str
+    incarnation: str
+    presence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Why a node was put out. `final`: it must not come back (it does not fit this job)."""
+
+    reason: str
+    final: bool = False

@@ -1,0 +1,63 @@
+"""Where a job's keys are in the store.
+
+/elastic-run/<job>/leader                        leased: the elected master
+/elastic-run/<job>/nodes/<node>                  leased: one registered node, written by that node only
+/elastic-run/<job>/round                         the header of the current round: the only commit point
+/elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
+/elastic-run/<job>/evictions/<incarnation>       leased: why a node was put out
+/elastic-run/<job>/outcome                       leased for a minute: this job has just succeeded
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+ROOT = "/elastic-run/"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of the job `job`; any text is a valid job id (it is percent-encoded)."""
+
+    job: str
+
+    @property
+    def root(self) -> str:
+        """The prefix of all of them."""
+        return f"{ROOT}{quote(self.job, safe='')}/"
+
+    @property
+    def leader(self) -> str:
+        """The elected master."""
+        return f"{self.root}leader"
+
+    @property
+    def nodes(self) -> str:
+        """The prefix of the registered nodes."""
+        return f"{self.root}nodes/"
+
+    def node(self, node: str) -> str:
+        """One registered node."""
+        return f"{self.nodes}{quote(node, safe='')}"
+
+    @property
+    def round(self) -> str:
+        """The current round's header."""
+        return f"{self.root}round"
+
+    @property
+    def assignments(self) -> str:
+        """The prefix of all assignments."""
+        return f"{self.root}assignments/"
+
+    def assignment(self, prefix: str, node: str) -> str:
+        """One node's assignment in the round that named `prefix`."""
+        return f"{self.assignments}{prefix}/{quote(node, safe='')}"
+
+    def eviction(self, incarnation: str) -> str:
+        """Why that incarnation was put out."""
+        return f"{self.root}evictions/{incarnation}"
+
+    @property
+    def outcome(self) -> str:
+        """The tombstone of a success."""
+        return f"{self.root}outcome"

@@ -1,0 +1,111 @@
+"""A node's own place in the job: it registers under a lease, reports, and reads what concerns it.
+
+Only the node writes its key, always comparing the create revision it registered with. So a key that the master
+deleted (an eviction) cannot come back by a late report, and a node that finds its key gone knows that it is out.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+from .errors import MaybeApplied, Refused
+from .header import Eviction, Header
+from .keys import Keys
+from .member import Member, Report
+from .ranks import Assignment
+from .store import Compare, Delete, Put, Store
+from .wire import Malformed, decode, encode
+
+OUTCOME_TTL = 60
+"""Seconds for which a job id that has just succeeded is refused."""
+
+_MAX_NAMESAKES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A registered node: its member value as last written, and its key's create revision."""
+
+    member: Member
+    key: str
+    revision: int
+    lease: int
+
+
+async def refuse_if_over(store: Store, keys: Keys) -> None:
+    """Raises Refused where this job id has succeeded within the last minute."""
+    if await store.get(keys.outcome) is None:
+        return
+    raise Refused(
+        f"job {keys.job!r} has just succeeded; its id is refused for {OUTCOME_TTL} s, so that a node that comes late "
+        f"does not start it again. To run it again now, choose another id: --rdzv-id={keys.job}-2"
+    )
+
+
+async def register(store: Store, keys: Keys, member: Member, lease: int) -> Registration:
+    """Registers `member` under `lease`; where another incarnation has its name, under name-2, name-3, ...
+
+    Raises StoreError, and LeaseLost where the lease ended meanwhile.
+    """
+    base = member.node
+    for number in range(1, _MAX_NAMESAKES):
+        name = base if number == 1 else f"{base}-{number}"
+        named = dataclasses.replace(member, node=name)
+        key = keys.node(name)
+        try:
+            result = await store.txn([Compare(key, 0)], [Put(key, encode(named), lease)])
+        except MaybeApplied:
+            held = await store.get(key)
+            if held is None or _incarnation(held.value) != member.incarnation:
+                raise
+            return Registration(named, key, held.create_revision, lease)
+        if result.succeeded:
+            return Registration(named, key, result.revision, lease)
+        (held,) = result.current
+        if held is not None and _incarnation(held.value) == member.incarnation:
+            return Registration(named, key, held.create_revision, lease)
+    raise Refused(f"{_MAX_NAMESAKES} nodes are called {base!r} already: give this one a name with --node-name")
+
+
+async def report(store: Store, registration: Registration, what: Report, ports: tuple[int, ...]) -> Registration | None:
+    """Writes the node's report and its free ports. None: it is no longer registered (evicted, or its lease ended)."""
+    member = dataclasses.replace(registration.member, report=what, ports=ports)
+    result = await store.txn(
+        [Compare(registration.key, registration.revision)],
+        [Put(registration.key, encode(member), registration.lease)],
+        idempotent=True,
+    )
+    return dataclasses.replace(registration, member=member) if result.succeeded else None
+
+
+async def deregister(store: Store, registration: Registration) -> None:
+    """Takes the node out of the job. Raises StoreUnavailable; then the lease does it."""
+    await store.txn([Compare(registration.key, registration.revision)], [Delete(registration.key)], idempotent=True)
+
+
+async def read_header(store: Store, keys: Keys) -> Header | None:
+    """The current round's header, or None before the first."""
+    found = await store.get(keys.round)
+    return decode(Header, found.value) if found else None
+
+
+async def read_assignment(store: Store, keys: Keys, header: Header, member: Member) -> Assignment | None:
+    """What `header`'s round gives to `member`, or None where it has no part in it."""
+    found = await store.get(keys.assignment(header.prefix, member.node))
+    if found is None:
+        return None
+    assignment = decode(Assignment, found.value)
+    mine = assignment.incarnation == member.incarnation and assignment.round == header.number
+    return assignment if mine else None
+
+
+async def read_eviction(store: Store, keys: Keys, incarnation: str) -> Eviction | None:
+    """Why that incarnation was put out, where the master left word."""
+    found = await store.get(keys.eviction(incarnation))
+    return decode(Eviction, found.value) if found else None
+
+
+def _incarnation(value: bytes) -> str:
+    try:
+        return decode(Member, value).incarnation
+    except Malformed:
+        return ""

@@ -1,0 +1,125 @@
+"""Evidence that a peer process has died, long before its lease expires.
+
+Every agent listens on one TCP port and greets whoever connects with its incarnation; the connection then stays
+open and silent. When a process dies its kernel closes the connection at once. The watcher dials again: only if
+the very incarnation that once greeted it is now *refused*, or another one answers, is the peer dead. A time-out, an
+unreachable host or a full descriptor table prove nothing: then the lease decides.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+from dataclasses import dataclass
+
+HELLO_TIMEOUT = 3.0
+"""Seconds for a greeting: a stopped process accepts (its kernel does) but does not greet."""
+
+REDIAL_PAUSES = (0.01, 0.05, 0.2, 0.5)
+"""Seconds between attempts while there is neither a greeting nor evidence; the last is repeated. They begin short
+because a dying process may close its connections a moment before its listener."""
+
+_KEEPALIVE = (
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+
+@dataclass(slots=True)
+class PresenceServer:
+    """Greets every peer that connects, and holds the connections until `close`."""
+
+    incarnation: str
+    address: str = ""
+    _server: asyncio.Server | None = None
+    _writers: set[asyncio.StreamWriter] | None = None
+
+    async def start(self, bind: str, advertise: str) -> None:
+        """Listens on a free port of `bind` (an address; "" is every interface); `address` becomes `host:port`."""
+        self._writers = set()
+        listener = _listener(bind)
+        port: int = listener.getsockname()[1]
+        self._server = await asyncio.start_server(self._greet, sock=listener, limit=1024)
+        self.address = f"[{advertise}]:{port}" if ":" in advertise else f"{advertise}:{port}"
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self._writers is not None
+        self._writers.add(writer)
+        try:
+            writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
+            await writer.drain()
+            while await reader.read(256):
+                pass
+        except OSError:
+            pass  # the peer is gone, which is its watcher's business
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def close(self) -> None:
+        """Stops listening and closes every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        for writer in list(self._writers or ()):
+            writer.close()
+        await self._server.wait_closed()
+
+
+async def watch_until_dead(address: str, incarnation: str) -> str:
+    """Waits until there is proof that `incarnation` at `address` has died; returns it in words.
+
+    Never returns on doubt: it goes on dialling, so the caller cancels it when the lease has decided.
+    """
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    known = False
+    pauses = iter(REDIAL_PAUSES)
+    while True:
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT):
+                reader, writer = await asyncio.open_connection(host, int(port))
+        except ConnectionRefusedError:
+            if known:
+                return f"its agent's process is gone ({address} refuses connections)"
+            await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
+            continue
+        except (OSError, TimeoutError):
+            await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
+            continue
+        try:
+            for option in _KEEPALIVE:
+                writer.get_extra_info("socket").setsockopt(*option)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            async with asyncio.timeout(HELLO_TIMEOUT):
+                greeting = _incarnation_of(await reader.readline())
+            if greeting == incarnation:
+                known, pauses = True, iter(REDIAL_PAUSES)
+                while await reader.read(256):
+                    pass
+                continue  # closed: dial again at once, the answer is the evidence
+            if greeting and known:
+                return f"another process has its place ({address})"
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
+
+
+def _listener(bind: str) -> socket.socket:
+    if bind:
+        return socket.create_server((bind, 0), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", 0))
+
+
+def _incarnation_of(line: bytes) -> str:
+    try:
+        return str(json.loads(line)["incarnation"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,294 @@
+"""Who is in the job's current round: the one place where membership is decided (pure).
+
+A *round* is a set of nodes in rank order that train together. It never changes: a change of membership is a new
+round with the next number. `plan` looks at the registered members and the current round, and says to keep the
+round, to open a new one, to suspend the job until enough nodes are back, or to finish. The master carries it out
+(`master/host.py`); every decision comes with a reason in words, which the master publishes with it.
+
+                 maximum in, or minimum in and last call over
+      gathering ─────────────────────────────────────────────▶ running ──▶ finished (succeeded)
+                                                                │   ▲
+           loss, failure, departure or arrival, minimum left ───┤   │
+                                                                │   └── a new round, at once
+           the same, but below the minimum ──▶ suspended ───────┘
+                                                  │ nobody came in time
+                                                  └──▶ finished (timeout)
+
+Invariants, whatever the members report:
+  - a round holds only registered members that are not leaving, each once;
+  - its size is a multiple of the node unit, between the minimum and the maximum;
+  - survivors keep their rank order;
+  - time only ever delays a decision that the deadlines in `Policy` name; nothing else waits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from . import ranks
+from .member import Member
+
+Cause = Literal["start", "failure", "lost", "left", "joined", "problem"]
+"""Why a round was opened: the job began or came back, a worker failed, a node was lost, a node left in order,
+a node joined, or a node could not start its workers (a port was taken)."""
+
+Outcome = Literal["succeeded", "failed", "repeated", "preempted", "timeout"]
+"""How a job ends. `repeated`: the same failure again and again without progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the user asked for. Times are in seconds.
+
+    Attributes:
+        min_nodes, max_nodes: how many nodes a round may have.
+        node_unit: a round's size is a multiple of this (slices, racks).
+        last_call: with the minimum in but not the maximum, the first round waits this long after the last arrival;
+            short, because a node that is late is taken in later.
+        join_timeout: how long the first round may wait for the minimum.
+        recovery_timeout: how long a suspended job waits for nodes to come back.
+        scale_up: take arrivals in ("now"), or only when a round must be opened anyway ("never").
+        settle: after an arrival, wait this long for others, because each change restarts unchanged scripts.
+        scale_up_interval: open at most one round per this for arrivals' sake.
+    """
+
+    min_nodes: int
+    max_nodes: int
+    node_unit: int = 1
+    last_call: float = 3.0
+    join_timeout: float = 600.0
+    recovery_timeout: float = 600.0
+    scale_up: Literal["now", "never"] = "now"
+    settle: float = 10.0
+    scale_up_interval: float = 60.0
+
+    def usable(self, nodes: int) -> int:
+        """The largest size that a round of `nodes` candidates can have; 0 where that is below the minimum."""
+        size = min(nodes, self.max_nodes) // self.node_unit * self.node_unit
+        return size if size >= self.min_nodes else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A member as the master sees it.
+
+    Attributes:
+        member: what the node says.
+        order: its key's create revision: the order of arrival, the same for every master.
+        since: when this master first saw it (the master's clock, seconds).
+        gone: it has left the store after all its workers had succeeded; kept so that its success counts.
+    """
+
+    member: Member
+    order: int
+    since: float
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What the incident judge says of failed workers in the current round (see `master/incident.py`).
+
+    Attributes:
+        text: the incident in words.
+        cause: what the next round is to be charged to.
+        fatal: how the job ends on account of it, or None where a new round may be opened.
+        settled_at: when the evidence is complete (the master's clock); a fatal verdict waits for that.
+    """
+
+    text: str
+    cause: Cause
+    fatal: Outcome | None
+    settled_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The current round as the master sees it; number 0 is the time before the first.
+
+    Attributes:
+        number: one sequence for the life of the job.
+        nodes: the incarnations in it, in rank order.
+        running: the nodes train; False while gathering (`nodes` then is empty) or suspended (`nodes` then are the
+            last round's, whose survivors keep their order).
+        opened_at: when it was opened, or when this master took over (the master's clock).
+        fault: what the judge says of failed workers in it.
+    """
+
+    number: int
+    nodes: tuple[str, ...]
+    running: bool
+    opened_at: float
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Change nothing; look again at `until` (the master's clock), or at the next event where it is None."""
+
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open the next round with these nodes, in rank order."""
+
+    nodes: tuple[Member, ...]
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Stop all workers and wait for more nodes."""
+
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The job is over."""
+
+    outcome: Outcome
+
+
+Decision = Keep | Open | Suspend | Finish
+
+
+def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, str]:
+    """What to do about the membership now, and why (empty where there is nothing to say).
+
+    Args:
+        members: every registered member (and those `gone`), in any order.
+        current: the current round.
+        policy: what the user asked for.
+        now: the master's clock, seconds; only differences of it are used.
+    """
+    present = sorted((seen for seen in members if not seen.gone), key=lambda seen: seen.order)
+    candidates = [seen for seen in present if seen.member.report.state != "leaving"]
+    if present and not candidates:
+        names = _names([seen.member for seen in present])
+        return Finish("preempted"), f"every node was told to leave ({names})"
+    if current.running:
+        return _running(members, candidates, current, policy, now)
+    return _gathering(candidates, current, policy, now)
+
+
+def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, str]:
+    first = not current.nodes
+    size = policy.usable(len(candidates))
+    have = f"{len(candidates)} of {policy.min_nodes}:{policy.max_nodes} nodes"
+    if size == 0:
+        limit = policy.join_timeout if first else policy.recovery_timeout
+        deadline = current.opened_at + limit
+        if now >= deadline:
+            return Finish("timeout"), f"only {have} came within {limit:g} s"
+        missing = _missing(len(candidates), policy)
+        return Keep(deadline), f"{have} are in: waiting for {missing} more, for at most {limit:g} s"
+    if not first:
+        return _open(candidates, current, size, "start"), f"{have} are in again"
+    if size == policy.max_nodes:
+        return _open(candidates, current, size, "start"), f"all {size} nodes are in"
+    call_ends = max(seen.since for seen in candidates) + policy.last_call
+    if now < call_ends:
+        return Keep(call_ends), f"{have} are in: last call, {policy.last_call:g} s after the last arrival"
+    return (
+        _open(candidates, current, size, "start"),
+        f"{have} are in and nobody else came within {policy.last_call:g} s",
+    )
+
+
+def _running(
+    members: Sequence[Seen], candidates: Sequence[Seen], current: Round, policy: Policy, now: float
+) -> tuple[Decision, str]:
+    by_incarnation = {seen.member.incarnation: seen for seen in members}
+    in_round = [by_incarnation.get(incarnation) for incarnation in current.nodes]
+    done = [seen for seen in in_round if seen and _succeeded(seen.member, current.number)]
+    if len(done) == len(current.nodes):
+        return Finish("succeeded"), f"every worker of round {current.number} ended with exit code 0"
+
+    lost = [seen for seen in in_round if seen is None or (seen.gone and seen not in done)]
+    left = [seen for seen in in_round if seen and seen.member.report.state == "leaving" and seen not in done]
+    fault = current.fault
+    if fault and fault.fatal:
+        if now < fault.settled_at:
+            return Keep(fault.settled_at), f"{fault.text}; gathering evidence before the verdict"
+        return Finish(fault.fatal), fault.text
+
+    cause: Cause | None = None
+    what = ""
+    if lost:
+        cause, what = "lost", f"{len(lost)} of {len(current.nodes)} nodes lost"
+        if fault and fault.cause == "lost":
+            what = fault.text
+    elif left:
+        cause, what = "left", f"{_names([seen.member for seen in left])} leaves in order"
+    elif fault:
+        cause, what = fault.cause, fault.text
+    if cause:
+        size = policy.usable(len(candidates))
+        if size == 0:
+            missing = _missing(len(candidates), policy)
+            return Suspend(cause), (
+                f"{what}; {len(candidates)} left, the minimum is {policy.min_nodes}: waiting for {missing} more, "
+                f"for at most {policy.recovery_timeout:g} s"
+            )
+        return _open(candidates, current, size, cause), what
+
+    newcomers = [seen for seen in candidates if seen.member.incarnation not in current.nodes]
+    if not newcomers:
+        return Keep(), ""
+    return _arrivals(newcomers, candidates, current, policy, now)
+
+
+def _arrivals(
+    newcomers: Sequence[Seen], candidates: Sequence[Seen], current: Round, policy: Policy, now: float
+) -> tuple[Decision, str]:
+    names = _names([seen.member for seen in newcomers])
+    size = policy.usable(len(candidates))
+    if policy.scale_up == "never":
+        return Keep(), f"{names} waits as a spare (--scale-up=never) and enters at the next change"
+    if size <= len(current.nodes):
+        room = "the maximum is in" if len(current.nodes) >= policy.max_nodes else f"node unit {policy.node_unit}"
+        return Keep(), f"{names} waits as a spare ({room}) and enters at the next loss"
+    if any(exit_.ok and exit_.round == current.number for seen in candidates for exit_ in seen.member.report.exits):
+        return Keep(), f"{names} came at the end: workers of round {current.number} are finishing already"
+    arrived = max(seen.since for seen in newcomers)
+    ready = max(arrived + policy.settle, current.opened_at + policy.scale_up_interval)
+    if now < ready:
+        return Keep(ready), (
+            f"{names} has arrived and is taken in {ready - arrived:.0f} s later, which restarts the script "
+            "(--scale-up=never keeps arrivals as spares)"
+        )
+    return _open(candidates, current, size, "joined"), f"{names} joins"
+
+
+def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -> Open:
+    """The next round: survivors first, in rank order, then arrivals; the first `size` of them."""
+    rank = {incarnation: index for index, incarnation in enumerate(current.nodes)}
+    survivors = sorted(
+        (seen.member for seen in candidates if seen.member.incarnation in rank),
+        key=lambda member: rank[member.incarnation],
+    )
+    newcomers = [seen.member for seen in candidates if seen.member.incarnation not in rank]
+    chosen = {member.incarnation for member in (*survivors, *newcomers)[:size]}
+    return Open(
+        ranks.order(
+            [member for member in survivors if member.incarnation in chosen],
+            [member for member in newcomers if member.incarnation in chosen],
+        ),
+        cause,
+    )
+
+
+def _succeeded(member: Member, number: int) -> bool:
+    return member.report.state == "succeeded" and member.report.round == number
+
+
+def _missing(have: int, policy: Policy) -> int:
+    unit = policy.node_unit
+    return -(-policy.min_nodes // unit) * unit - have
+
+
+def _names(members: Sequence[Member]) -> str:
+    names = [member.node for member in members]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
