@@ -18,7 +18,7 @@ from ..rendezvous.header import Eviction, Header, Incident, Tally
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Fingerprint, Member
 from ..rendezvous.ranks import Assignment
-from ..rendezvous.round import Fault, Finish, Keep, Open, Policy, Round, Seen, Suspend, plan
+from ..rendezvous.round import Cause, Fault, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
 from ..rendezvous.store import Event, KeyValue, Store
 from ..rendezvous.wire import Malformed, decode
 from . import incident
@@ -351,7 +351,7 @@ class Master:
             return incident.judge(evidence), tally
         return None, tally  # the first round, or the end of a suspension, which has charged its cause already
 
-    async def _suspend(self, cause: str, reason: str) -> None:
+    async def _suspend(self, cause: Cause, reason: str) -> None:
         assert self._header is not None, "only a running round is suspended"
         tally = self._settled_tally()
         evidence = self._evidence.get(self._round.number)
@@ -372,7 +372,7 @@ class Master:
         self._header, self._tally, self._incident = header, tally, because
         self._round = Round(header.number, self._round.nodes, False, self._now())
 
-    async def _finish(self, outcome: str, reason: str) -> None:
+    async def _finish(self, outcome: Outcome, reason: str) -> None:
         tally = self._settled_tally()
         evidence = self._evidence.get(self._round.number)
         because = (

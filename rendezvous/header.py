@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .member import Exit, Fingerprint
-from .round import Cause, Outcome
+from .round import Cause
+
+HeaderState = Literal["open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout"]
+"""A round that nodes train in, a suspended job, or one of `round.Outcome`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Header:
 
     number: int
     run: str
-    state: Literal["open", "waiting"] | Outcome
+    state: HeaderState
     cause: Cause
     reason: str
     fingerprint: Fingerprint

@@ -43,6 +43,12 @@ class PresenceServer:
         self._server = await asyncio.start_server(self._greet, sock=listener, limit=1024)
         self.address = f"[{advertise}]:{port}" if ":" in advertise else f"{advertise}:{port}"
 
+    async def greet_as(self, incarnation: str) -> None:
+        """From now on this process is `incarnation`; who watched the one before is told by a closed connection."""
+        self.incarnation = incarnation
+        for writer in list(self._writers or ()):
+            writer.close()
+
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self._writers is not None
         self._writers.add(writer)

@@ -1,0 +1,73 @@
+"""The environment that torchrun 2.13 gives its workers, so that a PyTorch script finds what it knows (pure).
+
+Source: `torch.distributed.elastic.agent.server.local_elastic_agent` and `torch.distributed.run`. Two differences,
+both on purpose: `TORCHELASTIC_USE_AGENT_STORE` is False, because the launcher hosts no torch store (rank 0 does, new
+in every round, so that no round reads another's leftovers); and `TORCHELASTIC_RESTART_COUNT` comes from the round, so
+it is equal on all nodes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one worker stands in its round; ranks and sizes count workers, group ranks count nodes."""
+
+    job: str
+    rank: int
+    local_rank: int
+    world_size: int
+    local_world_size: int
+    group_rank: int
+    group_size: int
+    role: str
+    role_rank: int
+    role_world_size: int
+    master_addr: str
+    master_port: int
+    restart_count: int
+    max_restarts: int
+    error_file: str
+
+
+def worker_environment(
+    inherited: Mapping[str, str], place: Placement, *, virtual_local_rank: bool = False
+) -> dict[str, str]:
+    """The whole environment of one worker.
+
+    Args:
+        inherited: the launcher's own environment.
+        place: where the worker stands.
+        virtual_local_rank: each worker sees only its own GPU, as device 0, and LOCAL_RANK is 0.
+    """
+    environment = dict(inherited)
+    environment.update(
+        RANK=str(place.rank),
+        LOCAL_RANK=str(place.local_rank),
+        WORLD_SIZE=str(place.world_size),
+        LOCAL_WORLD_SIZE=str(place.local_world_size),
+        GROUP_RANK=str(place.group_rank),
+        GROUP_WORLD_SIZE=str(place.group_size),
+        ROLE_NAME=place.role,
+        ROLE_RANK=str(place.role_rank),
+        ROLE_WORLD_SIZE=str(place.role_world_size),
+        MASTER_ADDR=place.master_addr,
+        MASTER_PORT=str(place.master_port),
+        TORCHELASTIC_RESTART_COUNT=str(place.restart_count),
+        TORCHELASTIC_MAX_RESTARTS=str(place.max_restarts),
+        TORCHELASTIC_RUN_ID=place.job,
+        TORCHELASTIC_USE_AGENT_STORE="False",
+        TORCHELASTIC_ERROR_FILE=place.error_file,
+    )
+    environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    if place.local_world_size > 1:
+        # Several workers would each start one thread per core and slow each other down.
+        environment.setdefault("OMP_NUM_THREADS", "1")
+    if virtual_local_rank:
+        visible = [gpu for gpu in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+        environment["LOCAL_RANK"] = "0"
+        environment["CUDA_VISIBLE_DEVICES"] = (
+            visible[place.local_rank] if place.local_rank < len(visible) else str(place.local_rank)
+        )
+    return environment

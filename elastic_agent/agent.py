@@ -1,0 +1,662 @@
+"""The agent: one per machine. It looks, asks `plan.py` what to do, does it, and looks again.
+
+Everything that can happen to a node is kept in `_Facts` by a task of its own (the round's header, this node's own
+key, the lease, the workers' exits, signals); each change wakes the loop. The loop decides nothing: `plan.report` and
+`plan.act` do, and they see the whole state of affairs every time.
+"""
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..adapters.torchelastic import Placement, worker_environment
+from ..master.host import Master, Terms
+from ..master.publish import Publisher
+from ..rendezvous import election, membership, presence
+from ..rendezvous.errors import Compacted, Deposed, LeaseLost, Refused, StoreError, StoreRefused, StoreUnavailable
+from ..rendezvous.header import Header, Leader
+from ..rendezvous.keys import Keys
+from ..rendezvous.member import Exit, Fingerprint, Member, Report
+from ..rendezvous.membership import Registration
+from ..rendezvous.ranks import Assignment
+from ..rendezvous.store import KeyValue, Store
+from ..rendezvous.wire import Malformed, decode
+from . import plan
+from .guardian import Guardian
+from .logs import Output
+from .plan import Leave, Register, Start, Stop, View, Wait
+from .ports import Ports
+from .timeline import Timeline
+from .workers import StartFailed, Workers, WorkerSpec
+
+FAREWELL_SECONDS = 5.0
+"""Seconds that a node takes at most to tell the store that it goes; then its lease does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What one agent is started with.
+
+    Attributes:
+        job: the job's id.
+        node: this node's name (others of that name make it name-2, ...).
+        host: what peers call this machine; the workers' MASTER_ADDR where it has rank 0.
+        bind: the address its presence listener binds; "" is every interface; None: nobody else is in the job.
+        nproc: worker processes here.
+        command: the workers' command line.
+        environment: what the workers inherit.
+        terms: what the master needs.
+        lease_ttl: seconds until a silent machine is taken for lost.
+        store_patience: seconds that a node without workers waits for a store that does not answer.
+        shutdown_timeout: seconds that workers get between a notice and SIGKILL.
+        signals: which signals are a notice to leave.
+    """
+
+    job: str
+    node: str
+    host: str
+    bind: str | None
+    nproc: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    terms: Terms
+    lease_ttl: int = 5
+    store_patience: float = 60.0
+    shutdown_timeout: float = 30.0
+    signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    role: str = "default"
+    topology: str = ""
+    node_rank: int | None = None
+    virtual_local_rank: bool = False
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What must be equal on every node."""
+        return self.terms.fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How the node's part in the job ended.
+
+    Attributes:
+        code: the launcher's exit code.
+        reason: in words.
+        header: the last header that it saw.
+        node: the name under which it was registered.
+        exits: the last workers' exits on this node, in order.
+        timeline: what happened when.
+    """
+
+    code: int
+    reason: str
+    header: Header | None
+    node: str
+    exits: tuple[Exit, ...]
+    timeline: Timeline
+
+
+@dataclass(slots=True)
+class _Facts:
+    """All that the agent knows; see `plan.View` for the meaning."""
+
+    notice: Literal["none", "leave", "kill"] = "none"
+    notice_signal: int = 0
+    notice_at: float = 0.0
+    workers_gone_at: float | None = None
+    registration: Registration | None = None
+    refusal: str = ""
+    stale: int = 0
+    header: Header | None = None
+    assignment: Assignment | None = None
+    round: int = 0
+    total: int = 0
+    late: tuple[Exit, ...] = ()
+    problem: str = ""
+    told: Report = field(default_factory=Report)
+
+
+class Bell:
+    """Wakes every task that waits for news. `count` says how often it rang, so that no ring is missed."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def ring(self) -> None:
+        """Something has changed."""
+        self.count += 1
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def after(self, count: int, seconds: float | None = None) -> None:
+        """Waits until it has rung more often than `count`, for at most `seconds`."""
+        if self.count != count:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=seconds)
+        finally:
+            self._waiting.discard(waiter)
+
+
+class Agent:
+    """One node's part in a job. `run` returns when it is over.
+
+    Args:
+        setup: what it is started with.
+        store: the job's store; the caller closes it.
+        output: where workers' lines and the launcher's own go.
+    """
+
+    def __init__(self, setup: Setup, store: Store, output: Output) -> None:
+        self._setup = setup
+        self._store = store
+        self._output = output
+        self._keys = Keys(setup.job)
+        self._loop = asyncio.get_running_loop()
+        self._incarnation = secrets.token_hex(8)
+        self._facts = _Facts()
+        self._bell = Bell()
+        self._noticed = asyncio.Event()
+        self._registered = asyncio.Event()
+        self._leaving = False
+        self._leadership: election.Leadership | None = None
+        self._ports = Ports()
+        self._presence = presence.PresenceServer(self._incarnation)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lease_task: asyncio.Task[None] | None = None
+        self._own_key_task: asyncio.Task[None] | None = None
+        self._master_task: asyncio.Task[None] | None = None
+        self.timeline = Timeline(self._loop.time())
+        silence = None if setup.bind is None else float(setup.lease_ttl)
+        self._guardian = Guardian(tag=self._incarnation, silence=silence, say=output.say)
+        self._workers = Workers(tag=self._incarnation, output=output, guardian=self._guardian)
+        self._said: dict[str, str] = {}
+
+    # -- the loop -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> Result:
+        """Takes part in the job until it is over, this node is told to go, or the job refuses it."""
+        for number in self._setup.signals:
+            self._loop.add_signal_handler(number, self._on_notice, number)
+        self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
+        self._guardian.start()
+        if self._setup.bind is not None:
+            await self._presence.start(self._setup.bind, self._setup.host)
+        self._spawn(self._watch_header(), "header")
+        self._spawn(self._watch_workers(), "workers")
+        self._spawn(self._watch_store(), "store")
+        self._spawn(self._tell(), "report")
+        self._spawn(self._beat(), "guardian's beat")
+        self._master_task = self._spawn(self._lead(), "leadership")
+        try:
+            return await self._decide()
+        finally:
+            tasks = [*self._tasks]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._workers.close()
+            await self._guardian.close()
+            await self._presence.close()
+            self._ports.close()
+            for number in (*self._setup.signals, signal.SIGTSTP):
+                self._loop.remove_signal_handler(number)
+
+    async def _decide(self) -> Result:
+        while True:
+            heard = self._bell.count
+            for task in self._tasks:
+                if task.done() and not task.cancelled():
+                    task.result()  # a task that ended by an error ends the agent with it
+            view = self._view()
+            action, why = plan.act(view)
+            match action:
+                case Wait(seconds):
+                    self._say_once("wait", why)
+                    await self._bell.after(heard, seconds if self._store.health.reachable else 1.0)
+                case Register():
+                    await self._unless(self._register(), lambda: self._facts.notice != "none")
+                case Start(header, assignment):
+                    await self._unless(self._start(header, assignment), lambda: self._facts.notice != "none")
+                case Stop(first, grace):
+                    # A second notice cuts the grace short; that stop itself is not interrupted.
+                    cut = (lambda: False) if view.notice == "kill" else (lambda: self._facts.notice == "kill")
+                    await self._unless(self._stop(first, grace), cut)
+                case Leave(code):
+                    exits = self._workers.exits
+                    self.timeline.ended(self._loop.time())
+                    await self._farewell()
+                    name = self._facts.registration.member.node if self._facts.registration else self._setup.node
+                    return Result(code, why, self._facts.header, name, exits, self.timeline)
+
+    def _view(self) -> View:
+        facts, now = self._facts, self._loop.time()
+        alive = self._workers.alive
+        if facts.notice != "none" and alive == 0 and facts.workers_gone_at is None:
+            facts.workers_gone_at = now
+        health = self._store.health
+        gone = ""
+        if not health.reachable and now - health.since > self._setup.store_patience:
+            gone = (
+                f"the store has not answered for {now - health.since:.0f} s ({health.detail}); this node has no "
+                "workers running, so it gives up. Start the store again (its machine may be lost), then this command"
+            )
+        return View(
+            notice=facts.notice,
+            notice_signal=facts.notice_signal,
+            notice_age=now - facts.notice_at,
+            left_out_overdue=facts.workers_gone_at is not None and now - facts.workers_gone_at > plan.FAREWELL_PATIENCE,
+            registered=facts.registration is not None,
+            refusal=facts.refusal,
+            stale=facts.stale,
+            header=facts.header,
+            assignment=facts.assignment,
+            round=facts.round,
+            alive=alive,
+            total=facts.total,
+            exits=self._workers.exits if facts.round else (),
+            late=facts.late,
+            problem=facts.problem,
+            told=facts.told,
+            store_gone=gone,
+            shutdown_timeout=self._setup.shutdown_timeout,
+        )
+
+    async def _unless(self, work: Coroutine[Any, Any, None], stop: Callable[[], bool]) -> None:
+        """Runs `work`, giving it up as soon as a notice makes `stop` true."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                noticed = asyncio.create_task(self._noticed.wait())
+                await asyncio.wait({task, noticed}, return_when=asyncio.FIRST_COMPLETED)
+                noticed.cancel()
+                self._noticed.clear()
+                if stop() and not task.done():
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+                    return
+            task.result()
+        finally:
+            task.cancel()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._bell.ring())
+        return task
+
+    def _say_once(self, topic: str, line: str) -> None:
+        if line and self._said.get(topic) != line:
+            self._output.say(line)
+        self._said[topic] = line
+
+    # -- signals --------------------------------------------------------------------------------------------------
+
+    def _on_notice(self, number: int) -> None:
+        facts = self._facts
+        name = signal.Signals(number).name
+        if facts.notice == "none":
+            facts.notice, facts.notice_signal, facts.notice_at = "leave", number, self._loop.time()
+            self._output.say(
+                f"{name}: this node leaves the job; its workers get {self._setup.shutdown_timeout:g} s "
+                "(again: they are killed at once)"
+            )
+        else:
+            facts.notice = "kill"
+            self._output.say(f"{name} again: kills the workers at once")
+        self._noticed.set()
+        self._bell.ring()
+
+    def _on_stop(self) -> None:
+        """Ctrl-Z: the workers are in sessions of their own, so the terminal does not stop them; this does."""
+        self._workers.signal(signal.SIGSTOP)
+        self._guardian.pause()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._guardian.beat()
+        self._workers.signal(signal.SIGCONT)
+
+    # -- the workers ----------------------------------------------------------------------------------------------
+
+    async def _start(self, header: Header, assignment: Assignment) -> None:
+        fresh = await membership.read_header(self._store, self._keys)
+        if fresh is None or fresh.number != header.number:
+            return  # superseded while this node was getting ready; the watch brings the next one
+        facts = self._facts
+        if assignment.group_rank == 0 and not self._ports.release(header.master_port):
+            facts.problem = f"port {header.master_port} for the workers' MASTER_PORT is taken by another program"
+            self._ports.renew()
+            self._output.say(f"round {header.number}: {facts.problem}; offers others")
+            return
+        try:
+            self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
+        except StartFailed as error:
+            facts.problem = str(error)
+            self._output.say(f"round {header.number}: {error}")
+            return
+        facts.round, facts.total = header.number, assignment.nproc
+        down = self.timeline.up(self._loop.time(), header)
+        self._output.say(describe_round(header, assignment, down))
+
+    def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
+        rank = assignment.first_rank + local_rank
+        error_file = self._output.error_file(header.number, local_rank)
+        place = Placement(
+            job=self._setup.job,
+            rank=rank,
+            local_rank=local_rank,
+            world_size=assignment.world_size,
+            local_world_size=assignment.nproc,
+            group_rank=assignment.group_rank,
+            group_size=assignment.group_size,
+            role=self._setup.role,
+            role_rank=assignment.role_first_rank + local_rank,
+            role_world_size=assignment.role_world_size,
+            master_addr=header.master_addr,
+            master_port=header.master_port,
+            restart_count=header.restart_count,
+            max_restarts=header.max_restarts,
+            error_file=str(error_file),
+        )
+        environment = worker_environment(
+            self._setup.environment, place, virtual_local_rank=self._setup.virtual_local_rank
+        )
+        command = tuple(part.replace("${local_rank}", str(local_rank)) for part in self._setup.command)
+        return WorkerSpec(
+            round=header.number,
+            rank=rank,
+            local_rank=local_rank,
+            argv=command,
+            env=environment,
+            error_file=error_file,
+        )
+
+    async def _stop(self, first: int, grace: float) -> None:
+        self.timeline.down(self._loop.time())
+        own = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok)
+        await self._workers.stop(first=first, grace=grace)
+        self._facts.late = own
+        self._ports.hold()
+
+    async def _watch_workers(self) -> None:
+        while True:
+            await self._workers.changed()
+            if any(not exit_.ok for exit_ in self._workers.exits):
+                self.timeline.down(self._loop.time())
+            self._bell.ring()
+
+    async def _beat(self) -> None:
+        if self._setup.bind is None:
+            return
+        while True:
+            self._guardian.beat()
+            await asyncio.sleep(self._setup.lease_ttl / 5)
+
+    # -- membership -----------------------------------------------------------------------------------------------
+
+    async def _register(self) -> None:
+        """Becomes a member under a new lease and a new incarnation. Tries until it is one or is refused."""
+        setup, facts = self._setup, self._facts
+        for task in (self._lease_task, self._own_key_task):
+            if task:
+                task.cancel()
+                self._tasks.discard(task)
+        try:
+            await membership.refuse_if_over(self._store, self._keys)
+            lease = await self._store.grant(setup.lease_ttl)
+            self._incarnation = secrets.token_hex(8)
+            await self._presence.greet_as(self._incarnation)
+            header = await membership.read_header(self._store, self._keys)
+            facts.stale = header.number if header and header.final else 0
+            member = Member(
+                node=setup.node,
+                incarnation=self._incarnation,
+                host=setup.host,
+                presence=self._presence.address,
+                nproc=setup.nproc,
+                ports=self._ports.offered,
+                fingerprint=setup.fingerprint,
+                role=setup.role,
+                topology=setup.topology,
+                node_rank=setup.node_rank,
+            )
+            registration = await membership.register(self._store, self._keys, member, lease)
+        except Refused as refusal:
+            facts.refusal = str(refusal)
+            return
+        except (StoreUnavailable, LeaseLost) as error:
+            self._say_once("register", f"cannot register yet: {error}")
+            await asyncio.sleep(0.2)
+            return
+        facts.registration, facts.told = registration, member.report
+        facts.round, facts.total, facts.late, facts.problem, facts.assignment = 0, 0, (), "", None
+        self._lease_task = self._spawn(self._keep_lease(lease), "lease")
+        self._own_key_task = self._spawn(self._watch_own_key(registration), "own key")
+        self._registered.set()
+        if header is not None:
+            await self._take_header(header)
+
+    async def _keep_lease(self, lease: int) -> None:
+        try:
+            await self._store.keep_alive(lease, self._setup.lease_ttl)
+        except LeaseLost:
+            self._lose_registration("its lease has ended (this machine was silent or stopped)")
+
+    async def _watch_own_key(self, registration: Registration) -> None:
+        revision = registration.revision + 1
+        while True:
+            try:
+                async for events in self._store.watch(registration.key, revision):
+                    revision = events[-1].kv.mod_revision + 1
+                    if any(event.kind == "delete" for event in events):
+                        await self._put_out(registration)
+                        return
+            except Compacted:
+                held = await self._store.get(registration.key)
+                if held is None or held.create_revision != registration.revision:
+                    await self._put_out(registration)
+                    return
+                revision = held.mod_revision + 1
+
+    async def _put_out(self, registration: Registration) -> None:
+        if self._facts.registration is None or self._facts.registration.revision != registration.revision:
+            return
+        word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
+        if word and word.final:
+            self._facts.refusal = word.reason
+        self._lose_registration(word.reason if word else "its key is gone from the store")
+
+    def _lose_registration(self, why: str) -> None:
+        if self._facts.registration is None or self._leaving:
+            return
+        self._facts.registration = None
+        self._registered.clear()
+        if not self._facts.refusal:
+            self._output.say(f"this node is no longer a member of the job: {why}; it registers again")
+        self._bell.ring()
+
+    async def _tell(self) -> None:
+        """Keeps the store's report about this node equal to what `plan.report` says."""
+        facts = self._facts
+        while True:
+            heard = self._bell.count
+            registration = facts.registration
+            wanted = plan.report(self._view())
+            if registration is None or (wanted == facts.told and registration.member.ports == self._ports.offered):
+                await self._bell.after(heard)
+                continue
+            try:
+                updated = await membership.report(self._store, registration, wanted, self._ports.offered)
+            except StoreUnavailable as error:
+                self._say_once("store", f"cannot report to the job: {error}; tries again, the workers go on")
+                await asyncio.sleep(0.2)
+                continue
+            if facts.registration is not registration:
+                continue
+            if updated is None:
+                await self._put_out(registration)
+                continue
+            facts.registration, facts.told = updated, wanted
+            self._bell.ring()
+
+    # -- the round ------------------------------------------------------------------------------------------------
+
+    async def _watch_header(self) -> None:
+        while True:
+            try:
+                found = await self._store.get(self._keys.round)
+                if found:
+                    await self._take_value(found)
+                revision = found.mod_revision + 1 if found else 1
+                async for events in self._store.watch(self._keys.round, revision):
+                    for event in events:
+                        if event.kind == "put":
+                            await self._take_value(event.kv)
+            except (Compacted, StoreUnavailable):
+                continue  # the store paces its own attempts; the next read says where the job is
+
+    async def _take_value(self, found: KeyValue) -> None:
+        try:
+            header = decode(Header, found.value)
+        except Malformed as error:
+            raise StoreRefused(
+                f"key {found.key} holds no round of this version ({error}): is another version of elastic-run "
+                "running a job of this id? Choose another --rdzv-id"
+            ) from None
+        await self._take_header(header)
+
+    async def _take_header(self, header: Header) -> None:
+        """Makes `header` known together with this node's assignment in it, and wakes the loop."""
+        facts = self._facts
+        registration = facts.registration
+        assignment = None
+        if registration and header.state == "open":
+            assignment = await membership.read_assignment(self._store, self._keys, header, registration.member)
+        if facts.header and facts.header.number > header.number:
+            return
+        if facts.header is None or facts.header.number != header.number:
+            facts.problem = ""
+        facts.header, facts.assignment = header, assignment
+        self._bell.ring()
+
+    async def _watch_store(self) -> None:
+        health = self._store.health
+        while True:
+            if health.reachable:
+                self._bell.ring()
+            else:
+                self._output.say(f"the store does not answer ({health.detail}); workers that run go on")
+                self._bell.ring()
+            health = await self._store.health_changed()
+            if health.reachable:
+                self._output.say("the store answers again")
+
+    # -- leadership -----------------------------------------------------------------------------------------------
+
+    async def _lead(self) -> None:
+        """Takes part in the election, and runs the master while this node is elected."""
+        deposed_at = -election.DEPOSE_PAUSE
+        while True:
+            await self._registered.wait()
+            registration = self._facts.registration
+            if registration is None:
+                continue
+            me = Leader(registration.member.node, registration.member.incarnation, registration.member.presence)
+            try:
+                won = await election.campaign(self._store, self._keys, me, registration.lease)
+                if isinstance(won, election.Leadership):
+                    if await self._be_master(won, registration.lease):
+                        return
+                elif await self._follow(won) and self._loop.time() - deposed_at >= election.DEPOSE_PAUSE:
+                    deposed_at = self._loop.time()
+                    await election.depose(self._store, self._keys, won, decode(Leader, won.value))
+            except (StoreUnavailable, LeaseLost, Compacted):
+                await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the others
+
+    async def _be_master(self, leadership: election.Leadership, lease: int) -> bool:
+        """Runs the master; True when the job is over."""
+        publisher = Publisher(self._store, self._keys, leadership, lease, 0)
+        master = Master(
+            self._store, self._keys, publisher, self._setup.terms, say=self._output.say, now=self._loop.time
+        )
+        self._leadership = leadership
+        try:
+            await master.run()
+        except Deposed as error:
+            self._say_once("master", f"this node is not the master any more: {error}")
+            return False
+        finally:
+            self._leadership = None
+        return True
+
+    async def _follow(self, held: KeyValue) -> bool:
+        """Waits until the leader key changes (False), or its holder is proven dead (True)."""
+        leader = decode(Leader, held.value)
+        changed = asyncio.create_task(self._leader_changed(held))
+        dead = asyncio.create_task(_dead(leader))
+        try:
+            await asyncio.wait({changed, dead}, return_when=asyncio.FIRST_COMPLETED)
+            if changed.done():
+                changed.result()
+                return False
+            self._output.say(f"the master's node {leader.node} is lost: {dead.result()}; electing another")
+            return True
+        finally:
+            for task in (changed, dead):
+                task.cancel()
+            await asyncio.gather(changed, dead, return_exceptions=True)
+
+    async def _leader_changed(self, held: KeyValue) -> None:
+        async for _ in self._store.watch(held.key, held.mod_revision + 1):
+            return
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    async def _farewell(self) -> None:
+        """Takes this node out of the store in order; whatever does not work within the deadline the lease does."""
+        registration = self._facts.registration
+        if registration is None:
+            return
+        self._leaving = True  # what happens to its key from here on is its own doing
+        header = self._facts.header
+        over = header is not None and header.final and header.number > self._facts.stale
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                if not over and self._leadership:
+                    await election.resign(self._store, self._leadership)
+                await membership.deregister(self._store, registration)
+            if over and self._leadership and self._master_task:
+                limit = self._setup.terms.farewell_seconds + FAREWELL_SECONDS
+                async with asyncio.timeout(limit):
+                    await asyncio.wait({self._master_task})
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                if self._lease_task:
+                    self._lease_task.cancel()
+                await self._store.revoke(registration.lease)
+        except (TimeoutError, StoreError) as error:
+            self._output.say(f"could not leave the store in order ({error}); its lease ends by itself")
+
+
+async def _dead(leader: Leader) -> str:
+    if not leader.presence:
+        await asyncio.get_running_loop().create_future()
+    return await presence.watch_until_dead(leader.presence, leader.incarnation)
+
+
+def describe_round(header: Header, assignment: Assignment, down: float) -> str:
+    """The one line for a change of membership: old size, new size, cause, seconds without workers."""
+    ranks = f"rank {assignment.first_rank}"
+    if assignment.nproc > 1:
+        ranks = f"ranks {assignment.first_rank}-{assignment.first_rank + assignment.nproc - 1}"
+    size = f"{header.nodes} node{'s' if header.nodes != 1 else ''}"
+    if header.previous_nodes:
+        size = f"{header.previous_nodes} -> {size}"
+    lost = f"; workers were down for {down:.2f} s" if header.previous_nodes else ""
+    return f"round {header.number}: {size}, {header.world_size} workers, {ranks} here: {header.reason}{lost}"

@@ -1,0 +1,204 @@
+"""What this node does next, and what it says of itself (pure).
+
+Both functions look at the whole state of affairs each time, never at a history of messages: whatever was missed,
+repeated or overtaken, the next look is right. `report` is what the store should hold about this node; `act` is the
+one thing to do now with the local workers.
+"""
+
+import signal
+from dataclasses import dataclass
+from typing import Literal
+
+from ..rendezvous.header import Header
+from ..rendezvous.member import MAX_EXITS, Exit, Report
+from ..rendezvous.ranks import Assignment
+
+SUCCEEDED, FAILED, REFUSED, TIMEOUT, STORE_LOST, REPEATED = 0, 1, 2, 3, 4, 5
+"""Exit codes of the launcher; a node that was told to go by a signal exits with 128 + the signal."""
+
+NOTICE_PATIENCE = 1.0
+"""Seconds for the store to take the news that this node leaves, before its workers are told: the master should know
+the cause before the consequences arrive."""
+
+FAREWELL_PATIENCE = 5.0
+"""Seconds that a leaving node, its workers gone, waits to be left out of the round: so that nobody thinks it lost."""
+
+FINAL_GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL for workers of a job that has failed elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a node knows at one moment.
+
+    Attributes:
+        notice: nobody told it to go; told to leave in order; told to be gone at once.
+        notice_signal: which signal said so (0: none).
+        notice_age: seconds since then.
+        left_out_overdue: its workers have been gone for FAREWELL_PATIENCE.
+        registered: its key is in the store, as far as it knows.
+        refusal: why the job refuses it for good; empty where it does not.
+        stale: the number of the header that was final when it registered: another run's end, not this one's.
+        header: the current round's header, None before the first.
+        assignment: what `header`'s round gives this node, None where it has no part in it.
+        round: the round that the local workers belong to; 0 where none were started.
+        alive: how many of them live.
+        total: how many there were.
+        exits: how they ended, in order.
+        late: failures of the round before, which its workers died of by themselves.
+        problem: why the workers of `header`'s round could not be started; empty where they could.
+        told: what the store holds about this node.
+        store_gone: the store has not answered for longer than the node waits for it; in words.
+        shutdown_timeout: seconds that workers get between a notice and SIGKILL.
+    """
+
+    notice: Literal["none", "leave", "kill"] = "none"
+    notice_signal: int = 0
+    notice_age: float = 0.0
+    left_out_overdue: bool = False
+    registered: bool = True
+    refusal: str = ""
+    stale: int = 0
+    header: Header | None = None
+    assignment: Assignment | None = None
+    round: int = 0
+    alive: int = 0
+    total: int = 0
+    exits: tuple[Exit, ...] = ()
+    late: tuple[Exit, ...] = ()
+    problem: str = ""
+    told: Report = Report()
+    store_gone: str = ""
+    shutdown_timeout: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until something changes, or `seconds` have passed."""
+
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Become a member (again)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start the workers of this round, having read the header once more."""
+
+    header: Header
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End every local worker: signal `first`, SIGKILL after `grace` seconds."""
+
+    first: int
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave the job and exit with `code`."""
+
+    code: int
+
+
+Action = Wait | Register | Start | Stop | Leave
+
+
+def report(view: View) -> Report:
+    """What the store should hold about this node."""
+    header = view.header
+    exits = (*view.late, *view.exits)[-MAX_EXITS:]
+    done = view.total > 0 and view.alive == 0 and all(exit_.ok for exit_ in view.exits)
+    if view.notice != "none" and not done:
+        words = f"told to leave by {signal.Signals(view.notice_signal).name}" if view.notice_signal else "told to leave"
+        return Report("leaving", view.round, exits, words)
+    if header is None or header.number <= view.stale:
+        return Report("waiting")
+    if header.state != "open" or view.assignment is None:
+        return Report("waiting", header.number, exits)
+    if view.problem:
+        return Report("failed", header.number, exits, view.problem)
+    if view.round != header.number:
+        return view.told  # the workers of this round are about to be started: then there is news
+    if any(not exit_.ok for exit_ in view.exits):
+        return Report("failed", view.round, exits)
+    if done:
+        return Report("succeeded", view.round, exits)
+    return Report("running", view.round, exits)
+
+
+def act(view: View) -> tuple[Action, str]:
+    """What to do now, and why."""
+    header = view.header
+    if view.notice == "kill":
+        return _gone(view, 128 + view.notice_signal, "told twice to leave", 0.0)
+    if view.refusal:
+        return _gone(view, REFUSED, view.refusal, 0.0)
+    over = header is not None and header.final and header.number > view.stale
+    if view.notice == "leave" and not (over and header and header.state == "succeeded"):
+        return _leave(view)
+    if over and header:
+        code = exit_code(header, view.notice_signal)
+        return _gone(view, code, header.reason, 0.0 if code == SUCCEEDED else FINAL_GRACE)
+    if view.store_gone and view.alive == 0:
+        return Leave(STORE_LOST), view.store_gone
+    if not view.registered:
+        if view.alive:
+            return _kill(), "this node is no longer a member of the job: others may have its ranks"
+        return Register(), "this node is not a member of the job"
+    if header is None or header.number <= view.stale:
+        return Wait(), "waiting for the first round"
+    if header.state == "waiting" or view.assignment is None:
+        if view.alive:
+            return _kill(), header.reason
+        return Wait(), header.reason if header.state == "waiting" else "not in the current round: waiting as a spare"
+    if view.round == header.number or view.problem:
+        return Wait(), ""
+    if view.alive:
+        # An arrival is planned: scripts that save something on SIGTERM get the time for it; the others end at once.
+        planned = header.cause == "joined"
+        return (Stop(signal.SIGTERM, view.shutdown_timeout) if planned else _kill()), header.reason
+    return Start(header, view.assignment), header.reason
+
+
+def _leave(view: View) -> tuple[Action, str]:
+    why = "told to leave"
+    if view.registered and view.told.state != "leaving" and view.notice_age < NOTICE_PATIENCE and not view.store_gone:
+        return Wait(NOTICE_PATIENCE - view.notice_age), why
+    if view.alive:
+        return Stop(view.notice_signal or signal.SIGTERM, view.shutdown_timeout), why
+    counted = view.header is not None and view.header.state == "open" and view.assignment is not None
+    if counted and view.told.state == "leaving" and not view.left_out_overdue and not view.store_gone:
+        return Wait(0.5), "waiting to be left out of the round"
+    return Leave(128 + (view.notice_signal or signal.SIGTERM)), why
+
+
+def _gone(view: View, code: int, why: str, grace: float) -> tuple[Action, str]:
+    if view.alive:
+        return (Stop(signal.SIGTERM, grace) if grace else _kill()), why
+    return Leave(code), why
+
+
+def _kill() -> Stop:
+    return Stop(signal.SIGKILL, 0.0)
+
+
+def exit_code(header: Header, notice_signal: int = 0) -> int:
+    """The launcher's exit code for a final header."""
+    match header.state:
+        case "succeeded":
+            return SUCCEEDED
+        case "repeated":
+            return REPEATED
+        case "timeout":
+            return TIMEOUT
+        case "preempted":
+            return 128 + (notice_signal or signal.SIGTERM)
+        case _:
+            return FAILED

@@ -1,0 +1,71 @@
+"""When this node's workers ran and when they did not, and what changed in between.
+
+Times are the agent's monotonic clock, in seconds. "Training" here means that every local worker was running: what a
+script does in that time (imports, loading a checkpoint, steps) the launcher cannot see.
+"""
+
+from dataclasses import dataclass, field
+
+from ..rendezvous.header import Header
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One round that started on this node. `down` is how long its workers had not run before, in seconds."""
+
+    at: float
+    round: int
+    cause: str
+    reason: str
+    previous_nodes: int
+    nodes: int
+    world_size: int
+    down: float
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Collects the changes from `begun` on."""
+
+    begun: float
+    changes: list[Change] = field(default_factory=list[Change])
+    trained: float = 0.0
+    stopped: float = 0.0
+    _since: float = 0.0
+    _running: bool = False
+
+    def __post_init__(self) -> None:
+        self._since = self.begun
+
+    def up(self, now: float, header: Header) -> float:
+        """All local workers of `header`'s round have been started; returns how long none ran before."""
+        down = now - self._since
+        self.stopped += down
+        self._since, self._running = now, True
+        self.changes.append(
+            Change(
+                at=now - self.begun,
+                round=header.number,
+                cause=header.cause,
+                reason=header.reason,
+                previous_nodes=header.previous_nodes,
+                nodes=header.nodes,
+                world_size=header.world_size,
+                down=down,
+            )
+        )
+        return down
+
+    def down(self, now: float) -> None:
+        """The workers stop, or the first of them failed; only the first call after `up` counts."""
+        if self._running:
+            self.trained += now - self._since
+            self._since, self._running = now, False
+
+    def ended(self, now: float) -> None:
+        """The node's part is over."""
+        if self._running:
+            self.down(now)
+        else:
+            self.stopped += now - self._since
+            self._since = now

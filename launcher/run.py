@@ -1,0 +1,242 @@
+"""Wires one agent: from what was asked for to a store, an agent and what a person reads at the end."""
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .. import __version__
+from ..elastic_agent import plan
+from ..elastic_agent.agent import Agent, Setup
+from ..elastic_agent.logs import Output
+from ..master.host import Terms
+from ..rendezvous import embedded
+from ..rendezvous.endpoint import DEFAULT_PORT, Endpoint, binding, is_loopback, resolve, routable_address
+from ..rendezvous.errors import RendezvousError, StoreUnavailable
+from ..rendezvous.member import Fingerprint
+from ..rendezvous.memory import MemoryStore
+from ..rendezvous.store import Store
+from .settings import Command, Credentials, Options, join_command
+from .summary import last_lines, write_json
+
+if TYPE_CHECKING:
+    from ..rendezvous.etcd import Tls
+
+
+class NobodyAnswered(RendezvousError):
+    """The store did not answer within `join_timeout`; nothing was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this node is for the others.
+
+    Attributes:
+        host: what they call it.
+        bind: what its own listener binds; None where there are no others.
+    """
+
+    host: str
+    bind: str | None
+
+
+def worker_command(command: Command) -> tuple[str, ...]:
+    """The command line of each worker (pure)."""
+    match command.kind:
+        case "executable":
+            return (command.target, *command.args)
+        case "module":
+            return (command.python, "-u", "-m", command.target, *command.args)
+        case "run_path":
+            code = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+            return (command.python, "-u", "-c", code, command.target, *command.args)
+        case "script":
+            return (command.python, "-u", command.target, *command.args)
+
+
+def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
+    """Which address this node has for the others: loopback, unless an endpoint or `--local-addr` says otherwise."""
+    if options.store.kind == "memory":
+        return Place("127.0.0.1", None)
+    if options.local_addr:
+        bound = binding(options.local_addr, endpoints)
+        return Place(options.local_addr, bound.listen)
+    addresses = [resolve(endpoint.host) for endpoint in endpoints]
+    if all(found and all(map(is_loopback, found)) for found in addresses) and options.store.kind != "implicit":
+        names_loopback = all(
+            endpoint.host == "localhost" or endpoint.host in found
+            for endpoint, found in zip(endpoints, addresses, strict=True)
+        )
+        if names_loopback:
+            return Place(addresses[0][0], addresses[0][0])
+    host = routable_address(endpoints)
+    return Place(host, host)
+
+
+def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
+    """What the agent is started with (pure)."""
+    command = options.command
+    fingerprint = Fingerprint(
+        script=command.target if command.kind != "script" else os.path.normpath(command.target),
+        arguments=command.args,
+        nnodes=str(options.nodes),
+        nproc_per_node=options.nproc_spec,
+        version=__version__,
+    )
+    return Setup(
+        job=options.job_id,
+        node=options.node_name or socket.gethostname().split(".")[0] or "node",
+        host=where.host,
+        bind=where.bind,
+        nproc=options.nproc,
+        command=worker_command(command),
+        environment=environ,
+        terms=Terms(
+            policy=options.policy,
+            max_restarts=options.max_restarts,
+            same_failure_limit=options.same_failure_limit,
+            fingerprint=fingerprint,
+            farewell_seconds=options.timing.close_timeout,
+        ),
+        lease_ttl=options.timing.lease_ttl,
+        shutdown_timeout=options.shutdown_timeout,
+        signals=options.signals,
+        role=options.role,
+        topology=options.topology,
+        node_rank=options.node_rank,
+        virtual_local_rank=options.virtual_local_rank,
+    )
+
+
+async def run(options: Options, environ: Mapping[str, str]) -> int:
+    """Takes this machine's part in the job; returns the exit code."""
+    output = _output(options, environ)
+    succeeded = False
+    try:
+        for note in options.notes:
+            output.say(note)
+        endpoints = _endpoints(options)
+        where = place(options, endpoints)
+        agent_setup = setup(options, where, environ)
+        output.say(
+            f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
+            f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here; this node is {agent_setup.node}"
+        )
+        try:
+            async with _store(options, endpoints, where, output) as store:
+                result = await Agent(agent_setup, store, output).run()
+        except RendezvousError as error:
+            output.say(f"gives up: {error}")
+            return _code(error)
+        succeeded = result.code == plan.SUCCEEDED
+        for line in last_lines(options, result, where.host):
+            output.say(line)
+        if options.output.summary_json:
+            write_json(options.output.summary_json, options, result)
+        return result.code
+    finally:
+        await output.close(succeeded=succeeded)
+
+
+def _endpoints(options: Options) -> tuple[Endpoint, ...]:
+    if options.store.kind == "implicit" and not options.store.endpoints:
+        return (Endpoint(options.local_addr or routable_address(()), DEFAULT_PORT),)
+    return options.store.endpoints
+
+
+@contextlib.asynccontextmanager
+async def _store(
+    options: Options, endpoints: tuple[Endpoint, ...], where: Place, output: Output
+) -> AsyncIterator[Store]:
+    """The job's store, ready to be asked; an embedded etcd is started where an endpoint wants one."""
+    if options.store.kind == "memory":
+        memory = MemoryStore()
+        try:
+            yield memory
+        finally:
+            await memory.close()
+        return
+    # Here, because a job of one node has no use for grpc.
+    from ..rendezvous.etcd import Credentials as EtcdUser
+    from ..rendezvous.etcd import EtcdStore
+
+    text = ",".join(map(str, endpoints))
+    if options.store.kind == "implicit":
+        output.say(f"no --rdzv-endpoint is given: the job meets at {text}. On the other machines run:")
+        output.say(f"  {join_command(options, text)}")
+    if where.bind is not None and (where.bind == "" or not is_loopback(where.bind)):
+        output.say(f"traffic between the nodes of this job is not encrypted yet (it uses {where.host})")
+    credentials = options.store.credentials
+    if not credentials.tls:
+        deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
+        try:
+            hosting = await embedded.ensure(
+                endpoints, directory=options.store.directory, announce=output.say, deadline=deadline
+            )
+        except StoreUnavailable as error:
+            raise NobodyAnswered(str(error)) from None
+        for note in hosting.notes:
+            output.say(note)
+    store = EtcdStore(
+        [str(endpoint) for endpoint in endpoints],
+        tls=_tls(credentials),
+        credentials=EtcdUser(credentials.user, credentials.password) if credentials.user else None,
+    )
+    try:
+        _refuse_old((await store.status()).version, text)
+        yield store
+    finally:
+        await store.close()
+
+
+def _tls(credentials: Credentials) -> "Tls | None":
+    from ..rendezvous.etcd import Tls
+
+    if not credentials.tls:
+        return None
+    files = (credentials.cacert, credentials.cert, credentials.key)
+    ca, cert, key = (None if file is None else str(file) for file in files)
+    return Tls(ca, cert, key)
+
+
+def _refuse_old(version: str, where: str) -> None:
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < embedded.OLDEST:
+        raise embedded.EtcdTooOld(
+            f"the etcd at {where} is {version}, and at least {embedded.OLDEST[0]}.{embedded.OLDEST[1]} is needed: "
+            "upgrade it, or name another with --rdzv-endpoint"
+        )
+
+
+def _code(error: RendezvousError) -> int:
+    if isinstance(error, embedded.NoEtcdBinary | embedded.EtcdTooOld | embedded.EmbeddedFailed):
+        return plan.REFUSED
+    return plan.TIMEOUT if isinstance(error, NobodyAnswered) else plan.STORE_LOST
+
+
+def _output(options: Options, environ: Mapping[str, str]) -> Output:
+    wanted = options.output
+    color = wanted.color == "always" or (wanted.color == "auto" and sys.stderr.isatty())
+    return Output(
+        host=options.node_name or socket.gethostname().split(".")[0],
+        log_dir=wanted.log_dir,
+        job_id=options.job_id,
+        color=color,
+        redirects={rank: int(std) for rank, std in enumerate(wanted.redirects)},
+        tee={rank: int(std) for rank, std in enumerate(wanted.tee)},
+        local_ranks_filter=wanted.shown_ranks,
+        duplicate_stdout_filters=wanted.stdout_filters,
+        duplicate_stderr_filters=wanted.stderr_filters,
+        stream_out=sys.stdout.buffer,
+        stream_err=sys.stderr.buffer,
+    )
+
+
+def main(options: Options) -> int:
+    """Runs the job's part on this machine in an event loop of its own."""
+    return asyncio.run(run(options, dict(os.environ)))

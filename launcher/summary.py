@@ -1,0 +1,111 @@
+"""What a person reads at the end, and the same for programs (pure, but for the writing of the file).
+
+On failure the last `LINES` lines say who failed, how, with its own traceback, one hint and where the log is.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from ..elastic_agent import plan
+from ..elastic_agent.agent import Result
+from ..elastic_agent.failure import describe, hint
+from ..rendezvous.header import Header, Incident, Tally
+from .settings import Options
+
+LINES = 15
+"""A terminal's last glance."""
+
+
+def last_lines(options: Options, result: Result, host: str) -> list[str]:
+    """The lines that end the run, at most LINES where it failed."""
+    header = result.header
+    over = header is not None and header.final and result.code == plan.exit_code(header)
+    totals = _totals(result)
+    if result.code == plan.SUCCEEDED:
+        return [f"job {options.job_id} succeeded: {result.reason}", totals]
+    verdict = f"job {options.job_id} failed: {result.reason}"
+    if result.code >= 128:
+        verdict = f"node {result.node} has left job {options.job_id}: {result.reason}"
+    elif result.code == plan.REFUSED:
+        return [f"this node is refused: {result.reason}"]
+    incident = header.incident if over and header else None
+    if incident is None or incident.exit is None:
+        return [verdict, *_advice(options, result, host), totals]
+    return [verdict, *_root_cause(incident, LINES - 2), totals]
+
+
+def _root_cause(incident: Incident, room: int) -> list[str]:
+    exit_ = incident.exit
+    assert exit_ is not None
+    head = f"root cause: {describe(exit_)} on node {incident.node} (host {incident.host}) in round {incident.round}"
+    tail = [f"hint: {words}"] if (words := hint(exit_)) else []
+    tail.append(f"log: {exit_.log} on {incident.host}" if exit_.log else "log: above (--log-dir keeps it in files)")
+    if exit_.message and not exit_.traceback:
+        tail.insert(0, f"  {exit_.message}")
+    space = room - 1 - len(tail)
+    lines = exit_.traceback.rstrip().splitlines()
+    if len(lines) > space:
+        lines = [lines[0], "  ...", *lines[-(space - 2) :]] if space > 3 else lines[-space:]
+    return [head, *(f"  {line}" for line in lines), *tail]
+
+
+def _advice(options: Options, result: Result, host: str) -> list[str]:
+    if result.code == plan.TIMEOUT:
+        where = ", ".join(map(str, options.store.endpoints)) or "this machine"
+        return [
+            f"hint: this node ({host}) met the others at {where}; check that they were started with the same "
+            f"--rdzv-endpoint and --rdzv-id={options.job_id}, or lower --nnodes={options.nodes}",
+        ]
+    return []
+
+
+def _totals(result: Result) -> str:
+    line = result.timeline
+    counts = [f"{count} {name}" for name, count in _causes(_tally(result.header)).items() if count]
+    rounds = f"{len(line.changes)} round{'s' if len(line.changes) != 1 else ''}"
+    return (
+        f"summary: {rounds} on this node; in the whole job: {', '.join(counts) or 'nothing happened'}; "
+        f"workers ran for {line.trained:.1f} s and did not for {line.stopped:.1f} s"
+    )
+
+
+def _tally(header: Header | None) -> Tally:
+    return header.tally if header else Tally()
+
+
+def _causes(tally: Tally) -> dict[str, int]:
+    return {
+        "worker failures": tally.failures,
+        "lost nodes": tally.lost,
+        "departures": tally.left,
+        "arrivals": tally.joined,
+        "start problems": tally.problems,
+    }
+
+
+def write_json(path: Path, options: Options, result: Result) -> None:
+    """Writes the summary as JSON. Times are seconds; `at` counts from the agent's start."""
+    header = result.header
+    incident = header.incident if header and header.final else None
+    summary = {
+        "version": 1,
+        "job": options.job_id,
+        "node": result.node,
+        "exit_code": result.code,
+        "outcome": header.state if header and header.final else "left" if result.code >= 128 else "stopped",
+        "reason": result.reason,
+        "restarts": {
+            "worker_failures": _tally(header).failures,
+            "lost_nodes": _tally(header).lost,
+            "departures": _tally(header).left,
+            "arrivals": _tally(header).joined,
+            "start_problems": _tally(header).problems,
+        },
+        "seconds_with_workers": round(result.timeline.trained, 3),
+        "seconds_without_workers": round(result.timeline.stopped, 3),
+        "rounds": [dataclasses.asdict(change) for change in result.timeline.changes],
+        "root_cause": dataclasses.asdict(incident) if incident else None,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
