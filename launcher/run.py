@@ -6,11 +6,10 @@ import os
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import __version__
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Setup
 from ..elastic_agent.logs import Output
@@ -21,6 +20,7 @@ from ..rendezvous.errors import RendezvousError, StoreUnavailable
 from ..rendezvous.member import Fingerprint
 from ..rendezvous.memory import MemoryStore
 from ..rendezvous.store import Store
+from ..rendezvous.version import VERSION
 from .settings import Command, Credentials, Options, join_command
 from .summary import last_lines, write_json
 
@@ -86,7 +86,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
         arguments=command.args,
         nnodes=str(options.nodes),
         nproc_per_node=options.nproc_spec,
-        version=__version__,
+        version=VERSION,
     )
     return Setup(
         job=options.job_id,
@@ -95,7 +95,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
         bind=where.bind,
         nproc=options.nproc,
         command=worker_command(command),
-        environment=environ,
+        environment={name: value for name, value in environ.items() if name != "ELASTIC_RUN_ETCD_PASSWORD"},
         terms=Terms(
             policy=options.policy,
             max_restarts=options.max_restarts,
@@ -152,7 +152,7 @@ def _endpoints(options: Options) -> tuple[Endpoint, ...]:
 @contextlib.asynccontextmanager
 async def _store(
     options: Options, endpoints: tuple[Endpoint, ...], where: Place, output: Output
-) -> AsyncIterator[Store]:
+) -> AsyncGenerator[Store]:
     """The job's store, ready to be asked; an embedded etcd is started where an endpoint wants one."""
     if options.store.kind == "memory":
         memory = MemoryStore()

@@ -3,4 +3,6 @@
 Importing this package loads nothing heavy: the names below load their rooms at first use.
 """
 
-__version__ = "0.1.0"
+from .rendezvous.version import VERSION as __version__
+
+__all__ = ["__version__"]

@@ -1,0 +1,563 @@
+"""Every flag of `elastic-run` in one table, and how a command line is split by it.
+
+The table is the only place where a flag is named: `scan`, `help_text` and the table in `docs/torchrun.md` come from it.
+`options.py` gives the words their meaning.
+
+A command line is *flags, then the command, then everything that belongs to the command*. The standard library's
+argparse also looks at what follows the command (`train.py --r 1` is refused there, because `--r` could mean two of the
+launcher's flags) and does not tell a flag that was typed from its default; so `scan` is our own.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+
+class UsageError(Exception):
+    """The command line cannot be run; the message says what was wrong and what to do. Exit code 2."""
+
+
+Status = Literal["honoured", "no effect", "unsupported"]
+"""What a flag of torchrun does here. The last two are accepted with one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag.
+
+    Attributes:
+        name: in hyphens and without dashes; underscores are accepted as well.
+        group: its heading in the help.
+        help: one or two lines for the help.
+        metavar: what its value is called; empty for a switch, which has none.
+        default: the value of a flag that is not given; None where there is none. Only a flag whose default is
+            empty takes an empty value (`--rdzv-endpoint=$UNSET`).
+        short: its single letter, or empty.
+        choices: all the values that it takes; empty where it takes any.
+        torchrun: it is one of torchrun's; the others are our own.
+        status: what one of torchrun's flags does here.
+        remark: the rest of the sentence that `status` begins, for the docs and for the line that is printed.
+        mirrored: PET_<NAME> in the environment gives it a value where the command line does not.
+        own_node: it says something of this node only, so that other nodes must not copy it.
+    """
+
+    name: str
+    group: str
+    help: str
+    metavar: str = ""
+    default: str | None = None
+    short: str = ""
+    choices: tuple[str, ...] = ()
+    torchrun: bool = True
+    status: Status = "honoured"
+    remark: str = ""
+    mirrored: bool = True
+    own_node: bool = False
+
+    @property
+    def mirror(self) -> str:
+        """The environment variable that mirrors it, or empty."""
+        return "PET_" + self.name.replace("-", "_").upper() if self.torchrun and self.mirrored else ""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every exact way to type it."""
+        long = dict.fromkeys([f"--{self.name}", f"--{self.name.replace('-', '_')}"])
+        return (f"-{self.short}", *long) if self.short else tuple(long)
+
+
+SIZE = "Size of the job"
+MEETING = "Where the nodes meet"
+CHANGES = "Failures and changes of membership"
+COMMAND = "What is run"
+OUTPUT = "Output"
+ETCD = "Your own etcd"
+IGNORED = "Accepted from torchrun's users, without effect here"
+
+NOT_HERE = "the launcher imports no framework"
+
+FLAGS: tuple[Flag, ...] = (
+    # -- size of the job
+    Flag("nnodes", SIZE, "Nodes: one number, or MIN:MAX.", "N|MIN:MAX", "1", remark="`N` or `MIN:MAX`"),
+    Flag(
+        "nproc-per-node",
+        SIZE,
+        "Workers per node: a number, cpu, gpu, or auto (the GPUs, else the CPUs).",
+        "N|auto|cpu|gpu",
+        "1",
+        remark="a number, `cpu`, `gpu` or `auto`; GPUs are NVIDIA's, counted without torch. For `xpu` and other "
+        "devices give the number",
+    ),
+    Flag(
+        "node-unit",
+        SIZE,
+        "Train with a multiple of this many nodes (slices, racks).",
+        "N",
+        "1",
+        torchrun=False,
+    ),
+    Flag(
+        "standalone",
+        SIZE,
+        "This machine only: no endpoint, no server.",
+        own_node=True,
+        remark="this machine only, with the store inside the agent",
+    ),
+    # -- where the nodes meet
+    Flag(
+        "rdzv-endpoint",
+        MEETING,
+        "The store: HOST[:PORT], several with commas. One that names this machine is started if need be.",
+        "HOST[:PORT],...",
+        "",
+        remark="our store's address, or several with commas; the machine it names starts the store if none answers. "
+        "Port 2379 unless given (torchrun: 29400)",
+    ),
+    Flag(
+        "rdzv-id",
+        MEETING,
+        "The job's name in the store. Without it: derived from the script, its arguments and your user name.",
+        "ID",
+        remark="without it the id comes from the script, its arguments, the user's name and Slurm's job, "
+        "so that the same command on several machines is one job (torchrun: `none`)",
+    ),
+    Flag(
+        "rdzv-backend",
+        MEETING,
+        "Accepted: c10d, etcd, etcd-v2 and static all mean our store.",
+        "NAME",
+        "static",
+        remark="`c10d`, `etcd`, `etcd-v2` and `static` all mean our store, which is etcd v3",
+    ),
+    Flag(
+        "rdzv-conf",
+        MEETING,
+        "Times in seconds: join_timeout=600, last_call_timeout=3, lease_ttl=5, settle=10 ...",
+        "KEY=VALUE,...",
+        "",
+        remark="see the keys below",
+    ),
+    Flag(
+        "master-addr",
+        MEETING,
+        "With several nodes and no --rdzv-endpoint: the store's host.",
+        "HOST",
+        "127.0.0.1",
+        remark="with several nodes and no `--rdzv-endpoint`: the store's host. The workers' `MASTER_ADDR` is the "
+        "host of rank 0, wherever that is",
+    ),
+    Flag(
+        "master-port",
+        MEETING,
+        "With several nodes and no --rdzv-endpoint: the store's port.",
+        "PORT",
+        "29500",
+        remark="with several nodes and no `--rdzv-endpoint`: the store's port. The workers' `MASTER_PORT` is "
+        "another one, free on rank 0's host in each round",
+    ),
+    Flag(
+        "node-rank",
+        MEETING,
+        "This node's place among the nodes of the first round.",
+        "N",
+        own_node=True,
+        remark="the order of the first round; survivors keep their order after that. Leave it out and the order "
+        "is that of arrival",
+    ),
+    Flag(
+        "local-addr",
+        MEETING,
+        "The address or name by which the other nodes reach this one.",
+        "HOST",
+        own_node=True,
+        remark="the address that this node binds and tells the others",
+    ),
+    Flag(
+        "node-name",
+        MEETING,
+        "This node's name in the job (default: made from the host's).",
+        "NAME",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "topology",
+        MEETING,
+        "A label (rack, switch, slice): nodes with the same one get neighbouring ranks.",
+        "LABEL",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "store-dir",
+        MEETING,
+        "Where an etcd started by this node keeps its files.",
+        "DIR",
+        torchrun=False,
+        own_node=True,
+    ),
+    # -- failures and changes
+    Flag(
+        "max-restarts",
+        CHANGES,
+        "Failures of the script to recover from. Lost, leaving and arriving nodes are free.",
+        "N",
+        "3",
+        remark="3 unless given (torchrun: 0), and only failures of the script are charged: nodes that are lost, "
+        "leave or arrive cost nothing",
+    ),
+    Flag(
+        "same-failure-limit",
+        CHANGES,
+        "Stop early when the same failure repeats this often without progress; 0 never does.",
+        "N",
+        "5",
+        torchrun=False,
+    ),
+    Flag(
+        "scale-up",
+        CHANGES,
+        "Take arriving nodes in at once (now), or only when a round must be opened anyway (never).",
+        "now|never",
+        "now",
+        torchrun=False,
+    ),
+    Flag(
+        "signals-to-handle",
+        CHANGES,
+        "Signals that are forwarded to the workers and make this node leave in order.",
+        "NAME,...",
+        "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        remark="these are forwarded to the workers, and the node leaves in order",
+    ),
+    Flag(
+        "shutdown-timeout",
+        CHANGES,
+        "Seconds that workers get to end before SIGKILL.",
+        "SECONDS",
+        "30",
+        remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` is read as well",
+    ),
+    # -- what is run
+    Flag(
+        "module",
+        COMMAND,
+        "The command is a Python module, run as `python -m` does.",
+        short="m",
+        remark="as `python -m`",
+    ),
+    Flag(
+        "no-python",
+        COMMAND,
+        "The command is a program of its own, run without Python.",
+        remark="the command is found on `PATH` or by its path",
+    ),
+    Flag(
+        "run-path",
+        COMMAND,
+        "Run the script by runpy.run_path; wins over --no-python.",
+        remark="by `runpy.run_path`, in an interpreter of its own",
+    ),
+    Flag("role", COMMAND, "The workers' ROLE_NAME.", "NAME", "default", remark="`ROLE_NAME`; one role in a job"),
+    Flag(
+        "virtual-local-rank",
+        COMMAND,
+        "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0.",
+        remark="`LOCAL_RANK` is 0 and `CUDA_VISIBLE_DEVICES` names the worker's own device",
+    ),
+    # -- output
+    Flag(
+        "log-dir",
+        OUTPUT,
+        "Keep each worker's output here, a folder per job and attempt.",
+        "DIR",
+        remark="torchrun's folders and file names",
+    ),
+    Flag(
+        "redirects",
+        OUTPUT,
+        "To files only: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:1,1:2.",
+        "0..3|MAP",
+        "0",
+        short="r",
+        remark="`0`..`3`, or a map such as `0:1,1:2`",
+    ),
+    Flag(
+        "tee",
+        OUTPUT,
+        "To files and the terminal; written as --redirects.",
+        "0..3|MAP",
+        "0",
+        short="t",
+        remark="`0`..`3`, or a map such as `0:1,1:2`",
+    ),
+    Flag(
+        "local-ranks-filter",
+        OUTPUT,
+        "Show only these local ranks on the terminal.",
+        "N,...",
+        "",
+        remark="on the terminal; the files keep everything",
+    ),
+    Flag(
+        "duplicate-stdout-filters",
+        OUTPUT,
+        "Copy the stdout lines that contain one of these words to filtered_stdout.log (,, is a comma).",
+        "WORD,...",
+        "",
+        remark="into `filtered_stdout.log`; `,,` is a comma",
+    ),
+    Flag(
+        "duplicate-stderr-filters",
+        OUTPUT,
+        "The same for stderr, to filtered_stderr.log.",
+        "WORD,...",
+        "",
+        remark="into `filtered_stderr.log`; `,,` is a comma",
+    ),
+    Flag(
+        "summary-json",
+        OUTPUT,
+        "Write the final summary to this file as JSON.",
+        "FILE",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "color",
+        OUTPUT,
+        "Colour on the terminal; auto also obeys NO_COLOR.",
+        "auto|always|never",
+        "auto",
+        choices=("auto", "always", "never"),
+        torchrun=False,
+    ),
+    Flag("version", OUTPUT, "Print the version and exit.", torchrun=False),
+    Flag("help", OUTPUT, "Print this and exit.", short="h", torchrun=False),
+    # -- your own etcd
+    Flag("etcd-cacert", ETCD, "Speak TLS; trust the authorities in this PEM file.", "FILE", torchrun=False),
+    Flag("etcd-cert", ETCD, "This client's certificate (PEM), with --etcd-key.", "FILE", torchrun=False),
+    Flag("etcd-key", ETCD, "This client's private key (PEM), with --etcd-cert.", "FILE", torchrun=False),
+    Flag(
+        "etcd-user",
+        ETCD,
+        "A user whose password is in ELASTIC_RUN_ETCD_PASSWORD, or a file that holds user:password.",
+        "NAME|@FILE",
+        torchrun=False,
+    ),
+    # -- accepted, without effect
+    Flag(
+        "monitor-interval",
+        IGNORED,
+        "Worker exits are events; nothing is polled.",
+        "SECONDS",
+        "0.1",
+        status="no effect",
+        remark="because a worker's exit is an event here; nothing is polled",
+    ),
+    Flag(
+        "start-method",
+        IGNORED,
+        "Every worker is a fresh interpreter.",
+        "NAME",
+        "spawn",
+        choices=("spawn", "fork", "forkserver"),
+        status="no effect",
+        remark="because every worker is a fresh interpreter, as with `spawn`",
+    ),
+    Flag(
+        "event-log-handler",
+        IGNORED,
+        "Events are log lines and --summary-json.",
+        "NAME",
+        "null",
+        status="no effect",
+        remark=f"because {NOT_HERE}; read the summary of `--summary-json` instead",
+    ),
+    Flag(
+        "logs-specs",
+        IGNORED,
+        "A plug-in of torchrun.",
+        "NAME",
+        status="unsupported",
+        mirrored=False,
+        remark="try `--log-dir` with `--tee=3`: the plug-in is a class of torch, and " + NOT_HERE,
+    ),
+    Flag(
+        "numa-binding",
+        IGNORED,
+        "Not yet.",
+        "MODE",
+        choices=("node", "socket", "exclusive", "core-complex"),
+        status="unsupported",
+        mirrored=False,
+        remark="try `os.sched_setaffinity` in the script, by its `LOCAL_RANK`: workers run on every CPU that the "
+        "launcher may use",
+    ),
+)
+
+BY_NAME: Mapping[str, Flag] = {flag.name: flag for flag in FLAGS}
+BY_LETTER: Mapping[str, Flag] = {flag.short: flag for flag in FLAGS if flag.short}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that the user gave: its text, and where it came from as they wrote it (`--nnodes=2`, `PET_NNODES=2`)."""
+
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A command line, split: what was given by flag name, and the command with everything after it."""
+
+    given: Mapping[str, Given]
+    command: tuple[str, ...]
+
+    def has(self, name: str) -> bool:
+        """The user gave this flag (a switch: and did not turn it off)."""
+        return name in self.given
+
+    def text(self, name: str) -> str | None:
+        """The flag's value as text: what was given, or its default."""
+        default = BY_NAME[name].default
+        return self.given[name].text if name in self.given else default
+
+    def source(self, name: str) -> str:
+        """The flag as the user wrote it, for messages."""
+        return self.given[name].source if name in self.given else f"--{name}={self.text(name)}"
+
+
+def scan(argv: Sequence[str], environ: Mapping[str, str]) -> Scanned:
+    """Split `argv` (without the program's name) into flags and the command; the environment's mirrors fill the gaps.
+
+    The last of a repeated flag counts. A long flag may be cut short while it stays unambiguous; among several that
+    fit, torchrun's own win, so that what was unambiguous there is so here.
+
+    Raises:
+        UsageError: an unknown or ambiguous flag, a value missing or not among the choices.
+    """
+    given: dict[str, Given] = {}
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-":
+            words.insert(0, word)
+            break
+        if word.startswith("--"):
+            typed, attached, value = word.partition("=")
+            flag = _long(typed)
+        else:
+            typed, value = word[:2], word[2:]
+            flag = BY_LETTER.get(word[1])
+            if flag is None or (len(word) > 2 and not flag.metavar and word[2] not in BY_LETTER):
+                raise UsageError(_unknown(word))
+            attached = value
+            if value and not flag.metavar:
+                # A bundle of letters, `-mr3`: the switch is taken off and the rest read again.
+                words.insert(0, f"-{value}")
+                attached = value = ""
+            value = value.removeprefix("=")
+        if not flag.metavar:
+            if attached:
+                raise UsageError(f"{word}: {typed} takes no value; write {typed} alone")
+            given[flag.name] = Given("1", typed)
+            continue
+        if not attached:
+            if not words or _looks_like_a_flag(words[0]):
+                hint = f", or {typed}={words[0]} if that is its value" if words else ""
+                raise UsageError(f"{typed} needs a value: write {typed}={flag.metavar}{hint}")
+            value = words.pop(0)
+        given[flag.name] = _checked(flag, value, f"{typed}{'=' if typed.startswith('--') else ' '}{value}")
+    for flag in FLAGS:
+        mirrored = environ.get(flag.mirror, "") if flag.mirror else ""
+        if flag.name in given or not mirrored:
+            continue
+        source = f"{flag.mirror}={mirrored}"
+        if flag.metavar:
+            given[flag.name] = _checked(flag, mirrored, source)
+        elif not re.fullmatch(r"\s*[+-]?\d+\s*", mirrored):
+            raise UsageError(f"{source} is neither on nor off: set it to 1 or 0")
+        elif int(mirrored):
+            given[flag.name] = Given("1", source)
+    return Scanned(given, tuple(words))
+
+
+def _looks_like_a_flag(word: str) -> bool:
+    """A word that is hardly meant as a value: dashes and a letter (`-1` is a number, and `-` a file)."""
+    return re.match(r"--?[A-Za-z]", word) is not None or word == "--"
+
+
+def _checked(flag: Flag, value: str, source: str) -> Given:
+    if not value and flag.default != "":
+        raise UsageError(f"{source} is empty: write --{flag.name}={flag.metavar}, or leave the flag out")
+    if flag.choices and value not in flag.choices:
+        raise UsageError(f"{source} is not one of {', '.join(flag.choices)}{did_you_mean(value, flag.choices)}")
+    return Given(value, source)
+
+
+def _long(typed: str) -> Flag:
+    """The flag that a long spelling means, cut short or not."""
+    name = typed[2:].replace("_", "-")
+    if name in BY_NAME:
+        return BY_NAME[name]
+    fitting = [flag for flag in FLAGS if name and flag.name.startswith(name)]
+    fitting = [flag for flag in fitting if flag.torchrun] or fitting
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        names = " or ".join(f"--{flag.name}" for flag in fitting)
+        raise UsageError(f"{typed} is ambiguous: write {names}")
+    raise UsageError(_unknown(typed))
+
+
+def _unknown(typed: str) -> str:
+    names = [flag.name for flag in FLAGS]
+    name = typed.lstrip("-").partition("=")[0].replace("_", "-").lower()
+    return (
+        f"unknown flag {typed}{did_you_mean(name, names, prefix='--')} Flags of your script go after its name; "
+        "`elastic-run --help` lists the launcher's"
+    )
+
+
+def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """The end of a sentence: `: did you mean X?` with the known word nearest to `word`, a full stop without one."""
+    near = get_close_matches(word, list(known), n=1)
+    return f": did you mean {prefix}{near[0]}?" if near else "."
+
+
+def notes(scanned: Scanned) -> tuple[str, ...]:
+    """One line for each given flag that does nothing here."""
+    lines: list[str] = []
+    for flag in FLAGS:
+        if flag.status != "honoured" and scanned.has(flag.name):
+            verb = "has no effect" if flag.status == "no effect" else "is not supported"
+            lines.append(f"{scanned.source(flag.name)} {verb}: {flag.remark.removeprefix('because ')}")
+    return tuple(lines)
+
+
+def help_text(width: int) -> str:
+    """The help, wrapped to `width` columns."""
+    blocks = [
+        "elastic-run [flags] train.py [the script's own arguments]",
+        textwrap.fill(
+            "Starts a training script on one or many machines, and lets their number change while it runs. Every "
+            "flag of torchrun is accepted, also with underscores and through PET_<NAME> in the environment.",
+            width,
+        ),
+    ]
+    for group in dict.fromkeys(flag.group for flag in FLAGS):
+        lines = [f"{group}:"]
+        for flag in (flag for flag in FLAGS if flag.group == group):
+            letter = f"-{flag.short}, " if flag.short else ""
+            lines.append(f"  {letter}--{flag.name}{'=' if flag.metavar else ''}{flag.metavar}")
+            default = f" Default: {flag.default}." if flag.default and flag.status == "honoured" else ""
+            lines.append(textwrap.fill(flag.help + default, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"

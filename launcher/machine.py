@@ -1,0 +1,141 @@
+"""What this machine has and lacks, asked before anything starts: files, programs, GPUs, its kernel.
+
+Each `check_` raises `UsageError` with what was wrong and what to do; nothing is left behind.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from .flags import UsageError
+
+OLDEST_KERNEL = (5, 4)
+"""A worker's exit is heard through pidfd_open and waitid(P_PIDFD)."""
+
+OLDEST_PYTHON = (3, 11)
+
+
+def check_platform(system: str, release: str, python: tuple[int, int]) -> str | None:
+    """Why elastic-run cannot work here, in one sentence; None where it can (pure).
+
+    Args:
+        system: as `platform.system()`.
+        release: the kernel's, as `platform.release()`; one that cannot be read is given the benefit of the doubt.
+        python: the interpreter's major and minor version.
+    """
+    if python < OLDEST_PYTHON:
+        return "elastic-run needs Python {}.{} or later, and this is {}.{}: use another interpreter".format(
+            *OLDEST_PYTHON, *python
+        )
+    if system != "Linux":
+        return f"elastic-run needs Linux, and this is {system or 'unknown'}: run it in a Linux container or VM"
+    kernel = re.match(r"(\d+)\.(\d+)", release)
+    if kernel and (int(kernel[1]), int(kernel[2])) < OLDEST_KERNEL:
+        return "elastic-run needs Linux {}.{} or later (pidfd), and this kernel is {}: use a newer one".format(
+            *OLDEST_KERNEL, release
+        )
+    return None
+
+
+def count_gpus(environ: Mapping[str, str], root: Path = Path("/")) -> int:
+    """The NVIDIA GPUs that a process with this environment can use, without asking CUDA.
+
+    Device files come first, because a container has only those that it was given, while /proc shows the host's.
+    CUDA_VISIBLE_DEVICES then selects; as for CUDA, whatever follows an entry that does not exist is ignored.
+    """
+    present = len([file for file in (root / "dev").glob("nvidia[0-9]*") if file.name[6:].isdigit()])
+    present = present or len(list((root / "proc/driver/nvidia/gpus").glob("*")))
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None or not present:
+        return present
+    count = 0
+    for entry in (entry.strip() for entry in visible.split(",")):
+        by_name = entry.startswith(("GPU-", "MIG-"))
+        if not by_name and not (entry.isascii() and entry.isdigit() and int(entry) < present):
+            break
+        count += 1
+    return count
+
+
+def check_module(name: str) -> None:
+    dotted = re.sub(r"[/\\]+", ".", name.removesuffix(".py").removeprefix("./")).strip(".")
+    if "/" in name or "\\" in name or name.endswith(".py"):
+        raise UsageError(f"-m takes a module's name, and {name} is a path: write -m {dotted}, or leave out -m")
+    if not all(name.split(".")):
+        raise UsageError(f"-m takes a module's full name, and {name!r} is none: write -m {dotted or 'package.module'}")
+
+
+def check_executable(name: str, environ: Mapping[str, str]) -> None:
+    if "/" not in name:
+        if shutil.which(name, path=environ.get("PATH")) is None:
+            here = f": for the one in this folder write ./{name}" if Path(name).is_file() else ": give its path"
+            raise UsageError(f"--no-python: there is no program {name} on PATH{here}")
+    elif not Path(name).is_file():
+        raise UsageError(f"--no-python: {_no_such_file('program', name)}")
+    elif not os.access(name, os.X_OK):
+        raise UsageError(f"--no-python: {name} may not be executed: chmod +x it, or leave out --no-python")
+
+
+def check_script(name: str) -> None:
+    script = Path(name)
+    if script.is_dir():
+        if not (script / "__main__.py").is_file():
+            raise UsageError(f"{name} is a folder without a __main__.py: name the script in it")
+    elif not script.exists():
+        hint = ""
+        if "/" not in name and not name.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
+            hint = f" A module is run by -m {name}; a program that is no Python by --no-python."
+        raise UsageError(_no_such_file("script", name) + hint)
+    elif not os.access(script, os.R_OK):
+        raise UsageError(f"the script {name} may not be read: check its permissions")
+
+
+def _no_such_file(what: str, name: str) -> str:
+    """That there is none, with the files of the same folder whose names are near."""
+    folder = Path(name).parent
+    if not folder.is_dir():
+        return f"there is no {what} {name}: the folder {folder} does not exist."
+    try:
+        others = sorted(file.name for file in folder.iterdir() if file.is_file())
+    except OSError:
+        others = []
+    near = [str(folder / found) for found in get_close_matches(Path(name).name, others, n=3)]
+    hint = f": did you mean {' or '.join(near)}?" if near else f" (in {folder.absolute()}): check its name."
+    return f"there is no {what} {name}{hint}"
+
+
+def check_readable(name: str, source: str) -> None:
+    if not Path(name).is_file() or not os.access(name, os.R_OK):
+        raise UsageError(f"{source}: there is no file {name} that may be read")
+
+
+def check_writable_file(path: Path, source: str) -> None:
+    if path.is_dir():
+        raise UsageError(f"{source} is a folder: name a file")
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            raise UsageError(f"{source} may not be written: name another file, or change its permissions")
+    else:
+        check_room(path.parent, source)
+
+
+def check_room(folder: Path, source: str) -> None:
+    """Files can be made in `folder`, or in a new one of that name.
+
+    Tried, not asked: permissions alone do not tell of a read-only file system, or of root in /proc. What is made has
+    a name of its own, in the nearest folder that exists, so that agents that start together do not trip each other.
+    """
+    existing = folder.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    try:
+        Path(tempfile.mkdtemp(prefix=".elastic-run-", dir=existing)).rmdir()
+    except OSError as error:
+        raise UsageError(
+            f"{source} cannot be written: {existing}: {os.strerror(error.errno or 0)}: name another place, "
+            "or change its permissions"
+        ) from None

@@ -1,0 +1,209 @@
+"""What one `elastic-run` was asked to do, as frozen values (pure). `options.py` makes them."""
+
+import enum
+import shlex
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ..rendezvous.endpoint import Endpoint
+from ..rendezvous.round import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What each worker runs.
+
+    Attributes:
+        kind: script: a file for the interpreter; module: for `python -m`; run_path: a file for `runpy.run_path`;
+            executable: a program that is no Python.
+        target: the file, the module's name or the program, as typed.
+        args: its own arguments.
+        python: the interpreter: this one, or PYTHON_EXEC as for torchrun.
+    """
+
+    kind: Literal["script", "module", "executable", "run_path"]
+    target: str
+    args: tuple[str, ...]
+    python: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """How many nodes may train together: `minimum` to `maximum`, in multiples of `unit`."""
+
+    minimum: int
+    maximum: int
+    unit: int = 1
+
+    def __str__(self) -> str:
+        return str(self.minimum) if self.minimum == self.maximum else f"{self.minimum}:{self.maximum}"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The waits that `--rdzv-conf` sets, in seconds.
+
+    Attributes:
+        join_timeout: for the store to answer and for the first round's minimum. 600 as in torchrun: queues and image
+            pulls take minutes.
+        last_call_timeout: with the minimum in but not the maximum, after the last arrival. 3, because whoever comes
+            later is taken in later (torchrun: 30).
+        lease_ttl: after so much silence a node is lost, in whole seconds (etcd counts in them). 5 outlives a busy
+            machine's hiccup; crashes are noticed at once, by other evidence.
+        recovery_timeout: below the minimum, for nodes to come back. 600, as long as the first time.
+        settle: after an arrival, for others to come with it. 10, because every change restarts unchanged scripts.
+        scale_up_interval: between two rounds that are opened only for arrivals. 60 bounds what a trickle of nodes
+            can cost.
+        close_timeout: after the verdict, for a node to take its leave of the store. 30 as in torchrun; a store that
+            is gone must not hold a finished job.
+    """
+
+    join_timeout: float = 600.0
+    last_call_timeout: float = 3.0
+    lease_ttl: int = 5
+    recovery_timeout: float = 600.0
+    settle: float = 10.0
+    scale_up_interval: float = 60.0
+    close_timeout: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How to speak to a store that the user runs.
+
+    Attributes:
+        tls: encrypt; the system's authorities are trusted where `cacert` is None.
+        cacert, cert, key: PEM files.
+        user, password: etcd's own users; both empty without them.
+    """
+
+    tls: bool = False
+    cacert: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where the nodes meet.
+
+    Attributes:
+        kind: memory: inside the agent, one node only; endpoints: the user named them; implicit: several nodes and
+            no endpoint.
+        endpoints: in the order given; none for memory, and for implicit outside of Slurm (this machine's default
+            port). One with `tls` is used and never started.
+        credentials: for a store that the user runs.
+        directory: where an etcd that this node starts keeps its files; None leaves the choice to it.
+    """
+
+    kind: Literal["memory", "endpoints", "implicit"]
+    endpoints: tuple[Endpoint, ...] = ()
+    credentials: Credentials = Credentials()
+    directory: Path | None = None
+
+
+class Std(enum.IntFlag):
+    """Streams of a worker, numbered as torchrun does."""
+
+    NONE = 0
+    OUT = 1
+    ERR = 2
+    ALL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the workers' output and the summary go.
+
+    Attributes:
+        log_dir: the base folder of the logs, which may not exist yet; None keeps none.
+        redirects: by local rank, the streams that go to files only.
+        tee: by local rank, the streams that go to files and to the terminal.
+        shown_ranks: the local ranks that the terminal shows; None shows all.
+        stdout_filters, stderr_filters: lines that contain one of these are copied to filtered_stdout.log and
+            filtered_stderr.log; none are where it is empty.
+        summary_json: the file for the final summary; its folder may not exist yet.
+        color: auto means only on a terminal (NO_COLOR has been read).
+    """
+
+    log_dir: Path | None
+    redirects: tuple[Std, ...]
+    tee: tuple[Std, ...]
+    shown_ranks: frozenset[int] | None
+    stdout_filters: tuple[str, ...]
+    stderr_filters: tuple[str, ...]
+    summary_json: Path | None
+    color: Literal["auto", "always", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that one `elastic-run` was asked to do.
+
+    Attributes:
+        nproc: worker processes on this node, counted where a word was given.
+        nproc_spec: the same as typed: a number, `auto`, `cpu` or `gpu`; equal on all nodes of a job.
+        job_id: the job's name in the store.
+        job_id_given: the user chose it; False where it was derived from the command.
+        max_restarts: failures of the script that are recovered from.
+        same_failure_limit: repeats of one failure without progress that end the job; 0 never does.
+        node_rank: this node's place in the first round, or None.
+        local_addr: how the others reach this node, without brackets; None where it is to be found out.
+        node_name: this node's name in the job, or None.
+        topology: nodes with an equal label get neighbouring ranks; empty for none.
+        signals: forwarded to the workers; the node then leaves in order.
+        shutdown_timeout: seconds between asking workers to end and SIGKILL.
+        given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
+        notes: one line for each flag of the user that does nothing here.
+    """
+
+    command: Command
+    nodes: Nodes
+    nproc: int
+    nproc_spec: str
+    store: Store
+    job_id: str
+    job_id_given: bool
+    timing: Timing
+    max_restarts: int
+    same_failure_limit: int
+    scale_up: Literal["now", "never"]
+    role: str
+    node_rank: int | None
+    local_addr: str | None
+    node_name: str | None
+    topology: str
+    signals: tuple[signal.Signals, ...]
+    shutdown_timeout: float
+    virtual_local_rank: bool
+    output: Output
+    given: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def policy(self) -> Policy:
+        """What the master is to go by when it decides on membership."""
+        return Policy(
+            min_nodes=self.nodes.minimum,
+            max_nodes=self.nodes.maximum,
+            node_unit=self.nodes.unit,
+            last_call=self.timing.last_call_timeout,
+            join_timeout=self.timing.join_timeout,
+            recovery_timeout=self.timing.recovery_timeout,
+            scale_up=self.scale_up,
+            settle=self.timing.settle,
+            scale_up_interval=self.timing.scale_up_interval,
+        )
+
+
+def join_command(options: Options, endpoints: str) -> str:
+    """The line, quoted for a shell, that another machine runs to join this job at `endpoints`.
+
+    It names the job's id even where that was derived, because the user's name on the other machine may differ.
+    """
+    words = ["elastic-run", f"--rdzv-endpoint={endpoints}", f"--rdzv-id={options.job_id}", *options.given]
+    return shlex.join([*words, options.command.target, *options.command.args])

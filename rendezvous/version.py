@@ -1,0 +1,3 @@
+"""The version of elastic-run: nodes of one job must have the same."""
+
+VERSION = "0.1.0"
