@@ -222,6 +222,7 @@ class Agent:
                 case Wait(seconds):
                     self._say_once("wait", why)
                     await self._bell.after(heard, seconds if self._store.health.reachable else 1.0)
+                    continue
                 case Register():
                     await self._unless(self._register(), lambda: self._facts.notice != "none")
                 case Start(header, assignment):
@@ -236,6 +237,7 @@ class Agent:
                     await self._farewell()
                     name = self._facts.registration.member.node if self._facts.registration else self._setup.node
                     return Result(code, why, self._facts.header, name, exits, self.timeline)
+            self._bell.ring()  # whatever was done is news to the task that reports it
 
     def _view(self) -> View:
         facts, now = self._facts, self._loop.time()

