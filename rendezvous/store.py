@@ -6,7 +6,7 @@ a key that does not exist has both at 0. Two implementations pass one contract s
 (`tests/integration/test_store_contract.py`): `memory.MemoryStore` and `etcd.EtcdStore`.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -94,7 +94,7 @@ class Health:
     """Whether the store answers.
 
     Attributes:
-        reachable: the last exchange with some endpoint succeeded.
+        reachable: the last exchange with some endpoint succeeded (False before the first).
         since: seconds on the caller's monotonic clock (`asyncio` loop time) when this began.
         detail: for a person: which endpoint said what.
     """
@@ -134,11 +134,11 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> AsyncIterator[tuple[Event, ...]]:
+    def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> AsyncGenerator[tuple[Event, ...]]:
         """Every change of `key` (or of the keys under it) from `from_revision` on, in revision order.
 
         Survives disconnects without losing, repeating or reordering a change; the events of one revision arrive
-        together. Ends only by cancellation (`aclose`) or by an exception. Raises Compacted, StoreRefused.
+        together, one tuple per revision. Ends only by cancellation (`aclose`) or by an exception. Raises Compacted, StoreRefused.
         """
         ...
 
@@ -147,7 +147,7 @@ class Store(Protocol):
         ...
 
     async def keep_alive(self, lease: int, ttl: int) -> None:
-        """Keeps `lease` alive until cancelled. Raises LeaseLost when the store says that it is gone.
+        """Keeps `lease` alive until cancelled. Raises LeaseLost when the store says that it is gone, StoreRefused.
 
         While the store does not answer it goes on trying: a lease may survive a short loss of the store.
         """

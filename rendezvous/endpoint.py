@@ -1,0 +1,224 @@
+"""Where the store is: `host:port` as a user types it, read and normalized; and which of these hosts is this machine.
+
+The first half is pure. The second asks the machine: its interfaces, its resolver and its routing table.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+DEFAULT_PORT = 2379
+"""The port that etcd's clients use."""
+
+_HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.(?!-)[a-z0-9_-]{1,63})*\.?")
+
+
+class MalformedEndpoint(ValueError):
+    """The text names no store; the message says which part and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address of the store.
+
+    Attributes:
+        host: a lower-case name, or an IP address without brackets.
+        port: 1 to 65535.
+        tls: it was written `https://`: an existing store, which is used and never started.
+    """
+
+    host: str
+    port: int = DEFAULT_PORT
+    tls: bool = False
+
+    def __str__(self) -> str:
+        return authority(self.host, self.port)
+
+    @property
+    def url(self) -> str:
+        """`http://host:port`, or with `https`."""
+        return f"{'https' if self.tls else 'http'}://{self}"
+
+
+def authority(host: str, port: int) -> str:
+    """`host:port` as it stands in a URL: an IPv6 address gets brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_endpoints(text: str, default_port: int = DEFAULT_PORT) -> tuple[Endpoint, ...]:
+    """Reads `h1:2379,h2`, `[::1]:2379`, `::1`, `http://h1:2379`, in the order given.
+
+    Raises MalformedEndpoint: nothing there, an empty item, a host or port that cannot be, the same one twice.
+    """
+    if not text.strip():
+        raise MalformedEndpoint("the endpoint is empty: give host:port, or several with commas between them")
+    endpoints: list[Endpoint] = []
+    for item in text.split(","):
+        endpoint = _parse(item.strip(), text, default_port)
+        if any((known.host, known.port) == (endpoint.host, endpoint.port) for known in endpoints):
+            raise MalformedEndpoint(f"endpoint {text!r} names {endpoint} twice")
+        endpoints.append(endpoint)
+    return tuple(endpoints)
+
+
+def _parse(item: str, text: str, default_port: int) -> Endpoint:
+    if not item:
+        raise MalformedEndpoint(f"endpoint {text!r} has an empty item: give host:port with commas between them")
+    scheme, separator, rest = item.partition("://")
+    if not separator:
+        scheme, rest = "http", item
+    elif scheme.lower() not in ("http", "https"):
+        raise MalformedEndpoint(f"endpoint {item!r}: the scheme {scheme!r} is neither http nor https")
+    rest = rest.removesuffix("/")
+    if "/" in rest or "@" in rest or "?" in rest:
+        raise MalformedEndpoint(f"endpoint {item!r}: expected only host:port, without a path or a user")
+    if rest.startswith("["):
+        host, bracket, tail = rest[1:].partition("]")
+        if not bracket or (tail and not tail.startswith(":")):
+            raise MalformedEndpoint(f"endpoint {item!r}: expected [address]:port")
+        port = tail[1:] if tail else str(default_port)
+        host = _ipv6(host, item)
+    elif rest.count(":") > 1:  # a bare address: with a port it needs brackets, as in a URL
+        host, port = _ipv6(rest, item), str(default_port)
+    else:
+        host, colon, port = rest.partition(":")
+        host, port = _name(host, item), port if colon else str(default_port)
+    return Endpoint(host, _port(port, item), tls=scheme.lower() == "https")
+
+
+def _ipv6(host: str, item: str) -> str:
+    try:
+        address = ipaddress.IPv6Address(host)
+    except ValueError:
+        raise MalformedEndpoint(
+            f"endpoint {item!r}: {host!r} is not an IPv6 address; with a port, write [address]:port"
+        ) from None
+    return _reachable(str(address), address, item)
+
+
+def _name(host: str, item: str) -> str:
+    if not host:
+        raise MalformedEndpoint(f"endpoint {item!r} has no host: expected host:port")
+    host = host.lower()
+    if re.fullmatch(r"[0-9.]+", host):
+        try:
+            address = ipaddress.IPv4Address(host)
+        except ValueError:
+            raise MalformedEndpoint(f"endpoint {item!r}: {host!r} is not an IPv4 address") from None
+        return _reachable(host, address, item)
+    if len(host) > 253 or not _HOST.fullmatch(host):
+        raise MalformedEndpoint(f"endpoint {item!r}: {host!r} is not a host name")
+    return host
+
+
+def _reachable(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address, item: str) -> str:
+    if address.is_unspecified or address.is_multicast:
+        raise MalformedEndpoint(
+            f"endpoint {item!r}: other machines cannot connect to {host}; name this machine or its address"
+        )
+    return host
+
+
+def _port(port: str, item: str) -> int:
+    if not (port.isascii() and port.isdigit()):
+        raise MalformedEndpoint(f"endpoint {item!r}: the port {port!r} is not a number")
+    if not 1 <= int(port) <= 65535:
+        raise MalformedEndpoint(f"endpoint {item!r}: the port {port} is not between 1 and 65535")
+    return int(port)
+
+
+# What follows asks the machine.
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where a server for a host of ours listens, and what it tells others to connect to (both without a port)."""
+
+    listen: str
+    advertise: str
+
+
+def resolve(host: str) -> tuple[str, ...]:
+    """The host's addresses, best first, without scope; none where it does not resolve. May ask a name server."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
+
+
+def interface_addresses() -> frozenset[str]:
+    """Every address of this machine's interfaces, without scope."""
+    return frozenset(
+        address.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """The IP address never leaves the machine."""
+    return ipaddress.ip_address(address).is_loopback
+
+
+def is_local(host: str) -> bool:
+    """The host is this machine. A name that does not resolve is not."""
+    interfaces = interface_addresses()
+    return any(is_loopback(address) or address in interfaces for address in resolve(host))
+
+
+def routable_address(peers: Iterable[Endpoint | str]) -> str:
+    """The address of the interface that routes to the first peer elsewhere.
+
+    Without such a peer, any address that is not loopback; without that, 127.0.0.1. Sends nothing.
+    """
+    for peer in peers:
+        host, port = (peer.host, peer.port) if isinstance(peer, Endpoint) else (peer, DEFAULT_PORT)
+        interfaces = interface_addresses()
+        for target in resolve(host):
+            if is_loopback(target) or target in interfaces:
+                continue
+            source = _source_address(target, port)
+            if source is not None and not is_loopback(source):
+                return source
+    candidates = [
+        ipaddress.ip_address(address)
+        for address in interface_addresses()
+        if not is_loopback(address) and not ipaddress.ip_address(address).is_link_local
+    ]
+    # IPv4 first: where a machine has both, IPv6 is the one that is more often not routed.
+    best = min(candidates, key=lambda address: (address.version, int(address)), default=None)
+    return "127.0.0.1" if best is None else str(best)
+
+
+def _source_address(target: str, port: int) -> str | None:
+    family = socket.AF_INET6 if ":" in target else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect((target, port))  # of a datagram socket: picks the route and sends nothing
+            return str(sock.getsockname()[0]).partition("%")[0]
+    except OSError:
+        return None
+
+
+def binding(host: str, peers: Sequence[Endpoint | str]) -> Binding:
+    """Where to listen for a host that is this machine.
+
+    A loopback host binds loopback, any other its address. A host name that resolves only to loopback (Debian
+    maps it to 127.0.1.1) means something else to its peers: bind every interface, and advertise the one that
+    routes to them.
+    """
+    addresses = resolve(host)
+    interfaces = interface_addresses()
+    outward = [address for address in addresses if address in interfaces and not is_loopback(address)]
+    if outward:
+        return Binding(outward[0], outward[0])
+    loopback = next((address for address in addresses if is_loopback(address)), "127.0.0.1")
+    if host == loopback or host == "localhost" or host.endswith(".localhost"):
+        return Binding(loopback, loopback)
+    return Binding("::" if ":" in loopback else "0.0.0.0", routable_address(peers))

@@ -1,0 +1,285 @@
+"""The store in an etcd cluster (v3, 3.4 or newer): the protocol of `store.py` as etcd's requests.
+
+`etcd_session.py` asks and fails over, `etcd_watch.py` keeps watches whole, `etcd_wire.py` holds the connections.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+from .errors import LeaseLost, StoreRefused, StoreUnavailable
+from .etcd_session import Session
+from .etcd_watch import follow, key_value
+from .etcd_wire import Credentials, Endpoints, Tls
+from .limits import check_key, check_txn
+from .proto import elastic_run_etcd_pb2 as pb
+from .store import Compare, Event, Health, KeyValue, Listing, Operation, Put, TxnResult
+
+__all__ = ["Credentials", "EtcdMember", "EtcdStatus", "EtcdStore", "Tls"]
+
+PAGE = 250
+"""Keys in one answer of a listing, so that each page fits into a short attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdStatus:
+    """What one member says of itself.
+
+    Attributes:
+        endpoint: where it was asked.
+        version: of the server, such as "3.4.23".
+        db_size: bytes of its database.
+        leader: the leader's member id, 0 where it knows of none.
+        member: its own member id.
+        problems: in etcd's words, such as an alarm.
+    """
+
+    endpoint: str
+    version: str
+    db_size: int
+    leader: int
+    member: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdMember:
+    """One seat of the cluster. `name` is empty until it has been taken."""
+
+    member: int
+    name: str
+    peer_urls: tuple[str, ...]
+    client_urls: tuple[str, ...]
+
+
+class EtcdStore:
+    """A `Store` in the etcd cluster at `endpoints` (`host:port`, `[v6]:port`). Connects when it is first used.
+
+    Args:
+        endpoints: any members of one cluster.
+        deadline: seconds that each call but a watch may take.
+        tls: encrypts; None is plain text.
+        credentials: a user of etcd's own.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        deadline: float = 10.0,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._session = Session(Endpoints(endpoints, tls), credentials, deadline)
+
+    # Reading
+
+    async def get(self, key: str) -> KeyValue | None:
+        """See `Store.get`."""
+        check_key(key)
+        request = pb.RangeRequest(key=_wire(key))
+        answer = await self._session.ask("/etcdserverpb.KV/Range", request, pb.RangeResponse, linearizable=True)
+        return key_value(answer.kvs[0]) if answer.kvs else None
+
+    async def list(self, prefix: str, *, keys_only: bool = False) -> Listing:
+        """See `Store.list`. Long listings come in pages of one revision."""
+        until = self._session.deadline()
+        while True:
+            try:
+                return await self._list_at_once(prefix, keys_only, until)
+            except StoreRefused as refused:
+                # The first page's revision was compacted before the last page was read.
+                if "required revision has been compacted" not in str(refused):
+                    raise
+
+    async def _list_at_once(self, prefix: str, keys_only: bool, until: float) -> Listing:
+        start, end = _range(prefix, True)
+        items: list[KeyValue] = []
+        revision = 0
+        while True:
+            request = pb.RangeRequest(key=start, range_end=end, limit=PAGE, revision=revision, keys_only=keys_only)
+            answer = await self._session.ask(
+                "/etcdserverpb.KV/Range", request, pb.RangeResponse, linearizable=True, until=until
+            )
+            items += map(key_value, answer.kvs)
+            revision = revision or answer.header.revision
+            if not answer.more:
+                return Listing(revision, tuple(items))
+            start = answer.kvs[-1].key + b"\0"
+
+    def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> AsyncGenerator[tuple[Event, ...], None]:
+        """See `Store.watch`."""
+        return follow(self._session, *_range(key, prefix), from_revision)
+
+    # Writing
+
+    async def txn(
+        self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+    ) -> TxnResult:
+        """See `Store.txn`."""
+        check_txn(compares, operations)
+        request = pb.TxnRequest(
+            compare=[_compare(compare) for compare in compares],
+            success=[_operation(operation) for operation in operations],
+            failure=[pb.RequestOp(request_range=pb.RangeRequest(key=_wire(compare.key))) for compare in compares],
+        )
+        writes = len(operations) > 0  # a fenced read may be asked again
+        answer = await self._session.ask(
+            "/etcdserverpb.KV/Txn",
+            request,
+            pb.TxnResponse,
+            repeatable=idempotent or not writes,
+            write=writes,
+            linearizable=True,
+        )
+        if answer.succeeded:
+            return TxnResult(True, answer.header.revision)
+        found = [response.response_range.kvs for response in answer.responses]
+        current = tuple(key_value(kvs[0]) if kvs else None for kvs in found)
+        return TxnResult(False, answer.header.revision, current)
+
+    # Leases
+
+    async def grant(self, ttl: int) -> int:
+        """See `Store.grant`. We choose the id, so that asking again makes no second lease."""
+        lease = secrets.randbits(62) + 1
+        request = pb.LeaseGrantRequest(TTL=ttl, ID=lease)
+        try:
+            await self._session.ask("/etcdserverpb.Lease/LeaseGrant", request, pb.LeaseGrantResponse)
+        except StoreRefused as refused:
+            # Nobody else draws the same 62 bits: the answer to an earlier attempt was lost.
+            if "lease already exists" not in str(refused):
+                raise
+        return lease
+
+    async def keep_alive(self, lease: int, ttl: int) -> None:
+        """See `Store.keep_alive`. Asks three times in `ttl` seconds; also raises StoreRefused."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                alive = await self._renew(lease)
+                if not alive:
+                    # A new leader that has not caught up does not know the lease yet; after a read it does.
+                    await self.txn([], [])
+                    alive = await self._renew(lease)
+            except StoreUnavailable:
+                self._session.check_open()
+                continue
+            if not alive:
+                raise LeaseLost(
+                    f"lease {lease:x} has expired or was revoked, and its keys went with it: register again"
+                )
+            try:
+                async with asyncio.timeout_at(began + ttl / 3):
+                    await self._session.closed.wait()
+            except TimeoutError:
+                continue
+            self._session.check_open()
+
+    async def _renew(self, lease: int) -> bool:
+        # etcd offers a stream; a stream of one request is a unary call on the wire, and fails over like one.
+        path = "/etcdserverpb.Lease/LeaseKeepAlive"
+        request = pb.LeaseKeepAliveRequest(ID=lease)
+        return (await self._session.ask(path, request, pb.LeaseKeepAliveResponse)).TTL > 0
+
+    async def revoke(self, lease: int) -> None:
+        """See `Store.revoke`."""
+        try:
+            await self._session.ask(
+                "/etcdserverpb.Lease/LeaseRevoke", pb.LeaseRevokeRequest(ID=lease), pb.LeaseRevokeResponse
+            )
+        except LeaseLost:
+            return
+
+    # The cluster itself
+
+    async def status(self) -> EtcdStatus:
+        """What the member says whose turn it is, also where it has no leader. Raises StoreUnavailable, StoreRefused."""
+        answer = await self._session.ask(
+            "/etcdserverpb.Maintenance/Status", pb.StatusRequest(), pb.StatusResponse, leader=False
+        )
+        return EtcdStatus(
+            endpoint=self._session.last_answer,
+            version=answer.version,
+            db_size=answer.db_size,
+            leader=answer.leader,
+            member=answer.header.member_id,
+            problems=tuple(answer.errors),
+        )
+
+    async def members(self) -> tuple[EtcdMember, ...]:
+        """Every seat of the cluster. Raises StoreUnavailable, StoreRefused."""
+        answer = await self._session.ask(
+            "/etcdserverpb.Cluster/MemberList", pb.MemberListRequest(), pb.MemberListResponse
+        )
+        return tuple(map(_member, answer.members))
+
+    async def add_member(self, peer_url: str) -> EtcdMember:
+        """Makes a seat for a member that will serve its peers at `peer_url`. Raises as `txn` does."""
+        answer = await self._session.ask(
+            "/etcdserverpb.Cluster/MemberAdd",
+            pb.MemberAddRequest(peer_urls=[peer_url]),
+            pb.MemberAddResponse,
+            repeatable=False,
+            write=True,
+        )
+        return _member(answer.member)
+
+    async def remove_member(self, member: int) -> None:
+        """Takes a seat away; its process ends itself. Raises as `txn` does."""
+        await self._session.ask(
+            "/etcdserverpb.Cluster/MemberRemove",
+            pb.MemberRemoveRequest(ID=member),
+            pb.MemberRemoveResponse,
+            repeatable=False,
+            write=True,
+        )
+
+    # Health and end
+
+    @property
+    def health(self) -> Health:
+        """See `Store.health`."""
+        return self._session.health
+
+    async def health_changed(self) -> Health:
+        """See `Store.health_changed`."""
+        return await self._session.health_changed()
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await self._session.close()
+
+
+def _wire(key: str) -> bytes:
+    return key.encode(errors="surrogateescape")
+
+
+def _range(key: str, prefix: bool) -> tuple[bytes, bytes]:
+    """etcd's half-open range; an empty end is one key, and a single zero byte is "to the last"."""
+    start = _wire(key)
+    if not prefix:
+        return start, b""
+    if not start:
+        return b"\0", b"\0"
+    return start, start[:-1] + bytes((start[-1] + 1,))  # the last byte of UTF-8 is never 255
+
+
+def _compare(compare: Compare) -> pb.Compare:
+    if compare.field == "create":
+        return pb.Compare(target=pb.Compare.CREATE, key=_wire(compare.key), create_revision=compare.revision)
+    return pb.Compare(target=pb.Compare.MOD, key=_wire(compare.key), mod_revision=compare.revision)
+
+
+def _operation(operation: Operation) -> pb.RequestOp:
+    key = _wire(operation.key)
+    if isinstance(operation, Put):
+        return pb.RequestOp(request_put=pb.PutRequest(key=key, value=operation.value, lease=operation.lease))
+    start, end = _range(operation.key, operation.prefix)
+    return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=start, range_end=end))
+
+
+def _member(member: pb.Member) -> EtcdMember:
+    return EtcdMember(member.ID, member.name, tuple(member.peer_urls), tuple(member.client_urls))

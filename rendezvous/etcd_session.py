@@ -1,0 +1,252 @@
+"""Asking an etcd cluster: attempts, whose turn is next, log-in, and whether anybody answers at all.
+
+An attempt is short and the whole is bounded: during an election a member holds a request for seconds that another
+would answer at once. What may be repeated is re-issued, at the next endpoint; what may not is reported.
+"""
+
+import asyncio
+import time
+from typing import Any, cast
+
+from .errors import MaybeApplied, StoreRefused, StoreUnavailable
+from .etcd_wire import (
+    TOO_LATE,
+    AttemptFailed,
+    Credentials,
+    Endpoint,
+    Endpoints,
+    M,
+    Message,
+    Metadata,
+    is_tls_trouble,
+)
+from .proto import elastic_run_etcd_pb2 as pb
+from .store import Health
+
+SHORTEST_ATTEMPT = 0.5
+LONGEST_ATTEMPT = 2.0
+"""Seconds that one attempt may take."""
+
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.5
+"""Seconds between two rounds of attempts, where every endpoint failed at once; a new connection ends it early."""
+
+_LOG_INS = 2
+"""Log-ins in a row before etcd's refusal is taken as its last word."""
+
+_AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
+
+
+class Patience:
+    """How long an attempt may take: it learns, so that a slow disk does not make every write time out for ever."""
+
+    def __init__(self) -> None:
+        self.seconds = SHORTEST_ATTEMPT
+
+    def answered(self, took: float) -> None:
+        """An attempt was answered after `took` seconds."""
+        self.seconds = min(max(3 * took, SHORTEST_ATTEMPT), LONGEST_ATTEMPT)
+
+    def in_vain(self) -> None:
+        """An attempt got no answer."""
+        self.seconds = min(2 * self.seconds, LONGEST_ATTEMPT)
+
+
+class Session:
+    """The conversation of one store with its cluster. Built outside of a loop, used inside of one."""
+
+    def __init__(self, endpoints: Endpoints, credentials: Credentials | None, deadline: float) -> None:
+        self.endpoints = endpoints
+        self.closed = asyncio.Event()
+        self.health = Health(False, time.monotonic(), "not asked yet")
+        self.revision = 0  # the newest that an answer proved
+        self.last_answer = ""  # by which endpoint
+        self._credentials = credentials
+        self._deadline = deadline
+        self._reads, self._writes = Patience(), Patience()
+        self._token: str | None = None
+        self._logging_in = asyncio.Lock()
+        self._cluster: tuple[int, str] | None = None
+        self._failing: dict[str, str] = {}
+        self._health_changed = asyncio.Event()
+
+    # Asking
+
+    async def ask(
+        self,
+        path: str,
+        request: Message,
+        answer: type[M],
+        *,
+        repeatable: bool = True,
+        write: bool = False,
+        linearizable: bool = False,
+        leader: bool = True,
+        until: float | None = None,
+    ) -> M:
+        """The cluster's answer, from whichever endpoint gives one first.
+
+        Args:
+            path: gRPC's name of the method.
+            repeatable: an attempt that may have been applied is re-issued; else it raises MaybeApplied at once.
+            write: it is certain only when answered: raises MaybeApplied at the deadline where an attempt was lost.
+            linearizable: its revision can never be older than what was known before it was asked.
+            leader: only a member that has a leader may answer.
+            until: the deadline on the loop's clock, for a call that asks more than once.
+
+        Raises:
+            MaybeApplied, StoreUnavailable, StoreRefused, LeaseLost: as `Store.txn` tells.
+        """
+        loop = asyncio.get_running_loop()
+        end = self.deadline() if until is None else until
+        patience = self._writes if write else self._reads
+        pause, failures, logins, in_doubt = _FIRST_PAUSE, 0, 0, False
+        while True:
+            self.check_open()
+            endpoint = self.endpoints.current
+            known, began = self.revision, loop.time()
+            if end - began < TOO_LATE:
+                raise self._out_of_time(in_doubt)
+            try:
+                metadata = await self.metadata(endpoint, end, leader=leader)
+                response = await endpoint.call(path, request, answer, patience.seconds, end, metadata)
+            except AttemptFailed as failure:
+                if failure.kind == "final" and failure.error is not None:
+                    self.answered(endpoint)
+                    raise failure.error from None
+                if failure.kind == "token":
+                    logins += 1
+                    self.answered(endpoint)
+                    self.log_in_again(failure, logins)
+                    continue
+                self.failed(endpoint, failure)
+                if failure.kind == "maybe":
+                    patience.in_vain()
+                    in_doubt = in_doubt or write
+                    if not repeatable:
+                        raise MaybeApplied(
+                            f"a write to etcd got no answer, so that it may have been applied ({failure.words})"
+                        ) from None
+                failures += 1
+                if failures % len(self.endpoints.all) == 0:
+                    await self.endpoints.change(min(pause, max(0.0, end - loop.time())))
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            patience.answered(loop.time() - began)
+            header = cast(Any, response).header  # Any: every answer has one, and their types share no name for it
+            self.check_cluster(endpoint, header)
+            if linearizable:
+                self._check_revision(endpoint, header, known)
+            self.answered(endpoint)
+            return response
+
+    def _out_of_time(self, in_doubt: bool) -> StoreUnavailable | StoreRefused:
+        said = "; ".join(self._failing.values()) or "no answer"
+        if self._failing and all(is_tls_trouble(words) for words in self._failing.values()):
+            return StoreRefused(
+                f"etcd and this node do not accept each other's TLS certificates ({said}): check the files that were "
+                "given, and that the certificate names the endpoint as you type it"
+            )
+        if in_doubt:
+            return MaybeApplied(
+                f"a write to etcd got no answer within {self._deadline:g} s, so that it may have been applied ({said})"
+            )
+        return StoreUnavailable(f"no endpoint of etcd answered within {self._deadline:g} s ({said})")
+
+    def deadline(self) -> float:
+        """Of a call that begins now, on the loop's clock."""
+        return asyncio.get_running_loop().time() + self._deadline
+
+    def check_cluster(self, endpoint: Endpoint, header: pb.Header) -> None:
+        """Raises StoreRefused where the endpoints are not members of one cluster."""
+        if self._cluster is None:
+            self._cluster = (header.cluster_id, endpoint.address)
+        cluster, first = self._cluster
+        if header.cluster_id != cluster:
+            raise StoreRefused(
+                f"{endpoint.address} now belongs to another etcd cluster than {first} did: the endpoints are not "
+                "members of one cluster, or the cluster was made anew and its data is gone"
+            )
+
+    def _check_revision(self, endpoint: Endpoint, header: pb.Header, known: int) -> None:
+        if header.revision < known:
+            raise StoreRefused(
+                f"etcd lost data: {endpoint.address} is at revision {header.revision}, and {known} was seen before"
+            )
+        self.saw(header.revision)
+
+    def saw(self, revision: int) -> None:
+        """`revision` is committed: no later linearizable answer is older."""
+        self.revision = max(self.revision, revision)
+
+    # Logging in
+
+    async def metadata(self, endpoint: Endpoint, until: float, *, leader: bool = True) -> Metadata:
+        """What goes with every request; logs in first where that is due. Raises AttemptFailed."""
+        headers: Metadata = (("hasleader", "true"),) if leader else ()
+        if self._credentials is None:
+            return headers
+        async with self._logging_in:
+            if self._token is None:
+                self._token = await self._log_in(endpoint, self._credentials, until, headers)
+        return (*headers, ("token", self._token)) if self._token else headers
+
+    async def _log_in(self, endpoint: Endpoint, credentials: Credentials, until: float, headers: Metadata) -> str:
+        request = pb.AuthenticateRequest(name=credentials.user, password=credentials.password)
+        try:
+            response = await endpoint.call(
+                _AUTHENTICATE, request, pb.AuthenticateResponse, LONGEST_ATTEMPT, until, headers
+            )
+        except AttemptFailed as failure:
+            if "authentication is not enabled" in failure.words:
+                return ""
+            if failure.kind == "maybe":  # whatever became of the log-in, the request itself was not sent
+                raise AttemptFailed("unsent", failure.words) from None
+            raise
+        return response.token
+
+    def log_in_again(self, failure: AttemptFailed, times: int) -> None:
+        """The token was not taken: the next request brings a new one. Raises what etcd said after `times` in vain."""
+        if failure.error is not None and (self._credentials is None or times > _LOG_INS):
+            raise failure.error from None
+        self._token = None
+
+    # Health
+
+    def check_open(self) -> None:
+        """Raises StoreUnavailable after `close`."""
+        if self.closed.is_set():
+            raise StoreUnavailable("the store was closed")
+
+    def answered(self, endpoint: Endpoint) -> None:
+        """`endpoint` did."""
+        self.last_answer = endpoint.address
+        self._failing.clear()
+        self._set_health(True, f"{endpoint.address} answers")
+
+    def failed(self, endpoint: Endpoint, failure: AttemptFailed) -> None:
+        """`endpoint` did: the next one's turn. Nobody is reachable once all have failed since the last answer."""
+        self._failing[endpoint.address] = failure.words
+        self.endpoints.pass_on(endpoint)
+        if failure.kind == "maybe" and len(self.endpoints.all) > 1:
+            endpoint.drop_streams()  # a frozen member serves watches in silence
+        if len(self._failing) == len(self.endpoints.all):
+            self._set_health(False, "; ".join(self._failing.values()))
+
+    def _set_health(self, reachable: bool, detail: str) -> None:
+        if reachable == self.health.reachable:
+            return
+        self.health = Health(reachable, asyncio.get_running_loop().time(), detail)
+        changed, self._health_changed = self._health_changed, asyncio.Event()
+        changed.set()
+
+    async def health_changed(self) -> Health:
+        """See `Store.health_changed`."""
+        await self._health_changed.wait()
+        return self.health
+
+    async def close(self) -> None:
+        """Closes every connection; what is under way fails."""
+        self.closed.set()
+        await self.endpoints.close()
+        self._set_health(False, "the store was closed")

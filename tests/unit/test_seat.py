@@ -1,0 +1,223 @@
+"""Which seat of the embedded store an agent takes, decided on values alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_run.rendezvous.endpoint import Endpoint
+from elastic_run.rendezvous.seat import (
+    Data,
+    Member,
+    Probe,
+    Reach,
+    View,
+    cluster_token,
+    decide,
+    joining_cluster,
+    member_name,
+    missing_members,
+    peer_port,
+    peer_url,
+    port_clash,
+    static_cluster,
+)
+
+A, B, C = (Endpoint(name) for name in "abc")
+ONE = frozenset({A})
+TRIO = (A, B, C)
+
+
+def seen(**reach: Reach) -> tuple[Probe, ...]:
+    """Probes of a, b, c; those that answer belong to the store `now`."""
+    return tuple(
+        Probe(Endpoint(name), what, birth="now" if what is Reach.ANSWERS else "") for name, what in reach.items()
+    )
+
+
+UP, DEAD, MUTE = Reach.ANSWERS, Reach.REFUSED, Reach.SILENT
+BESIDE_QUORUM = seen(a=DEAD, b=UP, c=UP)
+MEMBERS = tuple(Member(number, member_name(e), (peer_url(e),)) for number, e in enumerate(TRIO, 1))
+
+
+def test_a_store_that_answers_is_used() -> None:
+    assert decide(View(seen(a=UP), local=ONE)).action == "use"
+    assert decide(View(BESIDE_QUORUM)).action == "use"
+
+
+def test_a_vacant_endpoint_of_this_machine_is_started() -> None:
+    decision = decide(View(seen(a=DEAD), local=ONE))
+    assert (decision.action, decision.endpoint) == ("start", A)
+
+
+def test_the_first_local_seat_that_no_other_agent_holds_is_started() -> None:
+    view = View(seen(a=DEAD, b=DEAD, c=DEAD), local=frozenset(TRIO), busy=ONE)
+    assert decide(view).endpoint == B
+
+
+def test_a_seat_with_data_comes_before_one_without() -> None:
+    view = View(seen(a=DEAD, b=DEAD, c=DEAD), local=frozenset(TRIO), data=(Data(C),))
+    decision = decide(view)
+    assert (decision.action, decision.endpoint) == ("restart", C)
+
+
+def test_one_agent_takes_one_seat() -> None:
+    view = View(seen(a=MUTE, b=DEAD, c=DEAD), local=frozenset(TRIO), hosted=A)
+    decision = decide(view)
+    assert decision.action == "wait"
+    assert "1 more member is needed for a majority of 3" in decision.reason
+
+
+@pytest.mark.parametrize("reach", [DEAD, Reach.UNREACHABLE, Reach.UNRESOLVABLE, MUTE])
+def test_another_machine_is_awaited_and_named(reach: Reach) -> None:
+    decision = decide(View(seen(a=reach)))
+    assert decision.action == "wait"
+    assert f"a:2379 {reach}" in decision.reason
+
+
+@pytest.mark.parametrize("reach", [MUTE, Reach.FOREIGN])
+def test_a_local_port_that_is_bound_is_not_started(reach: Reach) -> None:
+    assert decide(View(seen(a=reach), local=ONE)).action == "wait"
+
+
+def test_a_store_behind_tls_is_never_started() -> None:
+    secure = Endpoint("a", tls=True)
+    assert decide(View((Probe(secure, DEAD),), local=frozenset({secure}))).action == "wait"
+
+
+def test_an_even_number_is_used_and_not_started() -> None:
+    assert decide(View(seen(a=DEAD, b=UP))).action == "use"
+    assert decide(View(seen(a=DEAD, b=DEAD), local=ONE)).action == "refuse"
+
+
+def test_a_dead_members_seat_is_replaced_beside_a_healthy_quorum() -> None:
+    assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS)).action == "replace"
+
+
+def test_a_seat_that_was_removed_and_never_added_is_replaced() -> None:
+    assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS[1:])).action == "replace"
+
+
+def test_a_seat_for_which_the_quorum_waits_is_joined() -> None:
+    unstarted = Member(9, "", (peer_url(A),), started=False)
+    assert decide(View(BESIDE_QUORUM, local=ONE, members=(unstarted, *MEMBERS[1:]))).action == "join"
+
+
+def test_a_seat_is_not_replaced_while_too_few_members_answer() -> None:
+    view = View(seen(a=DEAD, b=UP, c=MUTE), local=ONE, members=MEMBERS)
+    assert decide(view).action == "wait"
+    assert decide(View(view.probes, local=ONE, members=MEMBERS, patient=True)).action == "use"
+
+
+def test_a_seat_is_not_replaced_in_a_store_that_may_be_stopping() -> None:
+    assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS, idle=True)).action == "wait"
+    assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS, idle=True, patient=True)).action == "replace"
+
+
+@pytest.mark.parametrize("members", [None, tuple(Member(n, f"etcd{n}", (peer_url(e),)) for n, e in enumerate(TRIO))])
+def test_a_cluster_that_is_not_ours_is_used_and_left_as_it_is(members: tuple[Member, ...] | None) -> None:
+    assert decide(View(BESIDE_QUORUM, local=ONE, members=members)).action == "use"
+
+
+def test_data_of_this_store_is_restarted_on() -> None:
+    data = (Data(A, "now", 1),)
+    assert decide(View(BESIDE_QUORUM, local=ONE, data=data, members=MEMBERS)).action == "restart"
+
+
+@pytest.mark.parametrize("data", [Data(A, "then", 1), Data(A, "now", 7), Data(A)])
+def test_data_of_another_store_or_of_a_removed_member_is_set_aside(data: Data) -> None:
+    assert decide(View(BESIDE_QUORUM, local=ONE, data=(data,), members=MEMBERS)).action == "discard"
+
+
+def test_a_member_that_others_remember_does_not_start_empty() -> None:
+    view = View(seen(a=DEAD, b=MUTE, c=DEAD), local=ONE, remembered=ONE)
+    assert decide(view).action == "wait"
+
+
+def test_those_who_remember_without_a_majority_are_left_behind_in_the_end() -> None:
+    view = View(seen(a=DEAD, b=MUTE, c=DEAD), local=ONE, remembered=ONE, patient=True)
+    assert decide(view).action == "anew"
+
+
+def test_a_hosted_member_that_answers_is_used() -> None:
+    decision = decide(View(seen(a=UP, b=MUTE, c=DEAD), local=ONE, hosted=A))
+    assert (decision.action, decision.endpoint) == ("use", A)
+
+
+def test_a_hosted_member_with_an_earlier_stores_data_gives_way() -> None:
+    view = View(seen(a=MUTE, b=UP, c=UP), local=ONE, hosted=A, data=(Data(A, "then", 1),))
+    assert decide(view).action == "discard"
+
+
+def test_a_hosted_member_that_is_just_forming_is_given_time() -> None:
+    view = View(seen(a=MUTE, b=UP, c=UP), local=ONE, hosted=A, data=(Data(A),))
+    assert decide(view).action == "wait"
+
+
+def test_a_hosted_member_waits_until_it_is_known_whose_store_answers() -> None:
+    probes = (Probe(A, MUTE), Probe(B, UP), Probe(C, UP))
+    assert decide(View(probes, local=ONE, hosted=A, data=(Data(A, "then", 1),), patient=True)).action == "wait"
+
+
+def test_a_hosted_member_that_catches_up_holds_nobody_up() -> None:
+    view = View(seen(a=MUTE, b=UP, c=UP), local=ONE, hosted=A, data=(Data(A, "now", 1),), patient=True)
+    assert decide(view).action == "use"
+
+
+reaches = st.sampled_from(list(Reach))
+subsets = st.frozensets(st.sampled_from(TRIO))
+
+
+@given(st.tuples(reaches, reaches, reaches), subsets, subsets, subsets, subsets, st.booleans(), st.booleans())
+def test_whatever_is_seen_no_seat_is_taken_that_is_served_held_or_elsewhere(
+    reach: tuple[Reach, Reach, Reach],
+    local: frozenset[Endpoint],
+    busy: frozenset[Endpoint],
+    kept: frozenset[Endpoint],
+    remembered: frozenset[Endpoint],
+    listed: bool,
+    patient: bool,
+) -> None:
+    probes = seen(a=reach[0], b=reach[1], c=reach[2])
+    data = tuple(Data(endpoint, "now", 1) for endpoint in kept)
+    members = MEMBERS if listed else None
+    decision = decide(View(probes, local, busy, data, members, False, None, remembered, patient))
+    assert decision.reason
+    if decision.action in ("start", "anew", "restart", "join", "replace", "discard"):
+        assert decision.endpoint is not None
+        assert decision.endpoint in local - busy
+        assert reach[TRIO.index(decision.endpoint)] is DEAD
+    if decision.action in ("start", "anew"):
+        assert UP not in reach, "a new store beside one that answers"
+        assert decision.endpoint not in kept
+    if decision.action == "replace":
+        assert reach.count(UP) >= 2, "the living would lose their majority"
+
+
+@given(st.integers(1, 65535))
+def test_a_peer_port_is_a_port_that_needs_no_root(port: int) -> None:
+    assert 1024 <= peer_port(port) <= 65535
+    assert peer_port(port) != port
+
+
+def test_peer_ports_differ_where_ports_do() -> None:
+    assert len({peer_port(port) for port in range(1024, 55_536)}) == 55_536 - 1024
+
+
+def test_one_members_peer_port_may_not_be_anothers_port() -> None:
+    assert port_clash((Endpoint("a", 2379), Endpoint("b", 12379))) is None
+    assert "12379" in str(port_clash((Endpoint("a", 2379), Endpoint("a", 12379))))
+
+
+def test_every_machine_derives_the_same_cluster_from_the_same_endpoints() -> None:
+    assert static_cluster((A, B, C)) == static_cluster((C, A, B))
+    assert cluster_token((A, B, C)) == cluster_token((B, C, A))
+    assert len({cluster_token(TRIO), cluster_token(TRIO, 2), cluster_token((A, B))}) == 3
+
+
+def test_a_joining_member_names_itself_and_keeps_the_others_names() -> None:
+    members = (Member(1, "elastic-run-b-2379", (peer_url(B),)), Member(2, "", (peer_url(A),), started=False))
+    assert joining_cluster(members, TRIO) == "elastic-run-b-2379=http://b:12379,elastic-run-a-2379=http://a:12379"
+
+
+def test_only_endpoints_that_nobody_serves_are_missing() -> None:
+    assert missing_members(seen(a=DEAD, b=MUTE, c=Reach.UNRESOLVABLE)) == (A, C)
