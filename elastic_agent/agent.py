@@ -487,7 +487,7 @@ class Agent:
     async def _tell(self) -> None:
         """Keeps the store's report about this node equal to what `plan.report` says."""
         facts = self._facts
-        while True:
+        while not self._leaving:
             heard = self._bell.count
             registration = facts.registration
             wanted = plan.report(self._view())

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from ..rendezvous.endpoint import DEFAULT_PORT, authority, parse_endpoints
+from ..rendezvous.version import VERSION
 from . import flags
 from .flags import Scanned, UsageError, did_you_mean
 from .machine import (
@@ -102,7 +103,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         sys.stdout.write(flags.help_text(min(shutil.get_terminal_size().columns, 100)))
         raise SystemExit(0)
     if scanned.has("version"):
-        sys.stdout.write(f"elastic-run {_version()}\n")
+        sys.stdout.write(f"elastic-run {VERSION}\n")
         raise SystemExit(0)
 
     notes = list(flags.notes(scanned))
@@ -522,10 +523,3 @@ def _user(environ: Mapping[str, str]) -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container may run as a number without a name
         return str(os.getuid())
-
-
-def _version() -> str:
-    # Not relative: for tools that resolve relative imports the package is the repository's root, which is empty.
-    from elastic_run import __version__
-
-    return __version__

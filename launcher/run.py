@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..elastic_agent import plan
-from ..elastic_agent.agent import Agent, Setup
+from ..elastic_agent.agent import Agent, Result, Setup
 from ..elastic_agent.logs import Output
+from ..elastic_agent.timeline import Timeline
 from ..master.host import Terms
 from ..rendezvous import embedded
 from ..rendezvous.endpoint import DEFAULT_PORT, Endpoint, binding, is_loopback, resolve, routable_address
@@ -113,9 +114,10 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
     )
 
 
-async def run(options: Options, environ: Mapping[str, str]) -> int:
-    """Takes this machine's part in the job; returns the exit code."""
-    output = _output(options, environ)
+async def run(options: Options, environ: Mapping[str, str]) -> Result:
+    """Takes this machine's part in the job, and prints how it ended."""
+    begun = asyncio.get_running_loop().time()
+    output = _output(options)
     succeeded = False
     try:
         for note in options.notes:
@@ -132,13 +134,13 @@ async def run(options: Options, environ: Mapping[str, str]) -> int:
                 result = await Agent(agent_setup, store, output).run()
         except RendezvousError as error:
             output.say(f"gives up: {error}")
-            return _code(error)
+            return Result(_code(error), str(error), None, agent_setup.node, (), Timeline(begun))
         succeeded = result.code == plan.SUCCEEDED
         for line in last_lines(options, result, where.host):
             output.say(line)
         if options.output.summary_json:
             write_json(options.output.summary_json, options, result)
-        return result.code
+        return result
     finally:
         await output.close(succeeded=succeeded)
 
@@ -219,7 +221,7 @@ def _code(error: RendezvousError) -> int:
     return plan.TIMEOUT if isinstance(error, NobodyAnswered) else plan.STORE_LOST
 
 
-def _output(options: Options, environ: Mapping[str, str]) -> Output:
+def _output(options: Options) -> Output:
     wanted = options.output
     color = wanted.color == "always" or (wanted.color == "auto" and sys.stderr.isatty())
     return Output(
@@ -239,4 +241,4 @@ def _output(options: Options, environ: Mapping[str, str]) -> Output:
 
 def main(options: Options) -> int:
     """Runs the job's part on this machine in an event loop of its own."""
-    return asyncio.run(run(options, dict(os.environ)))
+    return asyncio.run(run(options, dict(os.environ))).code

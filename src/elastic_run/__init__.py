@@ -3,6 +3,19 @@
 Importing this package loads nothing heavy: the names below load their rooms at first use.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .rendezvous.version import VERSION as __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from .launcher.launch import LaunchFailed, elastic_launch, launch
+
+__all__ = ["LaunchFailed", "__version__", "elastic_launch", "launch"]
+
+
+def __getattr__(name: str) -> Any:  # Any: the type of whichever name is asked for
+    if name not in ("LaunchFailed", "elastic_launch", "launch"):
+        raise AttributeError(f"module 'elastic_run' has no attribute {name!r}")
+    from .launcher import launch
+
+    return getattr(launch, name)
