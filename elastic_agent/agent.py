@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..adapters.torchelastic import Placement, worker_environment
-from ..master.host import Master, Terms
-from ..master.publish import Publisher
+from ..master.host import Terms
 from ..rendezvous import election, membership, presence
-from ..rendezvous.errors import Compacted, Deposed, LeaseLost, Refused, StoreError, StoreRefused, StoreUnavailable
-from ..rendezvous.header import Header, Leader
+from ..rendezvous.errors import Compacted, LeaseLost, Refused, StoreError, StoreRefused, StoreUnavailable
+from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Exit, Fingerprint, Member, Report
 from ..rendezvous.membership import Registration
@@ -26,15 +25,22 @@ from ..rendezvous.ranks import Assignment
 from ..rendezvous.store import KeyValue, Store
 from ..rendezvous.wire import Malformed, decode
 from . import plan
+from .bell import Bell
+from .candidate import Candidate
 from .guardian import Guardian
 from .logs import Output
 from .plan import Leave, Register, Start, Stop, View, Wait
 from .ports import Ports
-from .timeline import Timeline
+from .timeline import Timeline, describe_round
 from .workers import StartFailed, Workers, WorkerSpec
 
 FAREWELL_SECONDS = 5.0
 """Seconds that a node takes at most to tell the store that it goes; then its lease does it."""
+
+
+REPEAT_SECONDS = 0.5
+"""Two signals within this are one notice: `timeout`, schedulers and container runtimes signal a whole process group,
+and the launcher's parent passes it on once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +126,6 @@ class _Facts:
     told: Report = field(default_factory=Report)
 
 
-class Bell:
-    """Wakes every task that waits for news. `count` says how often it rang, so that no ring is missed."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def ring(self) -> None:
-        """Something has changed."""
-        self.count += 1
-        for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def after(self, count: int, seconds: float | None = None) -> None:
-        """Waits until it has rung more often than `count`, for at most `seconds`."""
-        if self.count != count:
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiter)
-        try:
-            await asyncio.wait([waiter], timeout=seconds)
-        finally:
-            self._waiting.discard(waiter)
-
-
 class Agent:
     """One node's part in a job. `run` returns when it is over.
 
@@ -167,7 +147,7 @@ class Agent:
         self._noticed = asyncio.Event()
         self._registered = asyncio.Event()
         self._leaving = False
-        self._leadership: election.Leadership | None = None
+        self._candidate = Candidate(store, self._keys, setup.terms, output.say)
         self._ports = Ports()
         self._presence = presence.PresenceServer(self._incarnation)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -195,7 +175,7 @@ class Agent:
         self._spawn(self._watch_store(), "store")
         self._spawn(self._tell(), "report")
         self._spawn(self._beat(), "guardian's beat")
-        self._master_task = self._spawn(self._lead(), "leadership")
+        self._master_task = self._spawn(self._candidate.run(self._await_registration), "leadership")
         try:
             return await self._decide()
         finally:
@@ -305,8 +285,11 @@ class Agent:
     def _on_notice(self, number: int) -> None:
         facts = self._facts
         name = signal.Signals(number).name
+        now = self._loop.time()
+        if facts.notice != "none" and now - facts.notice_at < REPEAT_SECONDS:
+            return
         if facts.notice == "none":
-            facts.notice, facts.notice_signal, facts.notice_at = "leave", number, self._loop.time()
+            facts.notice, facts.notice_signal, facts.notice_at = "leave", number, now
             self._output.say(
                 f"{name}: this node leaves the job; its workers get {self._setup.shutdown_timeout:g} s "
                 "(again: they are killed at once)"
@@ -508,6 +491,11 @@ class Agent:
             facts.registration, facts.told = updated, wanted
             self._bell.ring()
 
+    async def _await_registration(self) -> Registration:
+        while self._facts.registration is None:
+            await self._registered.wait()
+        return self._facts.registration
+
     # -- the round ------------------------------------------------------------------------------------------------
 
     async def _watch_header(self) -> None:
@@ -560,65 +548,6 @@ class Agent:
             if health.reachable:
                 self._output.say("the store answers again")
 
-    # -- leadership -----------------------------------------------------------------------------------------------
-
-    async def _lead(self) -> None:
-        """Takes part in the election, and runs the master while this node is elected."""
-        deposed_at = -election.DEPOSE_PAUSE
-        while True:
-            await self._registered.wait()
-            registration = self._facts.registration
-            if registration is None:
-                continue
-            me = Leader(registration.member.node, registration.member.incarnation, registration.member.presence)
-            try:
-                won = await election.campaign(self._store, self._keys, me, registration.lease)
-                if isinstance(won, election.Leadership):
-                    if await self._be_master(won, registration.lease):
-                        return
-                elif await self._follow(won) and self._loop.time() - deposed_at >= election.DEPOSE_PAUSE:
-                    deposed_at = self._loop.time()
-                    await election.depose(self._store, self._keys, won, decode(Leader, won.value))
-            except (StoreUnavailable, LeaseLost, Compacted):
-                await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the others
-
-    async def _be_master(self, leadership: election.Leadership, lease: int) -> bool:
-        """Runs the master; True when the job is over."""
-        publisher = Publisher(self._store, self._keys, leadership, lease, 0)
-        master = Master(
-            self._store, self._keys, publisher, self._setup.terms, say=self._output.say, now=self._loop.time
-        )
-        self._leadership = leadership
-        try:
-            await master.run()
-        except Deposed as error:
-            self._say_once("master", f"this node is not the master any more: {error}")
-            return False
-        finally:
-            self._leadership = None
-        return True
-
-    async def _follow(self, held: KeyValue) -> bool:
-        """Waits until the leader key changes (False), or its holder is proven dead (True)."""
-        leader = decode(Leader, held.value)
-        changed = asyncio.create_task(self._leader_changed(held))
-        dead = asyncio.create_task(_dead(leader))
-        try:
-            await asyncio.wait({changed, dead}, return_when=asyncio.FIRST_COMPLETED)
-            if changed.done():
-                changed.result()
-                return False
-            self._output.say(f"the master's node {leader.node} is lost: {dead.result()}; electing another")
-            return True
-        finally:
-            for task in (changed, dead):
-                task.cancel()
-            await asyncio.gather(changed, dead, return_exceptions=True)
-
-    async def _leader_changed(self, held: KeyValue) -> None:
-        async for _ in self._store.watch(held.key, held.mod_revision + 1):
-            return
-
     # -- the end --------------------------------------------------------------------------------------------------
 
     async def _farewell(self) -> None:
@@ -631,10 +560,10 @@ class Agent:
         over = header is not None and header.final and header.number > self._facts.stale
         try:
             async with asyncio.timeout(FAREWELL_SECONDS):
-                if not over and self._leadership:
-                    await election.resign(self._store, self._leadership)
+                if not over and self._candidate.leadership:
+                    await election.resign(self._store, self._candidate.leadership)
                 await membership.deregister(self._store, registration)
-            if over and self._leadership and self._master_task:
+            if over and self._candidate.leadership and self._master_task:
                 limit = self._setup.terms.farewell_seconds + FAREWELL_SECONDS
                 async with asyncio.timeout(limit):
                     await asyncio.wait({self._master_task})
@@ -644,21 +573,3 @@ class Agent:
                 await self._store.revoke(registration.lease)
         except (TimeoutError, StoreError) as error:
             self._output.say(f"could not leave the store in order ({error}); its lease ends by itself")
-
-
-async def _dead(leader: Leader) -> str:
-    if not leader.presence:
-        await asyncio.get_running_loop().create_future()
-    return await presence.watch_until_dead(leader.presence, leader.incarnation)
-
-
-def describe_round(header: Header, assignment: Assignment, down: float) -> str:
-    """The one line for a change of membership: old size, new size, cause, seconds without workers."""
-    ranks = f"rank {assignment.first_rank}"
-    if assignment.nproc > 1:
-        ranks = f"ranks {assignment.first_rank}-{assignment.first_rank + assignment.nproc - 1}"
-    size = f"{header.nodes} node{'s' if header.nodes != 1 else ''}"
-    if header.previous_nodes:
-        size = f"{header.previous_nodes} -> {size}"
-    lost = f"; workers were down for {down:.2f} s" if header.previous_nodes else ""
-    return f"round {header.number}: {size}, {header.world_size} workers, {ranks} here: {header.reason}{lost}"

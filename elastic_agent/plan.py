@@ -6,7 +6,7 @@ one thing to do now with the local workers.
 """
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..rendezvous.header import Header
@@ -67,7 +67,7 @@ class View:
     exits: tuple[Exit, ...] = ()
     late: tuple[Exit, ...] = ()
     problem: str = ""
-    told: Report = Report()
+    told: Report = field(default_factory=Report)
     store_gone: str = ""
     shutdown_timeout: float = 30.0
 

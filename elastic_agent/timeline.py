@@ -7,6 +7,7 @@ script does in that time (imports, loading a checkpoint, steps) the launcher can
 from dataclasses import dataclass, field
 
 from ..rendezvous.header import Header
+from ..rendezvous.ranks import Assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +70,15 @@ class Timeline:
         else:
             self.stopped += now - self._since
             self._since = now
+
+
+def describe_round(header: Header, assignment: Assignment, down: float) -> str:
+    """The one line for a change of membership: old size, new size, cause, seconds without workers."""
+    ranks = f"rank {assignment.first_rank}"
+    if assignment.nproc > 1:
+        ranks = f"ranks {assignment.first_rank}-{assignment.first_rank + assignment.nproc - 1}"
+    size = f"{header.nodes} node{'s' if header.nodes != 1 else ''}"
+    if header.previous_nodes:
+        size = f"{header.previous_nodes} -> {size}"
+    lost = f"; workers were down for {down:.2f} s" if header.previous_nodes else ""
+    return f"round {header.number}: {size}, {header.world_size} workers, {ranks} here: {header.reason}{lost}"

@@ -62,10 +62,18 @@ def _advice(options: Options, result: Result, host: str) -> list[str]:
 
 def _totals(result: Result) -> str:
     line = result.timeline
-    counts = [f"{count} {name}" for name, count in _causes(_tally(result.header)).items() if count]
-    rounds = f"{len(line.changes)} round{'s' if len(line.changes) != 1 else ''}"
+    tally = _tally(result.header)
+    causes = [
+        (tally.failures, "worker failure"),
+        (tally.lost, "lost node"),
+        (tally.left, "departure"),
+        (tally.joined, "arrival"),
+        (tally.problems, "start problem"),
+    ]
+    counts = [_count(number, name) for number, name in causes if number]
+    happened = ", ".join(counts) or "nothing happened"
     return (
-        f"summary: {rounds} on this node; in the whole job: {', '.join(counts) or 'nothing happened'}; "
+        f"summary: {_count(len(line.changes), 'round')} on this node; in the whole job: {happened}; "
         f"workers ran for {line.trained:.1f} s and did not for {line.stopped:.1f} s"
     )
 
@@ -74,14 +82,8 @@ def _tally(header: Header | None) -> Tally:
     return header.tally if header else Tally()
 
 
-def _causes(tally: Tally) -> dict[str, int]:
-    return {
-        "worker failures": tally.failures,
-        "lost nodes": tally.lost,
-        "departures": tally.left,
-        "arrivals": tally.joined,
-        "start problems": tally.problems,
-    }
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'s' if number != 1 else ''}"
 
 
 def write_json(path: Path, options: Options, result: Result) -> None:

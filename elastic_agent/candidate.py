@@ -1,0 +1,93 @@
+"""This node's part in the election: it campaigns, watches whoever leads, and runs the master while it is elected."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ..master.host import Master, Terms
+from ..master.publish import Publisher
+from ..rendezvous import election, presence
+from ..rendezvous.errors import Compacted, Deposed, LeaseLost, StoreUnavailable
+from ..rendezvous.header import Leader
+from ..rendezvous.keys import Keys
+from ..rendezvous.membership import Registration
+from ..rendezvous.store import KeyValue, Store
+from ..rendezvous.wire import decode
+
+
+class Candidate:
+    """Takes part in the election for as long as `run` runs.
+
+    Args:
+        store, keys: where the job is.
+        terms: what the master needs.
+        say: prints one line for a person.
+
+    Attributes:
+        leadership: held while this node's master runs, else None.
+    """
+
+    def __init__(self, store: Store, keys: Keys, terms: Terms, say: Callable[[str], None]) -> None:
+        self._store = store
+        self._keys = keys
+        self._terms = terms
+        self._say = say
+        self._now = asyncio.get_running_loop().time
+        self.leadership: election.Leadership | None = None
+
+    async def run(self, registered: Callable[[], Awaitable[Registration]]) -> None:
+        """Campaigns under whichever registration `registered` returns; ends when its master has ended the job."""
+        deposed_at = -election.DEPOSE_PAUSE
+        while True:
+            registration = await registered()
+            me = Leader(registration.member.node, registration.member.incarnation, registration.member.presence)
+            try:
+                won = await election.campaign(self._store, self._keys, me, registration.lease)
+                if isinstance(won, election.Leadership):
+                    if await self._be_master(won, registration.lease):
+                        return
+                elif await self._follow(won) and self._now() - deposed_at >= election.DEPOSE_PAUSE:
+                    deposed_at = self._now()
+                    await election.depose(self._store, self._keys, won, decode(Leader, won.value))
+            except (StoreUnavailable, LeaseLost, Compacted):
+                await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks
+
+    async def _be_master(self, leadership: election.Leadership, lease: int) -> bool:
+        """Runs the master; True when the job is over."""
+        publisher = Publisher(self._store, self._keys, leadership, lease, 0)
+        master = Master(self._store, self._keys, publisher, self._terms, say=self._say, now=self._now)
+        self.leadership = leadership
+        try:
+            await master.run()
+        except Deposed as error:
+            self._say(f"this node is not the master any more: {error}")
+            return False
+        finally:
+            self.leadership = None
+        return True
+
+    async def _follow(self, held: KeyValue) -> bool:
+        """Waits until the leader key changes (False), or its holder is proven dead (True)."""
+        leader = decode(Leader, held.value)
+        changed = asyncio.create_task(self._leader_changed(held))
+        dead = asyncio.create_task(_dead(leader))
+        try:
+            await asyncio.wait({changed, dead}, return_when=asyncio.FIRST_COMPLETED)
+            if changed.done():
+                changed.result()
+                return False
+            self._say(f"the master's node {leader.node} is lost: {dead.result()}; electing another")
+            return True
+        finally:
+            for task in (changed, dead):
+                task.cancel()
+            await asyncio.gather(changed, dead, return_exceptions=True)
+
+    async def _leader_changed(self, held: KeyValue) -> None:
+        async for _ in self._store.watch(held.key, held.mod_revision + 1):
+            return
+
+
+async def _dead(leader: Leader) -> str:
+    if not leader.presence:
+        await asyncio.get_running_loop().create_future()
+    return await presence.watch_until_dead(leader.presence, leader.incarnation)
