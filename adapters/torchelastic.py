@@ -40,6 +40,8 @@ def worker_environment(
         inherited: the launcher's own environment.
         place: where the worker stands.
         virtual_local_rank: each worker sees only its own GPU, as device 0, and LOCAL_RANK is 0.
+
+    Raises ValueError where there are fewer visible GPUs than workers.
     """
     environment = dict(inherited)
     environment.update(
@@ -65,9 +67,18 @@ def worker_environment(
         # Several workers would each start one thread per core and slow each other down.
         environment.setdefault("OMP_NUM_THREADS", "1")
     if virtual_local_rank:
-        visible = [gpu for gpu in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         environment["LOCAL_RANK"] = "0"
-        environment["CUDA_VISIBLE_DEVICES"] = (
-            visible[place.local_rank] if place.local_rank < len(visible) else str(place.local_rank)
-        )
+        environment["CUDA_VISIBLE_DEVICES"] = _own_device(inherited.get("CUDA_VISIBLE_DEVICES"), place.local_rank)
     return environment
+
+
+def _own_device(visible: str | None, local_rank: int) -> str:
+    if visible is None:
+        return str(local_rank)
+    devices = [device.strip() for device in visible.split(",") if device.strip()]
+    if local_rank >= len(devices):
+        raise ValueError(
+            f"CUDA_VISIBLE_DEVICES={visible} has {len(devices)} devices, and --virtual-local-rank gives each worker "
+            f"one of its own: there is none for worker {local_rank}; start fewer with --nproc-per-node"
+        )
+    return devices[local_rank]

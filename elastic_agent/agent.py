@@ -116,8 +116,9 @@ class _Facts:
     workers_gone_at: float | None = None
     registration: Registration | None = None
     refusal: str = ""
-    stale: int = 0
+    stale: str = ""
     header: Header | None = None
+    header_revision: int = 0
     assignment: Assignment | None = None
     round: int = 0
     total: int = 0
@@ -302,19 +303,21 @@ class Agent:
 
     def _on_stop(self) -> None:
         """Ctrl-Z: the workers are in sessions of their own, so the terminal does not stop them; this does."""
-        self._workers.signal(signal.SIGSTOP)
+        self._workers.pause()
         self._guardian.pause()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._guardian.beat()
-        self._workers.signal(signal.SIGCONT)
+        self._workers.resume()
 
     # -- the workers ----------------------------------------------------------------------------------------------
 
     async def _start(self, header: Header, assignment: Assignment) -> None:
         fresh = await membership.read_header(self._store, self._keys)
-        if fresh is None or fresh.number != header.number:
+        if fresh is None or fresh[0] != header:
             return  # superseded while this node was getting ready; the watch brings the next one
         facts = self._facts
+        if facts.round:
+            await self._stop(signal.SIGKILL, 0.0)  # what the last workers left behind, and how they ended
         if assignment.group_rank == 0 and not self._ports.release(header.master_port):
             facts.problem = f"port {header.master_port} for the workers' MASTER_PORT is taken by another program"
             self._ports.renew()
@@ -322,7 +325,7 @@ class Agent:
             return
         try:
             self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
-        except StartFailed as error:
+        except (StartFailed, ValueError) as error:
             facts.problem = str(error)
             self._output.say(f"round {header.number}: {error}")
             return
@@ -398,8 +401,8 @@ class Agent:
             lease = await self._store.grant(setup.lease_ttl)
             self._incarnation = secrets.token_hex(8)
             await self._presence.greet_as(self._incarnation)
-            header = await membership.read_header(self._store, self._keys)
-            facts.stale = header.number if header and header.final else 0
+            found = await membership.read_header(self._store, self._keys)
+            facts.stale = found[0].run if found and found[0].final else ""
             member = Member(
                 node=setup.node,
                 incarnation=self._incarnation,
@@ -425,8 +428,8 @@ class Agent:
         self._lease_task = self._spawn(self._keep_lease(lease), "lease")
         self._own_key_task = self._spawn(self._watch_own_key(registration), "own key")
         self._registered.set()
-        if header is not None:
-            await self._take_header(header)
+        if found is not None:
+            await self._take_header(*found)
 
     async def _keep_lease(self, lease: int) -> None:
         try:
@@ -478,7 +481,7 @@ class Agent:
                 await self._bell.after(heard)
                 continue
             try:
-                updated = await membership.report(self._store, registration, wanted, self._ports.offered)
+                updated = await membership.report(self._store, self._keys, registration, wanted, self._ports.offered)
             except StoreUnavailable as error:
                 self._say_once("store", f"cannot report to the job: {error}; tries again, the workers go on")
                 await asyncio.sleep(0.2)
@@ -520,20 +523,20 @@ class Agent:
                 f"key {found.key} holds no round of this version ({error}): is another version of elastic-run "
                 "running a job of this id? Choose another --rdzv-id"
             ) from None
-        await self._take_header(header)
+        await self._take_header(header, found.mod_revision)
 
-    async def _take_header(self, header: Header) -> None:
+    async def _take_header(self, header: Header, revision: int) -> None:
         """Makes `header` known together with this node's assignment in it, and wakes the loop."""
         facts = self._facts
         registration = facts.registration
         assignment = None
         if registration and header.state == "open":
             assignment = await membership.read_assignment(self._store, self._keys, header, registration.member)
-        if facts.header and facts.header.number > header.number:
+        if facts.header_revision > revision:
             return
-        if facts.header is None or facts.header.number != header.number:
+        if facts.header_revision != revision:
             facts.problem = ""
-        facts.header, facts.assignment = header, assignment
+        facts.header, facts.header_revision, facts.assignment = header, revision, assignment
         self._bell.ring()
 
     async def _watch_store(self) -> None:
@@ -557,7 +560,7 @@ class Agent:
             return
         self._leaving = True  # what happens to its key from here on is its own doing
         header = self._facts.header
-        over = header is not None and header.final and header.number > self._facts.stale
+        over = header is not None and header.final and header.run != self._facts.stale
         try:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 if not over and self._candidate.leadership:

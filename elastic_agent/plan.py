@@ -38,7 +38,7 @@ class View:
         left_out_overdue: its workers have been gone for FAREWELL_PATIENCE.
         registered: its key is in the store, as far as it knows.
         refusal: why the job refuses it for good; empty where it does not.
-        stale: the number of the header that was final when it registered: another run's end, not this one's.
+        stale: the run whose final header was still there when it registered: another run's end, not this one's.
         header: the current round's header, None before the first.
         assignment: what `header`'s round gives this node, None where it has no part in it.
         round: the round that the local workers belong to; 0 where none were started.
@@ -58,7 +58,7 @@ class View:
     left_out_overdue: bool = False
     registered: bool = True
     refusal: str = ""
-    stale: int = 0
+    stale: str = ""
     header: Header | None = None
     assignment: Assignment | None = None
     round: int = 0
@@ -112,13 +112,18 @@ Action = Wait | Register | Start | Stop | Leave
 
 def report(view: View) -> Report:
     """What the store should hold about this node."""
-    header = view.header
-    exits = (*view.late, *view.exits)[-MAX_EXITS:]
-    done = view.total > 0 and view.alive == 0 and all(exit_.ok for exit_ in view.exits)
+    header = _current(view)
+    # The failures that tell the cause come first: there is no room for all.
+    telling = sorted((*view.late, *view.exits), key=lambda exit_: exit_.ok or exit_.stopped)
+    exits = tuple(telling[:MAX_EXITS])
+    ended = view.total > 0 and view.alive == 0 and header is not None and view.round == header.number
+    done = ended and all(exit_.ok and not exit_.stopped for exit_ in view.exits)
+    if header is not None and header.final:
+        return view.told
     if view.notice != "none" and not done:
         words = f"told to leave by {signal.Signals(view.notice_signal).name}" if view.notice_signal else "told to leave"
         return Report("leaving", view.round, exits, words)
-    if header is None or header.number <= view.stale:
+    if header is None:
         return Report("waiting")
     if header.state != "open" or view.assignment is None:
         return Report("waiting", header.number, exits)
@@ -135,12 +140,12 @@ def report(view: View) -> Report:
 
 def act(view: View) -> tuple[Action, str]:
     """What to do now, and why."""
-    header = view.header
+    header = _current(view)
     if view.notice == "kill":
         return _gone(view, 128 + view.notice_signal, "told twice to leave", 0.0)
     if view.refusal:
         return _gone(view, REFUSED, view.refusal, 0.0)
-    over = header is not None and header.final and header.number > view.stale
+    over = header is not None and header.final
     if view.notice == "leave" and not (over and header and header.state == "succeeded"):
         return _leave(view)
     if over and header:
@@ -152,7 +157,7 @@ def act(view: View) -> tuple[Action, str]:
         if view.alive:
             return _kill(), "this node is no longer a member of the job: others may have its ranks"
         return Register(), "this node is not a member of the job"
-    if header is None or header.number <= view.stale:
+    if header is None:
         return Wait(), "waiting for the first round"
     if header.state == "waiting" or view.assignment is None:
         if view.alive:
@@ -165,6 +170,12 @@ def act(view: View) -> tuple[Action, str]:
         planned = header.cause == "joined"
         return (Stop(signal.SIGTERM, view.shutdown_timeout) if planned else _kill()), header.reason
     return Start(header, view.assignment), header.reason
+
+
+def _current(view: View) -> Header | None:
+    """The header, unless it is the end of the run before this one."""
+    header = view.header
+    return None if header is None or (header.final and header.run == view.stale) else header
 
 
 def _leave(view: View) -> tuple[Action, str]:

@@ -40,6 +40,8 @@ class Timeline:
 
     def up(self, now: float, header: Header) -> float:
         """All local workers of `header`'s round have been started; returns how long none ran before."""
+        if self._running:
+            self.down(now)
         down = now - self._since
         self.stopped += down
         self._since, self._running = now, True

@@ -7,7 +7,9 @@ It holds nothing that the store does not hold. What it decides is decided by pur
 
 import asyncio
 import dataclasses
+import math
 import secrets
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -90,9 +92,11 @@ class Master:
 
         Raises Deposed when another master leads, StoreError when the store does not answer.
         """
-        revision = await self._take_over()
-        watch = asyncio.create_task(self._follow(revision + 1), name="master: members")
+        tasks: list[asyncio.Task[None]] = []
         try:
+            revision = await self._take_over()
+            watch = asyncio.create_task(self._follow(revision + 1), name="master: members")
+            tasks.append(watch)
             while not (self._header and self._header.final):
                 self._changed.clear()
                 for task in (watch, *self._watchers.values()):
@@ -105,7 +109,7 @@ class Master:
             await self._farewell()
             return self._header
         finally:
-            tasks = [watch, *self._watchers.values()]
+            tasks += self._watchers.values()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -133,7 +137,7 @@ class Master:
         present = {seen.member.incarnation for seen in self._members.values()}
         known = [assignment.incarnation for assignment in assigned]
         self._round = Round(header.number, (), False, self._now())
-        if header.final or not present.intersection(known):
+        if not present.intersection(known):
             self._say_elected()
             return listing.revision  # the remains of an earlier run: this one begins afresh, with the next number
         self._header = header
@@ -142,6 +146,11 @@ class Master:
         self._fingerprint = header.fingerprint
         self._round = Round(header.number, tuple(known), header.state == "open", self._now())
         self._say(f"this node is the master now; it goes on with round {header.number}")
+        for item in (await self._store.list(self._keys.successes)).items:
+            member = _read(Member, item.value)
+            if member and member.incarnation not in present and member.report.round == header.number:
+                self._members[f"gone/{member.incarnation}"] = Seen(member, 0, self._now(), gone=True)
+                present.add(member.incarnation)
         for assignment in assigned:
             if assignment.incarnation not in present and self._round.running:
                 self._note(header.number, lost=(assignment.node, "it was gone when this master took over"))
@@ -223,7 +232,7 @@ class Master:
         """Puts out nodes that were started with something else under this job's id."""
         ours = self._fingerprint
         for key, seen in list(self._members.items()):
-            difference = describe_difference(ours, seen.member.fingerprint)
+            difference = describe_difference(seen.member.fingerprint, ours)
             if difference and not seen.gone:
                 reason = (
                     f"job {self._keys.job!r} is another job than this node's: {difference}. "
@@ -232,18 +241,21 @@ class Master:
                 await self._publisher.evict(
                     key, self._revisions[key], seen.member.incarnation, Eviction(reason, final=True)
                 )
-                self._say(f"refuses node {seen.member.node}: {difference}")
+                self._say(f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}")
                 self._forget(key)
 
     # -- incidents ------------------------------------------------------------------------------------------------
 
     def _gather(self, member: Member) -> None:
         report = member.report
-        if member.incarnation in self._round.nodes and report.round == self._round.number:
+        if member.incarnation in self._round.nodes:
             if report.state == "leaving":
                 self._note(self._round.number, left=(member.node, report.problem))
-            elif report.state == "failed" and report.problem:
-                self._note(self._round.number, problem=(member.node, report.problem))
+            elif report.state == "failed" and report.round == self._round.number:
+                unsaid = not any(not exit_.ok and exit_.round == report.round for exit_ in report.exits)
+                if report.problem or unsaid:
+                    words = report.problem or "its workers failed, and its report does not say how"
+                    self._note(self._round.number, problem=(member.node, words))
         for exit_ in report.exits:
             if not exit_.ok and not exit_.stopped and exit_.round in (self._round.number, self._round.number - 1):
                 self._note(exit_.round, failed=FailedWorker(member.node, member.host, exit_))
@@ -264,6 +276,9 @@ class Master:
             since = self._evidence_since.get(number)
             if since is None or now > since + incident.GATHER:
                 return
+        elif (lost or left) and self._incident and now <= self._ended_since() + incident.GATHER:
+            # The news of what ended the round before comes after its consequences: it is one incident, charged once.
+            self._incident = None
         self._evidence_since.setdefault(number, now)
         known = self._evidence.get(number, Evidence(number))
         updated = Evidence(
@@ -277,6 +292,10 @@ class Master:
         if self._incident is not None and self._incident.round == number != self._round.number:
             self._incident = incident.judge(updated)  # provisional until the round after this one
 
+    def _ended_since(self) -> float:
+        """When the first evidence came of what ended the round before; long ago where nothing did."""
+        return self._evidence_since.get(self._round.number - 1, -math.inf)
+
     def _fault(self) -> Fault | None:
         """The judge's word on failed workers of the current round, as `plan` wants it."""
         number = self._round.number
@@ -285,7 +304,9 @@ class Master:
             return None
         verdict = incident.judge(evidence)
         tally = incident.charge(self._settled_tally(), verdict)
-        end = incident.fatal(tally, self._terms.max_restarts, self._terms.same_failure_limit)
+        end = None
+        if verdict.cause in ("failure", "problem"):  # the others are free, whatever the tally
+            end = incident.fatal(tally, self._terms.max_restarts, self._terms.same_failure_limit)
         text = f"{verdict.text}; {end[1]}" if end else verdict.text
         return Fault(text, verdict.cause, end[0] if end else None, self._evidence_since[number] + incident.GATHER)
 
@@ -402,20 +423,23 @@ class Master:
         self._header = header
 
     async def _farewell(self) -> None:
-        """Waits until every node has read the end and left, then removes the job's keys."""
-        assert self._header is not None
+        """Waits until every node has read the end and left, then removes the job's keys.
+
+        Nodes that came after the end came for the next run, and are not waited for.
+        """
+        end = self._publisher.header_revision
         deadline = self._now() + self._terms.farewell_seconds
-        while any(not seen.gone for seen in self._members.values()) and self._now() < deadline:
+        while any(not seen.gone and seen.order < end for seen in self._members.values()) and self._now() < deadline:
             self._changed.clear()
             await _wait(self._changed, deadline - self._now())
         try:
-            await self._publisher.bury(self._header.state == "succeeded")
+            await self._publisher.bury()
         except Deposed:
             return  # buried by an attempt whose answer was lost
 
 
-def describe_difference(ours: Fingerprint, theirs: Fingerprint) -> str:
-    """What differs between two nodes' starts, in words; empty where nothing does."""
+def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
+    """What differs between two nodes' starts, in words for a reader `here`; empty where nothing does."""
     names = {
         "script": "the script",
         "arguments": "the script's arguments",
@@ -423,12 +447,12 @@ def describe_difference(ours: Fingerprint, theirs: Fingerprint) -> str:
         "nproc_per_node": "--nproc-per-node",
         "version": "elastic-run's version",
     }
-    left, right = dataclasses.asdict(ours), dataclasses.asdict(theirs)
-    left["arguments"], right["arguments"] = " ".join(ours.arguments), " ".join(theirs.arguments)
+    mine, theirs = dataclasses.asdict(here), dataclasses.asdict(there)
+    mine["arguments"], theirs["arguments"] = shlex.join(here.arguments), shlex.join(there.arguments)
     return "; ".join(
-        f"{words} is {left[name]!r} there and {right[name]!r} here"
+        f"{words} is {theirs[name]!r} there and {mine[name]!r} here"
         for name, words in names.items()
-        if left[name] != right[name]
+        if mine[name] != theirs[name]
     )
 
 

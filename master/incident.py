@@ -43,6 +43,7 @@ _CRASHES = {
     signal.SIGTRAP,
     signal.SIGXCPU,
 }
+_COUPLED_KIND = 4
 _COUPLED = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|lost)|closed by peer|broken pipe|socket (timeout|error)"
     r"|gloo|nccl|mpi_|ucc\b|store.*(timed? ?out|closed)|rendezvous|DistNetworkError|DistBackendError|DistStoreError"
@@ -93,8 +94,9 @@ def judge(evidence: Evidence) -> Incident:
     if evidence.left:
         text = "; ".join(f"node {node} left in order: {why}" for node, why in evidence.left)
         return Incident(number, "left", text, node=evidence.left[0][0])
-    if evidence.exits:
-        root = min(evidence.exits, key=lambda failed: _kind(failed.exit))  # the first to arrive among equals
+    exits = [failed for failed in evidence.exits if not evidence.problems or _kind(failed.exit) < _COUPLED_KIND]
+    if exits:
+        root = min(exits, key=lambda failed: _kind(failed.exit))  # the first to arrive among equals
         return Incident(number, "failure", describe(root), node=root.node, host=root.host, exit=root.exit)
     node, what = evidence.problems[0]
     return Incident(number, "problem", f"node {node} could not start its workers: {what}", node=node)
@@ -117,14 +119,12 @@ def signal_name(number: int) -> str:
 
 
 def _kind(exit_: Exit) -> int:
-    """0: its own fault, surely. 1: probably. 2: may be an abort on account of another. 3: speaks of a lost peer."""
+    """0: a crash. 1: an exception. 2: it does not say. 3: maybe an abort on account of another. 4: a lost peer."""
     if exit_.signal is not None:
-        if exit_.signal in _CRASHES:
-            return 0
-        return 2
-    if _COUPLED.search(exit_.message) or _COUPLED.search(exit_.traceback[-1500:]):
-        return 3
-    return 0 if exit_.message else 1
+        return 0 if exit_.signal in _CRASHES else 3
+    if _COUPLED.search(exit_.message):
+        return _COUPLED_KIND
+    return 1 if exit_.message else 2
 
 
 def charge(tally: Tally, incident: Incident) -> Tally:

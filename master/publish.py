@@ -50,11 +50,19 @@ class Publisher:
         await self.put_header(header, drop=previous_prefix)
 
     async def put_header(self, header: Header, drop: str = "") -> None:
-        """Replaces the header; with `drop`, the assignments under that older prefix go in the same transaction."""
+        """Replaces the header; with `drop`, the assignments under that older prefix go in the same transaction.
+
+        A success leaves its tombstone in the same transaction: from the verdict on nobody starts the job again.
+        """
         value = encode(header)
         operations: list[Operation] = [Put(self.keys.round, value)]
         if drop and drop != header.prefix:
             operations.append(Delete(f"{self.keys.assignments}{drop}/", prefix=True))
+        if header.state == "open":
+            operations.append(Delete(self.keys.successes, prefix=True))
+        if header.state == "succeeded":
+            tombstone = await self.store.grant(OUTCOME_TTL)
+            operations.append(Put(self.keys.outcome, b'{"outcome":"succeeded"}', tombstone))
         result = await self._txn([Compare(self.keys.round, self.header_revision, "mod")], operations)
         if result.succeeded:
             self.header_revision = result.revision
@@ -75,16 +83,14 @@ class Publisher:
             raise Deposed("another master leads")
         return result.succeeded
 
-    async def bury(self, succeeded: bool) -> None:
-        """The job is over and every node has gone: removes its keys; a success leaves a tombstone for a minute."""
-        if succeeded:
-            tombstone = await self.store.grant(OUTCOME_TTL)
-            await self._fenced((), [Put(self.keys.outcome, b'{"outcome":"succeeded"}', tombstone)])
+    async def bury(self) -> None:
+        """The job is over and every node has gone: removes its keys, but for the tombstone of a success."""
         await self._fenced(
             (),
             [
                 Delete(self.keys.assignments, prefix=True),
                 Delete(f"{self.keys.root}evictions/", prefix=True),
+                Delete(self.keys.successes, prefix=True),
                 Delete(self.keys.round),
                 Delete(self.leadership.key),
             ],

@@ -4,6 +4,7 @@
 /elastic-run/<job>/nodes/<node>                  leased: one registered node, written by that node only
 /elastic-run/<job>/round                         the header of the current round: the only commit point
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
+/elastic-run/<job>/successes/<incarnation>       a node whose workers of the current round all ended with 0
 /elastic-run/<job>/evictions/<incarnation>       leased: why a node was put out
 /elastic-run/<job>/outcome                       leased for a minute: this job has just succeeded
 """
@@ -52,6 +53,15 @@ class Keys:
     def assignment(self, prefix: str, node: str) -> str:
         """One node's assignment in the round that named `prefix`."""
         return f"{self.assignments}{prefix}/{quote(node, safe='')}"
+
+    @property
+    def successes(self) -> str:
+        """The prefix of the nodes that have done their part of the current round."""
+        return f"{self.root}successes/"
+
+    def success(self, incarnation: str) -> str:
+        """That incarnation has done its part."""
+        return f"{self.successes}{incarnation}"
 
     def eviction(self, incarnation: str) -> str:
         """Why that incarnation was put out."""

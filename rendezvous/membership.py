@@ -66,14 +66,18 @@ async def register(store: Store, keys: Keys, member: Member, lease: int) -> Regi
     raise Refused(f"{_MAX_NAMESAKES} nodes are called {base!r} already: give this one a name with --node-name")
 
 
-async def report(store: Store, registration: Registration, what: Report, ports: tuple[int, ...]) -> Registration | None:
-    """Writes the node's report and its free ports. None: it is no longer registered (evicted, or its lease ended)."""
+async def report(
+    store: Store, keys: Keys, registration: Registration, what: Report, ports: tuple[int, ...]
+) -> Registration | None:
+    """Writes the node's report and its free ports. None: it is no longer registered (evicted, or its lease ended).
+
+    A success is also written where the node's lease does not reach, so that it counts when the node has gone.
+    """
     member = dataclasses.replace(registration.member, report=what, ports=ports)
-    result = await store.txn(
-        [Compare(registration.key, registration.revision)],
-        [Put(registration.key, encode(member), registration.lease)],
-        idempotent=True,
-    )
+    operations = [Put(registration.key, encode(member), registration.lease)]
+    if what.state == "succeeded":
+        operations.append(Put(keys.success(member.incarnation), encode(member)))
+    result = await store.txn([Compare(registration.key, registration.revision)], operations, idempotent=True)
     return dataclasses.replace(registration, member=member) if result.succeeded else None
 
 
@@ -82,10 +86,10 @@ async def deregister(store: Store, registration: Registration) -> None:
     await store.txn([Compare(registration.key, registration.revision)], [Delete(registration.key)], idempotent=True)
 
 
-async def read_header(store: Store, keys: Keys) -> Header | None:
-    """The current round's header, or None before the first."""
+async def read_header(store: Store, keys: Keys) -> tuple[Header, int] | None:
+    """The current round's header and the revision that wrote it, or None before the first."""
     found = await store.get(keys.round)
-    return decode(Header, found.value) if found else None
+    return (decode(Header, found.value), found.mod_revision) if found else None
 
 
 async def read_assignment(store: Store, keys: Keys, header: Header, member: Member) -> Assignment | None:

@@ -237,11 +237,16 @@ def _running(
     newcomers = [seen for seen in candidates if seen.member.incarnation not in current.nodes]
     if not newcomers:
         return Keep(), ""
-    return _arrivals(newcomers, candidates, current, policy, now)
+    return _arrivals(newcomers, candidates, members, current, policy, now)
 
 
 def _arrivals(
-    newcomers: Sequence[Seen], candidates: Sequence[Seen], current: Round, policy: Policy, now: float
+    newcomers: Sequence[Seen],
+    candidates: Sequence[Seen],
+    members: Sequence[Seen],
+    current: Round,
+    policy: Policy,
+    now: float,
 ) -> tuple[Decision, str]:
     names = _names([seen.member for seen in newcomers])
     size = policy.usable(len(candidates))
@@ -250,10 +255,12 @@ def _arrivals(
     if size <= len(current.nodes):
         room = "the maximum is in" if len(current.nodes) >= policy.max_nodes else f"node unit {policy.node_unit}"
         return Keep(), f"{names} waits as a spare ({room}) and enters at the next loss"
-    if any(exit_.ok and exit_.round == current.number for seen in candidates for exit_ in seen.member.report.exits):
+    if any(exit_.ok and exit_.round == current.number for seen in members for exit_ in seen.member.report.exits):
         return Keep(), f"{names} came at the end: workers of round {current.number} are finishing already"
     arrived = max(seen.since for seen in newcomers)
-    ready = max(arrived + policy.settle, current.opened_at + policy.scale_up_interval)
+    # A node that comes and goes must not keep the others out for ever.
+    patience = min(seen.since for seen in newcomers) + 3 * policy.settle
+    ready = max(min(arrived + policy.settle, patience), current.opened_at + policy.scale_up_interval)
     if now < ready:
         return Keep(ready), (
             f"{names} has arrived and is taken in {ready - arrived:.0f} s later, which restarts the script "

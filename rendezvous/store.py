@@ -138,7 +138,8 @@ class Store(Protocol):
         """Every change of `key` (or of the keys under it) from `from_revision` on, in revision order.
 
         Survives disconnects without losing, repeating or reordering a change; the events of one revision arrive
-        together, one tuple per revision. Ends only by cancellation (`aclose`) or by an exception. Raises Compacted, StoreRefused.
+        together, one tuple per revision. Ends only by cancellation (`aclose`) or by an exception. Raises Compacted,
+        StoreRefused.
         """
         ...
 

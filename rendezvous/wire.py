@@ -28,7 +28,7 @@ def decode(kind: type[T], data: bytes) -> T:
     """The `kind` that `data` holds. Raises Malformed with the path of the first field that does not fit."""
     try:
         raw = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Malformed(f"{kind.__name__}: not JSON ({error})") from None
     return typing.cast(T, _read(kind, raw, kind.__name__))
 
@@ -58,7 +58,10 @@ def _read(kind: Any, raw: Any, where: str) -> object:  # Any: raw JSON and type 
     if dataclasses.is_dataclass(kind):
         return _read_dataclass(typing.cast(type, kind), raw, where)
     if kind is float and isinstance(raw, int) and not isinstance(raw, bool):
-        return float(raw)
+        try:
+            return float(raw)
+        except OverflowError:
+            raise Malformed(f"{where}: the number is too large") from None
     if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
         raise Malformed(f"{where}: expected {kind.__name__}, found {type(raw).__name__}")
     return typing.cast(object, raw)

@@ -1,0 +1,52 @@
+"""The few lines that run between the agent's fork and a worker's own program.
+
+Run by path as `python -I -S shim.py AGENT_PID -- COMMAND...`. It asks the kernel to kill the worker when the agent
+dies, gives the program the signal state of a fresh process, and becomes the program: same pid, same session, no parent
+left behind. Standard library only, and as little of it as possible: every worker pays for this start (about 10 ms;
+importing `signal` alone would add 4, so signals are set through libc).
+"""
+
+import ctypes
+import os
+import sys
+
+PR_SET_PDEATHSIG = 1
+SIGKILL = 9
+SIG_DFL = None
+SIG_SETMASK = 2
+LAST_SIGNAL = 64
+
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+
+
+def main() -> int:
+    """Become the command in `sys.argv`; returns (with an exit code as a shell's) only where that is not possible."""
+    agent, command = int(sys.argv[1]), sys.argv[3:]
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+    if os.getppid() != agent:
+        # The agent died before the line above: its death will not be told to us.
+        os.kill(os.getpid(), SIGKILL)
+    # What is ignored stays ignored over exec, and this interpreter ignores SIGPIPE and SIGXFSZ.
+    for number in range(1, LAST_SIGNAL + 1):
+        libc.signal(number, SIG_DFL)
+    libc.sigprocmask(SIG_SETMASK, bytes(128), None)
+    try:
+        os.execvpe(command[0], command, os.environ)
+    except FileNotFoundError:
+        # Also raised where the interpreter in a script's first line does not exist.
+        present = os.path.exists(command[0])  # noqa: PTH110 - pathlib costs more than all of the rest
+        why = "the interpreter named in its first line was not found" if present else "no such file or command"
+        code = NOT_FOUND
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        code = NOT_EXECUTABLE
+    sys.stderr.write(f"elastic-run: cannot run {command[0]}: {why}\n")
+    sys.stderr.flush()
+    return code
+
+
+if __name__ == "__main__":
+    # No interpreter teardown: there is nothing to tear down.
+    os._exit(main())

@@ -1,0 +1,638 @@
+"""The worker processes of this machine: start them, hear at once when one ends, and leave nothing of them behind.
+
+Every worker leads a session of its own and is told to the guardian. Its end is heard through a pidfd, never by
+polling, and its exit code is collected by that very handle. What it wrote is in its pipes by the time it has ended, so
+an `Exit` is complete the moment it appears, also where a grandchild holds the pipes open.
+
+Stopping is by evidence, not by hope: after the grace, everything that is in a worker's session, carries the agent's tag
+or descends from such a process is killed, until the kernel shows none. The agent is a subreaper, so that orphans (a
+double fork) stay below it, where they can be found; `Reaper` collects them when they end.
+
+All of this runs on the event loop's thread. That thread has to live as long as the workers: the kernel's parent-death
+signal follows the thread that forked.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..rendezvous.member import Exit
+from .failure import last_line, out_of_memory, read_failure
+from .guardian import (
+    TAG_VARIABLE,
+    Guardian,
+    Process,
+    belonging,
+    children,
+    descendants,
+    kill,
+    open_process,
+    process,
+    processes,
+)
+from .logs import Lines, Output, StreamName
+
+TAIL_BYTES = 64 << 10
+"""Of each worker's stderr, kept in memory to explain its end."""
+
+KILL_SECONDS = 10.0
+"""How long a stop waits for processes to die of SIGKILL: one in the kernel's hands (state D) may never."""
+
+ERROR_FILE_BYTES = 1 << 20
+"""Of an error file, at most this much is read."""
+
+SHIM = Path(__file__).with_name("shim.py").absolute()
+
+_TERM = signal.SIGTERM
+"""By its own name, because `Workers.signal` hides the module inside its class."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+_F_GETPIPE_SZ = 1032
+
+
+class StartFailed(Exception):
+    """This machine could not start the workers (its message says why); none of them runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """One worker to start.
+
+    Attributes:
+        argv: the whole command, an interpreter included where it needs one.
+        env: its whole environment; the agent's tag is added.
+        error_file: where its library may describe its error (torch's TORCHELASTIC_ERROR_FILE), or None.
+    """
+
+    round: int
+    rank: int
+    local_rank: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    error_file: Path | None = None
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed for lack of memory: in this control group, or all where it has no count.
+
+    Only the difference between two calls means anything.
+    """
+    for path in _oom_counters():
+        with contextlib.suppress(OSError, ValueError):
+            for line in path.read_text().splitlines():
+                name, _, number = line.partition(" ")
+                if name == "oom_kill":
+                    return int(number)
+    return 0
+
+
+def _oom_counters() -> list[Path]:
+    found: list[Path] = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers == "":
+                found.append(Path("/sys/fs/cgroup") / group.lstrip("/") / "memory.events")
+            elif "memory" in controllers.split(","):
+                memory = Path("/sys/fs/cgroup/memory")
+                # Inside a container the group's own folder is often mounted at the top.
+                found += [memory / group.lstrip("/") / "memory.oom_control", memory / "memory.oom_control"]
+    return [*found, Path("/proc/vmstat")]
+
+
+class Reaper:
+    """Makes this process the parent of its descendants' orphans, and collects them when they end.
+
+    Never takes an exit code from its owner, also where this process has other children than workers. What it started
+    itself is in its own session or leads a new one; an orphan is in another's session. An orphan that leads its session
+    looks like a child, so it is collected only if `adopt` named it while it lived; a few others stay as zombies.
+    """
+
+    def __init__(self) -> None:
+        self._adopted: set[int] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = False
+
+    def adopt(self, pids: Iterable[int]) -> None:
+        """These descend from workers, and no one here waits for them."""
+        # Those whose own parent collected them are gone, and their numbers may go to others.
+        self._adopted = {pid for pid in self._adopted if process(pid)}.union(pids)
+
+    def start(self) -> None:
+        """Become a subreaper and listen for ends; a second call does nothing."""
+        if self._started:
+            return
+        self._started = True
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        loop = asyncio.get_running_loop()
+        # Elsewhere than on the main thread orphans are collected at each stop only.
+        with contextlib.suppress(RuntimeError, ValueError):
+            loop.add_signal_handler(signal.SIGCHLD, self.reap)
+            self._loop = loop
+
+    def reap(self) -> None:
+        """Collect the orphans that have ended."""
+        if not self._started:
+            return
+        while found := _peek():
+            if self._is_owned(found):
+                # It hides those behind it until its owner collects it.
+                self._reap_each()
+                return
+            self._collect(found)
+
+    def close(self) -> None:
+        """Stop listening; orphans go to their usual parent again."""
+        if not self._started:
+            return
+        self.reap()
+        self._started = False
+        if self._loop is not None:
+            self._loop.remove_signal_handler(signal.SIGCHLD)
+            self._loop = None
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+    def _reap_each(self) -> None:
+        me = os.getpid()
+        pids = children(me)
+        if pids is None:
+            pids = [found.pid for found in processes() if found.parent == me]
+        for pid in pids:
+            if not self._is_owned(pid):
+                self._collect(pid)
+
+    def _collect(self, pid: int) -> None:
+        with contextlib.suppress(ChildProcessError):
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG):
+                self._adopted.discard(pid)
+
+    def _is_owned(self, pid: int) -> bool:
+        if pid in self._adopted:
+            return False
+        found = process(pid)
+        return found is None or found.session in (os.getsid(0), pid)
+
+
+def _peek() -> int | None:
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return found.si_pid if found else None
+
+
+class _Pipe:
+    """The reading end of one worker's stdout or stderr."""
+
+    def __init__(self, descriptor: int, lines: Lines, *, keep: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.lines = lines
+        self.tail = b""
+        self._keep = keep
+        self.closed = False
+
+    def read(self) -> int:
+        """Take what is there, at most one portion; returns its size, 0 where there is nothing (or it was closed)."""
+        try:
+            data = os.read(self.descriptor, 65536)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return 0
+        if self._keep:
+            self.tail = (self.tail + data)[-self._keep :]
+        self.lines.feed(data)
+        return len(data)
+
+    def drain(self) -> None:
+        """Take all that a worker which has ended may have left: as much as the pipe holds, and no more than that."""
+        if self.closed:
+            return
+        rest = fcntl.fcntl(self.descriptor, _F_GETPIPE_SZ)
+        while rest > 0 and not self.closed and (size := self.read()):
+            rest -= size
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().remove_reader(self.descriptor)
+            os.close(self.descriptor)
+            self.lines.close()
+
+
+class _Worker:
+    """One started worker."""
+
+    def __init__(self, spec: WorkerSpec, popen: "subprocess.Popen[bytes]", out: _Pipe, err: _Pipe) -> None:
+        self.spec = spec
+        self.popen = popen
+        self.pid = popen.pid
+        self.pidfd = os.pidfd_open(popen.pid)
+        self.out = out
+        self.err = err
+        self.born = time.monotonic()
+        self.ended = asyncio.Event()
+        self.counts = True
+
+    def collect(self) -> tuple[int | None, int | None] | None:
+        """(exit code, signal) if it has ended; closes the handle."""
+        found = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+        if found is None:
+            return None
+        exited = found.si_code == os.CLD_EXITED
+        # Popen must not wait for this pid again: it may have a new owner.
+        self.popen.returncode = found.si_status if exited else -found.si_status
+        os.close(self.pidfd)
+        return (found.si_status, None) if exited else (None, found.si_status)
+
+
+class Workers:
+    """The workers of one round after the other.
+
+    Args:
+        tag: the agent's incarnation; no comma.
+        output: where what they print goes.
+        guardian: is told of every session.
+        cwd: where they start; None: here.
+        reaper: collects orphans; None: one of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        tag: str,
+        output: Output,
+        guardian: Guardian,
+        cwd: Path | None = None,
+        reaper: Reaper | None = None,
+        kill_seconds: float = KILL_SECONDS,
+    ) -> None:
+        self._tag = tag
+        self._output = output
+        self._guardian = guardian
+        self._cwd = cwd
+        self._kill_seconds = kill_seconds
+        self.reaper = reaper or Reaper()
+        self._current: list[_Worker] = []
+        self._exits: list[Exit] = []
+        self._undead: tuple[int, ...] = ()
+        self._stopping = False
+        self._version = 0
+        self._seen = 0
+        self._bell = asyncio.Event()
+        self._deadline = float("inf")
+        self._hurry = asyncio.Event()
+        self._ending: asyncio.Task[None] | None = None
+        self._paused_reading = False
+        self._oom_kills = 0
+
+    @property
+    def exits(self) -> tuple[Exit, ...]:
+        """The ends of the current workers, in the order of arrival."""
+        return tuple(self._exits)
+
+    @property
+    def alive(self) -> int:
+        """How many of the current workers have not ended."""
+        return sum(not worker.ended.is_set() for worker in self._current)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The living workers: local rank to pid."""
+        return {worker.spec.local_rank: worker.pid for worker in self._current if not worker.ended.is_set()}
+
+    @property
+    def undead(self) -> tuple[int, ...]:
+        """Pids that the last stop could not kill within its bound and that are still there."""
+        return tuple(pid for pid in self._undead if (found := process(pid)) and found.alive)
+
+    async def changed(self) -> None:
+        """Wait until `exits` or `alive` differs from what it was at the last call (or at the start). One caller."""
+        while self._seen == self._version:
+            self._bell.clear()
+            await self._bell.wait()
+        self._seen = self._version
+
+    def start(self, specs: Sequence[WorkerSpec]) -> None:
+        """Start all of `specs` or none (StartFailed). Call `stop` first where there were others before."""
+        if undead := self.undead:
+            raise StartFailed(f"process {undead[0]} of the earlier workers still does not die")
+        if self.alive or self._ending is not None:
+            raise RuntimeError("workers of an earlier round still run: stop them first")
+        self.reaper.start()
+        self._forget()
+        self._stopping = False
+        self._seen = self._version
+        self._oom_kills = oom_kills()
+        for spec in specs:
+            try:
+                self._current.append(self._start(spec))
+            except OSError as error:
+                started, self._current = self._current, []
+                for worker in started:
+                    worker.counts = False
+                    self._kill_group(worker)
+                raise StartFailed(
+                    f"cannot start the worker of rank {spec.rank} (local {spec.local_rank}): {error}"
+                ) from error
+
+    def signal(self, signum: int) -> None:
+        """Send `signum` to every living worker itself, not to its children."""
+        for worker in self._current:
+            if not worker.ended.is_set():
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(worker.pidfd, signum)
+
+    def pause(self) -> None:
+        """Stop the workers' process groups where they are (Ctrl-Z)."""
+        self._signal_groups(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let paused workers go on."""
+        self._signal_groups(signal.SIGCONT)
+
+    async def stop(self, *, first: int = _TERM, grace: float = 0.0) -> tuple[Exit, ...]:
+        """End the current workers and all that they started; returns all exits of the set.
+
+        Args:
+            first: the signal that their process groups get, where there is a grace.
+            grace: seconds that the groups have to end by themselves; 0: SIGKILL at once.
+
+        Ends within `grace` and KILL_SECONDS more; who is then still there is said, and in `undead`. A second call while
+        one runs signals again and can only shorten the grace. Where the caller is cancelled, the stop goes on;
+        `close` waits for it.
+        """
+        if not self._stopping:
+            # Those that had ended by themselves before this moment were not stopped.
+            for worker in self._current:
+                self._look(worker)
+            self._stopping = True
+            self._deadline = float("inf")
+        self._deadline = min(self._deadline, time.monotonic() + grace)
+        if grace > 0:
+            self._signal_groups(first)
+        self._hurry.set()
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(), name="stop workers")
+        await asyncio.shield(self._ending)
+        return self.exits
+
+    async def close(self) -> None:
+        """Kill what still runs and give up all handles."""
+        await self.stop()
+        self._forget()
+        self.reaper.close()
+
+    # Starting.
+
+    def _start(self, spec: WorkerSpec) -> _Worker:
+        inherited = spec.env.get(TAG_VARIABLE)
+        env = {**spec.env, TAG_VARIABLE: f"{inherited},{self._tag}" if inherited else self._tag}
+        with contextlib.ExitStack() as undo:
+            out = self._pipe(spec, "stdout", undo)
+            err = self._pipe(spec, "stderr", undo)
+            try:
+                # stdin is inherited, as torchrun does: a debugger in a single worker works.
+                popen = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), "--", *spec.argv],
+                    env=env,
+                    cwd=self._cwd,
+                    stdout=out[1],
+                    stderr=err[1],
+                    start_new_session=True,
+                )
+            finally:
+                os.close(out[1])
+                os.close(err[1])
+            try:
+                worker = _Worker(spec, popen, out[0], err[0])
+            except OSError:
+                popen.kill()
+                popen.wait()
+                raise
+            undo.pop_all()
+        self._guardian.watch(worker.pid)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(worker.pidfd, self._look, worker)
+        if not self._paused_reading:
+            for pipe in (worker.out, worker.err):
+                loop.add_reader(pipe.descriptor, self._read, pipe)
+        return worker
+
+    def _pipe(self, spec: WorkerSpec, stream: StreamName, undo: contextlib.ExitStack) -> tuple[_Pipe, int]:
+        lines = self._output.open(spec.round, spec.rank, spec.local_rank, stream)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        pipe = _Pipe(reading, lines, keep=TAIL_BYTES if stream == "stderr" else 0)
+        undo.callback(pipe.close)
+        return pipe, writing
+
+    # Reading.
+
+    def _read(self, pipe: _Pipe) -> None:
+        pipe.read()
+        if self._output.full and not self._paused_reading:
+            self._paused_reading = True
+            loop = asyncio.get_running_loop()
+            for each in self._open_pipes():
+                loop.remove_reader(each.descriptor)
+            self._output.when_room(self._read_again)
+
+    def _read_again(self) -> None:
+        self._paused_reading = False
+        loop = asyncio.get_running_loop()
+        for pipe in self._open_pipes():
+            loop.add_reader(pipe.descriptor, self._read, pipe)
+
+    def _open_pipes(self) -> list[_Pipe]:
+        return [pipe for worker in self._current for pipe in (worker.out, worker.err) if not pipe.closed]
+
+    # Ends.
+
+    def _look(self, worker: _Worker) -> None:
+        """Take note of the end of `worker`, if it has ended."""
+        if worker.ended.is_set():
+            return
+        pidfd = worker.pidfd
+        ending = worker.collect()
+        if ending is None:
+            return
+        asyncio.get_running_loop().remove_reader(pidfd)
+        worker.ended.set()
+        for pipe in (worker.out, worker.err):
+            pipe.drain()
+            pipe.lines.end_line()
+        if not worker.counts:
+            worker.out.close()
+            worker.err.close()
+            self._guardian.forget(worker.pid)
+            return
+        self._exits.append(self._exit(worker, *ending))
+        self._version += 1
+        self._bell.set()
+
+    def _exit(self, worker: _Worker, code: int | None, signum: int | None) -> Exit:
+        spec = worker.spec
+        message = trace = ""
+        if code != 0 and not self._stopping:
+            message, trace = self._explain(worker, signum)
+        log = self._output.log_file(spec.round, spec.local_rank, "stderr")
+        return Exit(
+            round=spec.round,
+            rank=spec.rank,
+            local_rank=spec.local_rank,
+            pid=worker.pid,
+            code=code,
+            signal=signum,
+            message=message,
+            traceback=trace,
+            log=str(log) if log else "",
+            seconds=time.monotonic() - worker.born,
+            stopped=self._stopping,
+        )
+
+    def _explain(self, worker: _Worker, signum: int | None) -> tuple[str, str]:
+        tail = worker.err.tail
+        message, trace = read_failure(tail, _read_bounded(worker.spec.error_file))
+        killed = oom_kills() - self._oom_kills
+        if signum == signal.SIGKILL:
+            return (out_of_memory(killed) if killed > 0 else ""), trace
+        if not message and signum in (None, signal.SIGABRT):
+            line = last_line(tail)
+            ours = line.removeprefix("elastic-run: ")
+            message = ours if ours != line else (f"last line on stderr: {line}" if line else "")
+        if killed > 0:
+            # The killer may have chosen a child, and the worker tells only that it lost one.
+            message = f"{message}; one of its processes may have been {out_of_memory(killed)}".removeprefix("; ")
+        return message, trace
+
+    # Stopping.
+
+    async def _end(self) -> None:
+        try:
+            await self._await_groups()
+            await self._kill_rest()
+            for worker in self._current:
+                worker.out.drain()
+                worker.err.drain()
+                worker.out.close()
+                worker.err.close()
+                if worker.pid not in self._undead:
+                    self._guardian.forget(worker.pid)
+            self.reaper.reap()
+        finally:
+            self._ending = None
+
+    async def _await_groups(self) -> None:
+        """Until the grace is over: wait for all that got the first signal."""
+        while (rest := self._deadline - time.monotonic()) > 0:
+            self._hurry.clear()
+            groups = {worker.pid for worker in self._current}
+            left = [found for found in self._left() if found.group in groups]
+            if not left:
+                return
+            await _ended(left, rest, self._hurry)
+
+    async def _kill_rest(self) -> None:
+        until = time.monotonic() + self._kill_seconds
+        for worker in self._current:
+            self._kill_group(worker)
+        while left := self._left():
+            for found in left:
+                kill(found)
+            await _ended(left, until - time.monotonic())
+            if time.monotonic() >= until:
+                left = self._left()
+                break
+        self._undead = tuple(found.pid for found in left)
+        for found in left:
+            self._output.say(
+                f"process {found.pid} does not die: SIGKILL was sent {self._kill_seconds:g} s ago "
+                f"and its state is {found.state}{' (the kernel waits for a device)' if found.state == 'D' else ''}"
+            )
+        # Their ends are known to the kernel: what is missing is a turn of the loop.
+        for worker in self._current:
+            if worker.pid not in self._undead:
+                self._look(worker)
+
+    def _left(self) -> list[Process]:
+        """What of the current workers still runs."""
+        sessions = {worker.pid for worker in self._current}
+        left = belonging(descendants(os.getpid()), sessions, self._tag)
+        if not left:
+            # The kernel's list of children may skip some while others end: it is believed when it is empty twice.
+            left = belonging(descendants(os.getpid()), sessions, self._tag)
+        self.reaper.adopt(found.pid for found in left if found.pid not in sessions)
+        return left
+
+    def _signal_groups(self, signum: int) -> None:
+        for worker in self._current:
+            # A group whose leader was collected is left to the search: its number may have gone to others.
+            if not worker.ended.is_set():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(worker.pid, signum)
+
+    @staticmethod
+    def _kill_group(worker: _Worker) -> None:
+        if not worker.ended.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+
+    def _forget(self) -> None:
+        """Give up the ended set: what it left in pipes is read, what still holds them is not listened to."""
+        for worker in self._current:
+            for pipe in (worker.out, worker.err):
+                pipe.drain()
+                pipe.close()
+            # An undead one is still waited for, so that it does not stay as a zombie.
+            worker.counts = False
+        self._current = []
+        self._exits = []
+
+
+def _read_bounded(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            return file.read(ERROR_FILE_BYTES)
+    except OSError:
+        return None
+
+
+async def _ended(waited: Sequence[Process], seconds: float, hurry: asyncio.Event | None = None) -> None:
+    """Wait until all of `waited` have ended, `hurry` is set, or `seconds` have passed."""
+    loop = asyncio.get_running_loop()
+    done = hurry or asyncio.Event()
+    handles = {handle for found in waited if (handle := open_process(found)) is not None}
+    missing = set(handles)
+
+    def one(handle: int) -> None:
+        loop.remove_reader(handle)
+        missing.discard(handle)
+        if not missing:
+            done.set()
+
+    try:
+        for handle in handles:
+            loop.add_reader(handle, one, handle)
+        if missing:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(seconds, 0)):
+                    await done.wait()
+    finally:
+        for handle in handles:
+            loop.remove_reader(handle)
+            os.close(handle)

@@ -1,0 +1,340 @@
+"""What is left of the workers when their agent dies or is stopped: nothing."""
+
+# Other processes are looked at from outside, where there is no event to wait for (`until`).
+# ruff: noqa: ASYNC110
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from elastic_run.elastic_agent import guardian as guardian_module
+from elastic_run.elastic_agent.guardian import Guardian, carries, children, descendants, process
+
+DEADLINE = 60.0
+"""Seconds; generous, because the machine may be busy. Nothing here waits that long unless it fails."""
+
+AGENT = """
+    import asyncio, os, sys
+    from pathlib import Path
+    from elastic_run.elastic_agent.guardian import Guardian
+    from elastic_run.elastic_agent.logs import Output
+    from elastic_run.elastic_agent.workers import Workers, WorkerSpec
+
+    async def main(folder: Path, silence: float | None) -> None:
+        output = Output(host="n", log_dir=folder, job_id="j", color=False,
+                        stream_out=sys.stdout.buffer, stream_err=sys.stderr.buffer)
+        guardian = Guardian(tag=folder.name, silence=silence, say=output.say)
+        guardian.start()
+        (folder / "guardian.pid").write_text(f"{guardian.pid}\\n")
+        workers = Workers(tag=folder.name, output=output, guardian=guardian)
+        script = (folder / "worker.py").read_text()
+        workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-u", "-c", script), dict(os.environ))])
+        (folder / "worker.pid").write_text(f"{workers.pids[0]}\\n")
+        if silence is not None:
+            async def beat() -> None:
+                while True:
+                    guardian.beat()
+                    await asyncio.sleep(silence / 5)
+            beating = asyncio.create_task(beat())
+        (folder / "started").touch()
+        while not workers.exits:
+            await workers.changed()
+        (folder / "exit").write_text(f"{workers.exits[0].signal}\\n")
+        await asyncio.Event().wait()
+
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]) if sys.argv[2] != "never" else None))
+"""
+
+WORKER = """
+    import os, signal, sys, time
+    folder = {folder!r}
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    def stay(name):
+        with open(f"{{folder}}/{{name}}.tmp", "w") as file:
+            file.write(f"{{os.getpid()}}\\n")
+        os.rename(f"{{folder}}/{{name}}.tmp", f"{{folder}}/{{name}}.pid")
+        while True: signal.pause()
+    if os.fork() == 0:
+        stay("child")
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            stay("daemon")
+        os._exit(0)
+    stay("self")
+"""
+
+
+class Scene:
+    """An agent in a process of its own, with a worker, the worker's child and its daemon."""
+
+    def __init__(self, folder: Path, silence: float | None) -> None:
+        self.folder = folder
+        (folder / "worker.py").write_text(textwrap.dedent(WORKER.format(folder=str(folder))))
+        self.agent = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(AGENT), str(folder), "never" if silence is None else str(silence)],
+            start_new_session=True,
+        )
+
+    async def ready(self) -> list[int]:
+        """The pids of the worker and of all that it started."""
+        await self.appears("started")
+        return [await self.pid(name) for name in ("self", "child", "daemon")]
+
+    async def appears(self, name: str) -> Path:
+        path = self.folder / name
+        await until(lambda: path.exists() or self.agent.poll() is not None)
+        assert path.exists(), "the agent of this test has ended"
+        return path
+
+    async def pid(self, name: str) -> int:
+        return int((await self.appears(f"{name}.pid")).read_text())
+
+    async def end(self) -> None:
+        self.agent.kill()
+        self.agent.wait()
+        guardian = self.folder / "guardian.pid"
+        if guardian.exists():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(guardian.read_text()), signal.SIGCONT)
+            await gone(int(guardian.read_text()))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def is_alive(pid: int) -> bool:
+    found = process(pid)
+    return found is not None and found.alive
+
+
+async def gone(*pids: int) -> None:
+    await until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    made = Scene(tmp_path, silence=None)
+    yield made
+    await made.end()
+
+
+@pytest.fixture
+async def leased(tmp_path: Path) -> AsyncIterator[Scene]:
+    made = Scene(tmp_path, silence=1.0)
+    yield made
+    await made.end()
+
+
+@pytest.fixture
+def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that belongs to nobody here."""
+    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    yield started
+    started.kill()
+    started.wait()
+
+
+async def test_nothing_outlives_an_agent_that_was_killed(scene: Scene):
+    pids = await scene.ready()
+    guardian = await scene.pid("guardian")
+    scene.agent.kill()
+    await gone(*pids, guardian)
+
+
+async def test_the_worker_itself_dies_with_its_agent_even_without_a_guardian(scene: Scene):
+    pids = await scene.ready()
+    guardian = await scene.pid("guardian")
+    # Stopped first, so that it cannot be what kills the worker.
+    os.kill(guardian, signal.SIGSTOP)
+    scene.agent.kill()
+    await gone(pids[0])
+    assert is_alive(pids[2])
+    os.kill(guardian, signal.SIGCONT)
+    await gone(*pids, guardian)
+
+
+async def test_nothing_outlives_an_agent_that_was_killed_while_it_was_stopped(scene: Scene):
+    pids = await scene.ready()
+    scene.agent.send_signal(signal.SIGSTOP)
+    scene.agent.kill()
+    await gone(*pids, await scene.pid("guardian"))
+
+
+async def test_an_agent_that_is_stopped_for_too_long_loses_its_workers_and_hears_of_it(leased: Scene):
+    pids = await leased.ready()
+    leased.agent.send_signal(signal.SIGSTOP)
+    await gone(*pids)
+    leased.agent.send_signal(signal.SIGCONT)
+    assert (await leased.appears("exit")).read_text() == "9\n"
+    assert is_alive(await leased.pid("guardian"))
+
+
+async def test_without_a_lease_a_stopped_agent_keeps_its_workers(scene: Scene):
+    pids = await scene.ready()
+    scene.agent.send_signal(signal.SIGSTOP)
+    # Longer than the silence that the other tests use; a shorter wait could only hide a defect, not invent one.
+    await asyncio.sleep(1.5)
+    assert all(is_alive(pid) for pid in pids)
+
+
+async def test_an_agent_that_beats_keeps_its_workers(leased: Scene):
+    pids = await leased.ready()
+    await asyncio.sleep(1.5)
+    assert all(is_alive(pid) for pid in pids)
+
+
+async def test_time_in_which_the_guardian_was_stopped_too_is_not_silence(leased: Scene):
+    pids = await leased.ready()
+    guardian = await leased.pid("guardian")
+    leased.agent.send_signal(signal.SIGSTOP)
+    os.kill(guardian, signal.SIGSTOP)
+    await asyncio.sleep(2.5)
+    os.kill(guardian, signal.SIGCONT)
+    leased.agent.send_signal(signal.SIGCONT)
+    await asyncio.sleep(0.5)
+    assert all(is_alive(pid) for pid in pids)
+
+
+async def test_an_interrupt_of_the_terminal_does_not_end_the_guardian(scene: Scene):
+    pids = await scene.ready()
+    guardian = await scene.pid("guardian")
+    assert os.getsid(guardian) == guardian
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(guardian, number)
+    scene.agent.kill()
+    await gone(*pids)
+
+
+async def test_another_agents_workers_are_left_alone(tmp_path: Path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = Scene(tmp_path / "one", None), Scene(tmp_path / "two", None)
+    try:
+        dying, staying = await one.ready(), await two.ready()
+        one.agent.kill()
+        await gone(*dying, await one.pid("guardian"))
+        assert all(is_alive(pid) for pid in staying)
+    finally:
+        await one.end()
+        await two.end()
+
+
+async def test_a_guardian_that_dies_is_started_again_and_knows_whom_to_watch(sleeper: "subprocess.Popen[bytes]"):
+    said: list[str] = []
+    guardian = Guardian(tag="again", say=said.append)
+    guardian.start()
+    guardian.watch(sleeper.pid)
+    first = guardian.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: guardian.pid not in (first, None))
+    assert said == ["the guardian of this machine's workers ended (signal 9); it is started again"]
+    assert is_alive(sleeper.pid)
+    await guardian.close()
+    assert sleeper.wait(DEADLINE) == -signal.SIGKILL
+
+
+async def test_a_guardian_that_does_not_read_is_replaced(sleeper: "subprocess.Popen[bytes]"):
+    guardian = Guardian(tag="deaf")
+    guardian.start()
+    first = guardian.pid
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)
+    for _ in range(20_000):
+        guardian.beat()
+    guardian.watch(sleeper.pid)
+    await until(lambda: guardian.pid not in (first, None))
+    await guardian.close()
+    assert sleeper.wait(DEADLINE) == -signal.SIGKILL
+
+
+async def test_a_session_that_was_forgotten_is_left_alone(sleeper: "subprocess.Popen[bytes]"):
+    guardian = Guardian(tag="forgets")
+    guardian.start()
+    guardian.watch(sleeper.pid)
+    guardian.forget(sleeper.pid)
+    pid = guardian.pid
+    await guardian.close()
+    assert pid is not None
+    assert not is_alive(pid)
+    assert is_alive(sleeper.pid)
+
+
+async def test_a_paused_silence_does_not_count(sleeper: "subprocess.Popen[bytes]"):
+    guardian = Guardian(tag="paused", silence=0.4)
+    guardian.start()
+    guardian.watch(sleeper.pid)
+    guardian.pause()
+    await asyncio.sleep(1.0)
+    assert is_alive(sleeper.pid)
+    guardian.beat()
+    assert await asyncio.to_thread(sleeper.wait, DEADLINE) == -signal.SIGKILL
+    await guardian.close()
+
+
+async def test_closing_a_guardian_twice_or_before_its_start_does_no_harm():
+    guardian = Guardian(tag="idle")
+    await guardian.close()
+    guardian = Guardian(tag="idle")
+    guardian.start()
+    await guardian.close()
+    await guardian.close()
+    assert guardian.pid is None
+
+
+def test_the_guardian_loads_little():
+    heavy = ("asyncio", "subprocess", "pathlib", "ctypes", "elastic_run")
+    path = guardian_module.__file__
+    check = f"import runpy, sys; runpy.run_path({path!r}); print([m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-I", "-S", "-c", check], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_a_process_is_described_whatever_its_name(tmp_path: Path):
+    odd = tmp_path / "a) S (b"
+    odd.symlink_to("/bin/sleep")
+    started = subprocess.Popen([str(odd), "600"], start_new_session=True)
+    try:
+        found = process(started.pid)
+        assert found is not None
+        assert (found.parent, found.group, found.session) == (os.getpid(), started.pid, started.pid)
+        assert found.alive
+        assert started.pid in (children(os.getpid()) or ())
+        assert started.pid in {each.pid for each in descendants(os.getpid())}
+    finally:
+        started.kill()
+        os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)
+        zombie = process(started.pid)
+        assert zombie is not None
+        assert not zombie.alive
+        started.wait()
+    assert process(started.pid) is None
+
+
+def test_a_tag_is_compared_whole_and_may_be_one_of_several():
+    environment = {**os.environ, "ELASTIC_RUN_TAG": "outer,inner"}
+    with subprocess.Popen(["/bin/cat"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdin is not None
+        assert started.stdout is not None
+        started.stdin.write(b"x")
+        started.stdin.flush()
+        select.select([started.stdout], [], [], DEADLINE)
+        assert carries(started.pid, "outer")
+        assert carries(started.pid, "inner")
+        assert not carries(started.pid, "out")
+        assert not carries(os.getpid(), "outer")
+        started.stdin.close()

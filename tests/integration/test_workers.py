@@ -1,0 +1,690 @@
+"""Real worker processes: how they end, what they print, and that nothing of them is left."""
+
+# Other processes are looked at from outside, where there is no event to wait for (`until`), and blocking calls are
+# short here, or meant to keep the event loop from running.
+# ruff: noqa: ASYNC110, ASYNC220, ASYNC221, ASYNC222, ASYNC240
+
+import asyncio
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from elastic_run.elastic_agent.failure import describe, hint
+from elastic_run.elastic_agent.guardian import Guardian, process
+from elastic_run.elastic_agent.logs import HIGH_BYTES, Output
+from elastic_run.elastic_agent.workers import StartFailed, Workers, WorkerSpec, oom_kills
+from elastic_run.rendezvous.member import Exit
+
+DEADLINE = 60.0
+"""Seconds; generous, because the machine may be busy. Nothing here waits that long unless it fails."""
+
+
+class Machine:
+    """One agent's workers, with their output in memory and in files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.out = io.BytesIO()
+        self.err = io.BytesIO()
+        self.output = Output(
+            host="node1",
+            log_dir=folder / "logs",
+            job_id="job",
+            color=False,
+            stream_out=self.out,
+            stream_err=self.err,
+        )
+        self.guardian = Guardian(tag=f"test-{os.getpid()}-{id(self)}")
+        self.workers = Workers(tag=f"test-{os.getpid()}-{id(self)}", output=self.output, guardian=self.guardian)
+
+    def spec(self, rank: int, *argv: str, round: int = 1) -> WorkerSpec:
+        return WorkerSpec(round, rank, rank, argv, dict(os.environ), self.output.error_file(round, rank))
+
+    def start(self, *scripts: str, round: int = 1) -> None:
+        """Start a Python worker for each of `scripts`."""
+        self.workers.start(
+            [
+                self.spec(rank, sys.executable, "-u", "-c", textwrap.dedent(script), round=round)
+                for rank, script in enumerate(scripts)
+            ]
+        )
+
+    async def run(self, *scripts: str) -> tuple[Exit, ...]:
+        """Start workers and wait until all have ended."""
+        self.start(*scripts)
+        return await self.ended()
+
+    async def ended(self) -> tuple[Exit, ...]:
+        async with asyncio.timeout(DEADLINE):
+            while self.workers.alive:
+                await self.workers.changed()
+        return self.workers.exits
+
+    async def shown(self, text: str, times: int = 1) -> None:
+        """Wait until `text` is on the terminal."""
+        await until(lambda: (self.out.getvalue() + self.err.getvalue()).count(text.encode()) >= times)
+
+    def log(self, stream: str = "stdout", rank: int = 0, round: int = 1) -> bytes:
+        return (self.output.root / f"attempt_{round}" / str(rank) / f"{stream}.log").read_bytes()
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    made = Machine(tmp_path)
+    made.guardian.start()
+    yield made
+    await made.workers.close()
+    await made.guardian.close()
+    await made.output.close(succeeded=True)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def is_alive(pid: int) -> bool:
+    found = process(pid)
+    return found is not None and found.alive
+
+
+async def pid_in(path: Path) -> int:
+    """The pid that a worker's descendant writes into `path`."""
+    await until(lambda: path.exists() and path.read_text().endswith("\n"))
+    return int(path.read_text())
+
+
+async def test_exit_codes_arrive_as_they_are(machine: Machine):
+    exits = await machine.run("", "raise SystemExit(3)", "import os; os._exit(255)")
+    assert {exit.rank: exit.code for exit in exits} == {0: 0, 1: 3, 2: 255}
+    assert all(exit.signal is None and not exit.stopped and exit.round == 1 for exit in exits)
+    assert [exit.ok for exit in sorted(exits, key=lambda exit: exit.rank)] == [True, False, False]
+
+
+async def test_a_signal_that_ended_a_worker_is_named(machine: Machine):
+    (exit,) = await machine.run("import os; os.kill(os.getpid(), 9)")
+    assert (exit.code, exit.signal) == (None, signal.SIGKILL)
+    assert describe(exit) == f"rank 0 (local 0, pid {exit.pid}) died by SIGKILL (9)"
+
+
+async def test_an_exit_is_heard_while_others_run(machine: Machine):
+    machine.start("raise SystemExit(1)", "import time; time.sleep(600)")
+    async with asyncio.timeout(DEADLINE):
+        await machine.workers.changed()
+    assert [exit.rank for exit in machine.workers.exits] == [0]
+    assert machine.workers.alive == 1
+
+
+async def test_changed_waits_for_a_new_end(machine: Machine):
+    machine.start("raise SystemExit(1)", "import time; time.sleep(600)")
+    await machine.workers.changed()
+    waiting = asyncio.create_task(machine.workers.changed())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    machine.workers.signal(signal.SIGTERM)
+    async with asyncio.timeout(DEADLINE):
+        await waiting
+    assert machine.workers.alive == 0
+
+
+async def test_a_traceback_is_captured_without_any_change_to_the_script(machine: Machine):
+    (exit,) = await machine.run("def f():\n    raise ValueError('no data')\nf()")
+    assert exit.code == 1
+    assert exit.message == "ValueError: no data"
+    assert exit.traceback.startswith("Traceback (most recent call last):")
+    assert exit.log == str(machine.output.root / "attempt_1" / "0" / "stderr.log")
+    await machine.output.flush()
+    assert exit.traceback in Path(exit.log).read_text()
+
+
+async def test_the_error_file_of_a_library_is_read(machine: Machine):
+    machine.start("")
+    await machine.ended()
+    await machine.workers.stop()
+    script = "import sys; open(sys.argv[1], 'w').write('{\"message\": \"told by a library\"}'); sys.exit(1)"
+    spec = machine.spec(0, sys.executable, "-c", script, str(machine.output.error_file(2, 0)), round=2)
+    machine.workers.start([spec])
+    (exit,) = await machine.ended()
+    assert exit.message == "told by a library"
+
+
+async def test_a_crash_of_native_code_is_a_signal_with_a_hint(machine: Machine):
+    (exit,) = await machine.run("import ctypes; ctypes.string_at(0)")
+    assert exit.signal == signal.SIGSEGV
+    assert "PYTHONFAULTHANDLER=1" in hint(exit)
+
+
+async def test_a_crash_of_native_code_under_faulthandler_shows_where(machine: Machine):
+    (exit,) = await machine.run("import ctypes, faulthandler; faulthandler.enable(); ctypes.string_at(0)")
+    assert exit.message == "Fatal Python error: Segmentation fault"
+    assert 'File "<string>", line 1 in <module>' in exit.traceback
+
+
+async def test_a_program_that_says_why_it_exits_is_quoted(machine: Machine):
+    (exit,) = await machine.run("import sys; sys.exit('no such data set')")
+    assert exit.message == "last line on stderr: no such data set"
+
+
+async def test_a_program_that_does_not_exist_is_exit_127_with_a_sentence(machine: Machine):
+    machine.workers.start([machine.spec(0, "no-such-program")])
+    (exit,) = await machine.ended()
+    assert (exit.code, exit.message) == (127, "cannot run no-such-program: no such file or command")
+
+
+async def test_a_file_that_is_not_executable_is_exit_126_with_a_sentence(machine: Machine, tmp_path: Path):
+    plain = tmp_path / "plain.txt"
+    plain.write_text("hello")
+    machine.workers.start([machine.spec(0, str(plain))])
+    (exit,) = await machine.ended()
+    assert (exit.code, exit.message) == (126, f"cannot run {plain}: permission denied")
+
+
+async def test_a_script_whose_interpreter_is_missing_says_so(machine: Machine, tmp_path: Path):
+    script = tmp_path / "run.sh"
+    script.write_text("#!/no/such/shell\n")
+    script.chmod(0o755)
+    machine.workers.start([machine.spec(0, str(script))])
+    (exit,) = await machine.ended()
+    assert exit.code == 127
+    assert "interpreter named in its first line" in exit.message
+
+
+async def test_where_one_cannot_be_started_none_runs(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def second_fails(*args: object, **kwargs: object) -> subprocess.Popen[bytes]:
+        if started:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        started.append(real(*args, **kwargs))  # type: ignore[call-overload]  # passed through
+        return started[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", second_fails)
+        with pytest.raises(StartFailed, match=r"rank 1 \(local 1\).*temporarily unavailable"):
+            machine.start("import time; time.sleep(600)", "")
+    assert machine.workers.alive == 0
+    await until(lambda: process(started[0].pid) is None)
+    assert machine.workers.exits == ()
+    assert (await machine.run(""))[0].ok
+
+
+async def test_a_worker_starts_as_a_fresh_process_would(machine: Machine):
+    script = """
+        import os, signal
+        print("ignored:", open("/proc/self/status").read().split("SigIgn:")[1].split()[0])
+        print("blocked:", open("/proc/self/status").read().split("SigBlk:")[1].split()[0])
+        print("leads:", os.getpid() == os.getsid(0) == os.getpgid(0))
+        print("open:", sorted(os.listdir("/proc/self/fd"))[:4])
+    """
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        machine.start(script)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    await machine.ended()
+    await machine.output.flush()
+    text = machine.out.getvalue().decode()
+    fresh = subprocess.run(
+        [sys.executable, "-c", "print(open('/proc/self/status').read().split('SigIgn:')[1].split()[0])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"ignored: {fresh.stdout.strip()}" in text
+    assert "blocked: 0000000000000000" in text
+    assert "leads: True" in text
+    assert "open: ['0', '1', '2', '3']" in text
+
+
+async def test_a_notice_goes_to_the_worker_itself(machine: Machine):
+    machine.start("""
+        import signal, subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        signal.signal(signal.SIGTERM, lambda *_: (print("told, child is", child.poll()), sys.exit(7)))
+        print("ready")
+        signal.pause()
+    """)
+    await machine.shown("ready")
+    machine.workers.signal(signal.SIGTERM)
+    (exit,) = await machine.ended()
+    assert exit.code == 7
+    assert not exit.stopped
+    await machine.shown("told, child is None")
+
+
+async def test_a_worker_that_ends_in_its_grace_is_not_killed(machine: Machine):
+    machine.start("""
+        import signal, sys
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+        print("ready")
+        signal.pause()
+    """)
+    await machine.shown("ready")
+    (exit,) = await machine.workers.stop(grace=DEADLINE)
+    assert (exit.code, exit.stopped) == (5, True)
+
+
+async def test_a_shells_child_gets_the_grace_too(machine: Machine, tmp_path: Path):
+    saved = tmp_path / "saved"
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent(f"""
+            import signal, sys, threading
+            told = threading.Event()
+            signal.signal(signal.SIGTERM, lambda *_: told.set())
+            print("ready", flush=True)
+            told.wait()
+            threading.Event().wait(0.3)
+            open({str(saved)!r}, "w").write("yes")
+        """)
+    )
+    machine.workers.start([machine.spec(0, "/bin/sh", "-c", f"{sys.executable} {script}; echo not reached")])
+    await machine.shown("ready")
+    await machine.workers.stop(grace=DEADLINE)
+    assert saved.read_text() == "yes"
+
+
+async def test_a_worker_that_ignores_the_notice_is_killed_after_its_grace(machine: Machine):
+    machine.start("""
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("ready")
+        while True: signal.pause()
+    """)
+    await machine.shown("ready")
+    (exit,) = await machine.workers.stop(grace=0.2)
+    assert (exit.signal, exit.stopped) == (signal.SIGKILL, True)
+
+
+async def test_a_second_stop_cuts_the_grace_of_the_first(machine: Machine):
+    machine.start("""
+        import signal
+        signal.signal(signal.SIGTERM, lambda *_: print("told"))
+        print("ready")
+        while True: signal.pause()
+    """)
+    await machine.shown("ready")
+    patient = asyncio.create_task(machine.workers.stop(grace=10 * DEADLINE))
+    await machine.shown("told")
+    async with asyncio.timeout(DEADLINE):
+        (exit,) = await machine.workers.stop()
+        assert await patient == (exit,)
+    assert exit.signal == signal.SIGKILL
+
+
+async def test_a_stop_goes_on_where_its_caller_is_cancelled(machine: Machine):
+    machine.start("""
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("ready")
+        while True: signal.pause()
+    """)
+    await machine.shown("ready")
+    stopping = asyncio.create_task(machine.workers.stop(grace=0.2))
+    await asyncio.sleep(0)
+    stopping.cancel()
+    (exit,) = await machine.ended()
+    assert exit.signal == signal.SIGKILL
+    assert stopping.cancelled()
+
+
+async def test_an_end_before_the_stop_is_not_called_stopped(machine: Machine):
+    machine.start("raise SystemExit('no data')", "import time; time.sleep(600)")
+    pid = machine.workers.pids[0]
+    # Its end is known to the kernel but not yet to the event loop, which must not run in between.
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    exits = await machine.workers.stop()
+    assert [(exit.rank, exit.code, exit.stopped) for exit in exits] == [(0, 1, False), (1, None, True)]
+    # Nor had the event loop read its last words.
+    assert exits[0].message == "last line on stderr: no data"
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        pytest.param("os.fork() == 0 and stay()", id="a child"),
+        pytest.param("os.fork() == 0 and (os.setpgid(0, 0), stay())", id="a child in its own group"),
+        pytest.param("os.fork() == 0 and (os.setsid(), stay())", id="a child in its own session"),
+        pytest.param("os.fork() == 0 and (os.setsid(), os.fork() == 0 and stay(), os._exit(0))", id="a daemon"),
+        pytest.param(
+            "os.fork() == 0 and (os.fork() == 0 and run_without_environment(), os._exit(0))",
+            id="an orphan without the tag",
+        ),
+        pytest.param(
+            "os.fork() == 0 and (os.setsid(), os.fork() == 0 and run_without_environment(), signal.pause())",
+            id="a child without the tag of one in its own session",
+        ),
+    ],
+)
+@pytest.mark.parametrize("worker_ends", ["first", "with it"])
+async def test_nothing_that_a_worker_started_outlives_the_stop(
+    machine: Machine, tmp_path: Path, escape: str, worker_ends: str
+):
+    path = tmp_path / "pid"
+    stay = f"import os, signal; open({str(path)!r}, 'w').write(str(os.getpid()) + chr(10)); signal.pause()"
+    machine.start(f"""
+        import os, signal, sys, time
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        def stay():
+            exec({stay!r})
+        def run_without_environment():
+            os.execve(sys.executable, [sys.executable, "-c", {stay!r}], {{}})
+        {escape}
+        while not (os.path.exists({str(path)!r}) and os.path.getsize({str(path)!r})):
+            time.sleep(0.005)
+        {"os._exit(0)" if worker_ends == "first" else "signal.pause()"}
+    """)
+    pid = await pid_in(path)
+    try:
+        assert is_alive(pid)
+        if worker_ends == "first":
+            await machine.ended()
+            assert is_alive(pid)
+        await machine.workers.stop()
+        assert not is_alive(pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert process(pid) is None
+    assert machine.workers.alive == 0
+    assert machine.workers.undead == ()
+    assert all(process(exit.pid) is None for exit in machine.workers.exits)
+
+
+async def test_orphans_that_end_are_collected_while_the_worker_runs(machine: Machine, tmp_path: Path):
+    path = tmp_path / "pid"
+    # The kernel names the eldest child that has ended first: this one, which its owner does not collect yet.
+    elder = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, elder.pid, os.WEXITED | os.WNOWAIT)
+    machine.start(f"""
+        import os, time
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                open({str(path)!r}, "w").write(str(os.getpid()) + chr(10))
+            os._exit(0)
+        os.wait()
+        time.sleep(600)
+    """)
+    pid = await pid_in(path)
+    await until(lambda: process(pid) is None)
+    assert machine.workers.alive == 1
+    assert elder.wait() == 0
+
+
+async def test_exit_codes_of_other_children_are_not_taken(machine: Machine):
+    machine.start("import time; time.sleep(600)")
+    same_session = subprocess.Popen([sys.executable, "-c", "raise SystemExit(42)"])
+    own_session = subprocess.Popen([sys.executable, "-c", "raise SystemExit(43)"], start_new_session=True)
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", "raise SystemExit(44)")
+    assert await other.wait() == 44
+    for pid in (same_session.pid, own_session.pid):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    machine.workers.reaper.reap()
+    assert (same_session.wait(), own_session.wait()) == (42, 43)
+
+
+async def test_an_exit_does_not_wait_for_a_grandchild_that_holds_the_pipes(machine: Machine):
+    (exit,) = await machine.run("""
+        import subprocess, sys
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        print("last words", file=sys.stderr)
+        sys.exit("no data")
+    """)
+    assert exit.message == "last line on stderr: no data"
+    await machine.output.flush()
+    assert b"[node1 rank 0] last words\n" in machine.err.getvalue()
+
+
+async def test_a_grandchilds_output_is_shown_after_its_worker_ended(machine: Machine, tmp_path: Path):
+    go = tmp_path / "go"
+    await machine.run(f"""
+        import subprocess, sys
+        subprocess.Popen([sys.executable, "-c",
+            "import os, time\\nwhile not os.path.exists({str(go)!r}): time.sleep(0.005)\\nprint('still here')"])
+    """)
+    go.touch()
+    await machine.shown("[node1 rank 0] still here")
+
+
+async def test_a_worker_that_closes_its_streams_goes_on(machine: Machine, tmp_path: Path):
+    path = tmp_path / "pid"
+    machine.start(f"""
+        import os, signal
+        os.close(1); os.close(2)
+        open({str(path)!r}, "w").write(str(os.getpid()) + chr(10))
+        signal.pause()
+    """)
+    await pid_in(path)
+    assert machine.workers.alive == 1
+    machine.workers.signal(signal.SIGTERM)
+    (exit,) = await machine.ended()
+    assert exit.signal == signal.SIGTERM
+
+
+async def test_last_words_without_a_newline_are_not_lost(machine: Machine):
+    await machine.run("import os; os.write(1, b'out'); os.write(2, b'err'); os._exit(1)")
+    await machine.output.flush()
+    assert machine.out.getvalue() == b"[node1 rank 0] out\n"
+    assert machine.err.getvalue() == b"[node1 rank 0] err\n"
+
+
+async def test_much_output_in_front_of_a_slow_terminal_is_whole_in_the_file(tmp_path: Path):
+    reading, writing = os.pipe()
+    size = 10 << 20
+    with os.fdopen(writing, "wb") as slow:
+        machine = Machine(tmp_path)
+        machine.output = Output(
+            host="n", log_dir=tmp_path, job_id="j", color=False, stream_out=slow, stream_err=machine.err
+        )
+        machine.workers = Workers(tag="slow", output=machine.output, guardian=machine.guardian)
+        machine.guardian.start()
+        machine.start(f"""
+            import sys
+            for n in range({size} // 64):
+                sys.stdout.write("%063d\\n" % n)
+        """)
+        await until(lambda: machine.output.full)
+        shown = asyncio.create_task(asyncio.to_thread(_read_slowly, reading))
+        (exit,) = await machine.ended()
+        await machine.workers.stop()
+        assert await machine.output.flush(DEADLINE)
+        await machine.workers.close()
+        await machine.guardian.close()
+        await machine.output.close(succeeded=True)
+    assert exit.ok
+    assert machine.log() == b"".join(b"%063d\n" % n for n in range(size // 64))
+    assert await shown == size + size // 64 * len("[n rank 0] ")
+    os.close(reading)
+
+
+async def test_a_terminal_that_stands_still_holds_back_the_worker_but_not_its_stop(tmp_path: Path):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as stuck:
+        machine = Machine(tmp_path)
+        machine.output = Output(
+            host="n", log_dir=tmp_path, job_id="j", color=False, stream_out=stuck, stream_err=machine.err
+        )
+        machine.workers = Workers(tag="stuck", output=machine.output, guardian=machine.guardian)
+        machine.guardian.start()
+        machine.start("while True: print('x' * 1000)")
+        await until(lambda: machine.output.full)
+        # Long enough for far more than this, were the worker not held back.
+        await asyncio.sleep(0.5)
+        assert len(machine.log()) < 2 * HIGH_BYTES
+        async with asyncio.timeout(DEADLINE):
+            (exit,) = await machine.workers.stop()
+        assert exit.signal == signal.SIGKILL
+        await machine.workers.close()
+        await machine.guardian.close()
+        await machine.output.close(succeeded=True, seconds=0.1)
+    os.close(reading)
+
+
+async def test_a_full_disk_does_not_hurt_the_worker(machine: Machine):
+    (machine.output.worker_dir(1, 0) / "stdout.log").symlink_to("/dev/full")
+    (exit,) = await machine.run("for _ in range(1000): print('line')")
+    assert exit.ok
+    await machine.output.flush()
+    assert machine.err.getvalue().count(b"No space left on device") == 1
+
+
+async def test_rounds_follow_each_other_and_each_has_its_folder(machine: Machine):
+    for round in (1, 2, 3):
+        machine.start(f"print('round {round}')", round=round)
+        (exit,) = await machine.ended()
+        assert exit.round == round
+        await machine.workers.stop()
+    await machine.output.flush()
+    assert [machine.log(round=round) for round in (1, 2, 3)] == [b"round 1\n", b"round 2\n", b"round 3\n"]
+
+
+async def test_many_rounds_leave_no_open_files_behind(machine: Machine):
+    async def one_round() -> int:
+        machine.start("print('hello')", "import time; time.sleep(600)")
+        await machine.workers.changed()
+        await machine.workers.stop()
+        await machine.output.flush()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    first = await one_round()
+    assert [await one_round() for _ in range(3)] == [first] * 3
+
+
+async def test_workers_that_still_run_are_not_started_over(machine: Machine):
+    machine.start("import time; time.sleep(600)")
+    with pytest.raises(RuntimeError, match="stop them first"):
+        machine.start("")
+
+
+async def test_a_paused_worker_goes_on_when_resumed_and_dies_when_stopped(machine: Machine):
+    machine.start("import time\nwhile True:\n    print('tick'); time.sleep(0.01)")
+    await machine.shown("tick")
+    pid = machine.workers.pids[0]
+    machine.workers.pause()
+    await until(lambda: (found := process(pid)) is not None and found.state == "T")
+    machine.workers.resume()
+    before = machine.out.getvalue().count(b"tick")
+    await machine.shown("tick", times=before + 3)
+    machine.workers.pause()
+    (exit,) = await machine.workers.stop()
+    assert exit.signal == signal.SIGKILL
+
+
+async def test_a_process_that_does_not_die_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    stubborn = Workers(tag="stubborn", output=machine.output, guardian=machine.guardian, kill_seconds=0.1)
+    stubborn.start([machine.spec(0, sys.executable, "-c", "import time; time.sleep(600)")])
+    pid = stubborn.pids[0]
+
+    # Nothing on an ordinary machine survives SIGKILL on demand: here the signals are lost on their way.
+    def lost(*_: object) -> None:
+        """A signal that never arrives."""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "killpg", lost)
+        patch.setattr(signal, "pidfd_send_signal", lost)
+        exits = await stubborn.stop()
+    assert exits == ()
+    assert stubborn.undead == (pid,)
+    with pytest.raises(StartFailed, match=f"process {pid} .* does not die"):
+        stubborn.start([])
+    await machine.output.flush()
+    assert f"process {pid} does not die".encode() in machine.err.getvalue()
+    os.kill(pid, signal.SIGKILL)
+    await stubborn.close()
+    await until(lambda: process(pid) is None)
+
+
+async def test_a_kill_without_memory_pressure_is_not_blamed_on_it(machine: Machine):
+    assert oom_kills() >= 0
+    (exit,) = await machine.run("import os; os.kill(os.getpid(), 9)")
+    assert "out of memory" not in exit.message
+
+
+async def test_a_kill_that_the_kernel_counts_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    counts = iter((4, 5))
+    monkeypatch.setattr("elastic_run.elastic_agent.workers.oom_kills", lambda: next(counts))
+    (exit,) = await machine.run("import os; os.kill(os.getpid(), 9)")
+    assert exit.message == "killed by the kernel: out of memory (oom_kill rose by 1)"
+    assert "memory limit" in hint(exit)
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A memory control group of 300 MB, of either version."""
+    parents = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers in ("", "memory"):
+            parents.insert(0, Path("/sys/fs/cgroup") / controllers / group.lstrip("/"))
+    for parent in parents:
+        made = parent / f"elastic-run-test-{os.getpid()}"
+        try:
+            made.mkdir()
+        except OSError:
+            continue
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            if (made / name).exists():
+                (made / name).write_text(str(300 << 20))
+                yield made
+                made.rmdir()
+                return
+        made.rmdir()
+    pytest.skip("this machine lets nobody here make a memory control group")
+
+
+def test_a_real_kill_for_lack_of_memory_is_named(small_group: Path, tmp_path: Path):
+    agent = """
+        import asyncio, os, sys
+        from pathlib import Path
+        from elastic_run.elastic_agent.guardian import Guardian
+        from elastic_run.elastic_agent.logs import Output
+        from elastic_run.elastic_agent.workers import Workers, WorkerSpec
+
+        async def main() -> None:
+            Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
+            output = Output(host="n", log_dir=Path(sys.argv[2]), job_id="j", color=False,
+                            stream_out=sys.stdout.buffer, stream_err=sys.stderr.buffer)
+            guardian = Guardian(tag="oom")
+            guardian.start()
+            workers = Workers(tag="oom", output=output, guardian=guardian)
+            greedy = "x = []\\nwhile True: x.append(bytearray(10_000_000))"
+            workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-c", greedy), dict(os.environ))])
+            while workers.alive:
+                await workers.changed()
+            output.say(workers.exits[0].message)
+            await workers.close()
+            await guardian.close()
+            await output.close(succeeded=True)
+
+        asyncio.run(main())
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(agent), str(small_group), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert ran.stderr == "[elastic-run] killed by the kernel: out of memory (oom_kill rose by 1)\n"
+
+
+def _read_slowly(descriptor: int) -> int:
+    total = 0
+    while data := os.read(descriptor, 1 << 16):
+        total += len(data)
+        time.sleep(0.001)
+    return total

@@ -1,0 +1,334 @@
+"""Where workers' output goes: whole into files, by lines and with a prefix onto the terminal."""
+
+import asyncio
+import errno
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elastic_run.elastic_agent.logs import HIGH_BYTES, Output, read_std
+
+Make = Callable[..., Output]
+
+
+class Screen:
+    """The launcher's two streams, in memory."""
+
+    def __init__(self) -> None:
+        self.out = io.BytesIO()
+        self.err = io.BytesIO()
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen()
+
+
+@pytest.fixture
+def make(screen: Screen, tmp_path: Path) -> Make:
+    def made(**wanted: object) -> Output:
+        given: dict[str, object] = {
+            "host": "node1",
+            "log_dir": tmp_path / "logs",
+            "job_id": "job",
+            "color": False,
+            "stream_out": screen.out,
+            "stream_err": screen.err,
+        }
+        return Output(**{**given, **wanted})  # type: ignore[arg-type]  # a shorthand of this test
+
+    return made
+
+
+async def print_all(output: Output, *pieces: bytes, rank: int = 0, local_rank: int = 0) -> None:
+    lines = output.open(1, rank, local_rank, "stdout")
+    for piece in pieces:
+        lines.feed(piece)
+    lines.close()
+    await output.close(succeeded=True)
+
+
+async def test_each_line_carries_host_and_rank(make: Make, screen: Screen):
+    await print_all(make(), b"one\ntwo\n", rank=7)
+    assert screen.out.getvalue() == b"[node1 rank 7] one\n[node1 rank 7] two\n"
+
+
+async def test_a_line_that_comes_in_pieces_is_shown_once_and_whole(make: Make, screen: Screen):
+    await print_all(make(), b"he", b"llo\nwor", b"ld\n")
+    assert screen.out.getvalue() == b"[node1 rank 0] hello\n[node1 rank 0] world\n"
+
+
+async def test_a_last_line_without_newline_is_shown_with_one(make: Make, screen: Screen):
+    await print_all(make(), b"bye")
+    assert screen.out.getvalue() == b"[node1 rank 0] bye\n"
+
+
+async def test_equal_lines_are_all_shown_and_empty_ones_too(make: Make, screen: Screen):
+    await print_all(make(), b"same\nsame\n\n")
+    assert screen.out.getvalue() == b"[node1 rank 0] same\n" * 2 + b"[node1 rank 0] \n"
+
+
+async def test_a_carriage_return_before_a_newline_is_an_end_of_line_even_across_pieces(make: Make, screen: Screen):
+    await print_all(make(), b"a\r\nb\r", b"\nc\r\n")
+    assert screen.out.getvalue() == b"[node1 rank 0] a\n[node1 rank 0] b\n[node1 rank 0] c\n"
+
+
+async def test_of_a_progress_bar_the_first_and_the_last_state_are_shown(make: Make, screen: Screen):
+    states = [f"\r{n}%".encode() for n in range(101)]
+    await print_all(make(), *states, b"\n", b"done\n")
+    assert screen.out.getvalue() == b"".join(b"[node1 rank 0] %s\n" % line for line in (b"0%", b"100%", b"done"))
+
+
+async def test_a_progress_bar_that_ends_without_newline_shows_its_last_state(make: Make, screen: Screen):
+    await print_all(make(), b"10%\r", b"20%\r", b"30%\r")
+    assert screen.out.getvalue().endswith(b"[node1 rank 0] 30%\n")
+
+
+async def test_movements_of_the_cursor_are_not_shown_but_colours_are(make: Make, screen: Screen):
+    await print_all(make(), b"\x1b[A\x1b[2K\x1b[31mred\x1b[0m\n")
+    assert screen.out.getvalue() == b"[node1 rank 0] \x1b[31mred\x1b[0m\n"
+
+
+async def test_a_line_without_end_is_shown_in_pieces(make: Make, screen: Screen):
+    await print_all(make(), b"x" * 200_000)
+    shown = screen.out.getvalue().replace(b"[node1 rank 0] ", b"").replace(b"\n", b"")
+    assert shown == b"x" * 200_000
+
+
+async def test_the_file_gets_every_byte_unchanged(make: Make):
+    output = make()
+    await print_all(output, b"\r1%\r2%\n", b"\x1b[A\xff\x00", b"no end")
+    assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"\r1%\r2%\n\x1b[A\xff\x00no end"
+
+
+async def test_the_folders_are_those_of_torchrun(make: Make, tmp_path: Path):
+    output = make(job_id="my/job")
+    assert output.root.parent == tmp_path / "logs"
+    assert output.root.name.startswith("my_job_")
+    assert output.attempt_dir(3) == output.root / "attempt_3"
+    assert output.error_file(3, 1) == output.root / "attempt_3" / "1" / "error.json"
+    assert output.log_file(3, 1, "stderr") == output.root / "attempt_3" / "1" / "stderr.log"
+    await output.close(succeeded=True)
+    assert output.root.exists()
+
+
+async def test_two_starts_of_one_job_have_folders_of_their_own(make: Make):
+    assert make().root != make().root
+
+
+async def test_without_a_log_dir_nothing_stays_of_a_job_that_succeeded(make: Make):
+    output = make(log_dir=None)
+    output.error_file(1, 0).write_text("{}")
+    assert output.log_file(1, 0, "stdout") is None
+    await output.close(succeeded=True)
+    assert not output.root.exists()
+
+
+async def test_without_a_log_dir_error_files_stay_of_a_job_that_failed(make: Make):
+    output = make(log_dir=None)
+    output.error_file(1, 0).write_text("{}")
+    await output.close(succeeded=False)
+    assert (output.root / "attempt_1" / "0" / "error.json").exists()
+    output.error_file(1, 0).unlink()
+    for folder in (output.root / "attempt_1" / "0", output.root / "attempt_1", output.root):
+        folder.rmdir()
+
+
+async def test_a_redirected_stream_goes_to_its_file_only(make: Make, screen: Screen):
+    output = make(redirects=1)
+    await print_all(output, b"quiet\n")
+    assert screen.out.getvalue() == b""
+    assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"quiet\n"
+
+
+async def test_a_stream_may_be_redirected_for_one_worker_only(make: Make, screen: Screen):
+    output = make(redirects={1: 3})
+    for local_rank in (0, 1):
+        lines = output.open(1, local_rank, local_rank, "stdout")
+        lines.feed(b"here\n")
+        lines.close()
+    await output.close(succeeded=True)
+    assert screen.out.getvalue() == b"[node1 rank 0] here\n"
+
+
+async def test_tee_shows_what_redirects_would_hide(make: Make, screen: Screen):
+    await print_all(make(redirects=3, tee=3), b"both\n")
+    assert screen.out.getvalue() == b"[node1 rank 0] both\n"
+
+
+async def test_redirects_of_stderr_leave_stdout_on_the_terminal(make: Make, screen: Screen):
+    await print_all(make(redirects=2), b"shown\n")
+    assert screen.out.getvalue() == b"[node1 rank 0] shown\n"
+
+
+async def test_ranks_that_are_filtered_out_are_in_their_files_only(make: Make, screen: Screen):
+    output = make(local_ranks_filter={1})
+    await print_all(output, b"hidden\n", local_rank=0)
+    assert screen.out.getvalue() == b""
+    assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"hidden\n"
+
+
+async def test_lines_that_contain_a_word_are_kept_once_more(make: Make):
+    output = make(duplicate_stdout_filters=["loss", "lr"])
+    await print_all(output, b"loss 1\nother\nlr 0.1\n")
+    kept = (output.root / "attempt_1" / "filtered_stdout.log").read_bytes()
+    assert kept == b"[node1 rank 0] loss 1\n[node1 rank 0] lr 0.1\n"
+
+
+async def test_colours_are_used_only_when_they_are_wanted(make: Make, screen: Screen):
+    await print_all(make(color=True), b"x\n")
+    assert screen.out.getvalue().startswith(b"\x1b[")
+    assert screen.out.getvalue().endswith(b"\x1b[0m x\n")
+
+
+async def test_the_launchers_own_lines_are_marked_and_in_order(make: Make, screen: Screen):
+    output = make()
+    lines = output.open(1, 0, 0, "stderr")
+    output.say("first\nsecond")
+    lines.feed(b"worker\n")
+    output.say("third")
+    lines.close()
+    await output.close(succeeded=True)
+    assert screen.err.getvalue() == (
+        b"[elastic-run] first\n[elastic-run] second\n[node1 rank 0] worker\n[elastic-run] third\n"
+    )
+
+
+async def test_flush_waits_until_all_is_written(make: Make, screen: Screen):
+    output = make()
+    output.say("said")
+    assert await output.flush()
+    assert screen.err.getvalue() == b"[elastic-run] said\n"
+    await output.close(succeeded=True)
+
+
+async def test_what_is_said_after_the_end_is_dropped(make: Make, screen: Screen):
+    output = make()
+    await output.close(succeeded=True)
+    output.say("too late")
+    assert screen.err.getvalue() == b""
+
+
+async def test_a_terminal_that_stands_still_holds_up_neither_files_nor_the_end(make: Make, tmp_path: Path):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as stuck:
+        output = make(stream_out=stuck)
+        data = b"x" * 99 + b"\n"
+        lines = output.open(1, 0, 0, "stdout")
+        for _ in range(5000):
+            lines.feed(data)
+        lines.close()
+        output.say("still heard")
+        assert not await output.flush(0.05)
+        await output.close(succeeded=True, seconds=0.05)
+        assert (output.root / "attempt_1" / "0" / "stdout.log").stat().st_size == 500_000
+    os.close(reading)
+
+
+async def test_a_slow_terminal_gets_everything_in_the_end(make: Make):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as slow:
+        output = make(stream_out=slow, log_dir=None)
+        lines = output.open(1, 0, 0, "stdout")
+        expected = b"".join(b"[node1 rank 0] line %d\n" % n for n in range(20_000))
+        for n in range(20_000):
+            lines.feed(b"line %d\n" % n)
+        lines.close()
+        got = await asyncio.to_thread(_read_exactly, reading, len(expected))
+        assert got == expected
+        await output.close(succeeded=True)
+    os.close(reading)
+
+
+async def test_too_much_that_waits_is_told_and_room_is_told_too(make: Make):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as slow:
+        output = make(stream_out=slow, log_dir=None)
+        lines = output.open(1, 0, 0, "stdout")
+        assert not output.full
+        line = b"y" * 1023 + b"\n"
+        count = HIGH_BYTES // len(line) + 100
+        for _ in range(count):
+            lines.feed(line)
+        assert output.full
+        room = asyncio.Event()
+        output.when_room(room.set)
+        reader = asyncio.create_task(
+            asyncio.to_thread(_read_exactly, reading, count * (len(line) + len(b"[node1 rank 0] ")))
+        )
+        async with asyncio.timeout(30):
+            await room.wait()
+        assert not output.full
+        await reader
+        await output.close(succeeded=True)
+    os.close(reading)
+
+
+async def test_a_terminal_that_was_closed_is_named_once_and_the_files_go_on(make: Make, screen: Screen):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        output = make(stream_out=closed)
+        lines = output.open(1, 0, 0, "stdout")
+        for _ in range(3):
+            lines.feed(b"line\n")
+            await output.flush()
+        await output.close(succeeded=True)
+    said = screen.err.getvalue().decode()
+    assert said.count("cannot write to standard output any more: Broken pipe") == 1
+    assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"line\n" * 3
+
+
+async def test_a_full_disk_is_named_once_and_the_terminal_goes_on(make: Make, screen: Screen):
+    output = make()
+    (output.worker_dir(1, 0) / "stdout.log").symlink_to("/dev/full")
+    lines = output.open(1, 0, 0, "stdout")
+    for _ in range(3):
+        lines.feed(b"line\n")
+        await output.flush()
+    lines.close()
+    await output.close(succeeded=True)
+    assert screen.err.getvalue().decode().count(os.strerror(errno.ENOSPC)) == 1
+    assert screen.out.getvalue() == b"[node1 rank 0] line\n" * 3
+
+
+async def test_bytes_that_a_full_disk_lost_are_counted_where_they_are_missing(make: Make):
+    output = make()
+    log = output.worker_dir(1, 0) / "stdout.log"
+    log.symlink_to("/dev/full")
+    lines = output.open(1, 0, 0, "stdout")
+    lines.feed(b"lost\n")
+    lines.close()
+    await output.flush()
+    log.unlink()
+    lines.feed(b"kept\n")
+    await output.close(succeeded=True)
+    assert log.read_bytes() == b"\n[elastic-run] 5 bytes are missing here\nkept\n"
+
+
+async def test_a_log_dir_that_cannot_be_written_is_an_error_at_once(make: Make, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        make(log_dir=tmp_path / "file" / "logs")
+
+
+def test_streams_are_named_as_torchrun_names_them():
+    assert read_std("0") == 0
+    assert read_std("3") == 3
+    assert read_std("0:1,10:2") == {0: 1, 10: 2}
+
+
+@pytest.mark.parametrize("text", ["", "4", "a", "0:", "0:4", "0:1,", ":1", "-1:2"])
+def test_other_names_for_streams_are_refused_in_words(text: str):
+    with pytest.raises(ValueError, match="does not name streams"):
+        read_std(text)
+
+
+def _read_exactly(descriptor: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (more := os.read(descriptor, size - len(data))):
+        data += more
+    return data
