@@ -228,9 +228,11 @@ class Agent:
         health = self._store.health
         gone = ""
         if not health.reachable and now - health.since > self._setup.store_patience:
+            ended = self._facts.total > 0 and all(exit_.ok for exit_ in self._workers.exits)
             gone = (
-                f"the store has not answered for {now - health.since:.0f} s ({health.detail}); this node has no "
-                "workers running, so it gives up. Start the store again (its machine may be lost), then this command"
+                f"the store has not answered for {now - health.since:.0f} s ({health.detail}), and this node has no "
+                f"workers running{' (all of them ended with exit code 0)' if ended else ''}. Start the store again "
+                "(its machine may be lost), then this command"
             )
         return View(
             notice=facts.notice,
@@ -376,7 +378,7 @@ class Agent:
     async def _watch_workers(self) -> None:
         while True:
             await self._workers.changed()
-            if any(not exit_.ok for exit_ in self._workers.exits):
+            if self._workers.alive == 0 or any(not exit_.ok for exit_ in self._workers.exits):
                 self.timeline.down(self._loop.time())
             self._bell.ring()
 
@@ -575,4 +577,5 @@ class Agent:
                     self._lease_task.cancel()
                 await self._store.revoke(registration.lease)
         except (TimeoutError, StoreError) as error:
-            self._output.say(f"could not leave the store in order ({error}); its lease ends by itself")
+            words = str(error) or f"no answer within {FAREWELL_SECONDS:g} s"
+            self._output.say(f"could not leave the store in order ({words}); its lease ends by itself")

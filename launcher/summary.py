@@ -27,6 +27,8 @@ def last_lines(options: Options, result: Result, host: str) -> list[str]:
     verdict = f"job {options.job_id} failed: {result.reason}"
     if result.code >= 128:
         verdict = f"node {result.node} has left job {options.job_id}: {result.reason}"
+    elif result.code == plan.STORE_LOST:
+        verdict = f"node {result.node} gives up job {options.job_id}: {result.reason}"
     elif result.code == plan.REFUSED:
         return [f"this node is refused: {result.reason}"]
     incident = header.incident if over and header else None

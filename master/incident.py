@@ -33,6 +33,9 @@ QUICK_SECONDS = 60.0
 MAX_PROBLEMS_IN_ROW = 5
 """Start problems in a row (ports taken, no more processes) before the job gives up."""
 
+NAMED = 4
+"""Nodes that an incident names; of the others it says how many."""
+
 _CRASHES = {
     signal.SIGKILL,
     signal.SIGSEGV,
@@ -89,10 +92,10 @@ def judge(evidence: Evidence) -> Incident:
     """The incident that the evidence so far amounts to. The evidence must not be empty."""
     number = evidence.round
     if evidence.lost:
-        text = "; ".join(f"node {node} was lost: {how}" for node, how in evidence.lost)
+        text = _some([f"node {node} was lost: {how}" for node, how in evidence.lost])
         return Incident(number, "lost", text, node=evidence.lost[0][0])
     if evidence.left:
-        text = "; ".join(f"node {node} left in order: {why}" for node, why in evidence.left)
+        text = _some([f"node {node} left in order: {why}" for node, why in evidence.left])
         return Incident(number, "left", text, node=evidence.left[0][0])
     exits = [failed for failed in evidence.exits if not evidence.problems or _kind(failed.exit) < _COUPLED_KIND]
     if exits:
@@ -171,5 +174,10 @@ def _signature(incident: Incident) -> str:
 
 def arrivals(round_number: int, nodes: Sequence[str]) -> Incident:
     """A round opened for newcomers, as an incident that costs nothing."""
-    names = ", ".join(nodes)
-    return Incident(round_number, "joined", f"{names} joined", node=nodes[0] if nodes else "")
+    return Incident(round_number, "joined", f"{_some(nodes, ', ')} joined", node=nodes[0] if nodes else "")
+
+
+def _some(texts: Sequence[str], separator: str = "; ") -> str:
+    """The first few of many: ten thousand nodes may be lost at once, and the header must stay small."""
+    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return separator.join(texts[:NAMED]) + more

@@ -107,8 +107,8 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
                 continue  # closed: dial again at once, the answer is the evidence
             if greeting and known:
                 return f"another process has its place ({address})"
-        except (OSError, TimeoutError):
-            pass
+        except (OSError, TimeoutError, ValueError):
+            pass  # ValueError: it talks without an end of line, so it is no agent
         finally:
             writer.close()
             with contextlib.suppress(OSError):
