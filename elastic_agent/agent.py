@@ -6,6 +6,7 @@ key, the lease, the workers' exits, signals); each change wakes the loop. The lo
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
@@ -314,7 +315,11 @@ class Agent:
     # -- the workers ----------------------------------------------------------------------------------------------
 
     async def _start(self, header: Header, assignment: Assignment) -> None:
-        fresh = await membership.read_header(self._store, self._keys)
+        try:
+            fresh = await membership.read_header(self._store, self._keys)
+        except StoreUnavailable as error:
+            self._say_once("store", f"cannot start round {header.number} yet: {error}")
+            return
         if fresh is None or fresh[0] != header:
             return  # superseded while this node was getting ready; the watch brings the next one
         facts = self._facts
@@ -427,17 +432,21 @@ class Agent:
             return
         facts.registration, facts.told = registration, member.report
         facts.round, facts.total, facts.late, facts.problem, facts.assignment = 0, 0, (), "", None
-        self._lease_task = self._spawn(self._keep_lease(lease), "lease")
+        self._lease_task = self._spawn(self._keep_lease(registration), "lease")
         self._own_key_task = self._spawn(self._watch_own_key(registration), "own key")
         self._registered.set()
-        if found is not None:
-            await self._take_header(*found)
+        while found is not None:
+            try:
+                await self._take_header(*found)
+                break
+            except StoreUnavailable as error:
+                self._say_once("store", f"cannot read this node's assignment yet: {error}")
 
-    async def _keep_lease(self, lease: int) -> None:
+    async def _keep_lease(self, registration: Registration) -> None:
         try:
-            await self._store.keep_alive(lease, self._setup.lease_ttl)
+            await self._store.keep_alive(registration.lease, self._setup.lease_ttl)
         except LeaseLost:
-            self._lose_registration("its lease has ended (this machine was silent or stopped)")
+            self._lose_registration(registration, "its lease has ended (this machine was silent or stopped)")
 
     async def _watch_own_key(self, registration: Registration) -> None:
         revision = registration.revision + 1
@@ -448,23 +457,27 @@ class Agent:
                     if any(event.kind == "delete" for event in events):
                         await self._put_out(registration)
                         return
-            except Compacted:
-                held = await self._store.get(registration.key)
+            except (Compacted, StoreUnavailable):
+                try:
+                    held = await self._store.get(registration.key)
+                except StoreUnavailable:
+                    continue  # the store paces its own attempts
                 if held is None or held.create_revision != registration.revision:
                     await self._put_out(registration)
                     return
                 revision = held.mod_revision + 1
 
     async def _put_out(self, registration: Registration) -> None:
-        if self._facts.registration is None or self._facts.registration.revision != registration.revision:
-            return
-        word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
+        word = None
+        with contextlib.suppress(StoreUnavailable):
+            word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
         if word and word.final:
             self._facts.refusal = word.reason
-        self._lose_registration(word.reason if word else "its key is gone from the store")
+        self._lose_registration(registration, word.reason if word else "its key is gone from the store")
 
-    def _lose_registration(self, why: str) -> None:
-        if self._facts.registration is None or self._leaving:
+    def _lose_registration(self, registration: Registration, why: str) -> None:
+        current = self._facts.registration
+        if current is None or current.revision != registration.revision or self._leaving:
             return
         self._facts.registration = None
         self._registered.clear()
@@ -488,6 +501,8 @@ class Agent:
                 self._say_once("store", f"cannot report to the job: {error}; tries again, the workers go on")
                 await asyncio.sleep(0.2)
                 continue
+            except LeaseLost:
+                updated = None
             if facts.registration is not registration:
                 continue
             if updated is None:

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -129,9 +130,17 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
             f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
             f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here; this node is {agent_setup.node}"
         )
+        told: list[int] = []
         try:
-            async with _store(options, endpoints, where, output) as store:
-                result = await Agent(agent_setup, store, output).run()
+            with _ended_by(options.signals, told):
+                async with _store(options, endpoints, where, output) as store:
+                    result = await Agent(agent_setup, store, output).run()
+        except asyncio.CancelledError:
+            if not told:
+                raise
+            reason = f"{signal.Signals(told[0]).name} came while the store was awaited"
+            output.say(f"gives up: {reason}")
+            return Result(128 + told[0], reason, None, agent_setup.node, (), Timeline(begun))
         except RendezvousError as error:
             output.say(f"gives up: {error}")
             return Result(_code(error), str(error), None, agent_setup.node, (), Timeline(begun))
@@ -143,6 +152,25 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
         return result
     finally:
         await output.close(succeeded=succeeded)
+
+
+@contextlib.contextmanager
+def _ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[None]:
+    """Until the agent handles these signals itself, the first of them ends the running task."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def end(number: int) -> None:
+        told.append(number)
+        task.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
 
 
 def _endpoints(options: Options) -> tuple[Endpoint, ...]:

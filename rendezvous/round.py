@@ -187,7 +187,7 @@ def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: 
     if not first:
         return _open(candidates, current, size, "start"), f"{have} are in again"
     if size == policy.max_nodes:
-        return _open(candidates, current, size, "start"), f"all {size} nodes are in"
+        return _open(candidates, current, size, "start"), f"all {size} nodes are in" if size > 1 else "it is alone"
     call_ends = max(seen.since for seen in candidates) + policy.last_call
     if now < call_ends:
         return Keep(call_ends), f"{have} are in: last call, {policy.last_call:g} s after the last arrival"
