@@ -118,6 +118,7 @@ class _Facts:
     registration: Registration | None = None
     refusal: str = ""
     stale: str = ""
+    own_run: str = ""
     header: Header | None = None
     header_revision: int = 0
     assignment: Assignment | None = None
@@ -177,7 +178,9 @@ class Agent:
         self._spawn(self._watch_store(), "store")
         self._spawn(self._tell(), "report")
         self._spawn(self._beat(), "guardian's beat")
-        self._master_task = self._spawn(self._candidate.run(self._await_registration), "leadership")
+        self._master_task = self._spawn(
+            self._candidate.run(self._await_registration, lambda: self._facts.stale), "leadership"
+        )
         try:
             return await self._decide()
         finally:
@@ -404,11 +407,16 @@ class Agent:
                 task.cancel()
                 self._tasks.discard(task)
         try:
-            await membership.refuse_if_over(self._store, self._keys)
+            found = await membership.read_header(self._store, self._keys)
+            missed = await membership.refuse_if_over(self._store, self._keys, facts.own_run)
+            if found and found[0].final and found[0].run == facts.own_run:
+                missed = found[0]
+            if missed:
+                facts.header = missed  # the job ended while this node was out of it
+                return
             lease = await self._store.grant(setup.lease_ttl)
             self._incarnation = secrets.token_hex(8)
             await self._presence.greet_as(self._incarnation)
-            found = await membership.read_header(self._store, self._keys)
             facts.stale = found[0].run if found and found[0].final else ""
             member = Member(
                 node=setup.node,
@@ -554,6 +562,8 @@ class Agent:
         if facts.header_revision != revision:
             facts.problem = ""
         facts.header, facts.header_revision, facts.assignment = header, revision, assignment
+        if assignment:
+            facts.own_run = header.run
         self._bell.ring()
 
     async def _watch_store(self) -> None:

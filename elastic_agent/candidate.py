@@ -7,11 +7,11 @@ from ..master.host import Master, Terms
 from ..master.publish import Publisher
 from ..rendezvous import election, presence
 from ..rendezvous.errors import Compacted, Deposed, LeaseLost, StoreUnavailable
-from ..rendezvous.header import Leader
+from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
 from ..rendezvous.store import KeyValue, Store
-from ..rendezvous.wire import decode
+from ..rendezvous.wire import Malformed, decode
 
 
 class Candidate:
@@ -34,8 +34,11 @@ class Candidate:
         self._now = asyncio.get_running_loop().time
         self.leadership: election.Leadership | None = None
 
-    async def run(self, registered: Callable[[], Awaitable[Registration]]) -> None:
-        """Campaigns under whichever registration `registered` returns; ends when its master has ended the job."""
+    async def run(self, registered: Callable[[], Awaitable[Registration]], stale: Callable[[], str]) -> None:
+        """Campaigns under whichever registration `registered` returns; ends when its master has ended the job.
+
+        `stale` names the run that was over when this node came: to bury that one ends nothing of its own.
+        """
         deposed_at = -election.DEPOSE_PAUSE
         while True:
             registration = await registered()
@@ -43,7 +46,8 @@ class Candidate:
             try:
                 won = await election.campaign(self._store, self._keys, me, registration.lease)
                 if isinstance(won, election.Leadership):
-                    if await self._be_master(won, registration.lease):
+                    ended = await self._be_master(won, registration.lease)
+                    if ended is not None and ended.run != stale():
                         return
                 elif await self._follow(won) and self._now() - deposed_at >= election.DEPOSE_PAUSE:
                     deposed_at = self._now()
@@ -51,23 +55,27 @@ class Candidate:
             except (StoreUnavailable, LeaseLost, Compacted):
                 await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks
 
-    async def _be_master(self, leadership: election.Leadership, lease: int) -> bool:
-        """Runs the master; True when the job is over."""
+    async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
+        """Runs the master; the final header when the job is over, None where the leadership was lost."""
         publisher = Publisher(self._store, self._keys, leadership, lease, 0)
         master = Master(self._store, self._keys, publisher, self._terms, say=self._say, now=self._now)
         self.leadership = leadership
         try:
-            await master.run()
+            return await master.run()
         except Deposed as error:
             self._say(f"this node is not the master any more: {error}")
-            return False
+            return None
         finally:
             self.leadership = None
-        return True
 
     async def _follow(self, held: KeyValue) -> bool:
         """Waits until the leader key changes (False), or its holder is proven dead (True)."""
-        leader = decode(Leader, held.value)
+        try:
+            leader = decode(Leader, held.value)
+        except Malformed:
+            self._say(f"the job's leader key holds what this version cannot read; waits until it changes ({held.key})")
+            await self._leader_changed(held)
+            return False
         changed = asyncio.create_task(self._leader_changed(held))
         dead = asyncio.create_task(_dead(leader))
         try:

@@ -35,6 +35,8 @@ class Ports:
                 if len(self._held) == OFFERED:
                     break
         self.offered = tuple(self._held)
+        if not self.offered:
+            raise OSError(f"no port between {low} and {highest} is free for the workers' MASTER_PORT")
 
     def release(self, port: int) -> bool:
         """Lets go of `port` for the workers that start now; False where somebody else has it."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..rendezvous import presence, ranks
-from ..rendezvous.errors import Compacted, Deposed
+from ..rendezvous.errors import Compacted, Deposed, StoreUnavailable
 from ..rendezvous.header import Eviction, Header, Incident, Tally
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Fingerprint, Member
@@ -72,9 +72,11 @@ class Master:
         self._now = now
         self._watch = watch
         self._fingerprint = terms.fingerprint
+        self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by key
         self._revisions: dict[str, int] = {}  # key -> create revision
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
+        self._in_round: frozenset[str] = frozenset()  # of `_round.nodes`
         self._header: Header | None = None
         self._round = Round(0, (), False, now())
         self._tally = Tally()
@@ -144,7 +146,9 @@ class Master:
         self._tally = header.tally
         self._incident = header.incident
         self._fingerprint = header.fingerprint
+        self._max_restarts = header.max_restarts
         self._round = Round(header.number, tuple(known), header.state == "open", self._now())
+        self._in_round = frozenset(known)
         self._say(f"this node is the master now; it goes on with round {header.number}")
         for item in (await self._store.list(self._keys.successes)).items:
             member = _read(Member, item.value)
@@ -216,7 +220,7 @@ class Master:
         report = seen.member.report
         if report.state == "succeeded" and report.round == self._round.number:
             self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
-        elif incarnation in self._round.nodes:
+        elif incarnation in self._in_round:
             if report.state == "leaving":
                 self._note(self._round.number, left=(seen.member.node, report.problem))
             else:
@@ -226,14 +230,29 @@ class Master:
     async def _watch_member(self, key: str, member: Member) -> None:
         how = await self._watch(member.presence, member.incarnation)
         self._lost_how[member.incarnation] = how
-        await self._publisher.evict(key, self._revisions[key], member.incarnation, Eviction(how))
+        try:
+            await self._retried(lambda: self._evict(key, member.incarnation, Eviction(how)))
+        finally:
+            self._changed.set()  # so that `run` sees how this has ended
+
+    async def _evict(self, key: str, incarnation: str, eviction: Eviction) -> None:
+        if key in self._revisions:
+            await self._publisher.evict(key, self._revisions[key], incarnation, eviction)
+
+    async def _retried(self, write: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await write()
+            except StoreUnavailable:
+                await asyncio.sleep(0.1)  # the store paces its own attempts; the evidence is not had twice
 
     async def _refuse_strangers(self) -> None:
         """Puts out nodes that were started with something else under this job's id."""
         ours = self._fingerprint
         for key, seen in list(self._members.items()):
-            difference = describe_difference(seen.member.fingerprint, ours)
-            if difference and not seen.gone:
+            if seen.gone or seen.member.fingerprint == ours:
+                continue
+            if difference := describe_difference(seen.member.fingerprint, ours):
                 reason = (
                     f"job {self._keys.job!r} is another job than this node's: {difference}. "
                     "Give this one its own --rdzv-id, or start both with the same command"
@@ -248,11 +267,13 @@ class Master:
 
     def _gather(self, member: Member) -> None:
         report = member.report
-        if member.incarnation in self._round.nodes:
+        if member.incarnation in self._in_round:
             if report.state == "leaving":
                 self._note(self._round.number, left=(member.node, report.problem))
             elif report.state == "failed" and report.round == self._round.number:
-                unsaid = not any(not exit_.ok and exit_.round == report.round for exit_ in report.exits)
+                unsaid = not any(
+                    not exit_.ok and not exit_.stopped and exit_.round == report.round for exit_ in report.exits
+                )
                 if report.problem or unsaid:
                     words = report.problem or "its workers failed, and its report does not say how"
                     self._note(self._round.number, problem=(member.node, words))
@@ -306,7 +327,7 @@ class Master:
         tally = incident.charge(self._settled_tally(), verdict)
         end = None
         if verdict.cause in ("failure", "problem"):  # the others are free, whatever the tally
-            end = incident.fatal(tally, self._terms.max_restarts, self._terms.same_failure_limit)
+            end = incident.fatal(tally, self._max_restarts, self._terms.same_failure_limit)
         text = f"{verdict.text}; {end[1]}" if end else verdict.text
         return Fault(text, verdict.cause, end[0] if end else None, self._evidence_since[number] + incident.GATHER)
 
@@ -355,13 +376,14 @@ class Master:
             master_addr=first.host,
             master_port=first.ports[number % len(first.ports)] if first.ports else 0,
             restart_count=(incident.charge(tally, because) if because else tally).failures,
-            max_restarts=self._terms.max_restarts,
+            max_restarts=self._max_restarts,
             tally=tally,
             incident=because,
         )
         await self._publisher.open(header, assignments, previous.prefix if previous else "")
         self._header, self._tally, self._incident = header, tally, because
         self._round = Round(number, tuple(member.incarnation for member in decision.nodes), True, self._now())
+        self._in_round = frozenset(self._round.nodes)
         self._evidence = {key: value for key, value in self._evidence.items() if key >= number - 1}
         self._evidence_since = {key: value for key, value in self._evidence_since.items() if key >= number - 1}
         for key in [key for key, seen in self._members.items() if seen.gone]:
@@ -371,7 +393,7 @@ class Master:
         """The incident that opens the next round, and the tally with every incident before it."""
         tally = self._settled_tally()
         if decision.cause == "joined":
-            new = [member.node for member in decision.nodes if member.incarnation not in self._round.nodes]
+            new = [member.node for member in decision.nodes if member.incarnation not in self._in_round]
             return incident.arrivals(self._round.number, new), tally
         evidence = self._evidence.get(self._round.number)
         if evidence is not None and not evidence.empty and self._round.running:
@@ -417,7 +439,7 @@ class Master:
             tally=tally,
             incident=because,
             restart_count=tally.failures,
-            max_restarts=self._terms.max_restarts,
+            max_restarts=self._max_restarts,
         )
         await self._publisher.put_header(header)
         self._header = header

@@ -62,7 +62,7 @@ class Publisher:
             operations.append(Delete(self.keys.successes, prefix=True))
         if header.state == "succeeded":
             tombstone = await self.store.grant(OUTCOME_TTL)
-            operations.append(Put(self.keys.outcome, b'{"outcome":"succeeded"}', tombstone))
+            operations.append(Put(self.keys.outcome, value, tombstone))
         result = await self._txn([Compare(self.keys.round, self.header_revision, "mod")], operations)
         if result.succeeded:
             self.header_revision = result.revision

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .errors import MaybeApplied
 from .header import Leader
 from .keys import Keys
-from .member import Member
+from .membership import incarnation_of
 from .store import Compare, Delete, KeyValue, Operation, Put, Store
 from .wire import Malformed, decode, encode
 
@@ -59,7 +59,7 @@ async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader) -> bo
     compares = [Compare(keys.leader, held.create_revision)]
     operations: list[Operation] = [Delete(keys.leader)]
     node = await store.get(keys.node(leader.node))
-    if node is not None and decode(Member, node.value).incarnation == leader.incarnation:
+    if node is not None and incarnation_of(node.value) == leader.incarnation:
         compares.append(Compare(node.key, node.create_revision))
         operations.append(Delete(node.key))
     return (await store.txn(compares, operations, idempotent=True)).succeeded

@@ -4,6 +4,7 @@ Only the node writes its key, always comparing the create revision it registered
 deleted (an eviction) cannot come back by a late report, and a node that finds its key gone knows that it is out.
 """
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 
@@ -31,10 +32,18 @@ class Registration:
     lease: int
 
 
-async def refuse_if_over(store: Store, keys: Keys) -> None:
-    """Raises Refused where this job id has succeeded within the last minute."""
-    if await store.get(keys.outcome) is None:
-        return
+async def refuse_if_over(store: Store, keys: Keys, own_run: str = "") -> Header | None:
+    """Raises Refused where this job id has succeeded within the last minute.
+
+    Returns the end of `own_run` where that is what has succeeded: the node missed it, and is done too.
+    """
+    tombstone = await store.get(keys.outcome)
+    if tombstone is None:
+        return None
+    with contextlib.suppress(Malformed):
+        end = decode(Header, tombstone.value)
+        if own_run and end.run == own_run:
+            return end
     raise Refused(
         f"job {keys.job!r} has just succeeded; its id is refused for {OUTCOME_TTL} s, so that a node that comes late "
         f"does not start it again. To run it again now, choose another id: --rdzv-id={keys.job}-2"
@@ -55,13 +64,13 @@ async def register(store: Store, keys: Keys, member: Member, lease: int) -> Regi
             result = await store.txn([Compare(key, 0)], [Put(key, encode(named), lease)])
         except MaybeApplied:
             held = await store.get(key)
-            if held is None or _incarnation(held.value) != member.incarnation:
+            if held is None or incarnation_of(held.value) != member.incarnation:
                 raise
             return Registration(named, key, held.create_revision, lease)
         if result.succeeded:
             return Registration(named, key, result.revision, lease)
         (held,) = result.current
-        if held is not None and _incarnation(held.value) == member.incarnation:
+        if held is not None and incarnation_of(held.value) == member.incarnation:
             return Registration(named, key, held.create_revision, lease)
     raise Refused(f"{_MAX_NAMESAKES} nodes are called {base!r} already: give this one a name with --node-name")
 
@@ -108,7 +117,8 @@ async def read_eviction(store: Store, keys: Keys, incarnation: str) -> Eviction 
     return decode(Eviction, found.value) if found else None
 
 
-def _incarnation(value: bytes) -> str:
+def incarnation_of(value: bytes) -> str:
+    """Whose member value this is; empty where it is none."""
     try:
         return decode(Member, value).incarnation
     except Malformed:

@@ -80,6 +80,8 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
+    if not port.isdecimal():
+        await asyncio.get_running_loop().create_future()  # no address: there will never be evidence
     known = False
     pauses = iter(REDIAL_PAUSES)
     while True:
@@ -104,8 +106,8 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
                 known, pauses = True, iter(REDIAL_PAUSES)
                 while await reader.read(256):
                     pass
-                continue  # closed: dial again at once, the answer is the evidence
-            if greeting and known:
+                # Closed: dial again almost at once, the answer is the evidence.
+            elif greeting and known:
                 return f"another process has its place ({address})"
         except (OSError, TimeoutError, ValueError):
             pass  # ValueError: it talks without an end of line, so it is no agent

@@ -234,7 +234,8 @@ def _running(
             )
         return _open(candidates, current, size, cause), what
 
-    newcomers = [seen for seen in candidates if seen.member.incarnation not in current.nodes]
+    in_the_round = frozenset(current.nodes)
+    newcomers = [seen for seen in candidates if seen.member.incarnation not in in_the_round]
     if not newcomers:
         return Keep(), ""
     return _arrivals(newcomers, candidates, members, current, policy, now)
@@ -258,8 +259,13 @@ def _arrivals(
     if any(exit_.ok and exit_.round == current.number for seen in members for exit_ in seen.member.report.exits):
         return Keep(), f"{names} came at the end: workers of round {current.number} are finishing already"
     arrived = max(seen.since for seen in newcomers)
-    # A node that comes and goes must not keep the others out for ever.
-    patience = min(seen.since for seen in newcomers) + 3 * policy.settle
+    # A node that comes and goes must not keep the others out for ever, from when enough were there to grow.
+    need = next(
+        more
+        for more in range(1, len(newcomers) + 1)
+        if policy.usable(len(candidates) - len(newcomers) + more) > len(current.nodes)
+    )
+    patience = sorted(seen.since for seen in newcomers)[need - 1] + 3 * policy.settle
     ready = max(min(arrived + policy.settle, patience), current.opened_at + policy.scale_up_interval)
     if now < ready:
         return Keep(ready), (

@@ -1,0 +1,256 @@
+"""Whose fault it was, what it is charged to, and when that ends the job."""
+
+import signal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastic_run.master.incident import (
+    MAX_PROBLEMS_IN_ROW,
+    QUICK_SECONDS,
+    Evidence,
+    FailedWorker,
+    arrivals,
+    charge,
+    describe,
+    fatal,
+    judge,
+)
+from elastic_run.rendezvous.header import Incident, Tally
+from elastic_run.rendezvous.member import Exit
+from elastic_run.rendezvous.round import Cause
+
+LOST_PEER = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:12345"
+
+
+def failed(
+    node: str = "a",
+    message: str = "",
+    *,
+    code: int | None = 1,
+    by: int | None = None,
+    trace: str = "",
+    seconds: float = 5,
+) -> FailedWorker:
+    exit_ = Exit(1, 0, 0, 1, None if by else code, by, message, trace, seconds=seconds)
+    return FailedWorker(node, f"{node}.host", exit_)
+
+
+def root(*exits: FailedWorker) -> str:
+    """The node of the root cause where `exits` arrived in this order."""
+    return judge(Evidence(1, exits)).node
+
+
+def failure(message: str = "ValueError: no", seconds: float = 5, *, code: int = 1, by: int | None = None) -> Incident:
+    return judge(Evidence(1, (failed("a", message, code=code, by=by, seconds=seconds),)))
+
+
+class TestTheVerdict:
+    def test_on_a_lost_node_is_free_and_names_it_and_how_it_was_noticed(self) -> None:
+        incident = judge(Evidence(3, lost=(("b", "its lease ended"),)))
+        assert (incident.cause, incident.node, incident.round, incident.exit) == ("lost", "b", 3, None)
+        assert "b" in incident.text and "its lease ended" in incident.text
+
+    def test_on_failures_beside_a_loss_is_the_loss(self) -> None:
+        assert judge(Evidence(1, (failed("a", "ValueError: no"),), lost=(("b", "gone"),))).cause == "lost"
+
+    def test_on_failures_beside_a_departure_is_the_departure(self) -> None:
+        incident = judge(Evidence(1, (failed("a", LOST_PEER),), left=(("b", "told to leave by SIGTERM"),)))
+        assert incident.cause == "left" and "SIGTERM" in incident.text
+
+    def test_on_a_loss_beside_a_departure_is_the_loss(self) -> None:
+        assert judge(Evidence(1, lost=(("a", "gone"),), left=(("b", "told"),))).cause == "lost"
+
+    def test_on_a_failed_worker_holds_its_node_host_and_exit(self) -> None:
+        worker = failed("b", "ValueError: no")
+        incident = judge(Evidence(1, (worker,)))
+        assert (incident.cause, incident.node, incident.host, incident.exit) == ("failure", "b", "b.host", worker.exit)
+
+    def test_on_workers_that_could_not_be_started_is_a_problem(self) -> None:
+        incident = judge(Evidence(1, problems=(("a", "port 5 is taken"),)))
+        assert (incident.cause, incident.node) == ("problem", "a")
+        assert "port 5 is taken" in incident.text
+
+    def test_on_peers_of_a_node_that_could_not_start_is_its_problem(self) -> None:
+        evidence = Evidence(1, (failed("b", LOST_PEER),), problems=(("a", "no more processes"),))
+        assert judge(evidence).cause == "problem"
+
+    def test_on_an_own_error_beside_a_problem_is_a_failure(self) -> None:
+        evidence = Evidence(1, (failed("b", "ValueError: no"),), problems=(("a", "no more processes"),))
+        assert judge(evidence).cause == "failure"
+
+
+class TestTheRootCause:
+    def test_is_the_first_to_arrive_among_equals(self) -> None:
+        assert root(failed("b", "ValueError: x"), failed("a", "ValueError: y")) == "b"
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE])
+    def test_is_a_crash_rather_than_a_lost_connection_that_was_told_first(self, number: int) -> None:
+        assert root(failed("a", LOST_PEER), failed("b", by=number)) == "b"
+
+    def test_is_an_error_rather_than_a_lost_connection_that_was_told_first(self) -> None:
+        assert root(failed("a", LOST_PEER), failed("b", "ValueError: no")) == "b"
+
+    def test_is_an_exit_without_words_rather_than_a_lost_connection(self) -> None:
+        assert root(failed("a", LOST_PEER), failed("b")) == "b"
+
+    def test_is_an_error_rather_than_an_abort_that_was_told_first(self) -> None:
+        assert root(failed("a", by=signal.SIGABRT), failed("b", "ValueError: no")) == "b"
+
+    def test_is_an_abort_rather_than_a_lost_connection(self) -> None:
+        assert root(failed("a", LOST_PEER), failed("b", by=signal.SIGABRT)) == "b"
+
+    def test_is_a_crash_rather_than_an_exception_that_was_told_first(self) -> None:
+        assert root(failed("a", "ValueError: no"), failed("b", by=signal.SIGSEGV)) == "b"
+
+    def test_is_a_lost_connection_where_there_is_nothing_else(self) -> None:
+        assert root(failed("a", LOST_PEER), failed("b", LOST_PEER)) == "a"
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            LOST_PEER,
+            "RuntimeError: Connection reset by peer",
+            "ConnectionRefusedError: [Errno 111] Connection refused",
+            "BrokenPipeError: [Errno 32] Broken pipe",
+            "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970",
+            "torch.distributed.DistNetworkError: The client socket has timed out after 600s",
+            "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients",
+            "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down",
+            "RuntimeError: Socket Timeout",
+        ],
+    )
+    def test_is_none_of_the_errors_that_frameworks_raise_when_a_peer_is_gone(self, message: str) -> None:
+        assert root(failed("a", message), failed("b", "ValueError: no")) == "b"
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "ValueError: the learning rate must be positive",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",
+            "AssertionError",
+            "KeyError: 'restored'",
+        ],
+    )
+    def test_is_an_error_of_the_script_itself(self, message: str) -> None:
+        assert root(failed("a", LOST_PEER), failed("b", message)) == "b"
+
+    def test_is_an_error_of_the_script_itself_also_in_a_folder_that_is_called_nccl(self) -> None:
+        trace = '  File "/home/me/nccl-tests/train.py", line 3, in main\n    check(x)\nValueError: no\n'
+        assert root(failed("a", LOST_PEER), failed("b", "ValueError: no", trace=trace)) == "b"
+
+    def test_is_told_in_words_with_rank_node_and_end(self) -> None:
+        assert describe(failed("b", "ValueError: no")) == "rank 0 on node b exited with code 1: ValueError: no"
+        assert "SIGKILL (9)" in describe(failed("b", by=9))
+        assert "signal 42" in describe(failed("b", by=42))
+
+
+class TestTheCharge:
+    @pytest.mark.parametrize(
+        ("cause", "tally"),
+        [
+            ("lost", Tally(lost=1)),
+            ("left", Tally(left=1)),
+            ("joined", Tally(joined=1)),
+            ("problem", Tally(problems=1, problems_in_row=1)),
+            ("failure", Tally(failures=1)),
+            ("start", Tally()),
+        ],
+    )
+    def test_goes_to_the_cause_and_only_a_failure_costs(self, cause: Cause, tally: Tally) -> None:
+        assert charge(Tally(), Incident(1, cause, "")) == tally
+
+    def test_of_arrivals_costs_nothing_and_names_them(self) -> None:
+        incident = arrivals(4, ["c", "d"])
+        assert incident.text == "c, d joined" and incident.round == 4
+        assert charge(Tally(), incident) == Tally(joined=1)
+
+    def test_of_any_other_cause_ends_a_row_of_problems(self) -> None:
+        tally = Tally(problems=3, problems_in_row=3)
+        for cause in ("lost", "left", "joined", "failure"):
+            assert charge(tally, Incident(1, cause, "")).problems_in_row == 0
+
+    def test_of_the_same_failure_is_counted_in_a_row(self) -> None:
+        tally = charge(charge(Tally(), failure()), failure())
+        assert (tally.failures, tally.repeats) == (2, 2)
+
+    def test_of_failures_that_differ_in_numbers_and_addresses_only_is_the_same(self) -> None:
+        first, second = failure("RuntimeError: tensor 7 at 0x7f00aa"), failure("RuntimeError: tensor 12 at 0x7f01bb")
+        assert charge(charge(Tally(), first), second).repeats == 2
+
+    @pytest.mark.parametrize("other", [failure("KeyError: 'x'"), failure(code=3)])
+    def test_of_another_failure_begins_a_row_of_its_own(self, other: Incident) -> None:
+        assert charge(charge(Tally(), failure()), other).repeats == 1
+
+    def test_of_a_failure_after_long_work_ends_the_row(self) -> None:
+        assert charge(charge(Tally(), failure()), failure(seconds=QUICK_SECONDS + 1)).repeats == 0
+
+    def test_of_a_kill_from_outside_repeats_nothing(self) -> None:
+        assert charge(charge(Tally(), failure(by=9)), failure(by=9)).repeats == 0
+
+    def test_of_a_loss_in_between_does_not_end_the_row(self) -> None:
+        tally = charge(charge(charge(Tally(), failure()), Incident(1, "lost", "")), failure())
+        assert tally.repeats == 2
+
+
+class TestTheEnd:
+    def test_comes_with_one_failure_more_than_the_budget(self) -> None:
+        assert fatal(Tally(failures=3), 3, 0) is None
+        end = fatal(Tally(failures=4), 3, 0)
+        assert end and end[0] == "failed" and "failure 4" in end[1] and "--max-restarts=3" in end[1]
+
+    def test_comes_with_the_first_failure_where_there_is_no_budget(self) -> None:
+        assert fatal(Tally(), 0, 0) is None
+        assert fatal(Tally(failures=1), 0, 0) is not None
+
+    def test_comes_early_where_a_failure_only_repeats_itself(self) -> None:
+        assert fatal(Tally(failures=2, repeats=2), 10, 3) is None
+        end = fatal(Tally(failures=3, repeats=3), 10, 3)
+        assert end and end[0] == "repeated" and "3 times" in end[1]
+
+    def test_never_comes_by_repetition_where_the_user_switched_that_off(self) -> None:
+        assert fatal(Tally(failures=3, repeats=3), 10, 0) is None
+
+    def test_comes_when_workers_cannot_be_started_again_and_again(self) -> None:
+        assert fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW - 1), 0, 0) is None
+        end = fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW), 0, 0)
+        assert end and end[0] == "failed"
+
+    def test_never_comes_by_losses_departures_and_arrivals(self) -> None:
+        assert fatal(Tally(lost=999, left=999, joined=999, problems=999), 0, 1) is None
+
+
+workers = st.builds(
+    failed,
+    st.sampled_from("abc"),
+    st.sampled_from(["", LOST_PEER, "ValueError: no"]),
+    by=st.sampled_from([None, 6, 9, 11, 15, 42]),
+)
+places = st.lists(st.tuples(st.sampled_from("abc"), st.just("gone")), max_size=2).map(tuple)
+evidences = st.builds(Evidence, st.just(1), st.lists(workers, max_size=4).map(tuple), places, places, places).filter(
+    lambda evidence: not evidence.empty
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(evidences)
+def test_any_evidence_has_one_cause_with_words_and_costs_at_most_one_failure(evidence: Evidence) -> None:
+    incident = judge(evidence)
+    assert incident.text and incident.node
+    free = bool(evidence.lost or evidence.left)
+    assert (incident.cause in ("lost", "left")) == free
+    tally = charge(Tally(), incident)
+    assert tally.failures == (incident.cause == "failure")
+    assert tally.failures + tally.lost + tally.left + tally.problems == 1
+
+
+@settings(deadline=None, max_examples=150)
+@given(evidences, workers)
+def test_more_failed_workers_never_turn_a_free_verdict_into_a_charged_one(
+    evidence: Evidence, more: FailedWorker
+) -> None:
+    later = Evidence(1, (*evidence.exits, more), evidence.lost, evidence.left, evidence.problems)
+    if judge(evidence).cause in ("lost", "left"):
+        assert judge(later) == judge(evidence)

@@ -1,0 +1,154 @@
+"""The last lines on the terminal and the summary as JSON."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from elastic_run.elastic_agent.agent import Result
+from elastic_run.elastic_agent.timeline import Timeline
+from elastic_run.launcher.options import parse
+from elastic_run.launcher.settings import Options
+from elastic_run.launcher.summary import LINES, last_lines, write_json
+from elastic_run.rendezvous.header import Header, HeaderState, Incident, Tally
+from elastic_run.rendezvous.member import Exit, Fingerprint
+
+FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
+TRACE = "Traceback (most recent call last):\n" + "".join(
+    f'  File "train.py", line {number}, in f{number}\n    f{number + 1}()\n' for number in range(30)
+)
+RAISED = Exit(
+    3, 5, 1, 4711, code=1, message="ValueError: no", traceback=f"{TRACE}ValueError: no\n", log="/logs/5/stderr.log"
+)
+KILLED = Exit(3, 5, 1, 4711, signal=9)
+OUT_OF_MEMORY = dataclasses.replace(KILLED, message="killed by the kernel: out of memory (oom_kill rose by 1)")
+
+
+@pytest.fixture
+def options() -> Options:
+    return parse(["--nnodes=2:4", "--rdzv-id=job", "--rdzv-endpoint=127.0.0.1:2379", "-m", "json.tool"], {})
+
+
+def result(code: int, state: HeaderState = "failed", exit_: Exit | None = None, reason: str = "because") -> Result:
+    incident = None
+    if exit_:
+        incident = Incident(3, "failure", "rank 5 failed", node="b", host="b.host", exit=exit_)
+    tally = Tally(failures=1, lost=2)
+    header = Header(4, "run", state, "failure", reason, FINGERPRINT, tally=tally, incident=incident)
+    timeline = Timeline(0.0)
+    timeline.up(2.0, dataclasses.replace(header, state="open"))
+    timeline.ended(12.0)
+    return Result(code, reason, header, "a", (), timeline)
+
+
+def test_a_success_is_told_in_two_lines(options: Options) -> None:
+    lines = last_lines(options, result(0, "succeeded"), "a.host")
+    assert len(lines) == 2
+    assert "job job succeeded" in lines[0]
+
+
+def test_the_totals_name_what_happened_and_the_time_with_and_without_workers(options: Options) -> None:
+    totals = last_lines(options, result(0, "succeeded"), "a.host")[-1]
+    assert "1 round " in totals and "1 worker failure," in totals and "2 lost nodes" in totals
+    assert "10.0 s" in totals and "2.0 s" in totals
+    assert "arrival" not in totals
+
+
+def test_where_nothing_happened_the_totals_say_so(options: Options) -> None:
+    quiet = result(0, "succeeded")
+    assert quiet.header
+    quiet = dataclasses.replace(quiet, header=dataclasses.replace(quiet.header, tally=Tally()))
+    assert "nothing happened" in last_lines(options, quiet, "a.host")[-1]
+
+
+@pytest.mark.parametrize("exit_", [RAISED, KILLED, OUT_OF_MEMORY])
+@pytest.mark.parametrize("log", ["", "/logs/5/stderr.log"])
+def test_a_failure_fits_a_terminals_last_glance(options: Options, exit_: Exit, log: str) -> None:
+    lines = last_lines(options, result(1, exit_=dataclasses.replace(exit_, log=log)), "a.host")
+    assert len(lines) <= LINES == 15
+    assert not any("\n" in line for line in lines)
+
+
+def test_a_failure_names_host_rank_exit_code_and_log(options: Options) -> None:
+    text = "\n".join(last_lines(options, result(1, exit_=RAISED), "a.host"))
+    for words in ("b.host", "rank 5", "code 1", "/logs/5/stderr.log", "round 3", "because"):
+        assert words in text
+
+
+def test_a_failure_shows_the_head_and_the_end_of_the_workers_own_traceback(options: Options) -> None:
+    text = "\n".join(last_lines(options, result(1, exit_=RAISED), "a.host"))
+    assert "Traceback (most recent call last)" in text
+    assert "ValueError: no" in text
+    assert "f29" in text and "f1()" not in text
+
+
+def test_a_short_traceback_is_shown_whole(options: Options) -> None:
+    short = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    f()\nValueError: no\n'
+    text = "\n".join(last_lines(options, result(1, exit_=dataclasses.replace(RAISED, traceback=short)), "a.host"))
+    assert "line 3, in <module>" in text and "..." not in text
+
+
+def test_a_kill_is_named_by_its_signal_and_explained(options: Options) -> None:
+    text = "\n".join(last_lines(options, result(1, exit_=KILLED), "a.host"))
+    assert "SIGKILL" in text and "hint:" in text
+
+
+def test_a_kill_for_lack_of_memory_says_so(options: Options) -> None:
+    text = "\n".join(last_lines(options, result(1, exit_=OUT_OF_MEMORY), "a.host"))
+    assert "out of memory" in text and "use less memory" in text
+
+
+def test_a_timeout_says_where_the_nodes_met_and_what_to_check(options: Options) -> None:
+    text = "\n".join(last_lines(options, result(3, "timeout", reason="only 1 of 2:4 came"), "a.host"))
+    assert "127.0.0.1:2379" in text and "--rdzv-id=job" in text and "--nnodes=2:4" in text and "only 1" in text
+
+
+def test_a_refused_node_reads_the_sentence_only(options: Options) -> None:
+    assert last_lines(options, result(2, "open", reason="another job"), "a.host") == [
+        "this node is refused: another job"
+    ]
+
+
+def test_a_node_that_left_is_not_told_that_the_job_failed(options: Options) -> None:
+    lines = last_lines(options, result(143, "open", reason="told to leave"), "a.host")
+    assert "node a has left job job" in lines[0]
+    assert not any("failed" in line for line in lines[:-1])
+
+
+def test_a_node_that_never_saw_a_round_still_reads_why_it_ended(options: Options) -> None:
+    timeline = Timeline(0.0)
+    timeline.ended(60.0)
+    lines = last_lines(options, Result(4, "the store is gone", None, "a", (), timeline), "a.host")
+    assert "the store is gone" in lines[0] and "0 rounds" in lines[-1]
+
+
+def test_the_json_holds_the_same_for_programs(options: Options, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "summary.json"
+    write_json(path, options, result(1, exit_=RAISED))
+    summary = json.loads(path.read_text())
+    assert summary["job"] == "job" and summary["node"] == "a"
+    assert (summary["exit_code"], summary["outcome"], summary["reason"]) == (1, "failed", "because")
+    assert summary["restarts"] == {
+        "worker_failures": 1,
+        "lost_nodes": 2,
+        "departures": 0,
+        "arrivals": 0,
+        "start_problems": 0,
+    }
+    assert (summary["seconds_with_workers"], summary["seconds_without_workers"]) == (10.0, 2.0)
+    assert [change["round"] for change in summary["rounds"]] == [4]
+    assert summary["root_cause"]["node"] == "b" and summary["root_cause"]["exit"]["rank"] == 5
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "outcome"),
+    [(0, "succeeded", "succeeded"), (143, "open", "left"), (4, "open", "stopped"), (3, "timeout", "timeout")],
+)
+def test_the_json_names_the_outcome(
+    options: Options, tmp_path: Path, code: int, state: HeaderState, outcome: str
+) -> None:
+    path = tmp_path / "summary.json"
+    write_json(path, options, result(code, state))
+    summary = json.loads(path.read_text())
+    assert summary["outcome"] == outcome and summary["root_cause"] is None

@@ -1,0 +1,92 @@
+"""When a node's workers ran and when they did not."""
+
+import dataclasses
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastic_run.elastic_agent.timeline import Timeline, describe_round
+from elastic_run.rendezvous.header import Header
+from elastic_run.rendezvous.member import Fingerprint
+from elastic_run.rendezvous.ranks import Assignment
+
+FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
+
+
+def header(number: int = 1) -> Header:
+    return Header(number, "run", "open", "lost", "b was lost", FINGERPRINT, nodes=2, previous_nodes=3, world_size=4)
+
+
+def test_time_before_the_first_round_did_not_train() -> None:
+    line = Timeline(100.0)
+    assert line.up(103.0, header()) == 3.0
+    line.ended(110.0)
+    assert (line.trained, line.stopped) == (7.0, 3.0)
+
+
+def test_time_between_two_rounds_did_not_train() -> None:
+    line = Timeline(0.0)
+    line.up(1.0, header(1))
+    line.down(5.0)
+    assert line.up(5.5, header(2)) == 0.5
+    line.ended(10.0)
+    assert (line.trained, line.stopped) == (8.5, 1.5)
+
+
+def test_the_first_failed_worker_ends_the_training_of_the_node() -> None:
+    line = Timeline(0.0)
+    line.up(0.0, header())
+    line.down(2.0)
+    line.down(3.0)
+    line.ended(4.0)
+    assert (line.trained, line.stopped) == (2.0, 2.0)
+
+
+def test_a_node_that_never_trained_only_waited() -> None:
+    line = Timeline(5.0)
+    line.ended(9.0)
+    assert (line.trained, line.stopped, line.changes) == (0.0, 4.0, [])
+
+
+def test_each_round_is_a_change_with_its_cause_and_its_sizes() -> None:
+    line = Timeline(100.0)
+    line.up(103.0, header(7))
+    (change,) = line.changes
+    assert (change.at, change.round, change.cause, change.reason) == (3.0, 7, "lost", "b was lost")
+    assert (change.previous_nodes, change.nodes, change.world_size, change.down) == (3, 2, 4, 3.0)
+
+
+def test_a_round_that_follows_without_a_stop_does_not_count_training_as_standstill() -> None:
+    line = Timeline(0.0)
+    line.up(0.0, header(1))
+    assert line.up(10.0, header(2)) == 0.0
+    assert line.trained == 10.0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(["up", "down"]), st.integers(0, 100)), max_size=10))
+def test_no_second_is_lost_or_counted_twice(steps: list[tuple[str, int]]) -> None:
+    line, now = Timeline(0.0), 0.0
+    for what, seconds in steps:
+        now += seconds
+        if what == "up":
+            line.up(now, header())
+        else:
+            line.down(now)
+    line.ended(now + 1)
+    assert line.trained + line.stopped == now + 1
+    assert line.trained >= 0 and line.stopped >= 0
+
+
+def assignment(nproc: int = 1) -> Assignment:
+    return Assignment(1, "a", "A", 1, 2, 2, nproc, 4, 2, 4)
+
+
+def test_a_change_is_one_line_with_both_sizes_the_cause_and_the_seconds_that_it_cost() -> None:
+    line = describe_round(header(7), assignment(), 1.234)
+    assert line == "round 7: 3 -> 2 nodes, 4 workers, rank 2 here: b was lost; workers were down for 1.23 s"
+
+
+def test_the_first_round_cost_nothing_and_replaced_nothing() -> None:
+    first = dataclasses.replace(header(), previous_nodes=0, nodes=1)
+    assert describe_round(first, assignment(2), 5.0) == "round 1: 1 node, 4 workers, ranks 2-3 here: b was lost"
