@@ -83,5 +83,5 @@ def describe_round(header: Header, assignment: Assignment, down: float) -> str:
     if header.previous_nodes:
         size = f"{header.previous_nodes} -> {size}"
     workers = f"{header.world_size} worker{'s' if header.world_size != 1 else ''}"
-    lost = f"; workers were down for {down:.2f} s" if header.previous_nodes else ""
+    lost = f"; no worker ran for {down:.2f} s" if header.previous_nodes else ""
     return f"round {header.number}: {size}, {workers}, {ranks} here: {header.reason}{lost}"

@@ -194,9 +194,9 @@ async def story(folder: Path, board: Board, machines: dict[str, Machine]) -> int
         size = (
             f"{change['nodes']} nodes" if change["round"] == 1 else f"{change['previous_nodes']} -> {change['nodes']}"
         )
-        down = "" if change["round"] == 1 else f"; workers were down for {change['down']:.2f} s"
+        down = "" if change["round"] == 1 else f"; no worker ran for {change['down']:.2f} s"
         print(f"  round {change['round']} ({size}): {change['reason']}{down}")
-    print(f"  as seen by machine {survivor}; workers ran {summary['seconds_with_workers']:.1f} s of them")
+    print(f"  (as machine {survivor} saw it; its workers ran for {summary['seconds_with_workers']:.1f} s)")
     print(f"\n  {accuracy[0]}")
     print(f"  exit codes of the machines that lived to the end: {', '.join(map(str, codes))}")
     if any(codes):

@@ -70,8 +70,8 @@ def launch(
     try:
         file = folder / "call.json"
         file.write_text(call, encoding="utf-8")
-        digest = hashlib.blake2b(facts.encode(), digest_size=4).hexdigest()
-        argv = [*_flags(flags), "-m", "elastic_run.launcher.call", target, digest]
+        names = {} if "rdzv_id" in flags else {"rdzv_id": f"{fn.__name__}-{_digest([target, facts])}"}
+        argv = [*_flags({**names, **flags}), "-m", "elastic_run.launcher.call", target, _digest([facts])]
         result = asyncio.run(run(parse(argv, os.environ), {**os.environ, CALL_FILE: str(file)}))
         if result.code != 0:
             raise LaunchFailed(result)
@@ -120,6 +120,10 @@ def name_of(fn: Callable[..., Any]) -> str:
             "put it into a module and import it"
         )
     return f"{Path(file).resolve()}:{name}"
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.blake2b("\n".join(texts).encode(), digest_size=4).hexdigest()
 
 
 def _flags(flags: Mapping[str, Any]) -> list[str]:

@@ -117,7 +117,6 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
 
 async def run(options: Options, environ: Mapping[str, str]) -> Result:
     """Takes this machine's part in the job, and prints how it ended."""
-    begun = asyncio.get_running_loop().time()
     output = _output(options)
     succeeded = False
     try:
@@ -130,20 +129,7 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
             f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
             f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here; this node is {agent_setup.node}"
         )
-        told: list[int] = []
-        try:
-            with _ended_by(options.signals, told):
-                async with _store(options, endpoints, where, output) as store:
-                    result = await Agent(agent_setup, store, output).run()
-        except asyncio.CancelledError:
-            if not told:
-                raise
-            reason = f"{signal.Signals(told[0]).name} came while the store was awaited"
-            output.say(f"gives up: {reason}")
-            return Result(128 + told[0], reason, None, agent_setup.node, (), Timeline(begun))
-        except RendezvousError as error:
-            output.say(f"gives up: {error}")
-            return Result(_code(error), str(error), None, agent_setup.node, (), Timeline(begun))
+        result = await _take_part(options, endpoints, agent_setup, output)
         succeeded = result.code == plan.SUCCEEDED
         for line in last_lines(options, result, where.host):
             output.say(line)
@@ -152,6 +138,22 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
         return result
     finally:
         await output.close(succeeded=succeeded)
+
+
+async def _take_part(options: Options, endpoints: tuple[Endpoint, ...], agent_setup: Setup, output: Output) -> Result:
+    begun = asyncio.get_running_loop().time()
+    told: list[int] = []
+    try:
+        with _ended_by(options.signals, told):
+            async with _store(options, endpoints, agent_setup, output) as store:
+                return await Agent(agent_setup, store, output).run()
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        code, reason = 128 + told[0], f"{signal.Signals(told[0]).name} came while the store was awaited"
+    except RendezvousError as error:
+        code, reason = _code(error), str(error)
+    return Result(code, reason, None, agent_setup.node, (), Timeline(begun))
 
 
 @contextlib.contextmanager
@@ -181,7 +183,7 @@ def _endpoints(options: Options) -> tuple[Endpoint, ...]:
 
 @contextlib.asynccontextmanager
 async def _store(
-    options: Options, endpoints: tuple[Endpoint, ...], where: Place, output: Output
+    options: Options, endpoints: tuple[Endpoint, ...], agent_setup: Setup, output: Output
 ) -> AsyncGenerator[Store]:
     """The job's store, ready to be asked; an embedded etcd is started where an endpoint wants one."""
     if options.store.kind == "memory":
@@ -199,8 +201,8 @@ async def _store(
     if options.store.kind == "implicit":
         output.say(f"no --rdzv-endpoint is given: the job meets at {text}. On the other machines run:")
         output.say(f"  {join_command(options, text)}")
-    if where.bind is not None and (where.bind == "" or not is_loopback(where.bind)):
-        output.say(f"traffic between the nodes of this job is not encrypted yet (it uses {where.host})")
+    if agent_setup.bind is not None and not is_loopback(agent_setup.bind):
+        output.say(f"traffic between the nodes of this job is not encrypted yet (it uses {agent_setup.host})")
     credentials = options.store.credentials
     if not credentials.tls:
         deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
