@@ -1,0 +1,141 @@
+"""The command line: `python -m benchmarks [NAME ...]`. Times what elastic-run does, beside torchrun."""
+
+import argparse
+import dataclasses
+import datetime
+import importlib.util
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from . import table
+
+ROUNDS = {"startup": 5, "worker_kill": 5, "node_kill": 3}
+"""The rounds of each benchmark, chosen so that all together take some ten minutes on two cores."""
+
+QUICK_ROUNDS = 2
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for.
+
+    Attributes:
+        names: the benchmarks, in order.
+        rounds: of each; None for its own number.
+        quick: without torchrun's plain default, which often waits for nothing.
+        minutes: no run begins later.
+        json, markdown: the files to write, if any.
+        keep: the folder for logs and journals, if any.
+    """
+
+    names: tuple[str, ...]
+    rounds: int | None
+    quick: bool
+    minutes: float
+    json: Path | None
+    markdown: Path | None
+    keep: Path | None
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the benchmarks and prints their tables; 130 after Ctrl-C, 2 where it cannot begin."""
+    wanted = _parse(argv)
+    for module, install in (("elastic_run", "pip install -e ."), ("torch", "pip install torch")):
+        if importlib.util.find_spec(module) is None:
+            return _refuse(f"{sys.executable} cannot import {module}: {install}")
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return _run(wanted)
+    except KeyboardInterrupt:
+        print("interrupted: all processes of the run have been killed", file=sys.stderr)
+        return 130
+
+
+def _run(wanted: Wanted) -> int:
+    # Here, because they import elastic_run, and its absence is to be told in a sentence.
+    from . import contest, machine, node_kill, report, startup, worker_kill
+    from .arena import adopt_orphans
+
+    cases = {"startup": startup.CASES, "worker_kill": worker_kill.CASES, "node_kill": node_kill.CASES}
+    document = ""
+    if wanted.markdown:
+        try:  # a missing marker is found now, not after ten minutes
+            document = wanted.markdown.read_text(encoding="utf-8")
+            table.replaced(document, {case.name: "" for name in wanted.names for case in cases[name]})
+        except (OSError, ValueError) as error:
+            return _refuse(f"{wanted.markdown}: {error}")
+    facts = machine.facts()
+    _say(machine.sentence(facts))
+    adopt_orphans()
+    deadline = time.monotonic() + wanted.minutes * 60
+    results: list[contest.Result] = []
+    for name in wanted.names:
+        rounds = wanted.rounds or (QUICK_ROUNDS if wanted.quick else ROUNDS[name])
+        for case in cases[name]:
+            if wanted.quick:
+                case = dataclasses.replace(case, peers=tuple(one for one in case.peers if not one.shares_store))
+            result = contest.run(case, rounds, deadline=deadline, keep=wanted.keep, say=_say)
+            results.append(result)
+            _say(f"\n{report.text(result)}\n")
+            if wanted.markdown and result.ours.seconds:
+                again = f"python -m benchmarks {name} -n {rounds}" + (" --quick" if wanted.quick else "")
+                section = report.markdown(result, again, machine.sentence(facts))
+                document = table.replaced(document, {case.name: section})
+                wanted.markdown.write_text(document, encoding="utf-8")
+    if wanted.json:
+        wanted.json.parent.mkdir(parents=True, exist_ok=True)
+        everything = {"version": 1, "machine": facts, "cases": [report.raw(result) for result in results]}
+        wanted.json.write_text(json.dumps(everything, indent=2) + "\n", encoding="utf-8")
+        _say(f"written: {wanted.json}")
+    return 0
+
+
+def _parse(argv: Sequence[str]) -> Wanted:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one or more of {', '.join(ROUNDS)} (default: all)")
+    parser.add_argument("-n", type=int, metavar="ROUNDS", help="runs of each launcher, instead of its own number")
+    parser.add_argument("--quick", action="store_true", help="2 rounds, without what often does not recover")
+    parser.add_argument("--minutes", type=float, default=15.0, help="no run begins later (default: 15)")
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        nargs="?",
+        const=RESULTS / f"{stamp}.json",
+        help="write every run (to benchmarks/results/)",
+    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="rewrite the marked sections of a document")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave logs and journals there (a new folder)")
+    given = parser.parse_args(argv)
+    names = tuple(name.replace("-", "_") for name in given.names) or tuple(ROUNDS)
+    unknown = [name for name in names if name not in ROUNDS]
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(unknown)}: choose from {', '.join(ROUNDS)}")
+    if (given.n is not None and given.n < 1) or given.minutes <= 0:
+        parser.error("-n and --minutes take a number above 0")
+    return Wanted(names, given.n, given.quick, given.minutes, given.json, given.markdown, given.keep)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)  # through every `finally`, which kill what runs
+
+
+def _refuse(sentence: str) -> int:
+    print(f"benchmarks: {sentence}", file=sys.stderr)
+    return 2
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""What one case of the benchmark is: who takes part, and how one run of it is measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .arena import Arena
+from .launchers import Launcher
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run gave.
+
+    Attributes:
+        seconds: the time it took; None where it did not get there within the bound.
+        note: why it did not, in words.
+        phases: the seconds of each phase of the case, where it has any and they were told.
+    """
+
+    seconds: float | None
+    note: str = ""
+    phases: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing that is timed.
+
+    Attributes:
+        name: one word, which marks the case's section of a document.
+        title: what is timed, from when to when.
+        about: what a reader must know of how it is run.
+        until: what ends a run, in few words.
+        bound: seconds after which a run is given up.
+        ours: what the others are compared with.
+        peers: the others.
+        measure: runs one launcher once, in the contest's round of that number.
+        phases: the names of the phases that `measure` tells; the first ends with the user's first line.
+        warm_up: whether a first run of each is left out, because it reads files that the later ones find in memory.
+    """
+
+    name: str
+    title: str
+    about: str
+    until: str
+    bound: float
+    ours: Launcher
+    peers: tuple[Launcher, ...]
+    measure: Callable[[Arena, Launcher, int], Outcome]
+    phases: tuple[str, ...] = ()
+    warm_up: bool = False

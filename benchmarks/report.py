@@ -1,0 +1,76 @@
+"""What a result looks like, on a terminal and in a document (pure)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from . import table
+from .contest import Result
+
+Draw = Callable[[Sequence[str], Iterable[Sequence[str]]], str]
+
+
+def text(result: Result) -> str:
+    """For a terminal."""
+    return f"{result.case.title}\n{result.case.about}\n\n{_tables(result, table.plain)}"
+
+
+def markdown(result: Result, command: str, facts: str) -> str:
+    """A section of a document, with the command that makes it again."""
+    case = result.case
+    made = f"Made by `{command}` on: {facts}; {_load(result)}."
+    return f"**{case.title[0].upper()}{case.title[1:]}.** {case.about}\n\n{_tables(result, table.markdown)}\n\n{made}"
+
+
+def _tables(result: Result, draw: Draw) -> str:
+    everyone = (result.ours, *result.peers)
+    rows = table.rows(result.case.until, result.ours, result.peers)
+    headings, phases = table.phase_rows(result.case.phases, everyone)
+    if len(headings) > 1:
+        ours, *peers = (table.until_phase(one, 0) for one in everyone)
+        if ours is not None:
+            rows += table.rows("user's first line", ours, [peer for peer in peers if peer is not None])
+    parts = [draw(table.HEADINGS, rows)]
+    if len(headings) > 1:
+        parts.append(draw(headings, phases))
+    notes = [f"{one.name}: {note}" for one in everyone for note in one.notes]
+    short = len(result.ours.seconds) < result.wanted
+    if short:
+        notes.append(f"the time was up after {len(result.ours.seconds)} of {result.wanted} rounds")
+    if notes:
+        parts.append("\n".join(f"- {note}" for note in dict.fromkeys(_counted(notes))))
+    if draw is table.plain:
+        parts.append(_load(result))
+    return "\n\n".join(parts)
+
+
+def _counted(notes: Sequence[str]) -> list[str]:
+    """Each note's first line, with how often it came."""
+    heads = [note.splitlines()[0] for note in notes]
+    return [head + (f" ({heads.count(head)} times)" if heads.count(head) > 1 else "") for head in heads]
+
+
+def _load(result: Result) -> str:
+    before, after = result.load
+    return f"load average {before:.1f} before and {after:.1f} after"
+
+
+def raw(result: Result) -> Mapping[str, object]:
+    """Every run, for a program. Times are seconds; null where a run did not get there within `bound`."""
+    case = result.case
+    return {
+        "case": case.name,
+        "title": case.title,
+        "bound": case.bound,
+        "rounds_wanted": result.wanted,
+        "load_average": {"before": result.load[0], "after": result.load[1]},
+        "phases": list(case.phases),
+        "launchers": [
+            {
+                "name": one.name,
+                "seconds": list(one.seconds),
+                "rounds": list(one.rounds),
+                "phases": [None if run is None else list(run) for run in one.phases],
+                "notes": list(one.notes),
+            }
+            for one in (result.ours, *result.peers)
+        ],
+    }

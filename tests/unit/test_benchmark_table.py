@@ -1,0 +1,228 @@
+"""The benchmarks' arithmetic: what a median, a ratio and a full step are, and what is shown of them."""
+
+import importlib
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(name: str) -> ModuleType:
+    """A module of the benchmarks, which are no part of the package and are run from the root."""
+    path = list(sys.path)
+    sys.path.insert(0, str(ROOT))
+    try:
+        return importlib.import_module(f"benchmarks.{name}")
+    finally:
+        sys.path[:] = path
+
+
+table = load("table")
+journal = load("journal")
+
+
+def series(*seconds: float | None, name: str = "peer", bound: float = 60.0, rounds: tuple[int, ...] = ()) -> Any:
+    return table.Series(name, seconds, rounds or tuple(range(len(seconds))), bound)
+
+
+# Medians and spreads.
+
+
+def test_few_runs_are_spread_from_the_least_to_the_greatest() -> None:
+    found = table.figure([3.0, 1.0, 2.0])
+    assert (found.median, found.low, found.high, found.percentiles) == (2.0, 1.0, 3.0, False)
+
+
+def test_many_runs_are_spread_between_the_10th_and_the_90th_percentile() -> None:
+    found = table.figure([float(value) for value in range(11)])
+    assert (found.median, found.low, found.high, found.percentiles) == (5.0, 1.0, 9.0, True)
+
+
+def test_a_median_of_an_even_number_is_between_the_middle_two() -> None:
+    assert table.quantile([1.0, 2.0, 4.0, 8.0], 0.5) == 3.0
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))
+def test_a_quantile_lies_between_the_least_and_the_greatest(values: list[float], share: float) -> None:
+    assert min(values) <= table.quantile(values, share) <= max(values)
+
+
+def test_no_runs_have_no_quantile() -> None:
+    with pytest.raises(ValueError, match="no runs"):
+        table.quantile([], 0.5)
+
+
+# Runs that did not get there.
+
+
+def test_a_run_that_did_not_get_there_counts_as_longer_than_any_other() -> None:
+    found = table.times(series(4.0, None, 5.0))
+    assert (found.median, found.high) == (5.0, math.inf)
+
+
+def test_where_half_of_the_runs_did_not_get_there_the_median_is_infinite() -> None:
+    assert math.isinf(table.times(series(4.0, None)).median)
+
+
+def test_it_is_shown_how_many_got_there() -> None:
+    (row,) = table.rows("next full step", series(1.0, 1.0, 1.0), [series(4.0, None, None)])
+    assert row[-1] == "1 of 3"
+    assert ">60" in row[-2]
+
+
+# Ratios.
+
+
+def test_a_ratio_is_that_of_the_medians_and_spreads_over_the_rounds() -> None:
+    found = table.ratio(series(1.0, 2.0, 4.0), series(4.0, 6.0, 20.0))
+    assert (found.of_medians, found.low, found.high, found.pairs) == (3.0, 3.0, 5.0, 3)
+    assert found.limits == (False, False, False)
+
+
+def test_rounds_in_which_the_peer_did_not_run_count_for_nothing() -> None:
+    found = table.ratio(series(1.0, 100.0, 4.0), series(4.0, 4.0, rounds=(0, 2)))
+    assert (found.of_medians, found.low, found.high, found.pairs) == (1.6, 1.0, 4.0, 2)
+
+
+def test_the_ratio_to_a_peer_that_never_got_there_is_a_lower_limit() -> None:
+    found = table.ratio(series(2.0, 2.0), series(None, None))
+    assert (found.of_medians, found.limits) == (30.0, (True, True, True))
+
+
+def test_the_ratio_to_a_peer_that_got_there_most_times_has_no_upper_end() -> None:
+    found = table.ratio(series(2.0, 2.0, 2.0), series(4.0, 4.0, None))
+    assert (found.of_medians, found.limits) == (2.0, (False, False, True))
+    (row,) = table.rows("next full step", series(2.0, 2.0, 2.0), [series(4.0, 4.0, None)])
+    assert row[3] == "2.0x - >30x, 3 pairs"
+
+
+def test_there_is_no_ratio_where_we_did_not_get_there() -> None:
+    assert table.ratio(series(None, None, 1.0), series(4.0, 4.0, 4.0)) is None
+
+
+def test_a_peer_without_runs_has_no_row() -> None:
+    assert table.rows("next full step", series(1.0), [series()]) == []
+
+
+# Phases.
+
+
+def test_the_runs_until_a_phase_take_the_sum_up_to_it() -> None:
+    whole = table.Series("peer", (6.0,), (0,), 60.0, phases=((1.0, 2.0, 3.0),))
+    assert table.until_phase(whole, 1).seconds == (3.0,)
+
+
+def test_where_a_run_did_not_tell_its_phases_none_is_made_up() -> None:
+    whole = table.Series("peer", (6.0, None), (0, 1), 60.0, phases=((1.0, 2.0, 3.0), None))
+    assert table.until_phase(whole, 1) is None
+
+
+def test_a_phase_is_told_by_its_median_in_a_column_for_each_launcher() -> None:
+    ours = table.Series("ours", (3.0,), (0,), 60.0, phases=((1.0, 2.0),))
+    peer = table.Series("peer", (7.0, 9.0, None), (0, 1, 2), 60.0, phases=((3.0, 4.0), (5.0, 4.0), None))
+    headings, body = table.phase_rows(("launch", "import"), [ours, peer, series(1.0, name="silent")])
+    assert headings == ("median seconds of", "ours", "peer")
+    assert body == [("launch", "1.00", "4.00"), ("import", "2.00", "4.00")]
+
+
+# Drawing.
+
+
+def test_columns_of_a_terminal_are_as_wide_as_their_widest_cell() -> None:
+    assert table.plain(("a", "b"), [("long", "1"), ("x", "2")]) == "a     b\nlong  1\nx     2"
+
+
+def test_a_documents_table_has_a_rule_under_its_headings() -> None:
+    assert table.markdown(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_only_what_stands_between_a_sections_markers_is_replaced() -> None:
+    old = "before\n<!-- begin: x -->\nold\n<!-- end: x -->\nafter\n"
+    new = table.replaced(old, {"x": "new"})
+    assert new == "before\n<!-- begin: x -->\n\nnew\n\n<!-- end: x -->\nafter\n"
+    assert table.replaced(new, {"x": "new"}) == new
+
+
+def test_a_document_without_the_sections_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="no section y"):
+        table.replaced("<!-- begin: x --><!-- end: x -->", {"y": "new"})
+
+
+def test_the_document_of_the_figures_has_a_section_for_each_case() -> None:
+    cases = [case for name in ("startup", "worker_kill", "node_kill") for case in load(name).CASES]
+    document = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert len(cases) == 5
+    assert table.replaced(document, {case.name: "new" for case in cases}) != document
+
+
+# The journal.
+
+
+def steps(*lines: str) -> Any:
+    found = journal.Journal(Path("unused"))
+    found.add(lines)
+    return found
+
+
+def test_a_step_is_full_when_all_ranks_have_finished_it_at_the_instant_of_the_last() -> None:
+    found = steps("step 100 0 2 1 110", "step 100 1 2 1 115", "step 100 0 2 2 130")
+    assert [(step.number, step.at) for step in journal.full_steps(found.steps)] == [(1, 115)]
+
+
+def test_steps_of_different_generations_do_not_make_a_full_one() -> None:
+    found = steps("step 100 0 2 1 110", "step 200 1 2 1 210")
+    assert journal.full_steps(found.steps) == []
+
+
+def test_only_generations_named_after_the_fault_have_recovered() -> None:
+    found = steps("step 100 0 1 7 160", "step 200 0 1 7 210")
+    assert [step.at for step in journal.full_steps(found.steps, after=150)] == [210]
+
+
+def test_phases_end_with_the_last_rank_and_add_up_to_the_whole() -> None:
+    second = 1_000_000_000
+    found = steps(
+        f"born 9 0 2 77 {2 * second} {3 * second} {6 * second} {7 * second}",
+        f"born 9 1 2 78 {1 * second} {5 * second} {6 * second} {6 * second}",
+        f"step 9 0 2 1 {8 * second}",
+        f"step 9 1 2 1 {10 * second}",
+    )
+    (first,) = journal.full_steps(found.steps)
+    assert journal.phases(found.born, 0, first) == (2.0, 3.0, 1.0, 1.0, 3.0)
+    assert journal.pids(found.born, 9) == {0: 77, 1: 78}
+
+
+def test_phases_are_not_told_while_a_rank_is_silent() -> None:
+    found = steps("born 9 0 2 77 1 2 3 4", "step 9 0 2 1 5", "step 9 1 2 1 6")
+    (first,) = journal.full_steps(found.steps)
+    assert journal.phases(found.born, 0, first) is None
+
+
+def test_the_first_line_counts_once_every_worker_has_told_it() -> None:
+    found = steps("line 0 2 30")
+    assert found.first_lines(2) is None
+    found.add(["line 1 2 20"])
+    assert found.first_lines(2) == 30
+
+
+def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    found = journal.Journal(file)
+    file.write_text("line 0 2 30\nline 1")
+    found.read()
+    assert found.lines == {0: 30}
+    file.write_text("line 0 2 30\nline 1 2 40\n")
+    found.read()
+    assert found.lines == {0: 30, 1: 40}
+
+
+def test_a_line_of_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a line"):
+        steps("line 0")
