@@ -6,6 +6,7 @@ in every round, so that no round reads another's leftovers); and `TORCHELASTIC_R
 it is equal on all nodes.
 """
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ class Placement:
     restart_count: int
     max_restarts: int
     error_file: str
+    signals: tuple[signal.Signals, ...] = ()
 
 
 def worker_environment(
@@ -61,6 +63,7 @@ def worker_environment(
         TORCHELASTIC_RUN_ID=place.job,
         TORCHELASTIC_USE_AGENT_STORE="False",
         TORCHELASTIC_ERROR_FILE=place.error_file,
+        TORCHELASTIC_SIGNALS_TO_HANDLE=",".join(number.name for number in place.signals),
     )
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     if place.local_world_size > 1:

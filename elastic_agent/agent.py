@@ -362,6 +362,7 @@ class Agent:
             restart_count=header.restart_count,
             max_restarts=header.max_restarts,
             error_file=str(error_file),
+            signals=tuple(self._setup.signals),
         )
         environment = worker_environment(
             self._setup.environment, place, virtual_local_rank=self._setup.virtual_local_rank
@@ -527,12 +528,14 @@ class Agent:
     # -- the round ------------------------------------------------------------------------------------------------
 
     async def _watch_header(self) -> None:
+        await self._registered.wait()  # only then is it known which run's end is not this one's
         while True:
             try:
-                found = await self._store.get(self._keys.round)
-                if found:
+                # From the revision of the read on: an earlier run of this id may be in the store's history.
+                listing = await self._store.list(self._keys.round)
+                for found in listing.items:
                     await self._take_value(found)
-                revision = found.mod_revision + 1 if found else 1
+                revision = listing.revision + 1
                 async for events in self._store.watch(self._keys.round, revision):
                     for event in events:
                         if event.kind == "put":

@@ -130,7 +130,7 @@ def out_of_memory(oom_kills: int) -> str:
 
 
 def hint(exit: Exit, oom_kills: int = 0) -> str:
-    """One line on what to do about this end; empty where nothing useful is known.
+    """One line on what to do about this end; empty only where a signal tells nothing useful.
 
     Args:
         oom_kills: by how much the kernel's count of processes killed for lack of memory rose while the worker ran.
@@ -145,7 +145,9 @@ def hint(exit: Exit, oom_kills: int = 0) -> str:
             return words
     if exit.signal is not None:
         return _HINTS_BY_SIGNAL.get(exit.signal, "")
-    return _HINTS_BY_CODE.get(exit.code or 0, "")
+    if exit.traceback:
+        return "the script's own error: it comes back with each restart, unless it depends on data or time"
+    return _HINTS_BY_CODE.get(exit.code or 0, "the script ended itself with this code: what it printed last tells why")
 
 
 _HINTS_BY_MESSAGE = (

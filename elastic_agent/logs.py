@@ -471,7 +471,7 @@ class Output:
         }
         if log_dir == Path(os.devnull):
             log_dir = None
-        wants_files = bool(redirects or tee or any(self._needles.values()))
+        wants_files = _asks(redirects) or _asks(tee) or any(self._needles.values())
         self._keeps_logs = log_dir is not None or wants_files
         name = re.sub(r"[^\w.=+-]", "_", job_id) or "job"
         if log_dir is not None:
@@ -534,6 +534,15 @@ class Output:
         if not self._keeps_logs:
             return None
         return self.worker_dir(round, local_rank) / f"{stream}.log"
+
+    def keep_tail(self, round: int, local_rank: int, tail: bytes) -> Path:
+        """Writes down the end of a failed worker's stderr where the whole is not kept; it goes when the job succeeds.
+
+        Raises OSError.
+        """
+        path = self.worker_dir(round, local_rank) / "stderr.log"
+        path.write_bytes(tail)
+        return path
 
     def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:
         """The way for one worker's stream; its folder is made (OSError), its file by the writer."""
@@ -625,6 +634,10 @@ class Output:
         waiting, self._room = self._room, []
         for callback in waiting:
             callback()
+
+
+def _asks(streams: Std) -> bool:
+    return any(streams.values()) if isinstance(streams, dict) else bool(streams)
 
 
 def _of(streams: Std, local_rank: int) -> int:

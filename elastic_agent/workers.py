@@ -489,6 +489,9 @@ class Workers:
         if code != 0 and not self._stopping:
             message, trace = self._explain(worker, signum)
         log = self._output.log_file(spec.round, spec.local_rank, "stderr")
+        if log is None and code != 0 and not self._stopping:
+            with contextlib.suppress(OSError):  # a full disk must not hide how the worker ended
+                log = self._output.keep_tail(spec.round, spec.local_rank, worker.err.tail)
         return Exit(
             round=spec.round,
             rank=spec.rank,

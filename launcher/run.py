@@ -55,7 +55,10 @@ def worker_command(command: Command) -> tuple[str, ...]:
         case "module":
             return (command.python, "-u", "-m", command.target, *command.args)
         case "run_path":
-            code = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+            code = (
+                "import os, runpy, sys; sys.path[0] = os.getcwd(); del sys.argv[0]; "
+                "runpy.run_path(sys.argv[0], run_name='__main__')"
+            )
             return (command.python, "-u", "-c", code, command.target, *command.args)
         case "script":
             return (command.python, "-u", command.target, *command.args)

@@ -229,7 +229,7 @@ def _environment() -> dict[str, str]:
 
 def runtime_directory() -> Path:
     """The user's folder on this machine for locks and, by default, data; made if absent. Raises EmbeddedFailed."""
-    path = Path(tempfile.gettempdir()) / f"elastic-run-{os.getuid()}"
+    path = _runtime_place()
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
@@ -238,6 +238,10 @@ def runtime_directory() -> Path:
             "remove it, or set TMPDIR"
         )
     return path
+
+
+def _runtime_place() -> Path:
+    return Path(tempfile.gettempdir()) / f"elastic-run-{os.getuid()}"
 
 
 def take_lock(path: Path) -> int | None:
@@ -514,6 +518,7 @@ class _Attempt:
             if self._running is not None:  # discard
                 await self._discard_running(self._running, decision.reason)
                 return decision
+            await self._find_binary()  # first, because what cannot start must leave nothing behind
             lock = take_lock(self._lock_path(decision.endpoint))
             if lock is None:
                 busy.add(decision.endpoint)
@@ -549,7 +554,7 @@ class _Attempt:
 
     def _home(self, endpoint: Endpoint, generation: int | None = None) -> _Home:
         token = cluster_token(self._endpoints, generation or self._generation)
-        base = self._directory.absolute() if self._directory is not None else self._runtime_path()
+        base = self._directory.absolute() if self._directory is not None else self._runtime or _runtime_place()
         return _Home(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
 
     def _data(self) -> tuple[Data, ...]:
@@ -629,14 +634,7 @@ class _Attempt:
         clash = port_clash(self._endpoints)
         if clash is not None:
             raise EmbeddedFailed(clash)
-        if self._binary is None:
-            path = find_binary()
-            version = await binary_version(path)
-            refuse_old(version, path)
-            warning = trying_out_only(version)
-            if warning is not None:
-                self._notes.append(warning)
-            self._binary = path
+        binary = await self._find_binary()
         peers = [endpoint for endpoint in self._endpoints if endpoint != seat]
         where = await asyncio.to_thread(binding, seat.host, peers)  # resolves names, as above
         give_up = min(self._deadline, self._now() + _PEER_PORT_SECONDS)
@@ -650,7 +648,19 @@ class _Attempt:
                     "another port in the endpoint"
                 )
             await self._pause(0.1)
-        return self._binary, where
+        return binary, where
+
+    async def _find_binary(self) -> Path:
+        """A binary that can be used. Raises NoEtcdBinary, EtcdTooOld."""
+        if self._binary is None:
+            path = find_binary()
+            version = await binary_version(path)
+            refuse_old(version, path)
+            warning = trying_out_only(version)
+            if warning is not None:
+                self._notes.append(warning)
+            self._binary = path
+        return self._binary
 
     async def _start(
         self,

@@ -62,6 +62,11 @@ class Policy:
     settle: float = 10.0
     scale_up_interval: float = 60.0
 
+    @property
+    def span(self) -> str:
+        """`2:8`, or `4` where the number is fixed."""
+        return f"{self.min_nodes}:{self.max_nodes}" if self.min_nodes != self.max_nodes else str(self.min_nodes)
+
     def usable(self, nodes: int) -> int:
         """The largest size that a round of `nodes` candidates can have; 0 where that is below the minimum."""
         size = min(nodes, self.max_nodes) // self.node_unit * self.node_unit
@@ -176,7 +181,7 @@ def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) ->
 def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, str]:
     first = not current.nodes
     size = policy.usable(len(candidates))
-    have = f"{len(candidates)} of {policy.min_nodes}:{policy.max_nodes} nodes"
+    have = f"{len(candidates)} of {policy.span} nodes"
     if size == 0:
         limit = policy.join_timeout if first else policy.recovery_timeout
         deadline = current.opened_at + limit

@@ -280,6 +280,9 @@ def test_a_known_end_gets_a_hint(end: dict[str, object], words: str):
     assert words in hint(exited(**end))
 
 
-def test_an_unknown_end_gets_no_hint():
-    assert hint(exited(code=1, message="ValueError: no data")) == ""
-    assert hint(exited(code=0)) == ""
+def test_the_scripts_own_error_gets_a_hint_too():
+    assert "script's own error" in hint(exited(code=1, message="ValueError: no data", traceback="Traceback ..."))
+
+
+def test_a_code_that_says_nothing_sends_the_reader_to_the_workers_last_words():
+    assert "printed last" in hint(exited(code=9))

@@ -1,6 +1,7 @@
 """The environment of a PyTorch worker, name by name."""
 
 import dataclasses
+import signal
 
 import pytest
 
@@ -22,6 +23,7 @@ PLACE = Placement(
     restart_count=2,
     max_restarts=3,
     error_file="/tmp/error.json",
+    signals=(signal.SIGTERM, signal.SIGINT),
 )
 ALONE = dataclasses.replace(PLACE, local_world_size=1)
 
@@ -44,6 +46,7 @@ def test_every_name_that_torchrun_sets_is_set() -> None:
         "TORCHELASTIC_RUN_ID": "job",
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         "TORCHELASTIC_ERROR_FILE": "/tmp/error.json",
+        "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
         "OMP_NUM_THREADS": "1",
     }

@@ -1,0 +1,571 @@
+"""Faults that happen to whole jobs: real agents, real etcd, real workers. What each ends with, and what it says."""
+
+import contextlib
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .cluster import DEADLINE, EXAMPLES, SCRIPTS, Cluster, embedded_ports, failure
+
+if TYPE_CHECKING:
+    from .conftest import Cluster as Etcd
+
+
+@pytest.fixture
+def job(tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """One job, on a store that other tests use as well."""
+    with Cluster(tmp_path / "job", shared_etcd.endpoint, failure(request)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def alone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A job of one node that keeps its store to itself."""
+    with Cluster(tmp_path / "job", None, failure(request)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def free_endpoints() -> str:
+    """Three addresses of this machine where nobody listens, with the ports that an embedded member needs besides."""
+    return ",".join(f"127.0.0.1:{port}" for port in embedded_ports(3))
+
+
+# -- workers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_restarts_all_and_the_job_succeeds(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2)
+    first = job.workers(2)
+    victim = first[1]
+    job.kill_worker(1)
+    second = job.workers(2)
+    assert second.places == first.places
+    for node in "AB":
+        job.wait_for_line(node, rf"round 2: 2 -> 2 nodes, .*rank 1 on node {victim.node} died by SIGKILL \(9\)")
+    second.release()
+    assert job.finish() == {"A": 0, "B": 0}
+    assert "in the whole job: 1 worker failure;" in job.log("A")
+
+
+def test_a_worker_that_raises_is_named_with_its_message_and_counted_on_every_node(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2)
+    job.workers(2)[1].tell("raise ValueError('the loss is not a number')")
+    second = job.workers(2)
+    for node in "AB":
+        job.wait_for_line(node, "round 2: .*rank 1 .* exited with code 1: ValueError: the loss is not a number")
+    assert [worker.env["TORCHELASTIC_RESTART_COUNT"] for worker in second] == ["1", "1"]
+    second.release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_all_workers_killed_at_once_are_one_failure(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2, nproc_per_node=2, max_restarts=1)
+    job.workers(4).tell("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    job.workers(4).release()
+    assert job.finish() == {"A": 0, "B": 0}
+    assert "in the whole job: 1 worker failure;" in job.log("A")
+
+
+def test_without_restarts_every_node_ends_with_1_and_prints_the_same_root_cause(job: Cluster) -> None:
+    job.start("A", "B", "C", nnodes=3, max_restarts=0)
+    victim = job.workers(3)[1]
+    victim.tell("raise ValueError('no such column')")
+    assert job.finish() == {"A": 1, "B": 1, "C": 1}
+    for node in "ABC":
+        end = job.last_lines(node)
+        assert f"root cause: rank 1 (local 0, pid {victim.pid}) exited with code 1 on node {victim.node}" in end
+        assert "ValueError: no such column" in end
+        assert "--max-restarts=0 allows 0" in end
+
+
+def test_when_the_budget_is_spent_the_job_fails(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2, max_restarts=2)
+    for _ in range(3):
+        job.workers(2)[0].tell("import sys; sys.exit(7)")
+    assert job.finish() == {"A": 1, "B": 1}
+    assert "exited with code 7" in job.last_lines("B")
+    assert "that is failure 3, and --max-restarts=2 allows 2" in job.last_lines("B")
+
+
+def test_the_same_failure_again_and_again_ends_the_job_early_with_5(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2, max_restarts=50, same_failure_limit=3)
+    for _ in range(3):
+        job.workers(2)[0].tell("raise KeyError('learning_rate')")
+    assert job.finish() == {"A": 5, "B": 5}
+    for node in "AB":
+        assert "the same failure 3 times in a row" in job.last_lines(node)
+        assert "KeyError: 'learning_rate'" in job.last_lines(node)
+
+
+def test_workers_that_end_at_different_times_end_the_job_when_the_last_has(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2)
+    workers = job.workers(2)
+    workers[0].tell("go")
+    job.wait_until(lambda: not workers[0].alive or None, "rank 0 ends")
+    workers[1].tell("go")
+    assert job.finish() == {"A": 0, "B": 0}
+    for node in "AB":
+        assert "succeeded: every worker of round 1 ended with exit code 0" in job.log(node)
+
+
+def test_a_failure_after_some_have_finished_starts_all_again(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2)
+    workers = job.workers(2)
+    workers[0].tell("go")
+    job.wait_until(lambda: not workers[0].alive or None, "rank 0 ends")
+    workers[1].tell("raise RuntimeError('at the very end')")
+    job.workers(2).release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_what_a_worker_started_ends_with_it(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2)
+    workers = job.workers(2)
+    workers.do(0, "import subprocess")
+    for own_session in (False, True):
+        workers.do(0, f"child = subprocess.Popen(['sleep', '1000'], start_new_session={own_session})")
+        workers.do(0, "strings.say(str(child.pid))")
+    children = [int(pid) for pid in workers[0].said]
+    job.kill_worker(1)
+    job.workers(2).release()
+    assert job.finish() == {"A": 0, "B": 0}
+    for child in children:
+        job.gone(child)
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_agent_is_left_out_and_its_workers_end(job: Cluster) -> None:
+    job.start("A", "B", "C", nnodes="2:3")
+    first = job.workers(3)
+    lost = next(node for node in first.places if node != job.master())
+    survivors = [node for node in first.places if node != lost]
+    orphan = next(worker for worker in first if worker.node == lost)
+    job.kill_agent(lost)
+    second = job.workers(2)
+    assert second.places == survivors, "survivors keep their rank order"
+    job.gone(orphan.pid)
+    for node in survivors:
+        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*node {lost} was lost: its agent's process is gone")
+    second.release()
+    assert job.finish() == dict.fromkeys(sorted(survivors), 0)
+
+
+def test_the_killed_agent_that_hosts_the_master_is_replaced(job: Cluster) -> None:
+    job.start("A", "B", "C", nnodes="2:3")
+    first = job.workers(3)
+    lost = job.master()
+    survivors = [node for node in first.places if node != lost]
+    job.kill_agent(lost)
+    second = job.workers(2)
+    assert second.places == survivors
+    assert job.master() in survivors
+    job.wait_anywhere(rf"the master's node {lost} is lost: its agent's process is gone .*; electing another")
+    for node in survivors:
+        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*{lost} was lost")
+    second.release()
+    assert job.finish() == dict.fromkeys(sorted(survivors), 0)
+
+
+def test_every_node_but_one_is_killed_one_after_the_other(job: Cluster) -> None:
+    job.start("A", "B", "C", nnodes="1:3")
+    workers = job.workers(3)
+    for size in (2, 1):
+        job.kill_machine(job.master())
+        workers = job.workers(size)
+    (last,) = workers.places
+    workers.release()
+    assert job.finish() == {last: 0}
+    assert "in the whole job: 2 lost nodes;" in job.log(last)
+
+
+def test_a_node_that_is_silent_is_lost_and_comes_back_as_a_new_member(job: Cluster) -> None:
+    job.start("A", "B", nnodes="1:2")
+    first = job.workers(2)
+    silent = next(node for node in "AB" if node != job.master())
+    other = next(node for node in "AB" if node != silent)
+    job.freeze_machine(silent)
+    assert job.workers(1).places == [other]
+    job.wait_for_line(other, rf"round 2: 2 -> 1 node, .*node {silent} was lost: .*lease")
+    job.thaw_machine(silent)
+    job.wait_for_line(silent, "this node is no longer a member of the job: .*; it registers again")
+    third = job.workers(2)
+    assert third.places == [other, silent]
+    assert not {worker.pid for worker in first} & {worker.pid for worker in third}
+    third.release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_a_silent_master_is_replaced_when_its_lease_ends(job: Cluster) -> None:
+    job.start("A", "B", nnodes="1:2")
+    job.workers(2)
+    silent = job.master()
+    other = next(node for node in "AB" if node != silent)
+    job.freeze_machine(silent)
+    second = job.workers(1)
+    assert second.places == [other] and job.master() == other
+    job.thaw_machine(silent)
+    job.workers(2).release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_a_stopped_agent_does_not_let_its_workers_run_on(job: Cluster) -> None:
+    job.start("A", "B", nnodes="1:2")
+    first = job.workers(2)
+    stopped = first[1]
+    job.send(stopped.node, signal.SIGSTOP)
+    job.gone(stopped.pid)  # by its guardian
+    assert job.workers(1).places == [first[0].node]
+    job.send(stopped.node, signal.SIGCONT)
+    job.workers(2).release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_a_node_that_is_added_is_taken_in(job: Cluster) -> None:
+    job.start("A", nnodes="1:2")
+    assert job.workers(1).places == ["A"]
+    job.start("B")
+    second = job.workers(2)
+    assert second.places == ["A", "B"]
+    for node in "AB":
+        job.wait_for_line(node, "round 2: 1 -> 2 nodes, 2 workers, .*B joins")
+    second.release()
+    assert job.finish() == {"A": 0, "B": 0}
+    assert "in the whole job: 1 arrival;" in job.log("A")
+
+
+def test_an_arrival_gives_scripts_time_to_save(job: Cluster) -> None:
+    job.start("A", nnodes="1:2")
+    save = "import signal; signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))"
+    job.workers(1).do(0, save)
+    job.start("B")
+    job.workers(2).release()
+    assert job.finish() == {"A": 0, "B": 0}
+    assert "rank 0] saved" in job.log("A")
+
+
+def test_with_scale_up_never_an_arrival_is_a_spare_until_the_next_change(job: Cluster) -> None:
+    job.start("A", nnodes="1:2", scale_up="never")
+    first = job.workers(1)
+    job.start("B")
+    job.wait_for_line("A", r"B waits as a spare \(--scale-up=never\)")
+    job.wait_for_line("B", "waiting as a spare")
+    first[0].tell("raise RuntimeError('a change')")
+    second = job.workers(2)
+    assert second.places == ["A", "B"]
+    second.release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_a_spare_beyond_the_maximum_enters_at_the_next_loss(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2)
+    first = job.workers(2)
+    job.start("C")
+    job.wait_for_line("C", "waiting as a spare")
+    job.wait_for_line(job.master(), r"C waits as a spare \(the maximum is in\) and enters at the next loss")
+    lost = next(node for node in "AB" if node != job.master())
+    job.kill_machine(lost)
+    second = job.workers(2)
+    survivor = next(node for node in first.places if node != lost)
+    assert second.places == [survivor, "C"]
+    second.release()
+    assert job.finish() == {survivor: 0, "C": 0}
+
+
+def test_a_spare_that_is_never_needed_ends_with_the_job(job: Cluster) -> None:
+    job.start("A", nnodes="1")
+    first = job.workers(1)
+    job.start("B")
+    job.wait_for_line("B", "waiting as a spare")
+    first.release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_below_the_minimum_the_job_waits_and_goes_on_when_a_node_comes(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2)
+    first = job.workers(2)
+    lost = next(node for node in "AB" if node != job.master())
+    survivor = next(worker for worker in first if worker.node != lost)
+    job.kill_agent(lost)
+    job.wait_for_line(survivor.node, "1 left, the minimum is 2: waiting for 1 more, for at most 600 s")
+    job.gone(survivor.pid)
+    job.start("C")
+    second = job.workers(2)
+    assert second.places == [survivor.node, "C"]
+    job.wait_for_line("C", "2 of 2 nodes are in again")
+    second.release()
+    assert job.finish() == {survivor.node: 0, "C": 0}
+
+
+def test_below_the_minimum_for_too_long_ends_with_3(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2, conf={"recovery_timeout": 1})
+    job.workers(2)
+    lost = next(node for node in "AB" if node != job.master())
+    job.kill_machine(lost)
+    (survivor,) = {"A", "B"} - {lost}
+    assert job.finish() == {survivor: 3}
+    assert "only 1 of 2 nodes came within 1 s" in job.last_lines(survivor)
+
+
+# -- notices ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_told_to_go_leaves_in_order(job: Cluster) -> None:
+    job.start("A", "B", "C", nnodes="2:3")
+    first = job.workers(3)
+    leaver = next(worker for worker in first if worker.node != job.master())
+    job.send(leaver.node, signal.SIGTERM)
+    second = job.workers(2)
+    stay = [node for node in first.places if node != leaver.node]
+    assert second.places == stay
+    for node in stay:
+        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*{leaver.node} leaves in order")
+    job.gone(leaver.pid)
+    second.release()
+    assert job.finish() == {**dict.fromkeys(stay, 0), leaver.node: 128 + signal.SIGTERM}
+    assert "in the whole job: 1 departure;" in job.log(stay[0])
+
+
+def test_the_master_that_is_told_to_go_hands_over(job: Cluster) -> None:
+    job.start("A", "B", "C", nnodes="2:3")
+    first = job.workers(3)
+    leaver = job.master()
+    job.send(leaver, signal.SIGTERM)
+    second = job.workers(2)
+    stay = [node for node in first.places if node != leaver]
+    assert second.places == stay
+    second.release()
+    assert job.finish() == {**dict.fromkeys(stay, 0), leaver: 128 + signal.SIGTERM}
+    assert "in the whole job: 1 departure;" in job.log(stay[0])
+
+
+def test_workers_get_the_notice_and_their_time_to_save(job: Cluster) -> None:
+    job.start("A", "B", nnodes="1:2")
+    first = job.workers(2)
+    leaver = first[1].node
+    save = "import signal; signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))"
+    first.do(1, save)
+    job.send(leaver, signal.SIGTERM)
+    job.workers(1).release()
+    assert job.finish()[leaver] == 128 + signal.SIGTERM
+    assert "saved" in job.log(leaver)
+
+
+def test_a_worker_that_ignores_the_notice_is_killed_after_the_shutdown_timeout(job: Cluster) -> None:
+    job.start("A", "B", nnodes="1:2", shutdown_timeout=1)
+    first = job.workers(2)
+    stubborn = first[1]
+    first.do(1, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    job.send(stubborn.node, signal.SIGTERM)
+    job.gone(stubborn.pid)
+    job.workers(1).release()
+    assert job.finish()[stubborn.node] == 128 + signal.SIGTERM
+
+
+def test_when_every_node_is_told_to_go_the_job_is_preempted_and_starts_again_at_once(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2)
+    job.workers(2)
+    for node in "AB":
+        job.send(node, signal.SIGTERM)
+    assert job.finish() == {"A": 143, "B": 143}
+    job.start("A", "B")
+    job.workers(2).release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_a_node_that_is_told_to_go_while_it_waits_for_others_goes_at_once(job: Cluster) -> None:
+    job.start("A", nnodes=2)
+    job.wait_for_line("A", "1 of 2 nodes are in: waiting for 1 more, for at most 600 s")
+    job.send("A", signal.SIGTERM)
+    assert job.finish() == {"A": 143}
+
+
+def test_ctrl_c_ends_a_standalone_job_in_order(alone: Cluster) -> None:
+    alone.start("A", standalone="")
+    save = "import signal; signal.signal(signal.SIGINT, lambda *_: (print('saved', flush=True), sys.exit(0)))"
+    alone.workers(1).do(0, save)
+    alone.send("A", signal.SIGINT)
+    assert alone.finish() == {"A": 130}
+    assert "saved" in alone.log("A")
+
+
+def test_ctrl_c_twice_kills(alone: Cluster) -> None:
+    alone.start("A", standalone="", nproc_per_node=2)
+    workers = alone.workers(2)
+    for rank in (0, 1):
+        workers.do(rank, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)")
+    for _ in range(100):
+        # A person presses again and again; what comes within an instant of the first counts as the first.
+        alone.send("A", signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            alone.nodes["A"].process.wait(0.2)
+            break
+    assert alone.finish() == {"A": 130}
+    alone.wait_for_line("A", "SIGINT: this node leaves the job; its workers get 30 s")
+    alone.wait_for_line("A", "SIGINT again: kills the workers at once")
+    for worker in workers:
+        alone.gone(worker.pid)
+
+
+# -- who may be in a job ----------------------------------------------------------------------------------------------
+
+
+def test_the_same_id_with_other_arguments_is_refused(job: Cluster) -> None:
+    job.start("A", nnodes="1:2", args=["--rate=1"])
+    first = job.workers(1)
+    job.start("B", args=["--rate=2"])
+    job.wait_for_line("B", "this node is refused: .*the script's arguments is '--rate=1' there and '--rate=2' here")
+    job.wait_for_line("B", "Give this one its own --rdzv-id, or start both with the same command")
+    job.nodes["B"].process.wait(DEADLINE)
+    assert first[0].alive, "the job that runs is not touched"
+    first.release()
+    assert job.finish() == {"A": 0, "B": 2}
+
+
+def test_an_id_that_has_just_succeeded_is_refused_with_what_to_type(job: Cluster) -> None:
+    job.start("A", nnodes=1)
+    job.workers(1).release()
+    assert job.finish() == {"A": 0}
+    job.start("A")
+    assert job.finish() == {"A": 2}
+    assert re.search(rf"job '{job.job}' has just succeeded", job.log("A"))
+    seconds = re.search(r"refused for (?:another |)(\d+) s", job.log("A"))
+    assert seconds and int(seconds[1]) <= 60
+    assert f"--rdzv-id={job.job}-2" in job.log("A")
+    job.start("A", rdzv_id=f"{job.job}-2")
+    job.workers(1).release()
+    assert job.finish() == {"A": 0}
+
+
+def test_a_failed_id_starts_again_at_once(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2, max_restarts=0)
+    job.workers(2)[0].tell("raise RuntimeError('first try')")
+    assert job.finish() == {"A": 1, "B": 1}
+    job.start("A", "B")
+    job.workers(2).release()
+    assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_nodes_that_do_not_come_end_the_wait_with_3_and_words(job: Cluster) -> None:
+    job.start("A", nnodes=2, conf={"join_timeout": 1})
+    assert job.finish() == {"A": 3}
+    assert "only 1 of 2 nodes came within 1 s" in job.last_lines("A")
+
+
+def test_two_jobs_share_a_store_and_leave_each_other_alone(
+    job: Cluster, tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest
+) -> None:
+    with Cluster(tmp_path / "other", shared_etcd.endpoint, failure(request)) as other:
+        job.start("A", nnodes=1)
+        other.start("A", nnodes=1)
+        mine, theirs = job.workers(1), other.workers(1)
+        mine[0].tell("raise RuntimeError('only here')")
+        job.workers(1).release()
+        assert job.finish() == {"A": 0}
+        assert theirs[0].alive
+        theirs.release()
+        assert other.finish() == {"A": 0}
+
+
+# -- the store that the nodes start themselves ------------------------------------------------------------------------
+
+
+def test_the_nodes_start_their_store_and_lose_a_machine_with_its_member(
+    tmp_path: Path, free_endpoints: str, request: pytest.FixtureRequest
+) -> None:
+    with Cluster(tmp_path / "job", free_endpoints, failure(request), embedded=True) as job:
+        job.start("A", "B", "C", nnodes="2:3")
+        first = job.workers(3)
+        lost = job.master()
+        job.kill_machine(lost)
+        second = job.workers(2)
+        assert second.places == [node for node in first.places if node != lost]
+        # A new machine takes the dead member's seat.
+        job.start("D")
+        job.wait_for_line("D", "starts etcd")
+        job.workers(3).release()
+        assert set(job.finish().values()) == {0}
+
+
+# -- torch ------------------------------------------------------------------------------------------------------------
+# The result is exact: one step adds 1 to the only weight, so nothing was lost and nothing was counted twice.
+
+STEPS = "ends after 30 steps with weight 30"
+
+
+def ddp(job: Cluster, *nodes: str, nnodes: str | int) -> None:
+    """Starts the DDP script of 30 steps that stops at step 10 for as long as the test lets it."""
+    args = ["--steps=30", "--hold=10", f"--checkpoint={job.directory / 'checkpoint.pt'}"]
+    job.start(*nodes, script=SCRIPTS / "ddp_steps.py", args=args, nnodes=nnodes)
+
+
+@pytest.mark.torch
+def test_ddp_goes_on_from_its_checkpoint_when_a_worker_is_killed(job: Cluster) -> None:
+    ddp(job, "A", "B", nnodes=2)
+    job.workers(2).wait_for("step 10")
+    job.kill_worker(1)
+    assert job.finish() == {"A": 0, "B": 0}
+    for node in "AB":
+        job.wait_for_line(node, r"round 2: .*rank 1 on node \w died by SIGKILL \(9\)")
+        assert "begins at step 10" in job.log(node)
+        assert STEPS in job.log(node)
+    assert "in the whole job: 1 worker failure;" in job.log("A")
+
+
+@pytest.mark.torch
+def test_ddp_goes_on_without_a_killed_machine(job: Cluster) -> None:
+    ddp(job, "A", "B", "C", nnodes="2:3")
+    first = job.workers(3)
+    first.wait_for("step 10")
+    lost = next(node for node in "ABC" if node not in (job.master(), first[0].node))
+    job.kill_machine(lost)
+    survivors = sorted({"A", "B", "C"} - {lost})
+    assert job.finish() == dict.fromkeys(survivors, 0)
+    for node in survivors:
+        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*{lost}")
+        assert STEPS in job.log(node)
+
+
+@pytest.mark.torch
+def test_ddp_goes_on_when_the_machine_with_the_master_is_killed(job: Cluster) -> None:
+    ddp(job, "A", "B", nnodes="1:2")
+    job.workers(2).wait_for("step 10")
+    lost = job.master()
+    job.kill_machine(lost)
+    (survivor,) = {"A", "B"} - {lost}
+    assert job.finish() == {survivor: 0}
+    job.wait_for_line(survivor, rf"round 2: 2 -> 1 node, .*{lost}")
+    assert STEPS in job.log(survivor)
+
+
+@pytest.mark.torch
+def test_ddp_takes_a_new_node_in(job: Cluster) -> None:
+    ddp(job, "A", nnodes="1:2")
+    job.workers(1).wait_for("step 10")
+    job.start("B")
+    assert job.workers(2).places == ["A", "B"]
+    assert job.finish() == {"A": 0, "B": 0}
+    job.wait_for_line("A", "round 2: 1 -> 2 nodes, 2 workers, .*B joins")
+    for node in "AB":
+        assert "begins at step 10" in job.log(node)
+        assert STEPS in job.log(node)
+
+
+@pytest.mark.torch
+def test_the_example_learns_digits_although_a_worker_is_killed(job: Cluster) -> None:
+    args = ["--epochs=8", "--save-every=5", f"--checkpoint={job.directory / 'digits.pt'}", "--step-seconds=0.01"]
+    job.start("A", "B", nnodes=2, script=EXAMPLES / "digits_ddp.py", args=args)
+    node, _ = job.wait_anywhere(r"rank 0\] begins at epoch 0, step 0, with 2 ranks")
+    job.wait_for_line(node, r"epoch 2/8: ")
+    job.kill_worker(1)
+    assert job.finish() == {"A": 0, "B": 0}
+    job.wait_for_line(node, r"rank 0\] begins at epoch [2-7], step [1-9]\d*, with 2 ranks")
+    accuracy = job.wait_for_line(node, r"accuracy on 360 unseen digits: ([\d.]+) %")
+    assert float(accuracy[1]) > 90
