@@ -196,6 +196,8 @@ async def _store(
         finally:
             await memory.close()
         return
+    # grpc's own lines say again, a hundred times, what the store's errors say; workers have their environment already.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Here, because a job of one node has no use for grpc.
     from ..rendezvous.etcd import Credentials as EtcdUser
     from ..rendezvous.etcd import EtcdStore
@@ -207,16 +209,15 @@ async def _store(
     if agent_setup.bind is not None and not is_loopback(agent_setup.bind):
         output.say(f"traffic between the nodes of this job is not encrypted yet (it uses {agent_setup.host})")
     credentials = options.store.credentials
-    if not credentials.tls:
-        deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
-        try:
-            hosting = await embedded.ensure(
-                endpoints, directory=options.store.directory, announce=output.say, deadline=deadline
-            )
-        except StoreUnavailable as error:
-            raise NobodyAnswered(str(error)) from None
-        for note in hosting.notes:
-            output.say(note)
+    deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
+    try:
+        hosting = await embedded.ensure(
+            endpoints, directory=options.store.directory, announce=output.say, deadline=deadline
+        )
+    except StoreUnavailable as error:
+        raise NobodyAnswered(str(error)) from None
+    for note in hosting.notes:
+        output.say(note)
     store = EtcdStore(
         [str(endpoint) for endpoint in endpoints],
         tls=_tls(credentials),

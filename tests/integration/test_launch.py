@@ -1,0 +1,126 @@
+"""`elastic_run.launch`: a function instead of a script, found by name, with JSON for arguments and results."""
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import elastic_run
+import pytest
+from elastic_run.launcher.flags import UsageError
+
+MODULE = """
+import os
+
+def place(greeting, times=1):
+    return {"rank": int(os.environ["RANK"]), "world": int(os.environ["WORLD_SIZE"]), "said": greeting * times}
+
+def fails_on_rank_1():
+    if os.environ["RANK"] == "1":
+        raise ValueError("no such data")
+
+def fails_once():
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        raise ValueError("the first time")
+    return os.environ["TORCHELASTIC_RESTART_COUNT"]
+
+def returns_a_set():
+    return {1, 2}
+
+class Config:
+    min_nodes = max_nodes = 1
+    nproc_per_node = 2
+    max_restarts = 0
+    run_id = "by-config"
+    role = "default_role"
+    rdzv_endpoint = ""
+    rdzv_configs = {}
+    local_addr = None
+"""
+
+
+def run(folder: Path, main: str) -> subprocess.CompletedProcess[str]:
+    """Runs `main` in an interpreter of its own: `launch` handles signals and wants the main thread."""
+    (folder / "things.py").write_text(MODULE)
+    (folder / "main.py").write_text(f"import elastic_run, things\n{main}")
+    return subprocess.run(
+        [sys.executable, "main.py"], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_returns_what_each_local_worker_returned_by_rank(tmp_path: Path) -> None:
+    done = run(tmp_path, "print(elastic_run.launch(things.place, ['ha'], {'times': 2}, nproc_per_node=2))")
+    assert done.returncode == 0, done.stderr
+    results = {rank: {"rank": rank, "world": 2, "said": "haha"} for rank in (0, 1)}
+    assert done.stdout.splitlines()[-1] == str(results)
+
+
+def test_takes_a_function_of_the_main_script_without_running_the_script_again(tmp_path: Path) -> None:
+    main = (
+        "def here(x):\n    return x + 1\n"
+        "if __name__ == '__main__':\n    print('main', elastic_run.launch(here, [1], nproc_per_node=2))\n"
+    )
+    done = run(tmp_path, main)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if "main" in line] == ["main {0: 2, 1: 2}"]
+
+
+def test_restarts_the_function_as_it_restarts_a_script(tmp_path: Path) -> None:
+    done = run(tmp_path, "print(elastic_run.launch(things.fails_once, nproc_per_node=1))")
+    assert done.stdout.splitlines()[-1] == "{0: '1'}", done.stderr
+
+
+def test_of_a_function_that_fails_raises_with_the_root_cause_and_the_exit_code(tmp_path: Path) -> None:
+    main = (
+        "try:\n    elastic_run.launch(things.fails_on_rank_1, nproc_per_node=2, max_restarts=0)\n"
+        "except elastic_run.LaunchFailed as failed:\n    print('failed with', failed.code, failed)\n"
+    )
+    done = run(tmp_path, main)
+    assert "failed with 1" in done.stdout and "ValueError: no such data" in done.stdout, done.stderr
+
+
+def test_of_a_result_that_is_no_json_says_so(tmp_path: Path) -> None:
+    done = run(tmp_path, "elastic_run.launch(things.returns_a_set, max_restarts=0)")
+    assert "things:returns_a_set returned set, and results travel as JSON" in done.stderr
+
+
+def test_has_torchs_name_and_shape_too(tmp_path: Path) -> None:
+    done = run(tmp_path, "print(sorted(elastic_run.elastic_launch(things.Config, things.place)('hi')))")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[0, 1]"
+    assert "job by-config" in done.stderr
+
+
+def outer() -> object:
+    def inner() -> None: ...
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda: None, "cannot take a lambda"),
+        (outer(), "defined inside a function"),
+        (functools.partial(print), "is none"),
+    ],
+)
+def test_refuses_what_has_no_name_in_another_process(function: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        elastic_run.launch(function)  # type: ignore[arg-type]  # that is the point
+
+
+def test_refuses_arguments_that_are_no_json() -> None:
+    with pytest.raises(UsageError, match="travel as JSON"):
+        elastic_run.launch(run, [object()])
+
+
+def test_refuses_a_function_of_an_interactive_session() -> None:
+    code = "import elastic_run\ndef f(): pass\ntry: elastic_run.launch(f)\nexcept Exception as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "interactive session or a notebook" in done.stdout
+
+
+async def test_refuses_to_run_inside_an_event_loop() -> None:
+    with pytest.raises(UsageError, match="inside one"):
+        elastic_run.launch(run)
