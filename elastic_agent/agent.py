@@ -24,10 +24,9 @@ from ..rendezvous.member import Exit, Fingerprint, Member, Report
 from ..rendezvous.membership import Registration
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store import KeyValue, Store
-from ..rendezvous.wire import Malformed, decode
 from . import plan
 from .bell import Bell
-from .candidate import Candidate
+from .candidate import REFUSED_PAUSE, Candidate
 from .guardian import Guardian
 from .logs import Output
 from .plan import Leave, Register, Start, Stop, View, Wait
@@ -38,6 +37,9 @@ from .workers import StartFailed, Workers, WorkerSpec
 FAREWELL_SECONDS = 5.0
 """Seconds that a node takes at most to tell the store that it goes; then its lease does it."""
 
+
+MAX_FAILED_STARTS = 2
+"""A node that could not start its workers so often in a row leaves: the others must not be stopped for it again."""
 
 REPEAT_SECONDS = 0.5
 """Two signals within this are one notice: `timeout`, schedulers and container runtimes signal a whole process group,
@@ -126,6 +128,8 @@ class _Facts:
     total: int = 0
     late: tuple[Exit, ...] = ()
     problem: str = ""
+    failed_starts: int = 0
+    unfit: str = ""
     told: Report = field(default_factory=Report)
 
 
@@ -147,7 +151,7 @@ class Agent:
         self._incarnation = secrets.token_hex(8)
         self._facts = _Facts()
         self._bell = Bell()
-        self._noticed = asyncio.Event()
+        self._interrupt = asyncio.Event()
         self._registered = asyncio.Event()
         self._leaving = False
         self._candidate = Candidate(store, self._keys, setup.terms, output.say)
@@ -170,18 +174,18 @@ class Agent:
         for number in self._setup.signals:
             self._loop.add_signal_handler(number, self._on_notice, number)
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
-        self._guardian.start()
-        if self._setup.bind is not None:
-            await self._presence.start(self._setup.bind, self._setup.host)
-        self._spawn(self._watch_header(), "header")
-        self._spawn(self._watch_workers(), "workers")
-        self._spawn(self._watch_store(), "store")
-        self._spawn(self._tell(), "report")
-        self._spawn(self._beat(), "guardian's beat")
-        self._master_task = self._spawn(
-            self._candidate.run(self._await_registration, lambda: self._facts.stale), "leadership"
-        )
         try:
+            self._guardian.start()
+            if self._setup.bind is not None:
+                await self._presence.start(self._setup.bind, self._setup.host)
+            self._spawn(self._watch_header(), "header")
+            self._spawn(self._watch_workers(), "workers")
+            self._spawn(self._watch_store(), "store")
+            self._spawn(self._tell(), "report")
+            self._spawn(self._beat(), "guardian's beat")
+            self._master_task = self._spawn(
+                self._candidate.run(self._await_registration, lambda: self._facts.stale, self._over), "leadership"
+            )
             return await self._decide()
         finally:
             tasks = [*self._tasks]
@@ -213,9 +217,7 @@ class Agent:
                 case Start(header, assignment):
                     await self._unless(self._start(header, assignment), lambda: self._facts.notice != "none")
                 case Stop(first, grace):
-                    # A second notice cuts the grace short; that stop itself is not interrupted.
-                    cut = (lambda: False) if view.notice == "kill" else (lambda: self._facts.notice == "kill")
-                    await self._unless(self._stop(first, grace), cut)
+                    await self._unless(self._stop(first, grace), self._worse_than(view))
                 case Leave(code):
                     exits = self._workers.exits
                     self.timeline.ended(self._loop.time())
@@ -226,17 +228,19 @@ class Agent:
 
     def _view(self) -> View:
         facts, now = self._facts, self._loop.time()
+        departing = facts.notice != "none" or facts.unfit
         alive = self._workers.alive
-        if facts.notice != "none" and alive == 0 and facts.workers_gone_at is None:
+        if departing and alive == 0 and facts.workers_gone_at is None:
             facts.workers_gone_at = now
         health = self._store.health
         gone = ""
         if not health.reachable and now - health.since > self._setup.store_patience:
-            ended = self._facts.total > 0 and all(exit_.ok for exit_ in self._workers.exits)
+            exits = self._workers.exits
+            ended = facts.total > 0 and len(exits) == facts.total and all(exit_.ok for exit_ in exits)
             gone = (
-                f"the store has not answered for {now - health.since:.0f} s ({health.detail}), and this node has no "
-                f"workers running{' (all of them ended with exit code 0)' if ended else ''}. Start the store again "
-                "(its machine may be lost), then this command"
+                f"the store has not answered for {now - health.since:.0f} s ({health.detail}), and this node's workers "
+                f"{'have all ended with exit code 0' if ended else 'do not run'}. Start the store again (its machine "
+                "may be lost), then this command"
             )
         return View(
             notice=facts.notice,
@@ -254,6 +258,8 @@ class Agent:
             exits=self._workers.exits if facts.round else (),
             late=facts.late,
             problem=facts.problem,
+            unfit=facts.unfit,
+            leading=self._candidate.leadership is not None,
             told=facts.told,
             store_gone=gone,
             shutdown_timeout=self._setup.shutdown_timeout,
@@ -264,10 +270,10 @@ class Agent:
         task = asyncio.create_task(work)
         try:
             while not task.done():
-                noticed = asyncio.create_task(self._noticed.wait())
+                noticed = asyncio.create_task(self._interrupt.wait())
                 await asyncio.wait({task, noticed}, return_when=asyncio.FIRST_COMPLETED)
                 noticed.cancel()
-                self._noticed.clear()
+                self._interrupt.clear()
                 if stop() and not task.done():
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
@@ -275,6 +281,17 @@ class Agent:
             task.result()
         finally:
             task.cancel()
+
+    def _worse_than(self, view: View) -> Callable[[], bool]:
+        """Whether there is news that may cut a stop's grace short: a second notice, or another header."""
+        seen = self._facts.header_revision
+
+        def worse() -> bool:
+            if view.notice == "none":
+                return self._facts.header_revision != seen or self._facts.notice != "none"
+            return view.notice == "leave" and self._facts.notice == "kill"
+
+        return worse
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -304,7 +321,7 @@ class Agent:
         else:
             facts.notice = "kill"
             self._output.say(f"{name} again: kills the workers at once")
-        self._noticed.set()
+        self._interrupt.set()
         self._bell.ring()
 
     def _on_stop(self) -> None:
@@ -318,27 +335,35 @@ class Agent:
     # -- the workers ----------------------------------------------------------------------------------------------
 
     async def _start(self, header: Header, assignment: Assignment) -> None:
+        await self._stop(signal.SIGKILL, 0.0)  # what the last workers left behind, and how they ended
         try:
             fresh = await membership.read_header(self._store, self._keys)
         except StoreUnavailable as error:
             self._say_once("store", f"cannot start round {header.number} yet: {error}")
             return
-        if fresh is None or fresh[0] != header:
-            return  # superseded while this node was getting ready; the watch brings the next one
         facts = self._facts
-        if facts.round:
-            await self._stop(signal.SIGKILL, 0.0)  # what the last workers left behind, and how they ended
+        if fresh is None or fresh[0] != header:
+            if fresh:
+                await self._take_header(*fresh)  # superseded while this node was getting ready
+            return
         if assignment.group_rank == 0 and not self._ports.release(header.master_port):
             facts.problem = f"port {header.master_port} for the workers' MASTER_PORT is taken by another program"
-            self._ports.renew()
+            try:
+                self._ports.renew()
+            except OSError as error:
+                facts.unfit = str(error)
             self._output.say(f"round {header.number}: {facts.problem}; offers others")
             return
         try:
             self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
-        except (StartFailed, ValueError) as error:
+        except (StartFailed, ValueError, OSError) as error:
             facts.problem = str(error)
+            facts.failed_starts += 1
             self._output.say(f"round {header.number}: {error}")
+            if facts.failed_starts >= MAX_FAILED_STARTS:
+                facts.unfit = f"this node could not start its workers {facts.failed_starts} times in a row: {error}"
             return
+        facts.failed_starts = 0
         facts.round, facts.total = header.number, assignment.nproc
         down = self.timeline.up(self._loop.time(), header)
         self._output.say(describe_round(header, assignment, down))
@@ -403,6 +428,7 @@ class Agent:
     async def _register(self) -> None:
         """Becomes a member under a new lease and a new incarnation. Tries until it is one or is refused."""
         setup, facts = self._setup, self._facts
+        lease = 0
         for task in (self._lease_task, self._own_key_task):
             if task:
                 task.cancel()
@@ -437,6 +463,10 @@ class Agent:
             return
         except (StoreUnavailable, LeaseLost) as error:
             self._say_once("register", f"cannot register yet: {error}")
+            if lease:
+                # A key that was written and not confirmed must not stay as somebody who never comes.
+                with contextlib.suppress(StoreError):
+                    await self._store.revoke(lease)
             await asyncio.sleep(0.2)
             return
         facts.registration, facts.told = registration, member.report
@@ -444,9 +474,12 @@ class Agent:
         self._lease_task = self._spawn(self._keep_lease(registration), "lease")
         self._own_key_task = self._spawn(self._watch_own_key(registration), "own key")
         self._registered.set()
-        while found is not None:
+        while True:
             try:
-                await self._take_header(*found)
+                # Once more: a round may have been opened since, and its header may have come before this registration.
+                found = await membership.read_header(self._store, self._keys)
+                if found:
+                    await self._take_header(*found)
                 break
             except StoreUnavailable as error:
                 self._say_once("store", f"cannot read this node's assignment yet: {error}")
@@ -468,13 +501,14 @@ class Agent:
                         return
             except (Compacted, StoreUnavailable):
                 try:
-                    held = await self._store.get(registration.key)
+                    listing = await self._store.list(registration.key)
                 except StoreUnavailable:
                     continue  # the store paces its own attempts
-                if held is None or held.create_revision != registration.revision:
+                held = [item for item in listing.items if item.key == registration.key]
+                if not held or held[0].create_revision != registration.revision:
                     await self._put_out(registration)
                     return
-                revision = held.mod_revision + 1
+                revision = listing.revision + 1
 
     async def _put_out(self, registration: Registration) -> None:
         word = None
@@ -512,6 +546,12 @@ class Agent:
                 continue
             except LeaseLost:
                 updated = None
+            except StoreRefused as error:
+                self._say_once(
+                    "store", f"the store refuses this node's report: {error}; tries again, the workers go on"
+                )
+                await asyncio.sleep(REFUSED_PAUSE)
+                continue
             if facts.registration is not registration:
                 continue
             if updated is None:
@@ -544,22 +584,19 @@ class Agent:
                 continue  # the store paces its own attempts; the next read says where the job is
 
     async def _take_value(self, found: KeyValue) -> None:
-        try:
-            header = decode(Header, found.value)
-        except Malformed as error:
-            raise StoreRefused(
-                f"key {found.key} holds no round of this version ({error}): is another version of elastic-run "
-                "running a job of this id? Choose another --rdzv-id"
-            ) from None
-        await self._take_header(header, found.mod_revision)
+        await self._take_header(membership.header_of(found), found.mod_revision)
 
     async def _take_header(self, header: Header, revision: int) -> None:
         """Makes `header` known together with this node's assignment in it, and wakes the loop."""
         facts = self._facts
-        registration = facts.registration
-        assignment = None
-        if registration and header.state == "open":
-            assignment = await membership.read_assignment(self._store, self._keys, header, registration.member)
+        while True:
+            member = facts.registration.member if facts.registration else None
+            assignment = None
+            if member and header.state == "open":
+                assignment = await membership.read_assignment(self._store, self._keys, header, member)
+            now = facts.registration.member if facts.registration else None
+            if (now and now.incarnation) == (member and member.incarnation):
+                break  # else this node has been born again meanwhile, and what was read is the dead one's
         if facts.header_revision > revision:
             return
         if facts.header_revision != revision:
@@ -567,6 +604,7 @@ class Agent:
         facts.header, facts.header_revision, facts.assignment = header, revision, assignment
         if assignment:
             facts.own_run = header.run
+        self._interrupt.set()
         self._bell.ring()
 
     async def _watch_store(self) -> None:
@@ -581,6 +619,10 @@ class Agent:
             if health.reachable:
                 self._output.say("the store answers again")
 
+    def _over(self) -> bool:
+        header = self._facts.header
+        return header is not None and header.final and header.run != self._facts.stale
+
     # -- the end --------------------------------------------------------------------------------------------------
 
     async def _farewell(self) -> None:
@@ -589,12 +631,14 @@ class Agent:
         if registration is None:
             return
         self._leaving = True  # what happens to its key from here on is its own doing
-        header = self._facts.header
-        over = header is not None and header.final and header.run != self._facts.stale
+        over = self._over()
         try:
             async with asyncio.timeout(FAREWELL_SECONDS):
-                if not over and self._candidate.leadership:
-                    await election.resign(self._store, self._candidate.leadership)
+                leadership = self._candidate.leadership
+                if not over and leadership and self._master_task:
+                    self._master_task.cancel()
+                    await asyncio.wait({self._master_task})
+                    await election.resign(self._store, leadership)
                 await membership.deregister(self._store, registration)
             if over and self._candidate.leadership and self._master_task:
                 limit = self._setup.terms.farewell_seconds + FAREWELL_SECONDS

@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable
 from ..master.host import Master, Terms
 from ..master.publish import Publisher
 from ..rendezvous import election, presence
-from ..rendezvous.errors import Compacted, Deposed, LeaseLost, StoreUnavailable
+from ..rendezvous.errors import Compacted, Deposed, LeaseLost, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
 from ..rendezvous.store import KeyValue, Store
 from ..rendezvous.wire import Malformed, decode
+
+REFUSED_PAUSE = 1.0
+"""Seconds until the next attempt where the store says no (no space left, say): somebody has to mend that."""
 
 
 class Candidate:
@@ -34,13 +37,21 @@ class Candidate:
         self._now = asyncio.get_running_loop().time
         self.leadership: election.Leadership | None = None
 
-    async def run(self, registered: Callable[[], Awaitable[Registration]], stale: Callable[[], str]) -> None:
+    async def run(
+        self,
+        registered: Callable[[], Awaitable[Registration]],
+        stale: Callable[[], str],
+        over: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Campaigns under whichever registration `registered` returns; ends when its master has ended the job.
 
-        `stale` names the run that was over when this node came: to bury that one ends nothing of its own.
+        Args:
+            registered: waits until this node is registered.
+            stale: names the run that was over when this node came: to bury that one ends nothing of its own.
+            over: this node has read the end of its own run, so it must not lead another.
         """
         deposed_at = -election.DEPOSE_PAUSE
-        while True:
+        while not over():
             registration = await registered()
             me = Leader(registration.member.node, registration.member.incarnation, registration.member.presence)
             try:
@@ -50,10 +61,22 @@ class Candidate:
                     if ended is not None and ended.run != stale():
                         return
                 elif await self._follow(won) and self._now() - deposed_at >= election.DEPOSE_PAUSE:
+                    await self._depose(won.key)
                     deposed_at = self._now()
-                    await election.depose(self._store, self._keys, won, decode(Leader, won.value))
+            except StoreRefused as error:
+                self._say(f"the store refuses: {error}; tries again")
+                await asyncio.sleep(REFUSED_PAUSE)
             except (StoreUnavailable, LeaseLost, Compacted):
                 await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks
+
+    async def _depose(self, held: KeyValue) -> None:
+        while True:
+            try:
+                await election.depose(self._store, self._keys, held, decode(Leader, held.value))
+                return
+            except StoreUnavailable:
+                # The usual case where the dead machine ran a member of the store. The evidence is not had twice.
+                await asyncio.sleep(0.05)
 
     async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
@@ -68,12 +91,14 @@ class Candidate:
         finally:
             self.leadership = None
 
-    async def _follow(self, held: KeyValue) -> bool:
+    async def _follow(self, held: election.Held) -> bool:
         """Waits until the leader key changes (False), or its holder is proven dead (True)."""
         try:
-            leader = decode(Leader, held.value)
+            leader = decode(Leader, held.key.value)
         except Malformed:
-            self._say(f"the job's leader key holds what this version cannot read; waits until it changes ({held.key})")
+            self._say(
+                f"the job's leader key holds what this version cannot read; waits until it changes ({held.key.key})"
+            )
             await self._leader_changed(held)
             return False
         changed = asyncio.create_task(self._leader_changed(held))
@@ -90,8 +115,8 @@ class Candidate:
                 task.cancel()
             await asyncio.gather(changed, dead, return_exceptions=True)
 
-    async def _leader_changed(self, held: KeyValue) -> None:
-        async for _ in self._store.watch(held.key, held.mod_revision + 1):
+    async def _leader_changed(self, held: election.Held) -> None:
+        async for _ in self._store.watch(held.key.key, held.revision + 1):
             return
 
 

@@ -516,7 +516,7 @@ class Output:
     def attempt_dir(self, round: int) -> Path:
         """The folder of `round`; made where it is missing (OSError)."""
         path = self._root / f"attempt_{round}"
-        path.mkdir(exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         return path
 
     def worker_dir(self, round: int, local_rank: int) -> Path:
@@ -533,7 +533,7 @@ class Output:
         """Where a worker's stream is kept whole; None where it is not."""
         if not self._keeps_logs:
             return None
-        return self.worker_dir(round, local_rank) / f"{stream}.log"
+        return self._root / f"attempt_{round}" / str(local_rank) / f"{stream}.log"
 
     def keep_tail(self, round: int, local_rank: int, tail: bytes) -> Path:
         """Writes down the end of a failed worker's stderr where the whole is not kept; it goes when the job succeeds.
@@ -546,6 +546,7 @@ class Output:
 
     def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:
         """The way for one worker's stream; its folder is made (OSError), its file by the writer."""
+        self.worker_dir(round, local_rank)
         path = self.log_file(round, local_rank, stream)
         file = None
         if path is not None:

@@ -47,6 +47,8 @@ class View:
         exits: how they ended, in order.
         late: failures of the round before, which its workers died of by themselves.
         problem: why the workers of `header`'s round could not be started; empty where they could.
+        unfit: why this node cannot start workers at all; empty where it can.
+        leading: the job's master runs here.
         told: what the store holds about this node.
         store_gone: the store has not answered for longer than the node waits for it; in words.
         shutdown_timeout: seconds that workers get between a notice and SIGKILL.
@@ -67,6 +69,8 @@ class View:
     exits: tuple[Exit, ...] = ()
     late: tuple[Exit, ...] = ()
     problem: str = ""
+    unfit: str = ""
+    leading: bool = False
     told: Report = field(default_factory=Report)
     store_gone: str = ""
     shutdown_timeout: float = 30.0
@@ -117,9 +121,11 @@ def report(view: View) -> Report:
     telling = sorted((*view.late, *view.exits), key=lambda exit_: exit_.ok or exit_.stopped)
     exits = tuple(telling[:MAX_EXITS])
     ended = view.total > 0 and view.alive == 0 and header is not None and view.round == header.number
-    done = ended and all(exit_.ok and not exit_.stopped for exit_ in view.exits)
+    done = ended and len(view.exits) == view.total and all(exit_.ok and not exit_.stopped for exit_ in view.exits)
     if header is not None and header.final:
         return view.told
+    if view.unfit:
+        return Report("leaving", view.round, exits, view.unfit)
     if view.notice != "none" and not done:
         words = f"told to leave by {signal.Signals(view.notice_signal).name}" if view.notice_signal else "told to leave"
         return Report("leaving", view.round, exits, words)
@@ -151,8 +157,10 @@ def act(view: View) -> tuple[Action, str]:
     if over and header:
         code = exit_code(header, view.notice_signal)
         return _gone(view, code, header.reason, 0.0 if code == SUCCEEDED else FINAL_GRACE)
-    if view.store_gone and view.alive == 0:
-        return Leave(STORE_LOST), view.store_gone
+    if view.unfit:
+        return _leave(view)
+    if view.store_gone and (view.alive == 0 or any(not exit_.ok for exit_ in view.exits)):
+        return _gone(view, STORE_LOST, view.store_gone, 0.0)
     if not view.registered:
         if view.alive:
             return _kill(), "this node is no longer a member of the job: others may have its ranks"
@@ -162,7 +170,10 @@ def act(view: View) -> tuple[Action, str]:
     if header.state == "waiting" or view.assignment is None:
         if view.alive:
             return _kill(), header.reason
-        return Wait(), header.reason if header.state == "waiting" else "not in the current round: waiting as a spare"
+        return (
+            Wait(),
+            header.reason if header.state == "waiting" else "not in the current round: waiting to be taken in",
+        )
     if view.round == header.number or view.problem:
         return Wait(), ""
     if view.alive:
@@ -179,15 +190,24 @@ def _current(view: View) -> Header | None:
 
 
 def _leave(view: View) -> tuple[Action, str]:
-    why = "told to leave"
-    if view.registered and view.told.state != "leaving" and view.notice_age < NOTICE_PATIENCE and not view.store_gone:
-        return Wait(NOTICE_PATIENCE - view.notice_age), why
+    header = _current(view)
+    code, why = 128 + (view.notice_signal or signal.SIGTERM), "told to leave"
+    if view.unfit:
+        code, why = FAILED, view.unfit
+    if header is not None and header.state == "preempted":
+        why = header.reason
+    told = view.registered and not view.store_gone
+    patient = not view.left_out_overdue if view.unfit else view.notice_age < NOTICE_PATIENCE
+    if told and view.told.state != "leaving" and patient:
+        return Wait(NOTICE_PATIENCE if view.unfit else NOTICE_PATIENCE - view.notice_age), why
     if view.alive:
         return Stop(view.notice_signal or signal.SIGTERM, view.shutdown_timeout), why
-    counted = view.header is not None and view.header.state == "open" and view.assignment is not None
-    if counted and view.told.state == "leaving" and not view.left_out_overdue and not view.store_gone:
+    # What is left to be published: the round without this node, or by its own master the end of the job.
+    counted = header is not None and header.state == "open" and view.assignment is not None
+    last = view.leading and (header is None or header.state == "waiting")
+    if told and view.told.state == "leaving" and (counted or last) and not view.left_out_overdue:
         return Wait(0.5), "waiting to be left out of the round"
-    return Leave(128 + (view.notice_signal or signal.SIGTERM)), why
+    return Leave(code), why
 
 
 def _gone(view: View, code: int, why: str, grace: float) -> tuple[Action, str]:

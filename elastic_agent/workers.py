@@ -487,7 +487,10 @@ class Workers:
         spec = worker.spec
         message = trace = ""
         if code != 0 and not self._stopping:
-            message, trace = self._explain(worker, signum)
+            try:
+                message, trace = self._explain(worker, signum)
+            except OSError as error:  # its end counts, whether or not it can be explained
+                message = f"how it ended cannot be read: {error}"
         log = self._output.log_file(spec.round, spec.local_rank, "stderr")
         if log is None and code != 0 and not self._stopping:
             with contextlib.suppress(OSError):  # a full disk must not hide how the worker ended

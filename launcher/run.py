@@ -17,7 +17,15 @@ from ..elastic_agent.logs import Output
 from ..elastic_agent.timeline import Timeline
 from ..master.host import Terms
 from ..rendezvous import embedded
-from ..rendezvous.endpoint import DEFAULT_PORT, Endpoint, binding, is_loopback, resolve, routable_address
+from ..rendezvous.endpoint import (
+    DEFAULT_PORT,
+    Endpoint,
+    binding,
+    interface_addresses,
+    is_loopback,
+    resolve,
+    routable_address,
+)
 from ..rendezvous.errors import RendezvousError, StoreUnavailable
 from ..rendezvous.member import Fingerprint
 from ..rendezvous.memory import MemoryStore
@@ -70,7 +78,9 @@ def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
         return Place("127.0.0.1", None)
     if options.local_addr:
         bound = binding(options.local_addr, endpoints)
-        return Place(options.local_addr, bound.listen)
+        found = resolve(options.local_addr)
+        reachable = not found or any(not is_loopback(address) for address in found)
+        return Place(options.local_addr if reachable else bound.advertise, bound.listen)
     addresses = [resolve(endpoint.host) for endpoint in endpoints]
     if all(found and all(map(is_loopback, found)) for found in addresses) and options.store.kind != "implicit":
         names_loopback = all(
@@ -79,7 +89,9 @@ def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
         )
         if names_loopback:
             return Place(addresses[0][0], addresses[0][0])
-    host = routable_address(endpoints)
+    interfaces = interface_addresses()
+    own = [address for found in addresses for address in found if address in interfaces and not is_loopback(address)]
+    host = own[0] if own else routable_address(endpoints)  # the address that an endpoint names is the one to go by
     return Place(host, host)
 
 
@@ -137,7 +149,10 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
         for line in last_lines(options, result, where.host):
             output.say(line)
         if options.output.summary_json:
-            write_json(options.output.summary_json, options, result)
+            try:
+                write_json(options.output.summary_json, options, result)
+            except OSError as error:
+                output.say(f"the summary could not be written: {error}")
         return result
     finally:
         await output.close(succeeded=succeeded)
@@ -203,7 +218,9 @@ async def _store(
     from ..rendezvous.etcd import EtcdStore
 
     text = ",".join(map(str, endpoints))
-    if options.store.kind == "implicit":
+    if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
+        output.say(f"--local-addr={options.local_addr} is no address of this machine: listens on every interface")
+    if options.store.kind == "implicit" and not options.store.endpoints:
         output.say(f"no --rdzv-endpoint is given: the job meets at {text}. On the other machines run:")
         output.say(f"  {join_command(options, text)}")
     if agent_setup.bind is not None and not is_loopback(agent_setup.bind):

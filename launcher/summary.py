@@ -10,6 +10,7 @@ from pathlib import Path
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Result
 from ..elastic_agent.failure import describe, hint
+from ..master.incident import charge
 from ..rendezvous.header import Header, Incident, Tally
 from .settings import Options
 
@@ -81,7 +82,10 @@ def _totals(result: Result) -> str:
 
 
 def _tally(header: Header | None) -> Tally:
-    return header.tally if header else Tally()
+    if header is None:
+        return Tally()
+    # A final header has counted everything; of another the incident that opened it is still to be added.
+    return header.tally if header.final or header.incident is None else charge(header.tally, header.incident)
 
 
 def _count(number: int, name: str) -> str:

@@ -147,7 +147,8 @@ class Master:
         self._incident = header.incident
         self._fingerprint = header.fingerprint
         self._max_restarts = header.max_restarts
-        self._round = Round(header.number, tuple(known), header.state == "open", self._now())
+        grown_at = self._now() if header.cause == "joined" else -math.inf
+        self._round = Round(header.number, tuple(known), header.state == "open", self._now(), grown_at=grown_at)
         self._in_round = frozenset(known)
         self._say(f"this node is the master now; it goes on with round {header.number}")
         for item in (await self._store.list(self._keys.successes)).items:
@@ -292,6 +293,8 @@ class Master:
     ) -> None:
         """Adds to a round's evidence; what is known already, or came too late to count, changes nothing."""
         now = self._now()
+        if number == self._round.number and not self._round.running:
+            number -= 1  # nobody trains: what is still lost belongs to the incident that suspended the job
         if number != self._round.number:
             # A late exit of the round before: it belongs to the incident that ended that round, if one did.
             since = self._evidence_since.get(number)
@@ -370,7 +373,6 @@ class Master:
             fingerprint=self._fingerprint,
             prefix=self._publisher.prefix(number),
             nodes=len(assignments),
-            digest=ranks.digest(assignments),
             previous_nodes=previous.nodes if previous else 0,
             world_size=assignments[0].world_size,
             master_addr=first.host,
@@ -382,7 +384,9 @@ class Master:
         )
         await self._publisher.open(header, assignments, previous.prefix if previous else "")
         self._header, self._tally, self._incident = header, tally, because
-        self._round = Round(number, tuple(member.incarnation for member in decision.nodes), True, self._now())
+        grown_at = self._now() if decision.cause == "joined" else self._round.grown_at
+        nodes = tuple(member.incarnation for member in decision.nodes)
+        self._round = Round(number, nodes, True, self._now(), grown_at=grown_at)
         self._in_round = frozenset(self._round.nodes)
         self._evidence = {key: value for key, value in self._evidence.items() if key >= number - 1}
         self._evidence_since = {key: value for key, value in self._evidence_since.items() if key >= number - 1}
@@ -419,7 +423,7 @@ class Master:
         )
         await self._publisher.put_header(header)
         self._header, self._tally, self._incident = header, tally, because
-        self._round = Round(header.number, self._round.nodes, False, self._now())
+        self._round = Round(header.number, self._round.nodes, False, self._now(), grown_at=self._round.grown_at)
 
     async def _finish(self, outcome: Outcome, reason: str) -> None:
         tally = self._settled_tally()

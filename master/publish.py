@@ -4,8 +4,9 @@ A round is published in two steps: its assignments, in batches that fit a transa
 knows yet; then the header that names the prefix, which is the commit point and compares the header before it.
 """
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..rendezvous.election import Leadership
 from ..rendezvous.errors import Deposed
@@ -26,6 +27,8 @@ class Publisher:
 
     Attributes:
         header_revision: the mod revision of the header that the next one must replace; 0 where there is none.
+        token: random; the same leadership may publish again after a write whose answer was lost, and what is still
+            on its way then must not mix with the new round.
     """
 
     store: Store
@@ -33,10 +36,11 @@ class Publisher:
     leadership: Leadership
     lease: int
     header_revision: int
+    token: str = field(default_factory=lambda: secrets.token_hex(3))
 
     def prefix(self, number: int) -> str:
-        """Where the assignments of round `number` go: no other leadership writes there."""
-        return f"{self.leadership.revision}.{number}"
+        """Where the assignments of round `number` go: nobody else writes there."""
+        return f"{self.leadership.revision}.{number}.{self.token}"
 
     async def open(self, header: Header, assignments: Sequence[Assignment], previous_prefix: str) -> None:
         """Makes `header`'s round the current one. Raises Deposed, StoreError (then nothing was committed, or the
@@ -89,7 +93,7 @@ class Publisher:
             (),
             [
                 Delete(self.keys.assignments, prefix=True),
-                Delete(f"{self.keys.root}evictions/", prefix=True),
+                Delete(self.keys.evictions, prefix=True),
                 Delete(self.keys.successes, prefix=True),
                 Delete(self.keys.round),
                 Delete(self.leadership.key),

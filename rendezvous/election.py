@@ -32,22 +32,32 @@ class Leadership:
         return Compare(self.key, self.revision)
 
 
-async def campaign(store: Store, keys: Keys, me: Leader, lease: int) -> Leadership | KeyValue:
-    """Tries to become the leader: the leadership, or the key of whoever holds it. Raises StoreError, LeaseLost."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another leads: its key, and the store's revision at which that was seen (to watch from)."""
+
+    key: KeyValue
+    revision: int
+
+
+async def campaign(store: Store, keys: Keys, me: Leader, lease: int) -> Leadership | Held:
+    """Tries to become the leader: the leadership, or who holds it. Raises StoreError, LeaseLost."""
     try:
         result = await store.txn([Compare(keys.leader, 0)], [Put(keys.leader, encode(me), lease)])
     except MaybeApplied:
-        held = await store.get(keys.leader)
-        if held is None:
+        listing = await store.list(keys.leader)
+        if not listing.items:
             raise
+        held, revision = listing.items[0], listing.revision
     else:
         if result.succeeded:
             return Leadership(keys.leader, result.revision)
         (held,) = result.current
         assert held is not None, "the compare failed, so the key exists"
+        revision = result.revision
     if _leader(held) == me:
         return Leadership(keys.leader, held.create_revision)
-    return held
+    return Held(held, revision)
 
 
 async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader) -> bool:

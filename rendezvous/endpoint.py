@@ -186,6 +186,11 @@ def routable_address(peers: Iterable[Endpoint | str]) -> str:
             source = _source_address(target, port)
             if source is not None and not is_loopback(source):
                 return source
+    # Where the default route leads, before any bridge of containers or virtual machines. Nothing is sent.
+    for elsewhere in ("198.51.100.1", "2001:db8::1"):
+        source = _source_address(elsewhere, DEFAULT_PORT)
+        if source is not None and not is_loopback(source):
+            return source
     candidates = [
         ipaddress.ip_address(address)
         for address in interface_addresses()

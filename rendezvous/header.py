@@ -41,8 +41,8 @@ class Tally:
     Attributes:
         failures: charged against `--max-restarts`.
         lost, left, joined, problems: rounds opened for that cause; free.
-        signature, repeats, quick: the last failure's likeness, how often it came in a row, and whether each time
-            came soon after the start: a job that only ever repeats one failure is stopped early.
+        signature, repeats: the last failure's likeness (empty where it came late, or tells nothing), and how often it
+            came in a row: a job that only ever repeats one failure is stopped early.
         problems_in_row: start problems without a round that ran between them.
     """
 
@@ -65,7 +65,8 @@ class Header:
         run: random; another run of the same job id is another one.
         state: open (nodes train), waiting (suspended: all workers stop), or how the job ended.
         cause, reason: why this round was opened, suspended or finished; the reason is for a person.
-        prefix, nodes, digest: the assignments that this header makes valid (a waiting header names the last round's).
+        prefix, nodes: the assignments that this header makes valid, and how many they are (a waiting header names the
+            last round's).
         previous_nodes: how many nodes the round before had.
         world_size: worker processes in all.
         master_addr, master_port: where the workers meet: on the first node.
@@ -85,7 +86,6 @@ class Header:
     fingerprint: Fingerprint
     prefix: str = ""
     nodes: int = 0
-    digest: str = ""
     previous_nodes: int = 0
     world_size: int = 0
     master_addr: str = ""

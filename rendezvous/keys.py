@@ -63,9 +63,14 @@ class Keys:
         """That incarnation has done its part."""
         return f"{self.successes}{incarnation}"
 
+    @property
+    def evictions(self) -> str:
+        """The prefix of the reasons why nodes were put out."""
+        return f"{self.root}evictions/"
+
     def eviction(self, incarnation: str) -> str:
         """Why that incarnation was put out."""
-        return f"{self.root}evictions/{incarnation}"
+        return f"{self.evictions}{incarnation}"
 
     @property
     def outcome(self) -> str:

@@ -7,14 +7,17 @@ deleted (an eviction) cannot come back by a late report, and a node that finds i
 import contextlib
 import dataclasses
 from dataclasses import dataclass
+from typing import TypeVar
 
-from .errors import MaybeApplied, Refused
+from .errors import MaybeApplied, Refused, StoreRefused
 from .header import Eviction, Header
 from .keys import Keys
 from .member import Member, Report
 from .ranks import Assignment
-from .store import Compare, Delete, Put, Store
+from .store import Compare, Delete, KeyValue, Put, Store
 from .wire import Malformed, decode, encode
+
+T = TypeVar("T")
 
 OUTCOME_TTL = 60
 """Seconds for which a job id that has just succeeded is refused."""
@@ -44,9 +47,13 @@ async def refuse_if_over(store: Store, keys: Keys, own_run: str = "") -> Header 
         end = decode(Header, tombstone.value)
         if own_run and end.run == own_run:
             return end
-    raise Refused(
-        f"job {keys.job!r} has just succeeded; its id is refused for {OUTCOME_TTL} s, so that a node that comes late "
-        f"does not start it again. To run it again now, choose another id: --rdzv-id={keys.job}-2"
+    raise _over(keys)
+
+
+def _over(keys: Keys) -> Refused:
+    return Refused(
+        f"job {keys.job!r} has just succeeded; its id is refused for {OUTCOME_TTL} s after that, so that a node that "
+        f"comes late does not start it again. To run it again now, choose another id: --rdzv-id={keys.job}-2"
     )
 
 
@@ -61,7 +68,7 @@ async def register(store: Store, keys: Keys, member: Member, lease: int) -> Regi
         named = dataclasses.replace(member, node=name)
         key = keys.node(name)
         try:
-            result = await store.txn([Compare(key, 0)], [Put(key, encode(named), lease)])
+            result = await store.txn([Compare(key, 0), Compare(keys.outcome, 0)], [Put(key, encode(named), lease)])
         except MaybeApplied:
             held = await store.get(key)
             if held is None or incarnation_of(held.value) != member.incarnation:
@@ -69,7 +76,9 @@ async def register(store: Store, keys: Keys, member: Member, lease: int) -> Regi
             return Registration(named, key, held.create_revision, lease)
         if result.succeeded:
             return Registration(named, key, result.revision, lease)
-        (held,) = result.current
+        held, tombstone = result.current
+        if tombstone is not None:
+            raise _over(keys)
         if held is not None and incarnation_of(held.value) == member.incarnation:
             return Registration(named, key, held.create_revision, lease)
     raise Refused(f"{_MAX_NAMESAKES} nodes are called {base!r} already: give this one a name with --node-name")
@@ -98,7 +107,12 @@ async def deregister(store: Store, registration: Registration) -> None:
 async def read_header(store: Store, keys: Keys) -> tuple[Header, int] | None:
     """The current round's header and the revision that wrote it, or None before the first."""
     found = await store.get(keys.round)
-    return (decode(Header, found.value), found.mod_revision) if found else None
+    return (header_of(found), found.mod_revision) if found else None
+
+
+def header_of(found: KeyValue) -> Header:
+    """The header that the key holds. Raises StoreRefused where this version cannot read it."""
+    return _decoded(Header, found)
 
 
 async def read_assignment(store: Store, keys: Keys, header: Header, member: Member) -> Assignment | None:
@@ -106,7 +120,7 @@ async def read_assignment(store: Store, keys: Keys, header: Header, member: Memb
     found = await store.get(keys.assignment(header.prefix, member.node))
     if found is None:
         return None
-    assignment = decode(Assignment, found.value)
+    assignment = _decoded(Assignment, found)
     mine = assignment.incarnation == member.incarnation and assignment.round == header.number
     return assignment if mine else None
 
@@ -114,7 +128,17 @@ async def read_assignment(store: Store, keys: Keys, header: Header, member: Memb
 async def read_eviction(store: Store, keys: Keys, incarnation: str) -> Eviction | None:
     """Why that incarnation was put out, where the master left word."""
     found = await store.get(keys.eviction(incarnation))
-    return decode(Eviction, found.value) if found else None
+    return _decoded(Eviction, found) if found else None
+
+
+def _decoded(kind: type[T], found: KeyValue) -> T:
+    try:
+        return decode(kind, found.value)
+    except Malformed as error:
+        raise StoreRefused(
+            f"{found.key} holds what this version of elastic-run cannot read ({error}): is another version running a "
+            "job of this id? Choose another --rdzv-id"
+        ) from None
 
 
 def incarnation_of(value: bytes) -> str:

@@ -34,6 +34,7 @@ class PresenceServer:
     address: str = ""
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] | None = None
+    _closed: bool = False
 
     async def start(self, bind: str, advertise: str) -> None:
         """Listens on a free port of `bind` (an address; "" is every interface); `address` becomes `host:port`."""
@@ -51,6 +52,9 @@ class PresenceServer:
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self._writers is not None
+        if self._closed:
+            writer.close()
+            return
         self._writers.add(writer)
         try:
             writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
@@ -65,12 +69,14 @@ class PresenceServer:
 
     async def close(self) -> None:
         """Stops listening and closes every connection."""
+        self._closed = True
         if self._server is None:
             return
+        # Not `wait_closed`: it waits for peers that are just being accepted, and nobody closes those.
         self._server.close()
         for writer in list(self._writers or ()):
             writer.close()
-        await self._server.wait_closed()
+        await asyncio.sleep(0)
 
 
 async def watch_until_dead(address: str, incarnation: str) -> str:

@@ -5,12 +5,10 @@ together. So rank 0 stays on its machine while that machine lives, and a script 
 rank 0 finds them again.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .member import Member
-from .wire import encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +77,3 @@ def assign(round_number: int, nodes: Sequence[Member]) -> tuple[Assignment, ...]
         first_rank += member.nproc
         role_first[member.role] += member.nproc
     return tuple(assignments)
-
-
-def digest(assignments: Sequence[Assignment]) -> str:
-    """Names a set of assignments, so that a header and what it points to cannot be mixed up."""
-    total = hashlib.sha256()
-    for assignment in assignments:
-        total.update(encode(assignment))
-    return total.hexdigest()[:16]

@@ -21,6 +21,7 @@ Invariants, whatever the members report:
   - time only ever delays a decision that the deadlines in `Policy` name; nothing else waits.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -118,6 +119,7 @@ class Round:
             last round's, whose survivors keep their order).
         opened_at: when it was opened, or when this master took over (the master's clock).
         fault: what the judge says of failed workers in it.
+        grown_at: when a round was last opened for an arrival; long ago where none was.
     """
 
     number: int
@@ -125,6 +127,7 @@ class Round:
     running: bool
     opened_at: float
     fault: Fault | None = None
+    grown_at: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,8 @@ def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) ->
     """
     present = sorted((seen for seen in members if not seen.gone), key=lambda seen: seen.order)
     candidates = [seen for seen in present if seen.member.report.state != "leaving"]
+    if current.running and _done(members, current):
+        return Finish("succeeded"), f"every worker of round {current.number} ended with exit code 0"
     if present and not candidates:
         names = _names([seen.member for seen in present])
         return Finish("preempted"), f"every node was told to leave ({names})"
@@ -208,9 +213,6 @@ def _running(
     by_incarnation = {seen.member.incarnation: seen for seen in members}
     in_round = [by_incarnation.get(incarnation) for incarnation in current.nodes]
     done = [seen for seen in in_round if seen and _succeeded(seen.member, current.number)]
-    if len(done) == len(current.nodes):
-        return Finish("succeeded"), f"every worker of round {current.number} ended with exit code 0"
-
     lost = [seen for seen in in_round if seen is None or (seen.gone and seen not in done)]
     left = [seen for seen in in_round if seen and seen.member.report.state == "leaving" and seen not in done]
     fault = current.fault
@@ -271,13 +273,15 @@ def _arrivals(
         if policy.usable(len(candidates) - len(newcomers) + more) > len(current.nodes)
     )
     patience = sorted(seen.since for seen in newcomers)[need - 1] + 3 * policy.settle
-    ready = max(min(arrived + policy.settle, patience), current.opened_at + policy.scale_up_interval)
+    ready = max(min(arrived + policy.settle, patience), current.grown_at + policy.scale_up_interval)
     if now < ready:
         return Keep(ready), (
             f"{names} has arrived and is taken in {ready - arrived:.0f} s later, which restarts the script "
             "(--scale-up=never keeps arrivals as spares)"
         )
-    return _open(candidates, current, size, "joined"), f"{names} joins"
+    return _open(candidates, current, size, "joined"), (
+        f"{names} joins, for which the script is restarted (--scale-up=never keeps arrivals as spares)"
+    )
 
 
 def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -> Open:
@@ -296,6 +300,11 @@ def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -
         ),
         cause,
     )
+
+
+def _done(members: Sequence[Seen], current: Round) -> bool:
+    done = {seen.member.incarnation for seen in members if _succeeded(seen.member, current.number)}
+    return done.issuperset(current.nodes)
 
 
 def _succeeded(member: Member, number: int) -> bool:

@@ -5,8 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import elastic_run
 import pytest
+
+import elastic_run
 from elastic_run.launcher.flags import UsageError
 
 MODULE = """

@@ -799,16 +799,28 @@ class TestArrivals:
 
         simulate(scenario, policy=Policy(min_nodes=2, max_nodes=5))
 
-    def test_soon_after_a_round_began_wait_for_its_interval(self) -> None:
+    def test_soon_after_a_round_began_only_settle(self) -> None:
         async def scenario(job: Job) -> None:
             await running_job(job)
             opened = clock()
             await later(1)
             await job.join("c")
             await job.header(2)
-            assert about(clock() - opened, 60)
+            assert about(clock() - opened, 1 + 10)
 
         simulate(scenario)
+
+    def test_soon_after_another_arrival_wait_for_the_interval(self) -> None:
+        async def scenario(job: Job) -> None:
+            await running_job(job)
+            await job.join("c")
+            await job.header(2)
+            opened = clock()
+            await job.join("d")
+            await job.header(3)
+            assert about(clock() - opened, 60)
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=4))
 
     def test_wait_as_spares_for_ever_where_the_user_said_so(self) -> None:
         async def scenario(job: Job) -> None:

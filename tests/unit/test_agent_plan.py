@@ -192,7 +192,7 @@ class TestARound:
 
     def test_without_a_part_for_this_node_is_sat_out_as_a_spare(self) -> None:
         chosen, why = act(View(header=header(4)))
-        assert chosen == Wait() and "spare" in why
+        assert chosen == Wait() and "taken in" in why
 
     def test_without_a_part_for_this_node_ends_its_workers(self) -> None:
         assert action(view(RUNNING, header=header(2), assignment=None)) == NOW_KILL

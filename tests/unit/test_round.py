@@ -373,8 +373,12 @@ class TestAnArrival:
         members = [*self.MEMBERS, seen("d", state="waiting", round=0, since=105.0)]
         assert plan(members, running("a", "b"), POLICY, 111.0)[0] == Keep(115.0)
 
-    def test_waits_until_the_round_has_had_its_interval(self) -> None:
-        assert plan(self.MEMBERS, running("a", "b", opened_at=90.0), POLICY, 111.0)[0] == Keep(150.0)
+    def test_waits_until_the_last_arrivals_round_has_had_its_interval(self) -> None:
+        current = dataclasses.replace(running("a", "b"), grown_at=90.0)
+        assert plan(self.MEMBERS, current, POLICY, 111.0)[0] == Keep(150.0)
+
+    def test_does_not_wait_for_an_interval_after_a_round_of_another_cause(self) -> None:
+        assert opened(plan(self.MEMBERS, running("a", "b", opened_at=109.0), POLICY, 111.0)[0]) == ["a", "b", "c"]
 
     def test_enters_at_once_with_the_next_loss(self) -> None:
         members = [seen("b"), seen("c", state="waiting", round=0, since=100.0)]
