@@ -256,7 +256,7 @@ def test_with_scale_up_never_an_arrival_is_a_spare_until_the_next_change(job: Cl
     first = job.workers(1)
     job.start("B")
     job.wait_for_line("A", r"B waits as a spare \(--scale-up=never\)")
-    job.wait_for_line("B", "waiting as a spare")
+    job.wait_for_line("B", "waiting to be taken in")
     first[0].tell("raise RuntimeError('a change')")
     second = job.workers(2)
     assert second.places == ["A", "B"]
@@ -268,7 +268,7 @@ def test_a_spare_beyond_the_maximum_enters_at_the_next_loss(job: Cluster) -> Non
     job.start("A", "B", nnodes=2)
     first = job.workers(2)
     job.start("C")
-    job.wait_for_line("C", "waiting as a spare")
+    job.wait_for_line("C", "waiting to be taken in")
     job.wait_for_line(job.master(), r"C waits as a spare \(the maximum is in\) and enters at the next loss")
     lost = next(node for node in "AB" if node != job.master())
     job.kill_machine(lost)
@@ -283,7 +283,7 @@ def test_a_spare_that_is_never_needed_ends_with_the_job(job: Cluster) -> None:
     job.start("A", nnodes="1")
     first = job.workers(1)
     job.start("B")
-    job.wait_for_line("B", "waiting as a spare")
+    job.wait_for_line("B", "waiting to be taken in")
     first.release()
     assert job.finish() == {"A": 0, "B": 0}
 
