@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ..rendezvous.member import MAX_TRACEBACK_BYTES, Exit
+from ..rendezvous.member import MAX_TRACEBACK_BYTES, Exit, signal_name
 
 MAX_MESSAGE_CHARACTERS = 500
 """Of one message: it goes on one line of a terminal and into the store."""
@@ -114,14 +114,6 @@ def describe(exit: Exit) -> str:
     if exit.code is None:
         return f"{who} ended"
     return f"{who} exited with code {exit.code}"
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL` for 9; `signal 42` for one that has no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def out_of_memory(oom_kills: int) -> str:

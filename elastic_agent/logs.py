@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 StreamName = Literal["stdout", "stderr"]
+_STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 
 Std = int | Mapping[int, int]
 """Which streams: 0 none, 1 stdout, 2 stderr, 3 both; for every worker, or by local rank (others: none)."""
@@ -47,22 +48,6 @@ PORTION_BYTES = 4096
 _COLOURS = (36, 33, 35, 32, 34, 31)
 _MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfhlnsu]")
 """Escape sequences that move the cursor or erase: on a terminal shared by ranks they would spoil others' lines."""
-
-
-def read_std(text: str) -> Std:
-    """torchrun's notation for streams: `3` for every worker, `0:1,1:2` by local rank. ValueError in words."""
-    if text in ("0", "1", "2", "3"):
-        return int(text)
-    chosen: dict[int, int] = {}
-    for part in text.split(","):
-        rank, colon, streams = part.partition(":")
-        if not (colon and rank.isdecimal() and streams in ("0", "1", "2", "3")):
-            raise ValueError(
-                f"{text!r} does not name streams: write 0 (none), 1 (stdout), 2 (stderr) or 3 (both), "
-                "or the same by local rank, as in 0:3,1:2"
-            )
-        chosen[int(rank)] = int(streams)
-    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +418,7 @@ class Output:
         log_dir: where whole logs are kept, in torchrun's layout; None (or /dev/null): nowhere, unless `redirects`,
             `tee` or a filter asks for files, which then go to a temporary folder that stays.
         job_id: names the job's folder there.
-        color: prefixes are coloured, one colour per rank.
+        color: prefixes are coloured, one colour per rank; for both streams, or for each.
         redirects: streams that go to their file instead of the terminal.
         tee: streams that go to both, even where `redirects` names them.
         local_ranks_filter: only these local ranks are shown on the terminal; empty or None: all.
@@ -451,7 +436,7 @@ class Output:
         host: str,
         log_dir: Path | None,
         job_id: str,
-        color: bool,
+        color: Mapping[StreamName, bool] | bool,
         redirects: Std = 0,
         tee: Std = 0,
         local_ranks_filter: Collection[int] | None = None,
@@ -461,7 +446,7 @@ class Output:
         stream_err: BinaryIO,
     ) -> None:
         self._host = host
-        self._color = color
+        self._color = {name: color if isinstance(color, bool) else color[name] for name in _STREAMS}
         self._redirects = redirects
         self._tee = tee
         self._shown_ranks = frozenset(local_ranks_filter or ())
@@ -558,7 +543,7 @@ class Output:
             place = self.attempt_dir(round) / f"filtered_{stream}.log"
             matching = self._matching.setdefault(place, _File(place))
         return Lines(
-            prefix=self._prefix(rank),
+            prefix=self._prefix(rank, stream),
             put=self._put,
             close=self._close_file,
             file=file,
@@ -569,7 +554,7 @@ class Output:
 
     def say(self, line: str) -> None:
         """One of the launcher's own lines (or several), on stderr, in order with the workers' lines there."""
-        mark = b"\x1b[1m[elastic-run]\x1b[0m " if self._color else b"[elastic-run] "
+        mark = b"\x1b[1m[elastic-run]\x1b[0m " if self._color["stderr"] else b"[elastic-run] "
         text = line.encode(errors="replace")
         self._put(self._terminals["stderr"], b"".join(mark + part + b"\n" for part in text.split(b"\n")))
 
@@ -605,9 +590,9 @@ class Output:
             return False
         return bool(_of(self._tee, local_rank) & bit) or not _of(self._redirects, local_rank) & bit
 
-    def _prefix(self, rank: int) -> bytes:
+    def _prefix(self, rank: int, stream: StreamName) -> bytes:
         text = f"[{self._host} rank {rank}]"
-        if self._color:
+        if self._color[stream]:
             return f"\x1b[2;{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m ".encode()
         return f"{text} ".encode()
 

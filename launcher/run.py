@@ -274,12 +274,14 @@ def _code(error: RendezvousError) -> int:
 
 def _output(options: Options) -> Output:
     wanted = options.output
-    color = wanted.color == "always" or (wanted.color == "auto" and sys.stderr.isatty())
     return Output(
         host=options.node_name or socket.gethostname().split(".")[0],
         log_dir=wanted.log_dir,
         job_id=options.job_id,
-        color=color,
+        color={
+            "stdout": wanted.color == "always" or (wanted.color == "auto" and sys.stdout.isatty()),
+            "stderr": wanted.color == "always" or (wanted.color == "auto" and sys.stderr.isatty()),
+        },
         redirects={rank: int(std) for rank, std in enumerate(wanted.redirects)},
         tee={rank: int(std) for rank, std in enumerate(wanted.tee)},
         local_ranks_filter=wanted.shown_ranks,

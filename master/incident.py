@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..rendezvous.header import Incident, Tally
-from ..rendezvous.member import Exit
+from ..rendezvous.member import Exit, signal_name
 from ..rendezvous.round import Outcome
 
 GATHER = 1.0
@@ -108,17 +108,9 @@ def judge(evidence: Evidence) -> Incident:
 def describe(failed: FailedWorker) -> str:
     """One failed worker in words."""
     exit_ = failed.exit
-    how = f"died by {signal_name(exit_.signal)}" if exit_.signal else f"exited with code {exit_.code}"
+    how = f"died by {signal_name(exit_.signal)} ({exit_.signal})" if exit_.signal else f"exited with code {exit_.code}"
     what = f": {exit_.message}" if exit_.message else ""
     return f"rank {exit_.rank} on node {failed.node} {how}{what}"
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL (9)`; real-time signals by number."""
-    try:
-        return f"{signal.Signals(number).name} ({number})"
-    except ValueError:
-        return f"signal {number}"
 
 
 def _kind(exit_: Exit) -> int:

@@ -4,6 +4,7 @@ State, not messages: a report is the whole truth about the node, written over th
 reads the reports and knows what the last master knew, so nothing is lost in a failover.
 """
 
+import signal
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +13,14 @@ MAX_TRACEBACK_BYTES = 6_000
 
 MAX_EXITS = 16
 """Exits in one report: the first failures matter, the others are in the logs."""
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; `signal 42` for one that has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.logs import HIGH_BYTES, Output, read_std
+from elastic_run.elastic_agent.logs import HIGH_BYTES, Output
 
 Make = Callable[..., Output]
 
@@ -184,6 +184,11 @@ async def test_colours_are_used_only_when_they_are_wanted(make: Make, screen: Sc
     assert screen.out.getvalue().endswith(b"\x1b[0m x\n")
 
 
+async def test_colours_are_for_each_stream_by_itself(make: Make, screen: Screen):
+    await print_all(make(color={"stdout": False, "stderr": True}), b"x\n")
+    assert screen.out.getvalue() == b"[node1 rank 0] x\n"
+
+
 async def test_the_launchers_own_lines_are_marked_and_in_order(make: Make, screen: Screen):
     output = make()
     lines = output.open(1, 0, 0, "stderr")
@@ -313,18 +318,6 @@ async def test_a_log_dir_that_cannot_be_written_is_an_error_at_once(make: Make, 
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         make(log_dir=tmp_path / "file" / "logs")
-
-
-def test_streams_are_named_as_torchrun_names_them():
-    assert read_std("0") == 0
-    assert read_std("3") == 3
-    assert read_std("0:1,10:2") == {0: 1, 10: 2}
-
-
-@pytest.mark.parametrize("text", ["", "4", "a", "0:", "0:4", "0:1,", ":1", "-1:2"])
-def test_other_names_for_streams_are_refused_in_words(text: str):
-    with pytest.raises(ValueError, match="does not name streams"):
-        read_std(text)
 
 
 def _read_exactly(descriptor: int, size: int) -> bytes:
