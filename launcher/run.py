@@ -17,6 +17,7 @@ from ..elastic_agent.logs import Output
 from ..elastic_agent.timeline import Timeline
 from ..master.host import Terms
 from ..rendezvous import embedded
+from ..rendezvous.binary import OLDEST, EtcdTooOld, NoEtcdBinary
 from ..rendezvous.endpoint import (
     DEFAULT_PORT,
     Endpoint,
@@ -259,15 +260,15 @@ def _tls(credentials: Credentials) -> "Tls | None":
 
 def _refuse_old(version: str, where: str) -> None:
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers and (int(numbers[1]), int(numbers[2])) < embedded.OLDEST:
-        raise embedded.EtcdTooOld(
-            f"the etcd at {where} is {version}, and at least {embedded.OLDEST[0]}.{embedded.OLDEST[1]} is needed: "
+    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
+        raise EtcdTooOld(
+            f"the etcd at {where} is {version}, and at least {OLDEST[0]}.{OLDEST[1]} is needed: "
             "upgrade it, or name another with --rdzv-endpoint"
         )
 
 
 def _code(error: RendezvousError) -> int:
-    if isinstance(error, embedded.NoEtcdBinary | embedded.EtcdTooOld | embedded.EmbeddedFailed):
+    if isinstance(error, NoEtcdBinary | EtcdTooOld | embedded.EmbeddedFailed):
         return plan.REFUSED
     return plan.TIMEOUT if isinstance(error, NobodyAnswered) else plan.STORE_LOST
 

