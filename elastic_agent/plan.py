@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..rendezvous.header import Header
-from ..rendezvous.member import MAX_EXITS, Exit, Report
+from ..rendezvous.member import DEPARTING, MAX_EXITS, Exit, Report
 from ..rendezvous.ranks import Assignment
 
 SUCCEEDED, FAILED, REFUSED, TIMEOUT, STORE_LOST, REPEATED = 0, 1, 2, 3, 4, 5
@@ -125,7 +125,7 @@ def report(view: View) -> Report:
     if header is not None and header.final:
         return view.told
     if view.unfit:
-        return Report("leaving", view.round, exits, view.unfit)
+        return Report("unfit", view.round, exits, view.unfit)
     if view.notice != "none" and not done:
         words = f"told to leave by {signal.Signals(view.notice_signal).name}" if view.notice_signal else "told to leave"
         return Report("leaving", view.round, exits, words)
@@ -198,14 +198,14 @@ def _leave(view: View) -> tuple[Action, str]:
         why = header.reason
     told = view.registered and not view.store_gone
     patient = not view.left_out_overdue if view.unfit else view.notice_age < NOTICE_PATIENCE
-    if told and view.told.state != "leaving" and patient:
+    if told and view.told.state not in DEPARTING and patient:
         return Wait(NOTICE_PATIENCE if view.unfit else NOTICE_PATIENCE - view.notice_age), why
     if view.alive:
         return Stop(view.notice_signal or signal.SIGTERM, view.shutdown_timeout), why
     # What is left to be published: the round without this node, or by its own master the end of the job.
     counted = header is not None and header.state == "open" and view.assignment is not None
     last = view.leading and (header is None or header.state == "waiting")
-    if told and view.told.state == "leaving" and (counted or last) and not view.left_out_overdue:
+    if told and view.told.state in DEPARTING and (counted or last) and not view.left_out_overdue:
         return Wait(0.5), "waiting to be left out of the round"
     return Leave(code), why
 

@@ -34,7 +34,7 @@ def find(target: str) -> Any:  # Any: whatever the user's module holds under tha
 
 
 def main() -> None:
-    """Calls the function and leaves its result beside the call's file, as `result-<round>-<rank>.json`."""
+    """Calls the function and leaves its result beside the call's file, as `result-<rank>.json`."""
     file = Path(os.environ[CALL_FILE])
     call = json.loads(file.read_text(encoding="utf-8"))
     sys.path[:] = call["path"]

@@ -19,9 +19,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parse(sys.argv[1:] if argv is None else argv, os.environ)
     except UsageError as error:
         return _refuse(str(error))
-    from . import run
+    try:
+        from . import run
 
-    return run.main(options)
+        return run.main(options)
+    except KeyboardInterrupt:  # before the signal is a notice to leave
+        return 130
 
 
 def _refuse(sentence: str) -> int:

@@ -26,8 +26,8 @@ from .run import run
 class LaunchFailed(RuntimeError):
     """The job did not succeed. `code` is the exit code that `elastic-run` would have had; `result` has the rest."""
 
-    def __init__(self, result: Result) -> None:
-        super().__init__(f"{result.reason} (exit code {result.code})")
+    def __init__(self, result: Result, reason: str = "") -> None:
+        super().__init__(reason or f"{result.reason} (exit code {result.code})")
         self.code = result.code
         self.result = result
 
@@ -75,8 +75,13 @@ def launch(
         result = asyncio.run(run(parse(argv, os.environ), {**os.environ, CALL_FILE: str(file)}))
         if result.code != 0:
             raise LaunchFailed(result)
-        ranks = [exit_.rank for exit_ in result.exits]
-        return {rank: json.loads((folder / f"result-{rank}.json").read_bytes()) for rank in sorted(ranks)}
+        ranks = sorted(exit_.rank for exit_ in result.exits)
+        silent = [rank for rank in ranks if not (folder / f"result-{rank}.json").is_file()]
+        if silent:
+            raise LaunchFailed(
+                result, f"{target} did not return on rank {silent[0]}: its worker ended with code 0 by another way"
+            )
+        return {rank: json.loads((folder / f"result-{rank}.json").read_bytes()) for rank in ranks}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

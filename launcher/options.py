@@ -19,7 +19,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Literal, cast
 
-from ..rendezvous.endpoint import DEFAULT_PORT, authority, parse_endpoints
+from ..rendezvous.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ..rendezvous.version import VERSION
 from . import flags
 from .flags import Scanned, UsageError, did_you_mean
@@ -425,6 +425,10 @@ def _local_addr(scanned: Scanned) -> str | None:
     host = text.strip().removeprefix("[").removesuffix("]")
     if not host or re.search(r"[\s/,\[\]]", host):
         raise UsageError(f"{scanned.source('local-addr')} is no address and no host name: write for example 10.0.0.5")
+    try:
+        parse_endpoints(authority(host, DEFAULT_PORT))
+    except MalformedEndpoint as error:
+        raise UsageError(f"{scanned.source('local-addr')}: {error}") from None
     return host
 
 

@@ -9,7 +9,8 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Result, Setup
@@ -37,6 +38,10 @@ from .summary import last_lines, write_json
 
 if TYPE_CHECKING:
     from ..rendezvous.etcd import Tls
+
+
+class Unreachable(RendezvousError):
+    """The others could not reach this node under the address that it was given."""
 
 
 class NobodyAnswered(RendezvousError):
@@ -73,14 +78,23 @@ def worker_command(command: Command) -> tuple[str, ...]:
             return (command.python, "-u", command.target, *command.args)
 
 
+def heeded(signals: Iterable[signal.Signals]) -> tuple[signal.Signals, ...]:
+    """Those that this process did not inherit as ignored: `nohup` does no more than that, and is to be honoured."""
+    return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
+
+
 def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
     """Which address this node has for the others: loopback, unless an endpoint or `--local-addr` says otherwise."""
     if options.store.kind == "memory":
         return Place("127.0.0.1", None)
     if options.local_addr:
+        if not resolve(options.local_addr):
+            raise Unreachable(
+                f"--local-addr={options.local_addr} does not resolve here: give this machine's address, or a "
+                "name that the other machines know"
+            )
         bound = binding(options.local_addr, endpoints)
-        found = resolve(options.local_addr)
-        reachable = not found or any(not is_loopback(address) for address in found)
+        reachable = any(not is_loopback(address) for address in resolve(options.local_addr))
         return Place(options.local_addr if reachable else bound.advertise, bound.listen)
     addresses = [resolve(endpoint.host) for endpoint in endpoints]
     if all(found and all(map(is_loopback, found)) for found in addresses) and options.store.kind != "implicit":
@@ -123,7 +137,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
         ),
         lease_ttl=options.timing.lease_ttl,
         shutdown_timeout=options.shutdown_timeout,
-        signals=options.signals,
+        signals=heeded(options.signals),
         role=options.role,
         topology=options.topology,
         node_rank=options.node_rank,
@@ -139,7 +153,11 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
         for note in options.notes:
             output.say(note)
         endpoints = _endpoints(options)
-        where = place(options, endpoints)
+        try:
+            where = place(options, endpoints)
+        except Unreachable as error:
+            output.say(str(error))
+            return Result(plan.REFUSED, str(error), None, "", (), Timeline(asyncio.get_running_loop().time()))
         agent_setup = setup(options, where, environ)
         output.say(
             f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
@@ -185,12 +203,13 @@ def _ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[N
         told.append(number)
         task.cancel()
 
-    for number in signals:
+    taken = heeded(signals)
+    for number in taken:
         loop.add_signal_handler(number, end, number)
     try:
         yield
     finally:
-        for number in signals:
+        for number in taken:
             loop.remove_signal_handler(number)
 
 
@@ -268,7 +287,7 @@ def _refuse_old(version: str, where: str) -> None:
 
 
 def _code(error: RendezvousError) -> int:
-    if isinstance(error, NoEtcdBinary | EtcdTooOld | embedded.EmbeddedFailed):
+    if isinstance(error, Unreachable | NoEtcdBinary | EtcdTooOld | embedded.EmbeddedFailed):
         return plan.REFUSED
     return plan.TIMEOUT if isinstance(error, NobodyAnswered) else plan.STORE_LOST
 
@@ -280,17 +299,26 @@ def _output(options: Options) -> Output:
         log_dir=wanted.log_dir,
         job_id=options.job_id,
         color={
-            "stdout": wanted.color == "always" or (wanted.color == "auto" and sys.stdout.isatty()),
-            "stderr": wanted.color == "always" or (wanted.color == "auto" and sys.stderr.isatty()),
+            "stdout": wanted.color == "always" or (wanted.color == "auto" and _is_terminal(sys.stdout)),
+            "stderr": wanted.color == "always" or (wanted.color == "auto" and _is_terminal(sys.stderr)),
         },
         redirects={rank: int(std) for rank, std in enumerate(wanted.redirects)},
         tee={rank: int(std) for rank, std in enumerate(wanted.tee)},
         local_ranks_filter=wanted.shown_ranks,
         duplicate_stdout_filters=wanted.stdout_filters,
         duplicate_stderr_filters=wanted.stderr_filters,
-        stream_out=sys.stdout.buffer,
-        stream_err=sys.stderr.buffer,
+        stream_out=_binary(sys.stdout),
+        stream_err=_binary(sys.stderr),
     )
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
+def _binary(stream: TextIO | None) -> BinaryIO:
+    """The bytes below a standard stream; where it was closed before the start (`>&-`), nowhere."""
+    return Path(os.devnull).open("wb") if stream is None else stream.buffer
 
 
 def main(options: Options) -> int:

@@ -58,7 +58,8 @@ def _advice(options: Options, result: Result, host: str) -> list[str]:
         where = ", ".join(map(str, options.store.endpoints)) or "this machine"
         return [
             f"hint: this node ({host}) met the others at {where}; check that they were started with the same "
-            f"--rdzv-endpoint and --rdzv-id={options.job_id}, or lower --nnodes={options.nodes}",
+            f"--rdzv-endpoint and --rdzv-id={options.job_id} (without one, the command must be typed alike), or lower "
+            f"--nnodes={options.nodes}",
         ]
     return []
 

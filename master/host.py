@@ -18,7 +18,7 @@ from ..rendezvous import presence, ranks
 from ..rendezvous.errors import Compacted, Deposed, StoreUnavailable
 from ..rendezvous.header import Eviction, Header, Incident, Tally
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import Fingerprint, Member
+from ..rendezvous.member import DEPARTING, Fingerprint, Member
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.round import Cause, Fault, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
 from ..rendezvous.store import Event, KeyValue, Store
@@ -222,14 +222,18 @@ class Master:
         if report.state == "succeeded" and report.round == self._round.number:
             self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
         elif incarnation in self._in_round:
-            if report.state == "leaving":
+            if report.state in DEPARTING:
                 self._note(self._round.number, left=(seen.member.node, report.problem))
             else:
                 how = self._lost_how.pop(incarnation, "it has not been heard of: its lease ended")
                 self._note(self._round.number, lost=(seen.member.node, how))
 
     async def _watch_member(self, key: str, member: Member) -> None:
-        how = await self._watch(member.presence, member.incarnation)
+        try:
+            how = await self._watch(member.presence, member.incarnation)
+        except Exception as error:  # noqa: BLE001  one member's oddity must not cost the job its master
+            self._say(f"cannot watch node {member.node} at {member.presence!r} ({error!r}): its lease decides alone")
+            return
         self._lost_how[member.incarnation] = how
         try:
             await self._retried(lambda: self._evict(key, member.incarnation, Eviction(how)))
@@ -269,7 +273,7 @@ class Master:
     def _gather(self, member: Member) -> None:
         report = member.report
         if member.incarnation in self._in_round:
-            if report.state == "leaving":
+            if report.state in DEPARTING:
                 self._note(self._round.number, left=(member.node, report.problem))
             elif report.state == "failed" and report.round == self._round.number:
                 unsaid = not any(

@@ -95,7 +95,7 @@ def judge(evidence: Evidence) -> Incident:
         text = _some([f"node {node} was lost: {how}" for node, how in evidence.lost])
         return Incident(number, "lost", text, node=evidence.lost[0][0])
     if evidence.left:
-        text = _some([f"node {node} left in order: {why}" for node, why in evidence.left])
+        text = _some([f"node {node} left: {why}" for node, why in evidence.left])
         return Incident(number, "left", text, node=evidence.left[0][0])
     exits = [failed for failed in evidence.exits if not evidence.problems or _kind(failed.exit) < _COUPLED_KIND]
     if exits:

@@ -35,6 +35,8 @@ _NODE_KEY = re.compile(r"/elastic-run/.+/nodes/[^/]+")
 _PR_SET_PDEATHSIG = 1
 _STOP_SECONDS = 5.0  # for etcd's orderly stop, which hands its leadership over
 _ASK_SECONDS = 2.0
+_DEATHS = 3  # within the next, before a member that dies again and again is given up
+_DEATHS_SECONDS = 60.0
 _LOG_BYTES = 16 * 1024 * 1024  # a member whose peers are gone complains every few seconds, for as long as it lives
 
 # The decision, pure.
@@ -236,11 +238,21 @@ def _keep(options: argparse.Namespace, pid: int, wakeup: int) -> Verdict:
     seen = Seen(started=time.monotonic())
     observer = _Observer((options.client_host, options.client_port))
     patience = Patience(options.linger, options.grace)
+    deaths: list[float] = []
     while True:
         ready = select.select([etcd, wakeup], [], [], 1.0)[0]
         if etcd in ready:
             _say(f"etcd ended by itself: status {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}")
-            return "stop"
+            now = time.monotonic()
+            deaths = [*(at for at in deaths if now - at < _DEATHS_SECONDS), now]
+            if seen.answered is None or len(deaths) > _DEATHS:
+                return "stop"
+            # It has served: somebody killed it (the kernel, for memory), and jobs need it. Its data is here.
+            _say("starts it again on its data")
+            os.close(etcd)
+            pid = _start(options.command)
+            etcd = os.pidfd_open(pid)
+            continue
         if wakeup in ready:
             _say("told to stop")
             verdict = "stop"

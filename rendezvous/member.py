@@ -67,7 +67,11 @@ class Fingerprint:
     version: str
 
 
-State = Literal["waiting", "running", "failed", "succeeded", "leaving"]
+State = Literal["waiting", "running", "failed", "succeeded", "leaving", "unfit"]
+
+
+DEPARTING: tuple[State, ...] = ("leaving", "unfit")
+"""States of a node that wants no further round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Report:
         (`problem` tells in words; it is charged to nobody).
     succeeded: every local worker of `round` exited 0.
     leaving: the node was told to go (`problem` says by what); it wants no further round.
+    unfit: the node leaves because it cannot start workers (`problem` says why).
     """
 
     state: State = "waiting"

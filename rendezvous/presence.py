@@ -99,7 +99,7 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
                 return f"its agent's process is gone ({address} refuses connections)"
             await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
             continue
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError, ValueError):  # ValueError: what the member gave is no address
             await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
             continue
         try:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import ranks
-from .member import Member
+from .member import DEPARTING, Member
 
 Cause = Literal["start", "failure", "lost", "left", "joined", "problem"]
 """Why a round was opened: the job began or came back, a worker failed, a node was lost, a node left in order,
@@ -172,11 +172,14 @@ def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) ->
         now: the master's clock, seconds; only differences of it are used.
     """
     present = sorted((seen for seen in members if not seen.gone), key=lambda seen: seen.order)
-    candidates = [seen for seen in present if seen.member.report.state != "leaving"]
+    candidates = [seen for seen in present if seen.member.report.state not in DEPARTING]
     if current.running and _done(members, current):
         return Finish("succeeded"), f"every worker of round {current.number} ended with exit code 0"
     if present and not candidates:
         names = _names([seen.member for seen in present])
+        unfit = [seen.member.report.problem for seen in present if seen.member.report.state == "unfit"]
+        if unfit:
+            return Finish("failed"), f"no node is left that can start workers: {unfit[0]}"
         return Finish("preempted"), f"every node was told to leave ({names})"
     if current.running:
         return _running(members, candidates, current, policy, now)
@@ -214,7 +217,7 @@ def _running(
     in_round = [by_incarnation.get(incarnation) for incarnation in current.nodes]
     done = [seen for seen in in_round if seen and _succeeded(seen.member, current.number)]
     lost = [seen for seen in in_round if seen is None or (seen.gone and seen not in done)]
-    left = [seen for seen in in_round if seen and seen.member.report.state == "leaving" and seen not in done]
+    left = [seen for seen in in_round if seen and seen.member.report.state in DEPARTING and seen not in done]
     fault = current.fault
     if fault and fault.fatal:
         if now < fault.settled_at:
@@ -228,7 +231,7 @@ def _running(
         if fault and fault.cause == "lost":
             what = fault.text
     elif left:
-        cause, what = "left", f"{_names([seen.member for seen in left])} leaves in order"
+        cause, what = "left", fault.text if fault else f"{_names([seen.member for seen in left])} leaves in order"
     elif fault:
         cause, what = fault.cause, fault.text
     if cause:
@@ -280,7 +283,7 @@ def _arrivals(
             "(--scale-up=never keeps arrivals as spares)"
         )
     return _open(candidates, current, size, "joined"), (
-        f"{names} joins, for which the script is restarted (--scale-up=never keeps arrivals as spares)"
+        f"{names} joined, for which the script is restarted (--scale-up=never keeps arrivals as spares)"
     )
 
 

@@ -217,7 +217,21 @@ async def test_etcd_dies_with_its_keeper(machines: Machines) -> None:
     assert not etcd.is_running() or etcd.status() == psutil.STATUS_ZOMBIE
 
 
-async def test_the_keeper_ends_with_etcd_and_leaves_the_data(machines: Machines) -> None:
+async def test_the_keeper_starts_an_etcd_that_was_killed_again_on_its_data(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints)
+    assert hosting.keeper is not None
+    await put(endpoint, "key", "value")
+    await asyncio.sleep(2.5)  # the keeper looks once a second, and tells nobody that it has seen etcd answer
+    (etcd,) = psutil.Process(hosting.keeper).children()
+    etcd.kill()
+    await gone(etcd.pid)
+    await eventually_answers(endpoint)
+    assert await holds(endpoint, "key")
+    assert psutil.pid_exists(hosting.keeper)
+
+
+async def test_the_keeper_ends_with_an_etcd_that_never_served_and_leaves_the_data(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
     assert hosting.keeper is not None

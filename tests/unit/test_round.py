@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_run.rendezvous import ranks
-from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, State
+from elastic_run.rendezvous.member import DEPARTING, Exit, Fingerprint, Member, Report, State
 from elastic_run.rendezvous.round import (
     Cause,
     Decision,
@@ -544,7 +544,9 @@ def a_round_holds_only_registered_nodes_that_stay_each_once(world: World) -> Non
     decision, _ = world.plan()
     if isinstance(decision, Open):
         staying = {
-            item.member.incarnation for item in world.members if not item.gone and item.member.report.state != "leaving"
+            item.member.incarnation
+            for item in world.members
+            if not item.gone and item.member.report.state not in DEPARTING
         }
         incarnations = [member.incarnation for member in decision.nodes]
         assert set(incarnations) <= staying
@@ -555,7 +557,7 @@ def a_rounds_size_is_within_the_policy_and_as_large_as_can_be(world: World) -> N
     decision, _ = world.plan()
     if isinstance(decision, Open):
         size, policy = len(decision.nodes), world.policy
-        staying = [item for item in world.members if not item.gone and item.member.report.state != "leaving"]
+        staying = [item for item in world.members if not item.gone and item.member.report.state not in DEPARTING]
         assert policy.min_nodes <= size <= policy.max_nodes
         assert size % policy.node_unit == 0
         assert size + policy.node_unit > min(len(staying), policy.max_nodes)
@@ -568,7 +570,9 @@ def survivors_keep_their_rank_order_and_no_survivor_gives_way_to_an_arrival(worl
         kept = positions(incarnations, world.current.nodes)
         assert kept == sorted(kept)
         staying = {
-            item.member.incarnation for item in world.members if not item.gone and item.member.report.state != "leaving"
+            item.member.incarnation
+            for item in world.members
+            if not item.gone and item.member.report.state not in DEPARTING
         }
         survivors = staying & set(world.current.nodes)
         assert set(incarnations) <= survivors or survivors <= set(incarnations)
@@ -596,11 +600,11 @@ def nothing_hangs_what_waits_without_a_deadline_is_well_or_a_spare(world: World)
         item = by_incarnation[incarnation]
         succeeded = item.member.report.state == "succeeded" and item.member.report.round == current.number
         assert succeeded or not item.gone
-        assert item.member.report.state != "leaving"
+        assert item.member.report.state not in DEPARTING
     newcomers = [
         item
         for item in world.members
-        if item.member.incarnation not in current.nodes and item.member.report.state != "leaving"
+        if item.member.incarnation not in current.nodes and item.member.report.state not in DEPARTING
     ]
     assert bool(newcomers) == bool(reason), "a spare is told why it waits, and nobody else is told anything"
 
@@ -660,3 +664,17 @@ INVARIANTS = (
 def test_every_invariant_holds_whatever_the_members_report(world: World) -> None:
     for invariant in INVARIANTS:
         invariant(world)  # its name says what does not hold
+
+
+class TestANodeThatCannotStartWorkers:
+    def test_is_left_out_of_the_next_round(self) -> None:
+        members = [seen("a"), seen("b", state="unfit"), seen("c")]
+        assert opened(plan(members, running("a", "b", "c"), POLICY, 0.0)[0]) == ["a", "c"]
+
+    def test_ends_the_job_as_failed_where_it_is_the_last(self) -> None:
+        decision, _ = plan([seen("a", state="unfit")], running("a"), POLICY, 0.0)
+        assert decision == Finish("failed")
+
+    def test_ends_the_job_as_failed_also_where_the_others_were_told_to_leave(self) -> None:
+        members = [seen("a", state="unfit"), seen("b", state="leaving")]
+        assert plan(members, running("a", "b"), POLICY, 0.0)[0] == Finish("failed")
