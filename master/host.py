@@ -16,14 +16,15 @@ from typing import TypeVar
 
 from ..rendezvous import presence, ranks
 from ..rendezvous.errors import Compacted, Deposed, StoreUnavailable
-from ..rendezvous.header import Eviction, Header, Incident, Tally
+from ..rendezvous.header import Eviction, Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, Fingerprint, Member
 from ..rendezvous.ranks import Assignment
-from ..rendezvous.round import Cause, Fault, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
+from ..rendezvous.round import Cause, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
 from ..rendezvous.store import Event, KeyValue, Store
 from ..rendezvous.wire import Malformed, decode
 from . import incident
+from .docket import Docket
 from .incident import Evidence, FailedWorker
 from .publish import Publisher
 
@@ -79,12 +80,7 @@ class Master:
         self._in_round: frozenset[str] = frozenset()  # of `_round.nodes`
         self._header: Header | None = None
         self._round = Round(0, (), False, now())
-        self._tally = Tally()
-        self._incident: Incident | None = (
-            None  # why the current round was opened; charged when its evidence is complete
-        )
-        self._evidence: dict[int, Evidence] = {}
-        self._evidence_since: dict[int, float] = {}
+        self._docket = Docket()
         self._lost_how: dict[str, str] = {}  # incarnation -> how it was noticed
         self._changed = asyncio.Event()
         self._said = ""
@@ -143,8 +139,7 @@ class Master:
             self._say_elected()
             return listing.revision  # the remains of an earlier run: this one begins afresh, with the next number
         self._header = header
-        self._tally = header.tally
-        self._incident = header.incident
+        self._docket = Docket(header.tally, header.incident)
         self._fingerprint = header.fingerprint
         self._max_restarts = header.max_restarts
         grown_at = self._now() if header.cause == "joined" else -math.inf
@@ -158,7 +153,7 @@ class Master:
                 present.add(member.incarnation)
         for assignment in assigned:
             if assignment.incarnation not in present and self._round.running:
-                self._note(header.number, lost=(assignment.node, "it was gone when this master took over"))
+                self._note(Evidence(header.number, lost=((assignment.node, "it was gone when this master took over"),)))
         for seen in self._members.values():
             self._gather(seen.member)
         return listing.revision
@@ -223,10 +218,10 @@ class Master:
             self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
         elif incarnation in self._in_round:
             if report.state in DEPARTING:
-                self._note(self._round.number, left=(seen.member.node, report.problem))
+                self._note(Evidence(self._round.number, left=((seen.member.node, report.problem),)))
             else:
                 how = self._lost_how.pop(incarnation, "it has not been heard of: its lease ended")
-                self._note(self._round.number, lost=(seen.member.node, how))
+                self._note(Evidence(self._round.number, lost=((seen.member.node, how),)))
 
     async def _watch_member(self, key: str, member: Member) -> None:
         try:
@@ -274,79 +269,29 @@ class Master:
         report = member.report
         if member.incarnation in self._in_round:
             if report.state in DEPARTING:
-                self._note(self._round.number, left=(member.node, report.problem))
+                self._note(Evidence(self._round.number, left=((member.node, report.problem),)))
             elif report.state == "failed" and report.round == self._round.number:
                 unsaid = not any(
                     not exit_.ok and not exit_.stopped and exit_.round == report.round for exit_ in report.exits
                 )
                 if report.problem or unsaid:
                     words = report.problem or "its workers failed, and its report does not say how"
-                    self._note(self._round.number, problem=(member.node, words))
+                    self._note(Evidence(self._round.number, problems=((member.node, words),)))
         for exit_ in report.exits:
             if not exit_.ok and not exit_.stopped and exit_.round in (self._round.number, self._round.number - 1):
-                self._note(exit_.round, failed=FailedWorker(member.node, member.host, exit_))
+                self._note(Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),)))
 
-    def _note(
-        self,
-        number: int,
-        *,
-        failed: FailedWorker | None = None,
-        lost: tuple[str, str] | None = None,
-        left: tuple[str, str] | None = None,
-        problem: tuple[str, str] | None = None,
-    ) -> None:
-        """Adds to a round's evidence; what is known already, or came too late to count, changes nothing."""
-        now = self._now()
-        if number == self._round.number and not self._round.running:
-            number -= 1  # nobody trains: what is still lost belongs to the incident that suspended the job
-        if number != self._round.number:
-            # A late exit of the round before: it belongs to the incident that ended that round, if one did.
-            since = self._evidence_since.get(number)
-            if since is None or now > since + incident.GATHER:
-                return
-        elif (lost or left) and self._incident and now <= self._ended_since() + incident.GATHER:
-            # The news of what ended the round before comes after its consequences: it is one incident, charged once.
-            self._incident = None
-        self._evidence_since.setdefault(number, now)
-        known = self._evidence.get(number, Evidence(number))
-        updated = Evidence(
-            number,
-            _with(known.exits, failed),
-            _with(known.lost, lost),
-            _with(known.left, left),
-            _with(known.problems, problem),
-        )
-        self._evidence[number] = updated
-        if self._incident is not None and self._incident.round == number != self._round.number:
-            self._incident = incident.judge(updated)  # provisional until the round after this one
-
-    def _ended_since(self) -> float:
-        """When the first evidence came of what ended the round before; long ago where nothing did."""
-        return self._evidence_since.get(self._round.number - 1, -math.inf)
-
-    def _fault(self) -> Fault | None:
-        """The judge's word on failed workers of the current round, as `plan` wants it."""
-        number = self._round.number
-        evidence = self._evidence.get(number)
-        if evidence is None or evidence.empty:
-            return None
-        verdict = incident.judge(evidence)
-        tally = incident.charge(self._settled_tally(), verdict)
-        end = None
-        if verdict.cause in ("failure", "problem"):  # the others are free, whatever the tally
-            end = incident.fatal(tally, self._max_restarts, self._terms.same_failure_limit)
-        text = f"{verdict.text}; {end[1]}" if end else verdict.text
-        return Fault(text, verdict.cause, end[0] if end else None, self._evidence_since[number] + incident.GATHER)
-
-    def _settled_tally(self) -> Tally:
-        """The tally with the incident that opened the current round."""
-        return incident.charge(self._tally, self._incident) if self._incident else self._tally
+    def _note(self, evidence: Evidence) -> None:
+        self._docket.note(evidence, self._round, self._now())
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
     async def _step(self) -> float | None:
         """Decides once and carries it out; returns when to look again."""
-        current = dataclasses.replace(self._round, fault=self._fault() if self._round.running else None)
+        fault = None
+        if self._round.running:
+            fault = self._docket.fault(self._round.number, self._max_restarts, self._terms.same_failure_limit)
+        current = dataclasses.replace(self._round, fault=fault)
         decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, self._now())
         match decision:
             case Keep(until):
@@ -367,7 +312,12 @@ class Master:
         previous = self._header
         assignments = ranks.assign(number, decision.nodes)
         first = decision.nodes[0]
-        because, tally = self._close(decision)
+        tally, because = self._docket.settled(), None
+        if decision.cause == "joined":
+            new = [member.node for member in decision.nodes if member.incarnation not in self._in_round]
+            because = incident.arrivals(self._round.number, new)
+        elif self._round.running:  # a suspension has published its cause already
+            because = self._docket.verdict(self._round.number)
         header = Header(
             number=number,
             run=previous.run if previous else secrets.token_hex(6),
@@ -381,38 +331,24 @@ class Master:
             world_size=assignments[0].world_size,
             master_addr=first.host,
             master_port=first.ports[number % len(first.ports)] if first.ports else 0,
-            restart_count=(incident.charge(tally, because) if because else tally).failures,
+            restart_count=incident.charge(tally, because).failures,
             max_restarts=self._max_restarts,
             tally=tally,
             incident=because,
         )
         await self._publisher.open(header, assignments, previous.prefix if previous else "")
-        self._header, self._tally, self._incident = header, tally, because
+        self._header = header
+        self._docket.turn(number, tally, because)
         grown_at = self._now() if decision.cause == "joined" else self._round.grown_at
         nodes = tuple(member.incarnation for member in decision.nodes)
         self._round = Round(number, nodes, True, self._now(), grown_at=grown_at)
         self._in_round = frozenset(self._round.nodes)
-        self._evidence = {key: value for key, value in self._evidence.items() if key >= number - 1}
-        self._evidence_since = {key: value for key, value in self._evidence_since.items() if key >= number - 1}
         for key in [key for key, seen in self._members.items() if seen.gone]:
             del self._members[key]
 
-    def _close(self, decision: Open) -> tuple[Incident | None, Tally]:
-        """The incident that opens the next round, and the tally with every incident before it."""
-        tally = self._settled_tally()
-        if decision.cause == "joined":
-            new = [member.node for member in decision.nodes if member.incarnation not in self._in_round]
-            return incident.arrivals(self._round.number, new), tally
-        evidence = self._evidence.get(self._round.number)
-        if evidence is not None and not evidence.empty and self._round.running:
-            return incident.judge(evidence), tally
-        return None, tally  # the first round, or the end of a suspension, which has charged its cause already
-
     async def _suspend(self, cause: Cause, reason: str) -> None:
         assert self._header is not None, "only a running round is suspended"
-        tally = self._settled_tally()
-        evidence = self._evidence.get(self._round.number)
-        because = incident.judge(evidence) if evidence and not evidence.empty else None
+        tally, because = self._docket.settled(), self._docket.verdict(self._round.number)
         header = dataclasses.replace(
             self._header,
             number=self._round.number + 1,
@@ -422,21 +358,17 @@ class Master:
             previous_nodes=self._header.nodes,
             tally=tally,
             incident=because,
-            restart_count=(incident.charge(tally, because) if because else tally).failures,
+            restart_count=incident.charge(tally, because).failures,
             deadline_seconds=self._terms.policy.recovery_timeout,
         )
         await self._publisher.put_header(header)
-        self._header, self._tally, self._incident = header, tally, because
+        self._header = header
+        self._docket.turn(header.number, tally, because)
         self._round = Round(header.number, self._round.nodes, False, self._now(), grown_at=self._round.grown_at)
 
     async def _finish(self, outcome: Outcome, reason: str) -> None:
-        tally = self._settled_tally()
-        evidence = self._evidence.get(self._round.number)
-        because = (
-            incident.judge(evidence) if outcome in ("failed", "repeated") and evidence and not evidence.empty else None
-        )
-        if because:
-            tally = incident.charge(tally, because)
+        because = self._docket.verdict(self._round.number) if outcome in ("failed", "repeated") else None
+        tally = incident.charge(self._docket.settled(), because)
         base = self._header or Header(0, secrets.token_hex(6), "open", "start", "", self._fingerprint)
         header = dataclasses.replace(
             base,
@@ -484,10 +416,6 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
         for name, words in names.items()
         if mine[name] != theirs[name]
     )
-
-
-def _with(items: tuple[T, ...], item: T | None) -> tuple[T, ...]:
-    return items if item is None or item in items else (*items, item)
 
 
 def _read(kind: type[T], value: bytes) -> T | None:

@@ -82,6 +82,16 @@ class Evidence:
     left: tuple[tuple[str, str], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
 
+    def joined(self, more: "Evidence") -> "Evidence":
+        """This and `more`, each piece once, in order of arrival."""
+        return Evidence(
+            self.round,
+            tuple(dict.fromkeys((*self.exits, *more.exits))),
+            tuple(dict.fromkeys((*self.lost, *more.lost))),
+            tuple(dict.fromkeys((*self.left, *more.left))),
+            tuple(dict.fromkeys((*self.problems, *more.problems))),
+        )
+
     @property
     def empty(self) -> bool:
         """Nothing has happened."""
@@ -122,8 +132,10 @@ def _kind(exit_: Exit) -> int:
     return 1 if exit_.message else 2
 
 
-def charge(tally: Tally, incident: Incident) -> Tally:
-    """The tally after `incident` is closed."""
+def charge(tally: Tally, incident: Incident | None) -> Tally:
+    """The tally after `incident` is closed; as it was where there is none."""
+    if incident is None:
+        return tally
     if incident.cause == "problem":
         return dataclasses.replace(tally, problems=tally.problems + 1, problems_in_row=tally.problems_in_row + 1)
     tally = dataclasses.replace(tally, problems_in_row=0)
