@@ -215,7 +215,8 @@ async def test_a_write_that_is_lost_in_frozen_servers_may_have_been_applied(etcd
 
     with pytest.raises(MaybeApplied, match="may have been applied"):
         await store.txn([], [Put("/w/a", b"lost?")])
-    with pytest.raises(MaybeApplied, match="within 3 s"):
+    # Whether this one was sent at all depends on which connections the first has given up.
+    with pytest.raises(StoreUnavailable, match="within 3 s"):
         await store.txn([], [Put("/w/a", b"lost?")], idempotent=True)
     with pytest.raises(StoreUnavailable) as caught:
         await store.get("/w/a")

@@ -235,7 +235,7 @@ def test_a_node_that_is_added_is_taken_in(job: Cluster) -> None:
     second = job.workers(2)
     assert second.places == ["A", "B"]
     for node in "AB":
-        job.wait_for_line(node, "round 2: 1 -> 2 nodes, 2 workers, .*B joins")
+        job.wait_for_line(node, "round 2: 1 -> 2 nodes, 2 workers, .*B joined")
     second.release()
     assert job.finish() == {"A": 0, "B": 0}
     assert "in the whole job: 1 arrival;" in job.log("A")
@@ -326,7 +326,7 @@ def test_a_node_that_is_told_to_go_leaves_in_order(job: Cluster) -> None:
     stay = [node for node in first.places if node != leaver.node]
     assert second.places == stay
     for node in stay:
-        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*{leaver.node} leaves in order")
+        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*node {leaver.node} left: told to leave by SIGTERM")
     job.gone(leaver.pid)
     second.release()
     assert job.finish() == {**dict.fromkeys(stay, 0), leaver.node: 128 + signal.SIGTERM}
@@ -552,7 +552,7 @@ def test_ddp_takes_a_new_node_in(job: Cluster) -> None:
     job.start("B")
     assert job.workers(2).places == ["A", "B"]
     assert job.finish() == {"A": 0, "B": 0}
-    job.wait_for_line("A", "round 2: 1 -> 2 nodes, 2 workers, .*B joins")
+    job.wait_for_line("A", "round 2: 1 -> 2 nodes, 2 workers, .*B joined")
     for node in "AB":
         assert "begins at step 10" in job.log(node)
         assert STEPS in job.log(node)
