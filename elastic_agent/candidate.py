@@ -35,6 +35,7 @@ class Candidate:
         self._terms = terms
         self._say = say
         self._now = asyncio.get_running_loop().time
+        self._dead: dict[str, str] = {}  # incarnations of masters whose death this node has seen, with the proof
         self.leadership: election.Leadership | None = None
 
     async def run(
@@ -81,7 +82,7 @@ class Candidate:
     async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
         publisher = Publisher(self._store, self._keys, leadership, lease, 0)
-        master = Master(self._store, self._keys, publisher, self._terms, say=self._say, now=self._now)
+        master = Master(self._store, self._keys, publisher, self._terms, say=self._say, now=self._now, dead=self._dead)
         self.leadership = leadership
         try:
             return await master.run()
@@ -108,6 +109,7 @@ class Candidate:
             if changed.done():
                 changed.result()
                 return False
+            self._dead[leader.incarnation] = dead.result()
             self._say(f"the master's node {leader.node} is lost: {dead.result()}; electing another")
             return True
         finally:

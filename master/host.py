@@ -10,7 +10,7 @@ import dataclasses
 import math
 import secrets
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -52,6 +52,7 @@ class Master:
         say: prints one line for a person.
         now: the clock, seconds (`loop.time`); all of the master's times are on it.
         watch: returns, with words, once a peer is proven dead (`presence.watch_until_dead`).
+        dead: incarnations that this node knows to be dead, each with the proof in words.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Master:
         say: Callable[[str], None],
         now: Callable[[], float],
         watch: Callable[[str, str], Awaitable[str]] = presence.watch_until_dead,
+        dead: Mapping[str, str] | None = None,
     ) -> None:
         self._store = store
         self._keys = keys
@@ -72,6 +74,7 @@ class Master:
         self._say = say
         self._now = now
         self._watch = watch
+        self._dead = dead or {}
         self._fingerprint = terms.fingerprint
         self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by key
@@ -153,7 +156,8 @@ class Master:
                 present.add(member.incarnation)
         for assignment in assigned:
             if assignment.incarnation not in present and self._round.running:
-                self._note(Evidence(header.number, lost=((assignment.node, "it was gone when this master took over"),)))
+                how = self._dead.get(assignment.incarnation, "it was gone when this master took over")
+                self._note(Evidence(header.number, lost=((assignment.node, how),)))
         for seen in self._members.values():
             self._gather(seen.member)
         return listing.revision
