@@ -37,6 +37,7 @@ _STOP_SECONDS = 5.0  # for etcd's orderly stop, which hands its leadership over
 _ASK_SECONDS = 2.0
 _DEATHS = 3  # within the next, before a member that dies again and again is given up
 _DEATHS_SECONDS = 60.0
+_LIVED_SECONDS = 2.0
 _LOG_BYTES = 16 * 1024 * 1024  # a member whose peers are gone complains every few seconds, for as long as it lives
 
 # The decision, pure.
@@ -235,7 +236,8 @@ def _wake(_signal: int, _frame: FrameType | None) -> None:
 def _keep(options: argparse.Namespace, pid: int, wakeup: int) -> Verdict:
     """Watches until the member has to go; "stop" also where etcd is gone already."""
     etcd, agent = os.pidfd_open(pid), _open_pid(options.agent)
-    seen = Seen(started=time.monotonic())
+    born = time.monotonic()
+    seen = Seen(started=born)
     observer = _Observer((options.client_host, options.client_port))
     patience = Patience(options.linger, options.grace)
     deaths: list[float] = []
@@ -245,12 +247,13 @@ def _keep(options: argparse.Namespace, pid: int, wakeup: int) -> Verdict:
             _say(f"etcd ended by itself: status {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}")
             now = time.monotonic()
             deaths = [*(at for at in deaths if now - at < _DEATHS_SECONDS), now]
-            if seen.answered is None or len(deaths) > _DEATHS:
+            # One that ends at once never had the port: what answered there was another's.
+            if seen.answered is None or now - born < _LIVED_SECONDS or len(deaths) > _DEATHS:
                 return "stop"
             # It has served: somebody killed it (the kernel, for memory), and jobs need it. Its data is here.
             _say("starts it again on its data")
             os.close(etcd)
-            pid = _start(options.command)
+            pid, born = _start(options.command), now
             etcd = os.pidfd_open(pid)
             continue
         if wakeup in ready:
