@@ -332,7 +332,7 @@ class _Attempt:
         if not command or str(running.home.data) in command:
             return False
         await self._stop(running)
-        await self._diagnose(running)
+        await self._diagnose(running, outrun=True)
         return True
 
     async def _find_local(self) -> frozenset[Endpoint]:
@@ -601,12 +601,12 @@ class _Attempt:
         running.forget()
         self._running = None
 
-    async def _diagnose(self, running: _Running) -> None:
+    async def _diagnose(self, running: _Running, *, outrun: bool = False) -> None:
         self._forget(running)
-        await self._explain(running.endpoint, running.home)
+        await self._explain(running.endpoint, running.home, outrun=outrun)
 
-    async def _explain(self, seat: Endpoint, home: _Home) -> None:
-        """What to do about a member that ended: go on where its log says why that may be, else raise."""
+    async def _explain(self, seat: Endpoint, home: _Home, *, outrun: bool = False) -> None:
+        """What to do about a member that ended: go on where its log, or another in its seat, says why, else raise."""
         tail = last_lines(home.log, 60)
         self._steady = self._now()
         if "already been bootstrapped" in tail:
@@ -614,7 +614,7 @@ class _Attempt:
             shutil.rmtree(home.path, ignore_errors=True)
         elif "member has been permanently removed" in tail or "has been removed from" in tail:
             shutil.rmtree(home.path, ignore_errors=True)
-        elif "address already in use" in tail:
+        elif outrun or "address already in use" in tail:
             if not home.written:
                 shutil.rmtree(home.path, ignore_errors=True)
         else:

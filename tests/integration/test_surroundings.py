@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -58,18 +57,23 @@ def test_a_closed_terminal_is_a_notice_otherwise(script: Path) -> None:
 
 
 def test_a_machine_that_cannot_start_workers_fails_and_is_not_taken_for_preempted(script: Path, tmp_path: Path) -> None:
-    def few_descriptors() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
-
     summary = tmp_path / "summary.json"
     done = subprocess.run(
-        [*COMMAND, "--nproc-per-node=8", f"--summary-json={summary}", str(script)],
+        [
+            "sh",
+            "-c",
+            'ulimit -n 24; exec "$@"',
+            "sh",
+            *COMMAND,
+            "--nproc-per-node=8",
+            f"--summary-json={summary}",
+            script,
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=DEADLINE,
         check=False,
-        preexec_fn=few_descriptors,
     )
     assert done.returncode == 1, done.stderr
     assert "Too many open files" in done.stderr and "no node is left that can start workers" in done.stderr
