@@ -16,7 +16,7 @@ from .limits import check_key, check_txn
 from .proto import elastic_run_etcd_pb2 as pb
 from .store import Compare, Event, Health, KeyValue, Listing, Operation, Put, TxnResult
 
-__all__ = ["Credentials", "EtcdMember", "EtcdStatus", "EtcdStore", "Tls"]
+__all__ = ["Credentials", "EtcdStatus", "EtcdStore", "Tls"]
 
 PAGE = 250
 """Keys in one answer of a listing, so that each page fits into a short attempt."""
@@ -41,16 +41,6 @@ class EtcdStatus:
     leader: int
     member: int
     problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EtcdMember:
-    """One seat of the cluster. `name` is empty until it has been taken."""
-
-    member: int
-    name: str
-    peer_urls: tuple[str, ...]
-    client_urls: tuple[str, ...]
 
 
 class EtcdStore:
@@ -209,36 +199,6 @@ class EtcdStore:
             problems=tuple(answer.errors),
         )
 
-    async def members(self) -> tuple[EtcdMember, ...]:
-        """Every seat of the cluster. Raises StoreUnavailable, StoreRefused."""
-        answer = await self._session.ask(
-            "/etcdserverpb.Cluster/MemberList", pb.MemberListRequest(), pb.MemberListResponse
-        )
-        return tuple(map(_member, answer.members))
-
-    async def add_member(self, peer_url: str) -> EtcdMember:
-        """Makes a seat for a member that will serve its peers at `peer_url`. Raises as `txn` does."""
-        answer = await self._session.ask(
-            "/etcdserverpb.Cluster/MemberAdd",
-            pb.MemberAddRequest(peer_urls=[peer_url]),
-            pb.MemberAddResponse,
-            repeatable=False,
-            write=True,
-        )
-        return _member(answer.member)
-
-    async def remove_member(self, member: int) -> None:
-        """Takes a seat away; its process ends itself. Raises as `txn` does."""
-        await self._session.ask(
-            "/etcdserverpb.Cluster/MemberRemove",
-            pb.MemberRemoveRequest(ID=member),
-            pb.MemberRemoveResponse,
-            repeatable=False,
-            write=True,
-        )
-
-    # Health and end
-
     @property
     def health(self) -> Health:
         """See `Store.health`."""
@@ -279,7 +239,3 @@ def _operation(operation: Operation) -> pb.RequestOp:
         return pb.RequestOp(request_put=pb.PutRequest(key=key, value=operation.value, lease=operation.lease))
     start, end = _range(operation.key, operation.prefix)
     return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=start, range_end=end))
-
-
-def _member(member: pb.Member) -> EtcdMember:
-    return EtcdMember(member.ID, member.name, tuple(member.peer_urls), tuple(member.client_urls))

@@ -444,20 +444,6 @@ async def test_a_status_tells_version_size_and_leader(etcd: "Cluster", connect: 
     assert status.leader == status.member != 0
 
 
-async def test_a_seat_can_be_made_and_taken_away(etcd3: "Cluster", connect: Connect) -> None:
-    gone = etcd3.members[2]
-    store = connect(etcd3.endpoints, deadline=20.0)  # etcd makes no seat before it has been healthy for 5 s
-    (seat,) = [member for member in await store.members() if member.name == gone.name]
-    gone.kill()
-
-    await store.remove_member(seat.member)
-    made = await store.add_member(gone.peer_url)
-
-    assert made.peer_urls == (gone.peer_url,)
-    assert {member.member for member in await store.members()} >= {made.member}
-    assert seat.member not in {member.member for member in await store.members()}
-
-
 # Users
 
 
