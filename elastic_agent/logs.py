@@ -483,11 +483,6 @@ class Output:
         return self._root
 
     @property
-    def keeps_logs(self) -> bool:
-        """The workers' output is kept in files."""
-        return self._keeps_logs
-
-    @property
     def full(self) -> bool:
         """Too much waits to be written: read no more from workers until `when_room` calls."""
         return self._writer is not None and self._writer.full

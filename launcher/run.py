@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Result, Setup
@@ -78,6 +78,11 @@ def worker_command(command: Command) -> tuple[str, ...]:
             return (command.python, "-u", command.target, *command.args)
 
 
+def node_name(options: Options) -> str:
+    """What this node is called: in the job, and before each of its workers' lines."""
+    return options.node_name or socket.gethostname().split(".")[0] or "node"
+
+
 def heeded(signals: Iterable[signal.Signals]) -> tuple[signal.Signals, ...]:
     """Those that this process did not inherit as ignored: `nohup` does no more than that, and is to be honoured."""
     return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
@@ -122,7 +127,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
     )
     return Setup(
         job=options.job_id,
-        node=options.node_name or socket.gethostname().split(".")[0] or "node",
+        node=node_name(options),
         host=where.host,
         bind=where.bind,
         nproc=options.nproc,
@@ -295,12 +300,12 @@ def _code(error: RendezvousError) -> int:
 def _output(options: Options) -> Output:
     wanted = options.output
     return Output(
-        host=options.node_name or socket.gethostname().split(".")[0],
+        host=node_name(options),
         log_dir=wanted.log_dir,
         job_id=options.job_id,
         color={
-            "stdout": wanted.color == "always" or (wanted.color == "auto" and _is_terminal(sys.stdout)),
-            "stderr": wanted.color == "always" or (wanted.color == "auto" and _is_terminal(sys.stderr)),
+            "stdout": _is_coloured(wanted.color, sys.stdout),
+            "stderr": _is_coloured(wanted.color, sys.stderr),
         },
         redirects={rank: int(std) for rank, std in enumerate(wanted.redirects)},
         tee={rank: int(std) for rank, std in enumerate(wanted.tee)},
@@ -312,8 +317,8 @@ def _output(options: Options) -> Output:
     )
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()
+def _is_coloured(choice: Literal["auto", "always", "never"], stream: TextIO | None) -> bool:
+    return choice == "always" or (choice == "auto" and stream is not None and stream.isatty())
 
 
 def _binary(stream: TextIO | None) -> BinaryIO:
