@@ -1,0 +1,83 @@
+"""Where a worker stands, as its launcher's environment says; a world of one without a launcher."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+ROUND = "ELASTIC_RUN_ROUND"
+LARGEST_WORLD = "ELASTIC_RUN_MAX_WORLD_SIZE"
+
+
+class BadEnvironment(ValueError):
+    """The environment says where this worker stands, but not all of it, or what cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The place of one worker in its round.
+
+    Attributes:
+        rank: of this worker, from 0 to before `size`.
+        size: how many workers train together.
+        local_rank: of this worker on its node, from 0.
+        local_size: how many workers its node has.
+        round: the number of the round, from 1; 0 without elastic-run.
+        restart_count: worker failures before this round that counted against --max-restarts.
+        job_id: --rdzv-id; empty without a launcher.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    round: int
+    restart_count: int
+    job_id: str
+
+
+def world(environment: Mapping[str, str] | None = None) -> World:
+    """Where this worker stands. Any launcher that sets torchrun's variables will do, and none as well.
+
+    Args:
+        environment: None: this process's own.
+
+    Raises BadEnvironment where only some of the variables are set, or one is no number that can be.
+    """
+    given = os.environ if environment is None else environment
+    set_ = [name for name in PLACE if name in given]
+    if not set_:
+        return World(0, 1, 0, 1, 0, 0, "")
+    if missing := [name for name in PLACE if name not in given]:
+        raise BadEnvironment(
+            f"the environment has {' and '.join(set_)} but no {' and '.join(missing)}: start the script with a "
+            "launcher, which sets all of them, or with none of them for a world of one"
+        )
+    rank, size, local_rank, local_size = (_number(given, name) for name in PLACE)
+    for name, value, limit, of in (
+        ("RANK", rank, size, "WORLD_SIZE"),
+        ("LOCAL_RANK", local_rank, local_size, "LOCAL_WORLD_SIZE"),
+    ):
+        if value >= limit:
+            raise BadEnvironment(f"{name}={value} is none of {of}={limit} ranks, which count from 0")
+    return World(
+        rank,
+        size,
+        local_rank,
+        local_size,
+        _number(given, ROUND, "0"),
+        _number(given, "TORCHELASTIC_RESTART_COUNT", "0"),
+        given.get("TORCHELASTIC_RUN_ID", ""),
+    )
+
+
+def largest_world(environment: Mapping[str, str] | None = None) -> int:
+    """How many workers the job may come to have; 0 where the launcher does not tell."""
+    return _number(os.environ if environment is None else environment, LARGEST_WORLD, "0")
+
+
+def _number(given: Mapping[str, str], name: str, default: str | None = None) -> int:
+    text = given[name] if default is None else given.get(name, default)
+    if not (text.isascii() and text.isdigit()):
+        raise BadEnvironment(f"{name}={text!r} in the environment is no number of 0 or more")
+    return int(text)

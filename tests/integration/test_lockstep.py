@@ -1,0 +1,72 @@
+"""Whole jobs that count how often they train on each record, while workers and machines die and come."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .cluster import SCRIPTS, Cluster, failure
+
+if TYPE_CHECKING:
+    from .conftest import Cluster as Etcd
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def job(tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """One job, on a store that other tests use as well."""
+    with Cluster(tmp_path / "job", shared_etcd.endpoint, failure(request)) as cluster:
+        yield cluster
+
+
+def count(job: Cluster, *nodes: str, nnodes: str, max_restarts: int = 3, **options: str | int) -> None:
+    """Starts the script that counts; its workers stop in each round for as long as the test lets them."""
+    args = [f"--checkpoint={job.directory / 'counts.pt'}"]
+    for name, value in options.items():
+        args += [f"--{name.replace('_', '-')}", *str(value).split()]
+    largest = {"ELASTIC_RUN_MAX_WORLD_SIZE": nnodes.rpartition(":")[2]}
+    script = SCRIPTS / "histogram.py"
+    job.start(*nodes, script=script, args=args, nnodes=nnodes, max_restarts=max_restarts, env=largest)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": 101, "batch_size": 3, "epochs": 4, "loader_workers": 2, "hold": 11},
+        {"size": 101, "batch_size": 2, "epochs": 4, "fixed_global_batch": 9, "hold": 11},
+    ],
+    ids=["uneven tails and loader workers", "a fixed global batch"],
+)
+def test_every_record_is_trained_on_once_an_epoch_through_deaths_and_arrivals(
+    job: Cluster, options: dict[str, int]
+) -> None:
+    count(job, "A", "B", "C", nnodes="2:3", **options)
+    first = job.workers(3)
+    first.wait_for("trains")
+    job.kill_worker(2)
+
+    second = job.workers(3)
+    second.wait_for("trains")
+    lost = next(node for node in "ABC" if node not in (job.master(), second[0].node))
+    job.kill_machine(lost)
+
+    third = job.workers(2)
+    third.wait_for("trains")
+    job.start("D", env={"ELASTIC_RUN_MAX_WORLD_SIZE": "3"})
+
+    fourth = job.workers(3)
+    fourth.wait_for("trains")
+    fourth[0].tell("go")
+    ended = job.finish()
+    assert ended == dict.fromkeys({"A", "B", "C", "D"} - {lost}, 0)
+    for node in ended:
+        job.wait_for_line(node, rf"ends after step \d+: each record was trained on \[{options['epochs']}\] times")
+
+
+def test_ranks_that_would_not_train_on_the_same_data_are_refused_before_the_first_step(job: Cluster) -> None:
+    count(job, "A", "B", nnodes="2:2", max_restarts=0, size=100, batch_size="4 5", hold=1)
+    assert job.finish() == {"A": 1, "B": 1}
+    for node in "AB":
+        job.wait_for_line(node, "would not train on the same data: batch_size is 4 on rank 0 and 5 on rank 1")

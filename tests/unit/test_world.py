@@ -1,0 +1,75 @@
+"""Where a worker stands: what the launcher's environment says, and a world of one without it."""
+
+import pytest
+
+import elastic_run
+from elastic_run.adapters.torchelastic import Placement, worker_environment
+from elastic_run.adapters.world import PLACE, BadEnvironment, World, largest_world, world
+
+PLACEMENT = Placement(
+    job="digits",
+    rank=5,
+    local_rank=1,
+    world_size=8,
+    local_world_size=4,
+    group_rank=1,
+    group_size=2,
+    role="default",
+    role_rank=5,
+    role_world_size=8,
+    master_addr="a.host",
+    master_port=23456,
+    restart_count=2,
+    max_restarts=3,
+    error_file="/tmp/error.json",
+    round=7,
+    largest_world=16,
+)
+GIVEN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+
+
+def test_a_worker_is_told_all_of_it_by_its_agent() -> None:
+    environment = worker_environment({}, PLACEMENT)
+    assert world(environment) == World(5, 8, 1, 4, 7, 2, "digits")
+    assert largest_world(environment) == 16
+
+
+def test_without_a_launcher_it_is_a_world_of_one() -> None:
+    assert world({}) == World(rank=0, size=1, local_rank=0, local_size=1, round=0, restart_count=0, job_id="")
+    assert largest_world({}) == 0
+
+
+def test_any_launcher_that_sets_torchruns_variables_will_do() -> None:
+    assert world(GIVEN) == World(5, 8, 1, 4, 0, 0, "")
+
+
+def test_the_package_has_it_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*PLACE, "ELASTIC_RUN_ROUND", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    assert elastic_run.world() == elastic_run.World(0, 1, 0, 1, 0, 0, "")
+    for name, value in GIVEN.items():
+        monkeypatch.setenv(name, value)
+    assert elastic_run.world().rank == 5
+
+
+@pytest.mark.parametrize("missing", PLACE)
+def test_half_an_environment_is_refused_in_words(missing: str) -> None:
+    with pytest.raises(BadEnvironment, match=f"but no {missing}: start the script with a launcher"):
+        world({name: value for name, value in GIVEN.items() if name != missing})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"RANK": "8"}, "RANK=8 is none of WORLD_SIZE=8 ranks"),
+        ({"LOCAL_RANK": "4"}, "LOCAL_RANK=4 is none of LOCAL_WORLD_SIZE=4 ranks"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0"),
+        ({"RANK": "-1"}, "RANK='-1' in the environment is no number"),
+        ({"RANK": ""}, "RANK='' in the environment is no number"),
+        ({"WORLD_SIZE": "four"}, "WORLD_SIZE='four'"),
+        ({"ELASTIC_RUN_ROUND": "x"}, "ELASTIC_RUN_ROUND='x'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(change: dict[str, str], words: str) -> None:
+    with pytest.raises(BadEnvironment, match=words):
+        world({**GIVEN, **change})
