@@ -3,17 +3,24 @@
 Source: `torch.distributed.elastic.agent.server.local_elastic_agent` and `torch.distributed.run`. Two differences,
 both on purpose: `TORCHELASTIC_USE_AGENT_STORE` is False, because the launcher hosts no torch store (rank 0 does, new
 in every round, so that no round reads another's leftovers); and `TORCHELASTIC_RESTART_COUNT` comes from the round, so
-it is equal on all nodes.
+it is equal on all nodes. Added are the number of the round and how many workers the job may come to have.
 """
 
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .world import LARGEST_WORLD, ROUND
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one worker stands in its round; ranks and sizes count workers, group ranks count nodes."""
+    """Where one worker stands in its round; ranks and sizes count workers, group ranks count nodes.
+
+    Attributes:
+        round: its number; 0 is not told to the worker.
+        largest_world: how many workers the job may come to have; 0 is not told.
+    """
 
     job: str
     rank: int
@@ -31,6 +38,8 @@ class Placement:
     max_restarts: int
     error_file: str
     signals: tuple[signal.Signals, ...] = ()
+    round: int = 0
+    largest_world: int = 0
 
 
 def worker_environment(
@@ -65,6 +74,9 @@ def worker_environment(
         TORCHELASTIC_ERROR_FILE=place.error_file,
         TORCHELASTIC_SIGNALS_TO_HANDLE=",".join(number.name for number in place.signals),
     )
+    for name, number in ((ROUND, place.round), (LARGEST_WORLD, place.largest_world)):
+        if number:
+            environment[name] = str(number)
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     if place.local_world_size > 1:
         # Several workers would each start one thread per core and slow each other down.

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ..adapters.torchelastic import Placement, worker_environment
 from ..master.host import Terms
 from ..rendezvous import election, membership, presence
-from ..rendezvous.errors import Compacted, LeaseLost, Refused, StoreError, StoreRefused, StoreUnavailable
+from ..rendezvous.errors import AlreadyOver, Compacted, LeaseLost, Refused, StoreError, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Exit, Fingerprint, Member, Report
@@ -27,12 +27,16 @@ from ..rendezvous.store import KeyValue, Store
 from . import plan
 from .bell import Bell
 from .candidate import REFUSED_PAUSE, Candidate
-from .guardian import Guardian
-from .logs import Output
+from .failure import describe
+from .machine import Machine, Voice
 from .plan import Leave, Register, Start, Stop, View, Wait
-from .ports import Ports
 from .timeline import Timeline, describe_round
-from .workers import StartFailed, Workers, WorkerSpec
+from .workers import StartFailed, WorkerSpec
+
+SILENCE = (1.25, 1.0)
+"""Of a lease's seconds, and seconds more: so long a stopped agent may be silent before its guardian ends its workers. A
+little longer than its lease can live (a beat is younger than a renewal, and the store looks every half second), so that
+the job hears of the loss first, and not of what the other ranks die of."""
 
 FAREWELL_SECONDS = 5.0
 """Seconds that a node takes at most to tell the store that it goes; then its lease does it."""
@@ -119,6 +123,7 @@ class _Facts:
     workers_gone_at: float | None = None
     registration: Registration | None = None
     refusal: str = ""
+    orphaned: str = ""
     stale: str = ""
     own_run: str = ""
     header: Header | None = None
@@ -140,9 +145,10 @@ class Agent:
         setup: what it is started with.
         store: the job's store; the caller closes it.
         output: where workers' lines and the launcher's own go.
+        machine: what it runs on.
     """
 
-    def __init__(self, setup: Setup, store: Store, output: Output) -> None:
+    def __init__(self, setup: Setup, store: Store, output: Voice, machine: Machine) -> None:
         self._setup = setup
         self._store = store
         self._output = output
@@ -155,16 +161,15 @@ class Agent:
         self._registered = asyncio.Event()
         self._leaving = False
         self._candidate = Candidate(store, self._keys, setup.terms, output.say)
-        self._ports = Ports()
-        self._presence = presence.PresenceServer(self._incarnation)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._ports = machine.ports()
+        self._presence = presence.PresenceServer(self._incarnation, machine.listener)
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they were begun
         self._lease_task: asyncio.Task[None] | None = None
         self._own_key_task: asyncio.Task[None] | None = None
         self._master_task: asyncio.Task[None] | None = None
         self.timeline = Timeline(self._loop.time())
-        silence = None if setup.bind is None else float(setup.lease_ttl)
-        self._guardian = Guardian(tag=self._incarnation, silence=silence, say=output.say)
-        self._workers = Workers(tag=self._incarnation, output=output, guardian=self._guardian)
+        silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
+        self._workers, self._guardian = machine.workers(self._incarnation, silence)
         self._said: dict[str, str] = {}
 
     # -- the loop -------------------------------------------------------------------------------------------------
@@ -202,7 +207,7 @@ class Agent:
     async def _decide(self) -> Result:
         while True:
             heard = self._bell.count
-            for task in self._tasks:
+            for task in tuple(self._tasks):
                 if task.done() and not task.cancelled():
                     task.result()  # a task that ended by an error ends the agent with it
             view = self._view()
@@ -222,9 +227,13 @@ class Agent:
                     exits = self._workers.exits
                     self.timeline.ended(self._loop.time())
                     await self._farewell()
-                    name = self._facts.registration.member.node if self._facts.registration else self._setup.node
-                    return Result(code, why, self._facts.header, name, exits, self.timeline)
+                    return self.result(code, why, exits)
             self._bell.ring()  # whatever was done is news to the task that reports it
+
+    def result(self, code: int, reason: str, exits: tuple[Exit, ...] = ()) -> Result:
+        """How its part ended, or has come to nothing."""
+        name = self._facts.registration.member.node if self._facts.registration else self._setup.node
+        return Result(code, reason, self._facts.header, name, exits, self.timeline)
 
     def _view(self) -> View:
         facts, now = self._facts, self._loop.time()
@@ -249,6 +258,7 @@ class Agent:
             left_out_overdue=facts.workers_gone_at is not None and now - facts.workers_gone_at > plan.FAREWELL_PATIENCE,
             registered=facts.registration is not None,
             refusal=facts.refusal,
+            orphaned=facts.orphaned,
             stale=facts.stale,
             header=facts.header,
             assignment=facts.assignment,
@@ -295,7 +305,7 @@ class Agent:
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(lambda _: self._bell.ring())
         return task
 
@@ -388,6 +398,8 @@ class Agent:
             max_restarts=header.max_restarts,
             error_file=str(error_file),
             signals=tuple(self._setup.signals),
+            round=header.number,
+            largest_world=self._setup.terms.policy.max_nodes * assignment.nproc,
         )
         environment = worker_environment(
             self._setup.environment, place, virtual_local_rank=self._setup.virtual_local_rank
@@ -410,9 +422,16 @@ class Agent:
         self._ports.hold()
 
     async def _watch_workers(self) -> None:
+        known: tuple[Exit, ...] = ()
         while True:
             await self._workers.changed()
-            if self._workers.alive == 0 or any(not exit_.ok for exit_ in self._workers.exits):
+            exits = self._workers.exits
+            for exit_ in exits:
+                if not exit_.ok and not exit_.stopped and exit_ not in known:
+                    what = f": {exit_.message}" if exit_.message else ""
+                    self._output.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
+            known = exits
+            if self._workers.alive == 0 or any(not exit_.ok for exit_ in exits):
                 self.timeline.down(self._loop.time())
             self._bell.ring()
 
@@ -432,7 +451,7 @@ class Agent:
         for task in (self._lease_task, self._own_key_task):
             if task:
                 task.cancel()
-                self._tasks.discard(task)
+                self._tasks.pop(task, None)
         try:
             found = await membership.read_header(self._store, self._keys)
             missed = await membership.refuse_if_over(self._store, self._keys, facts.own_run)
@@ -440,6 +459,12 @@ class Agent:
                 missed = found[0]
             if missed:
                 facts.header = missed  # the job ended while this node was out of it
+                return
+            if facts.own_run and (found is None or found[0].final):
+                facts.orphaned = (
+                    "the run of the job that this node was in has ended while it was out of it, and the store does not "
+                    "tell any more how: the other nodes' logs do"
+                )
                 return
             lease = await self._store.grant(setup.lease_ttl)
             self._incarnation = secrets.token_hex(8)
@@ -456,17 +481,20 @@ class Agent:
                 role=setup.role,
                 topology=setup.topology,
                 node_rank=setup.node_rank,
+                run=facts.own_run,
             )
             registration = await membership.register(self._store, self._keys, member, lease)
-        except Refused as refusal:
-            facts.refusal = str(refusal)
-            return
-        except (StoreUnavailable, LeaseLost) as error:
-            self._say_once("register", f"cannot register yet: {error}")
+        except (Refused, StoreUnavailable, LeaseLost) as error:
             if lease:
                 # A key that was written and not confirmed must not stay as somebody who never comes.
                 with contextlib.suppress(StoreError):
                     await self._store.revoke(lease)
+            if isinstance(error, AlreadyOver) and lease and facts.own_run:
+                return  # it may be its own run that has just succeeded: it looks again
+            if isinstance(error, Refused):
+                facts.refusal = str(error)
+                return
+            self._say_once("register", f"cannot register yet: {error}")
             await asyncio.sleep(0.2)
             return
         facts.registration, facts.told = registration, member.report
@@ -595,17 +623,35 @@ class Agent:
             if member and header.state == "open":
                 assignment = await membership.read_assignment(self._store, self._keys, header, member)
             now = facts.registration.member if facts.registration else None
-            if (now and now.incarnation) == (member and member.incarnation):
-                break  # else this node has been born again meanwhile, and what was read is the dead one's
+            if (now and now.incarnation) != (member and member.incarnation):
+                continue  # this node has been born again meanwhile, and what was read is the dead one's
+            if assignment or header.final or not self._workers.alive:
+                break
+            # Before workers are ended on account of it: the news may be late, and this node is in the round after it.
+            newest = None
+            with contextlib.suppress(StoreUnavailable):
+                newest = await membership.read_header(self._store, self._keys)
+            if newest is None or newest[1] <= revision:
+                break
+            header, revision = newest
         if facts.header_revision > revision:
             return
         if facts.header_revision != revision:
             facts.problem = ""
         facts.header, facts.header_revision, facts.assignment = header, revision, assignment
-        if assignment:
-            facts.own_run = header.run
+        current = facts.registration
+        if assignment or (current and revision > current.revision and not header.final):
+            facts.own_run = header.run  # it lives, so this is no remains of an earlier run
+        if current and header.final and self._came_for_another_run(header, revision, current):
+            facts.stale, facts.own_run = header.run, ""
         self._interrupt.set()
         self._bell.ring()
+
+    def _came_for_another_run(self, end: Header, revision: int, registration: Registration) -> bool:
+        """`end` is not this node's: it was there first, or it is that of the others, told to leave as this one came."""
+        if revision < registration.revision:
+            return end.run != self._facts.own_run
+        return end.state == "preempted" and self._facts.notice == "none" and self._facts.round == 0
 
     async def _watch_store(self) -> None:
         health = self._store.health
@@ -631,7 +677,7 @@ class Agent:
         if registration is None:
             return
         self._leaving = True  # what happens to its key from here on is its own doing
-        over = self._over()
+        over = self._over() or self._candidate.burying
         try:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 leadership = self._candidate.leadership

@@ -8,7 +8,7 @@ class Bell:
 
     def __init__(self) -> None:
         self.count = 0
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in order, so that a run can be repeated exactly
 
     def ring(self) -> None:
         """Something has changed."""
@@ -22,8 +22,8 @@ class Bell:
         if self.count != count:
             return
         waiter = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiter)
+        self._waiting[waiter] = None
         try:
             await asyncio.wait([waiter], timeout=seconds)
         finally:
-            self._waiting.discard(waiter)
+            del self._waiting[waiter]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from ..master.host import Master, Terms
 from ..master.publish import Publisher
 from ..rendezvous import election, presence
-from ..rendezvous.errors import Compacted, Deposed, LeaseLost, StoreRefused, StoreUnavailable
+from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
@@ -37,6 +37,12 @@ class Candidate:
         self._now = asyncio.get_running_loop().time
         self._dead: dict[str, str] = {}  # incarnations of masters whose death this node has seen, with the proof
         self.leadership: election.Leadership | None = None
+        self._master: Master | None = None
+
+    @property
+    def burying(self) -> bool:
+        """This node's master is about to end the job or has done so, and nobody else will remove the job's keys."""
+        return self._master is not None and self._master.over
 
     async def run(
         self,
@@ -61,8 +67,11 @@ class Candidate:
                     ended = await self._be_master(won, registration.lease)
                     if ended is not None and ended.run != stale():
                         return
-                elif await self._follow(won) and self._now() - deposed_at >= election.DEPOSE_PAUSE:
-                    await self._depose(won.key)
+                elif (
+                    await self._follow(won)
+                    and self._now() - deposed_at >= election.DEPOSE_PAUSE
+                    and await self._depose(won.key)
+                ):
                     deposed_at = self._now()
             except StoreRefused as error:
                 self._say(f"the store refuses: {error}; tries again")
@@ -70,12 +79,14 @@ class Candidate:
             except (StoreUnavailable, LeaseLost, Compacted):
                 await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks
 
-    async def _depose(self, held: KeyValue) -> None:
+    async def _depose(self, held: KeyValue) -> bool:
+        """Whether it was this node that removed the leader (or may have); it may have left in order before."""
+        doubt = False
         while True:
             try:
-                await election.depose(self._store, self._keys, held, decode(Leader, held.value))
-                return
-            except StoreUnavailable:
+                return await election.depose(self._store, self._keys, held, decode(Leader, held.value)) or doubt
+            except StoreUnavailable as error:
+                doubt = doubt or isinstance(error, MaybeApplied)
                 # The usual case where the dead machine ran a member of the store. The evidence is not had twice.
                 await asyncio.sleep(0.05)
 
@@ -83,14 +94,14 @@ class Candidate:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
         publisher = Publisher(self._store, self._keys, leadership, lease, 0)
         master = Master(self._store, self._keys, publisher, self._terms, say=self._say, now=self._now, dead=self._dead)
-        self.leadership = leadership
+        self.leadership, self._master = leadership, master
         try:
             return await master.run()
         except Deposed as error:
             self._say(f"this node is not the master any more: {error}")
             return None
         finally:
-            self.leadership = None
+            self.leadership = self._master = None
 
     async def _follow(self, held: election.Held) -> bool:
         """Waits until the leader key changes (False), or its holder is proven dead (True)."""

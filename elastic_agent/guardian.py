@@ -11,6 +11,7 @@ What it cannot find: a process that has left its session *and* runs in an enviro
 # pathlib would double the guardian's start-up and memory.
 # ruff: noqa: PTH100, PTH110, PTH123, PTH208
 
+import errno
 import os
 import select
 import signal
@@ -32,10 +33,17 @@ SWEEP_SECONDS = 10.0
 RESTART_PAUSE_SECONDS = 1.0
 """Between two starts of a guardian that died at once, so that a broken machine is not kept busy with it."""
 
+LOOK_AGAIN_SECONDS = 0.05
+"""Between two looks at processes where no descriptor was left for the first."""
+
+_BLIND = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that tell of this machine, not of the process that was looked at: it may well be there."""
+
 _UNHEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 
 
-# Who runs on this machine: shared by the guardian and by the agent's own stop.
+# Who runs on this machine: shared by the guardian and by the agent's own stop. Each look needs a descriptor; where
+# there is none, it raises OSError, because "I cannot see anybody" must not be read as "nobody is there".
 
 
 class Process(NamedTuple):
@@ -59,7 +67,8 @@ def process(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
-    except OSError:
+    except OSError as error:
+        _raise_if_blind(error)
         return None
     # The name, in parentheses, may hold anything, also spaces and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
@@ -78,7 +87,8 @@ def children(pid: int) -> list[int] | None:
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
+    except OSError as error:
+        _raise_if_blind(error)
         return []
     for thread in threads:
         try:
@@ -87,8 +97,8 @@ def children(pid: int) -> list[int] | None:
         except FileNotFoundError:
             if thread == str(pid) and os.path.exists(f"/proc/{pid}/task/{thread}"):
                 return None  # built without CONFIG_PROC_CHILDREN
-        except OSError:
-            continue
+        except OSError as error:
+            _raise_if_blind(error)
     return found
 
 
@@ -120,7 +130,8 @@ def carries(pid: int, tag: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read()
-    except OSError:
+    except OSError as error:
+        _raise_if_blind(error)
         return False
     name = f"{TAG_VARIABLE}=".encode()
     for entry in environment.split(b"\0"):
@@ -146,9 +157,14 @@ def open_process(found: Process) -> int | None:
     """A pidfd of this very process, which the caller closes; None where it is gone (its pid may have a new owner)."""
     try:
         handle = os.pidfd_open(found.pid)
-    except OSError:
+    except OSError as error:
+        _raise_if_blind(error)
         return None
-    now = process(found.pid)
+    try:
+        now = process(found.pid)
+    except OSError:
+        os.close(handle)
+        raise
     if now is None or now.started != found.started:
         os.close(handle)
         return None
@@ -166,6 +182,11 @@ def kill(found: Process) -> None:
         pass  # it ended, or it is another user's (a setuid program): it stays among those left
     finally:
         os.close(handle)
+
+
+def _raise_if_blind(error: OSError) -> None:
+    if error.errno in _BLIND:
+        raise error
 
 
 # The agent's side.
@@ -374,12 +395,34 @@ class _Watch:
             self.quiet += asked
 
 
-def sweep(sessions: Collection[int], tag: str, seconds: float) -> list[Process]:
-    """Kill all that belongs to `sessions` or `tag` until nothing is left, for at most `seconds`; who is left."""
+def sweep(sessions: Collection[int], tag: str, seconds: float) -> list[Process] | None:
+    """Kill all that belongs to `sessions` or `tag` until nothing is left, for at most `seconds`; who is left.
+
+    None where it never could look.
+    """
     until = time.monotonic() + seconds
-    while left := belonging(processes(), sessions, tag):
-        handles = [handle for found in left if (handle := open_process(found)) is not None]
+    left: list[Process] | None = None
+    while True:
         try:
+            left = belonging(processes(), sessions, tag)
+        except OSError:  # the whole machine can open nothing more
+            if time.monotonic() >= until:
+                break
+            select.select([], [], [], LOOK_AGAIN_SECONDS)
+            continue
+        if not left:
+            break
+        handles: list[int] = []
+        try:
+            for found in left:
+                try:
+                    handle = open_process(found)
+                except OSError:
+                    if not handles:
+                        select.select([], [], [], LOOK_AGAIN_SECONDS)
+                    break  # as many as there are descriptors for; the others come next
+                if handle is not None:
+                    handles.append(handle)
             for handle in handles:
                 try:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -421,7 +464,7 @@ def main(tag: str, silence: float | None) -> int:
             if watch.quiet >= silence and not watch.struck:
                 watch.struck = True
                 sweep(watch.sessions, tag, SWEEP_SECONDS)
-    return 1 if sweep(watch.sessions, tag, SWEEP_SECONDS) else 0
+    return 0 if sweep(watch.sessions, tag, SWEEP_SECONDS) == [] else 1
 
 
 if __name__ == "__main__":

@@ -476,6 +476,7 @@ class Output:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer: _Writer | None = None
         self._closed = False
+        self._homeless = False
 
     @property
     def root(self) -> Path:
@@ -507,7 +508,17 @@ class Output:
 
     def error_file(self, round: int, local_rank: int) -> Path:
         """Where a worker's library may describe its error (torch's TORCHELASTIC_ERROR_FILE)."""
-        return self.worker_dir(round, local_rank) / "error.json"
+        self._prepare(round, local_rank)
+        return self._root / f"attempt_{round}" / str(local_rank) / "error.json"
+
+    def _prepare(self, round: int, local_rank: int) -> None:
+        """Makes a worker's folder; a disk that has no room for it must not keep the worker from its work."""
+        try:
+            self.worker_dir(round, local_rank)
+        except OSError as error:
+            if not self._homeless:
+                self._homeless = True
+                self.say(f"cannot make a folder for logs: {error}; the workers go on without")
 
     def log_file(self, round: int, local_rank: int, stream: StreamName) -> Path | None:
         """Where a worker's stream is kept whole; None where it is not."""
@@ -525,8 +536,8 @@ class Output:
         return path
 
     def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:
-        """The way for one worker's stream; its folder is made (OSError), its file by the writer."""
-        self.worker_dir(round, local_rank)
+        """The way for one worker's stream; its folder is made, and its file by the writer."""
+        self._prepare(round, local_rank)
         path = self.log_file(round, local_rank, stream)
         file = None
         if path is not None:
@@ -535,7 +546,7 @@ class Output:
         needles = self._needles[stream]
         matching = None
         if needles:
-            place = self.attempt_dir(round) / f"filtered_{stream}.log"
+            place = self._root / f"attempt_{round}" / f"filtered_{stream}.log"
             matching = self._matching.setdefault(place, _File(place))
         return Lines(
             prefix=self._prefix(rank, stream),

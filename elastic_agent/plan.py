@@ -38,6 +38,7 @@ class View:
         left_out_overdue: its workers have been gone for FAREWELL_PATIENCE.
         registered: its key is in the store, as far as it knows.
         refusal: why the job refuses it for good; empty where it does not.
+        orphaned: why it has no part in the job any more: the run that it was in has ended without it; in words.
         stale: the run whose final header was still there when it registered: another run's end, not this one's.
         header: the current round's header, None before the first.
         assignment: what `header`'s round gives this node, None where it has no part in it.
@@ -60,6 +61,7 @@ class View:
     left_out_overdue: bool = False
     registered: bool = True
     refusal: str = ""
+    orphaned: str = ""
     stale: str = ""
     header: Header | None = None
     assignment: Assignment | None = None
@@ -126,7 +128,8 @@ def report(view: View) -> Report:
         return view.told
     if view.unfit:
         return Report("unfit", view.round, exits, view.unfit)
-    if view.notice != "none" and not done:
+    if view.notice != "none" and (not done or view.told.state in DEPARTING):
+        # Who has said that it leaves must not be taken for somebody who stays, whatever its workers did meanwhile.
         words = f"told to leave by {signal.Signals(view.notice_signal).name}" if view.notice_signal else "told to leave"
         return Report("leaving", view.round, exits, words)
     if header is None:
@@ -154,6 +157,8 @@ def act(view: View) -> tuple[Action, str]:
     over = header is not None and header.final
     if view.notice == "leave" and not (over and header and header.state == "succeeded"):
         return _leave(view)
+    if view.orphaned:
+        return _gone(view, FAILED, view.orphaned, 0.0)
     if over and header:
         code = exit_code(header, view.notice_signal)
         return _gone(view, code, header.reason, 0.0 if code == SUCCEEDED else FINAL_GRACE)

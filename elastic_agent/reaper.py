@@ -44,14 +44,14 @@ class Reaper:
 
     def reap(self) -> None:
         """Collect the orphans that have ended."""
-        if not self._started:
-            return
-        while found := _peek():
-            if self._is_owned(found):
-                # It hides those behind it until its owner collects it.
-                self._reap_each()
-                return
-            self._collect(found)
+        # Without a free descriptor nobody can look whose they are: they wait for the next look.
+        with contextlib.suppress(OSError):
+            while self._started and (found := _peek()):
+                if self._is_owned(found):
+                    # It hides those behind it until its owner collects it.
+                    self._reap_each()
+                    return
+                self._collect(found)
 
     def close(self) -> None:
         """Stop listening; orphans go to their usual parent again."""

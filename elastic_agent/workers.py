@@ -20,13 +20,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..rendezvous.member import Exit
 from .failure import last_line, out_of_memory, read_failure
 from .guardian import (
+    LOOK_AGAIN_SECONDS,
     TAG_VARIABLE,
     Guardian,
     Process,
@@ -48,6 +49,9 @@ KILL_SECONDS = 10.0
 
 ERROR_FILE_BYTES = 1 << 20
 """Of an error file, at most this much is read."""
+
+SPARE = 2
+"""Descriptors held back for a look at the workers' processes: a handle and a file of /proc."""
 
 SHIM = Path(__file__).with_name("shim.py").absolute()
 
@@ -187,6 +191,7 @@ class Workers:
         self._ending: asyncio.Task[None] | None = None
         self._paused_reading = False
         self._oom_kills = 0
+        self._spare: list[int] = []
 
     @property
     def exits(self) -> tuple[Exit, ...]:
@@ -206,7 +211,11 @@ class Workers:
     @property
     def undead(self) -> tuple[int, ...]:
         """Pids that the last stop could not kill within its bound and that are still there."""
-        return tuple(pid for pid in self._undead if (found := process(pid)) and found.alive)
+        with self._room():
+            try:
+                return tuple(pid for pid in self._undead if (found := process(pid)) and found.alive)
+            except OSError:
+                return self._undead
 
     async def changed(self) -> None:
         """Wait until `exits` or `alive` differs from what it was at the last call (or at the start). One caller."""
@@ -222,6 +231,7 @@ class Workers:
         if self.alive or self._ending is not None:
             raise RuntimeError("workers of an earlier round still run: stop them first")
         self.reaper.start()
+        self._hold_spare()
         self._forget()
         self._stopping = False
         self._seen = self._version
@@ -283,7 +293,9 @@ class Workers:
         """Kill what still runs and give up all handles."""
         await self.stop()
         self._forget()
-        self.reaper.close()
+        with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at is not collected
+            self.reaper.close()
+        self._give_up_spare()
 
     # Starting.
 
@@ -292,7 +304,11 @@ class Workers:
         env = {**spec.env, TAG_VARIABLE: f"{inherited},{self._tag}" if inherited else self._tag}
         with contextlib.ExitStack() as undo:
             out = self._pipe(spec, "stdout", undo)
-            err = self._pipe(spec, "stderr", undo)
+            try:
+                err = self._pipe(spec, "stderr", undo)
+            except OSError:
+                os.close(out[1])
+                raise
             try:
                 # stdin is inherited, as torchrun does: a debugger in a single worker works.
                 popen = subprocess.Popen(
@@ -426,7 +442,8 @@ class Workers:
                 worker.err.close()
                 if worker.pid not in self._undead:
                     self._guardian.forget(worker.pid)
-            self.reaper.reap()
+            with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at stays a zombie
+                self.reaper.reap()
         finally:
             self._ending = None
 
@@ -435,22 +452,29 @@ class Workers:
         while (rest := self._deadline - time.monotonic()) > 0:
             self._hurry.clear()
             groups = {worker.pid for worker in self._current}
-            left = [found for found in self._left() if found.group in groups]
-            if not left:
-                return
+            left = self._left()
+            if left is not None:
+                left = [found for found in left if found.group in groups]
+                if not left:
+                    return
             await _ended(left, rest, self._hurry)
 
     async def _kill_rest(self) -> None:
         until = time.monotonic() + self._kill_seconds
         for worker in self._current:
             self._kill_group(worker)
-        while left := self._left():
-            for found in left:
-                kill(found)
+        left = self._left()
+        while left is None or left:
+            with self._room(), contextlib.suppress(OSError):  # who is missed is still there at the next look
+                for found in left or ():
+                    kill(found)
             await _ended(left, until - time.monotonic())
+            left = self._left()
             if time.monotonic() >= until:
-                left = self._left()
                 break
+        if left is None:
+            self._trust_own_handles()
+            return
         self._undead = tuple(found.pid for found in left)
         for found in left:
             self._output.say(
@@ -462,15 +486,47 @@ class Workers:
             if worker.pid not in self._undead:
                 self._look(worker)
 
-    def _left(self) -> list[Process]:
-        """What of the current workers still runs."""
+    def _trust_own_handles(self) -> None:
+        """The end of a stop that could not look: the workers themselves are known by handles that are open already."""
+        for worker in self._current:
+            self._look(worker)
+        self._undead = tuple(worker.pid for worker in self._current if not worker.ended.is_set())
+        self._output.say(
+            "this agent can open no more files, so what the workers may have left behind was not looked for; "
+            "the guardian does it when this agent ends"
+        )
+
+    def _left(self) -> list[Process] | None:
+        """What of the current workers still runs; None where no descriptor is left to look."""
         sessions = {worker.pid for worker in self._current}
-        left = belonging(descendants(os.getpid()), sessions, self._tag)
-        if not left:
-            # The kernel's list of children may skip some while others end: it is believed when it is empty twice.
-            left = belonging(descendants(os.getpid()), sessions, self._tag)
-        self.reaper.adopt(found.pid for found in left if found.pid not in sessions)
+        with self._room():
+            try:
+                left = belonging(descendants(os.getpid()), sessions, self._tag)
+                if not left:
+                    # The kernel's list of children may skip some while others end: believed when it is empty twice.
+                    left = belonging(descendants(os.getpid()), sessions, self._tag)
+                self.reaper.adopt(found.pid for found in left if found.pid not in sessions)
+            except OSError:
+                return None
         return left
+
+    @contextlib.contextmanager
+    def _room(self) -> Generator[None]:
+        """Gives up the spare descriptors for a look within; no `await` there, so that the loop takes none of them."""
+        self._give_up_spare()
+        try:
+            yield
+        finally:
+            self._hold_spare()
+
+    def _hold_spare(self) -> None:
+        with contextlib.suppress(OSError):  # taken by another thread meanwhile: the next look tries again
+            while len(self._spare) < SPARE:
+                self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _give_up_spare(self) -> None:
+        while self._spare:
+            os.close(self._spare.pop())
 
     def _signal_groups(self, signum: int) -> None:
         for worker in self._current:
@@ -507,11 +563,31 @@ def _read_bounded(path: Path | None) -> bytes | None:
         return None
 
 
-async def _ended(waited: Sequence[Process], seconds: float, hurry: asyncio.Event | None = None) -> None:
-    """Wait until all of `waited` have ended, `hurry` is set, or `seconds` have passed."""
+def _handles(waited: Sequence[Process]) -> set[int] | None:
+    """Pidfds of those of `waited` that are there; None, and none is kept, where there are not descriptors for all."""
+    handles: set[int] = set()
+    try:
+        for found in waited:
+            if (handle := open_process(found)) is not None:
+                handles.add(handle)
+    except OSError:
+        for handle in handles:
+            os.close(handle)
+        return None
+    return handles
+
+
+async def _ended(waited: Sequence[Process] | None, seconds: float, hurry: asyncio.Event | None = None) -> None:
+    """Wait until all of `waited` have ended, `hurry` is set, or `seconds` have passed.
+
+    Where they are not known (None) or cannot be watched, for lack of descriptors: at most LOOK_AGAIN_SECONDS.
+    """
     loop = asyncio.get_running_loop()
     done = hurry or asyncio.Event()
-    handles = {handle for found in waited if (handle := open_process(found)) is not None}
+    handles = None if waited is None else _handles(waited)
+    blind = handles is None
+    if handles is None:
+        handles, seconds = set[int](), min(seconds, LOOK_AGAIN_SECONDS)
     missing = set(handles)
 
     def one(handle: int) -> None:
@@ -523,7 +599,7 @@ async def _ended(waited: Sequence[Process], seconds: float, hurry: asyncio.Event
     try:
         for handle in handles:
             loop.add_reader(handle, one, handle)
-        if missing:
+        if missing or blind:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(seconds, 0)):
                     await done.wait()

@@ -5,6 +5,7 @@ Each `check_` raises `UsageError` with what was wrong and what to do; nothing is
 
 import os
 import re
+import resource
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +16,12 @@ from .flags import UsageError
 
 OLDEST_KERNEL = (5, 4)
 """A worker's exit is heard through pidfd_open and waitid(P_PIDFD)."""
+
+AGENT_DESCRIPTORS = 32
+"""What an agent may have open without workers and peers: its streams, store, guardian, ports and spares."""
+
+WORKER_DESCRIPTORS = 6
+"""For each worker: two pipes, a handle, two log files, and one more handle while it is stopped."""
 
 OLDEST_PYTHON = (3, 11)
 
@@ -39,6 +46,24 @@ def check_platform(system: str, release: str, python: tuple[int, int]) -> str | 
             *OLDEST_KERNEL, release
         )
     return None
+
+
+def check_descriptors(nproc: int, nodes: int) -> None:
+    """This process may open as many files as an agent of `nproc` workers needs, also while it stops them.
+
+    In a job of up to `nodes` nodes any agent may come to host the master, which watches every other, and is watched.
+    """
+    needed = AGENT_DESCRIPTORS + nproc * WORKER_DESCRIPTORS + 2 * (nodes - 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    enough = max(1024, needed)
+    who = "" if hard == resource.RLIM_INFINITY or hard >= enough else f" (as root, because the hard limit is {hard})"
+    raise UsageError(
+        f"Too many open files are needed: this process may open {soft}, and {nproc} "
+        f"worker{'s' if nproc > 1 else ''} here {'take' if nproc > 1 else 'takes'} {needed}: "
+        f"run ulimit -n {enough} first{who}"
+    )
 
 
 def count_gpus(environ: Mapping[str, str], root: Path = Path("/")) -> int:

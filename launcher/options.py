@@ -24,6 +24,7 @@ from ..rendezvous.version import VERSION
 from . import flags
 from .flags import Scanned, UsageError, did_you_mean
 from .machine import (
+    check_descriptors,
     check_executable,
     check_module,
     check_platform,
@@ -110,6 +111,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
     nodes = _nodes(scanned, notes)
     nproc_spec = scanned.text("nproc-per-node") or ""
     nproc = _nproc(scanned, environ)
+    check_descriptors(nproc, nodes.maximum)
     timing, credentials_in_conf = _conf(scanned, notes)
     credentials = _credentials(scanned, credentials_in_conf, environ)
     command = _command(scanned, environ, notes)

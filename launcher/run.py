@@ -2,19 +2,21 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Result, Setup
 from ..elastic_agent.logs import Output
+from ..elastic_agent.machine import RealMachine
 from ..elastic_agent.timeline import Timeline
 from ..master.host import Terms
 from ..rendezvous import embedded
@@ -153,6 +155,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
 async def run(options: Options, environ: Mapping[str, str]) -> Result:
     """Takes this machine's part in the job, and prints how it ended."""
     output = _output(options)
+    asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded = False
     try:
         for note in options.notes:
@@ -185,17 +188,46 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
 async def _take_part(options: Options, endpoints: tuple[Endpoint, ...], agent_setup: Setup, output: Output) -> Result:
     begun = asyncio.get_running_loop().time()
     told: list[int] = []
+    agent: Agent | None = None
     try:
         with _ended_by(options.signals, told):
             async with _store(options, endpoints, agent_setup, output) as store:
-                return await Agent(agent_setup, store, output).run()
+                agent = Agent(agent_setup, store, output, RealMachine(output))
+                return await agent.run()
     except asyncio.CancelledError:
         if not told:
             raise
         code, reason = 128 + told[0], f"{signal.Signals(told[0]).name} came while the store was awaited"
     except RendezvousError as error:
         code, reason = _code(error), str(error)
+    if agent:
+        agent.timeline.ended(asyncio.get_running_loop().time())
+        return agent.result(code, reason)
     return Result(code, reason, None, agent_setup.node, (), Timeline(begun))
+
+
+def _full_once(
+    output: Output,
+) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:  # Any: the loop's own signature
+    """What the event loop does with errors that nobody takes: a full descriptor table is said once, in one line.
+
+    By itself it prints a hundred tracebacks a second while a connection waits that cannot be accepted.
+    """
+    told = False
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal told
+        error = context.get("exception")
+        full = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+        if not full or "socket" not in context:  # which is there where a connection could not be accepted
+            loop.default_exception_handler(context)
+        elif not told:
+            told = True
+            output.say(
+                f"this agent can open no more files ({os.strerror(errno.EMFILE).lower()}): a higher ulimit -n may help"
+            )
+
+    return handle
 
 
 @contextlib.contextmanager

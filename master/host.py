@@ -10,7 +10,7 @@ import dataclasses
 import math
 import secrets
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -52,7 +52,11 @@ class Master:
         say: prints one line for a person.
         now: the clock, seconds (`loop.time`); all of the master's times are on it.
         watch: returns, with words, once a peer is proven dead (`presence.watch_until_dead`).
-        dead: incarnations that this node knows to be dead, each with the proof in words.
+        dead: incarnations that are proven dead, each with the proof in words; what this master learns is added, because
+            the same evidence is not had twice, and this master may lose its leadership before it has acted on it.
+
+    Attributes:
+        over: it publishes the end of the job, or has done so; what is left is to remove the job's keys.
     """
 
     def __init__(
@@ -65,7 +69,7 @@ class Master:
         say: Callable[[str], None],
         now: Callable[[], float],
         watch: Callable[[str, str], Awaitable[str]] = presence.watch_until_dead,
-        dead: Mapping[str, str] | None = None,
+        dead: dict[str, str] | None = None,
     ) -> None:
         self._store = store
         self._keys = keys
@@ -74,19 +78,19 @@ class Master:
         self._say = say
         self._now = now
         self._watch = watch
-        self._dead = dead or {}
+        self._lost_how = {} if dead is None else dead
         self._fingerprint = terms.fingerprint
         self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by key
-        self._revisions: dict[str, int] = {}  # key -> create revision
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._in_round: frozenset[str] = frozenset()  # of `_round.nodes`
         self._header: Header | None = None
         self._round = Round(0, (), False, now())
         self._docket = Docket()
-        self._lost_how: dict[str, str] = {}  # incarnation -> how it was noticed
+        self._gone: dict[str, tuple[str, str | None, str]] = {}  # incarnation -> node, why it left, how it was lost
         self._changed = asyncio.Event()
         self._said = ""
+        self.over = False
 
     async def run(self) -> Header:
         """Leads until the job is over and its keys are gone; returns the last header.
@@ -138,7 +142,8 @@ class Master:
         present = {seen.member.incarnation for seen in self._members.values()}
         known = [assignment.incarnation for assignment in assigned]
         self._round = Round(header.number, (), False, self._now())
-        if not present.intersection(known):
+        returned = any(seen.member.run == header.run for seen in self._members.values())
+        if not returned and not present.intersection(known):
             self._say_elected()
             return listing.revision  # the remains of an earlier run: this one begins afresh, with the next number
         self._header = header
@@ -156,7 +161,10 @@ class Master:
                 present.add(member.incarnation)
         for assignment in assigned:
             if assignment.incarnation not in present and self._round.running:
-                how = self._dead.get(assignment.incarnation, "it was gone when this master took over")
+                how = self._lost_how.get(
+                    assignment.incarnation,
+                    "it was gone when this master took over: its lease had ended, or it had been put out",
+                )
                 self._note(Evidence(header.number, lost=((assignment.node, how),)))
         for seen in self._members.values():
             self._gather(seen.member)
@@ -178,7 +186,7 @@ class Master:
                 except Compacted:
                     listing = await self._store.list(self._keys.nodes)
                     revision = listing.revision + 1
-                    for key in set(self._members) - {item.key for item in listing.items}:
+                    for key in sorted(set(self._members) - {item.key for item in listing.items}):
                         self._forget(key)
                     for item in listing.items:
                         self._see(item)
@@ -197,16 +205,19 @@ class Master:
         if member is None:
             self._say(f"ignores {item.key}: its value is not a member (another version of elastic-run?)")
             return
+        if member.incarnation in self._lost_how:
+            if member.incarnation not in self._watchers:
+                self._watchers[member.incarnation] = asyncio.create_task(self._put_out(item, member))
+            return
         before = self._members.get(item.key)
         if before and before.member.incarnation != member.incarnation:
             self._forget(item.key)
             before = None
         since = before.since if before else self._now()
         self._members[item.key] = Seen(member, item.create_revision, since)
-        self._revisions[item.key] = item.create_revision
         if member.incarnation not in self._watchers and member.presence:
             self._watchers[member.incarnation] = asyncio.create_task(
-                self._watch_member(item.key, member), name=f"master: presence of {member.node}"
+                self._watch_member(item, member), name=f"master: presence of {member.node}"
             )
         self._gather(member)
 
@@ -215,40 +226,61 @@ class Master:
         if seen is None:
             return
         incarnation = seen.member.incarnation
-        if watcher := self._watchers.pop(incarnation, None):
+        if incarnation not in self._lost_how and (watcher := self._watchers.pop(incarnation, None)):
             watcher.cancel()
         report = seen.member.report
+        left = report.problem if report.state in DEPARTING else None
+        how = self._lost_how.get(incarnation, "it has not been heard of: its lease ended")
+        self._gone[incarnation] = (seen.member.node, left, how)
         if report.state == "succeeded" and report.round == self._round.number:
             self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
         elif incarnation in self._in_round:
-            if report.state in DEPARTING:
-                self._note(Evidence(self._round.number, left=((seen.member.node, report.problem),)))
-            else:
-                how = self._lost_how.pop(incarnation, "it has not been heard of: its lease ended")
-                self._note(Evidence(self._round.number, lost=((seen.member.node, how),)))
+            self._note(self._loss(incarnation))
 
-    async def _watch_member(self, key: str, member: Member) -> None:
+    def _loss(self, incarnation: str) -> Evidence:
+        """That the current round has lost this node, which left the store as a leaver or without a word."""
+        node, left, how = self._gone[incarnation]
+        if left is not None:
+            return Evidence(self._round.number, left=((node, left),))
+        return Evidence(self._round.number, lost=((node, how),))
+
+    async def _watch_member(self, held: KeyValue, member: Member) -> None:
         try:
             how = await self._watch(member.presence, member.incarnation)
         except Exception as error:  # noqa: BLE001  one member's oddity must not cost the job its master
             self._say(f"cannot watch node {member.node} at {member.presence!r} ({error!r}): its lease decides alone")
             return
+        done = await self._last_success(member)
         self._lost_how[member.incarnation] = how
-        try:
-            await self._retried(lambda: self._evict(key, member.incarnation, Eviction(how)))
-        finally:
-            self._changed.set()  # so that `run` sees how this has ended
+        seen = self._members.get(held.key)
+        if seen and seen.member.incarnation == member.incarnation:
+            self._members[held.key] = dataclasses.replace(seen, member=done or seen.member)
+            self._forget(held.key)  # now: the next round must not wait for the store's news, nor hold the dead
+            self._changed.set()
+        await self._put_out(held, member)
 
-    async def _evict(self, key: str, incarnation: str, eviction: Eviction) -> None:
-        if key in self._revisions:
-            await self._publisher.evict(key, self._revisions[key], incarnation, eviction)
-
-    async def _retried(self, write: Callable[[], Awaitable[None]]) -> None:
+    async def _last_success(self, member: Member) -> Member | None:
+        """What the dead may have said last: the proof of a death can be faster than the news of a success."""
         while True:
             try:
-                return await write()
+                found = await self._store.get(self._keys.success(member.incarnation))
             except StoreUnavailable:
-                await asyncio.sleep(0.1)  # the store paces its own attempts; the evidence is not had twice
+                await asyncio.sleep(0.1)  # the store paces its own attempts; this only yields to the other tasks
+                continue
+            return _read(Member, found.value) if found else None
+
+    async def _put_out(self, held: KeyValue, member: Member) -> None:
+        """Takes the dead out of the store; a later life of the node, which may have its key by now, stays."""
+        word = Eviction(self._lost_how[member.incarnation])
+        try:
+            while True:
+                try:
+                    await self._publisher.evict(held.key, held.create_revision, member.incarnation, word)
+                    return
+                except StoreUnavailable:
+                    await asyncio.sleep(0.1)
+        finally:
+            self._changed.set()  # so that `run` sees how this has ended
 
     async def _refuse_strangers(self) -> None:
         """Puts out nodes that were started with something else under this job's id."""
@@ -261,9 +293,7 @@ class Master:
                     f"job {self._keys.job!r} is another job than this node's: {difference}. "
                     "Give this one its own --rdzv-id, or start both with the same command"
                 )
-                await self._publisher.evict(
-                    key, self._revisions[key], seen.member.incarnation, Eviction(reason, final=True)
-                )
+                await self._publisher.evict(key, seen.order, seen.member.incarnation, Eviction(reason, final=True))
                 self._say(f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}")
                 self._forget(key)
 
@@ -349,6 +379,13 @@ class Master:
         self._in_round = frozenset(self._round.nodes)
         for key in [key for key, seen in self._members.items() if seen.gone]:
             del self._members[key]
+        # What they said of this round while its header's answer was awaited was not yet about the current one.
+        for seen in self._members.values():
+            self._gather(seen.member)
+        for incarnation in nodes:
+            if incarnation in self._gone:
+                self._note(self._loss(incarnation))
+        self._gone.clear()
 
     async def _suspend(self, cause: Cause, reason: str) -> None:
         assert self._header is not None, "only a running round is suspended"
@@ -385,23 +422,30 @@ class Master:
             restart_count=tally.failures,
             max_restarts=self._max_restarts,
         )
+        self.over = True  # from here on it may be in the store
         await self._publisher.put_header(header)
         self._header = header
 
     async def _farewell(self) -> None:
         """Waits until every node has read the end and left, then removes the job's keys.
 
-        Nodes that came after the end came for the next run, and are not waited for.
+        Nodes that came after the end came for the next run, and are not waited for; nor is a node that came in the
+        moment in which all others were told to leave.
         """
-        end = self._publisher.header_revision
         deadline = self._now() + self._terms.farewell_seconds
-        while any(not seen.gone and seen.order < end for seen in self._members.values()) and self._now() < deadline:
+        while any(self._takes_leave(seen) for seen in self._members.values()) and self._now() < deadline:
             self._changed.clear()
             await _wait(self._changed, deadline - self._now())
         try:
             await self._publisher.bury()
         except Deposed:
             return  # buried by an attempt whose answer was lost
+
+    def _takes_leave(self, seen: Seen) -> bool:
+        if seen.gone or seen.order > self._publisher.header_revision:
+            return False
+        preempted = self._header is not None and self._header.state == "preempted"
+        return not preempted or seen.member.report.state in DEPARTING
 
 
 def describe_difference(here: Fingerprint, there: Fingerprint) -> str:

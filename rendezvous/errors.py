@@ -9,6 +9,7 @@
     │   └── StoreRefused        the store answered and said no (credentials, version, no space); retrying is useless
     ├── Deposed                 this master is no longer the leader; its write changed nothing
     └── Refused                 the job refuses this node, with a sentence that says what to do
+        └── AlreadyOver         because it has just succeeded
 
 Messages say what happened, to whom, and what to do next.
 """
@@ -56,3 +57,7 @@ class Deposed(RendezvousError):
 
 class Refused(RendezvousError):
     """The job does not take this node."""
+
+
+class AlreadyOver(Refused):
+    """The job has succeeded within the last minute."""

@@ -7,9 +7,10 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from .errors import LeaseLost, StoreRefused, StoreUnavailable
-from .etcd_session import Session
+from .etcd_session import Session, Wire
 from .etcd_watch import follow, key_value
 from .etcd_wire import Credentials, Endpoints, Tls
 from .limits import check_key, check_txn
@@ -62,6 +63,13 @@ class EtcdStore:
         credentials: Credentials | None = None,
     ) -> None:
         self._session = Session(Endpoints(endpoints, tls), credentials, deadline)
+
+    @classmethod
+    def over(cls, wire: Wire, *, deadline: float = 10.0) -> Self:
+        """A store over a wire that somebody else made, as a simulator does; inside of the loop that it lives in."""
+        store = cls.__new__(cls)
+        store._session = Session(wire, None, deadline, asyncio.get_running_loop().time)
+        return store
 
     # Reading
 

@@ -6,15 +6,14 @@ would answer at once. What may be repeated is re-issued, at the next endpoint; w
 
 import asyncio
 import time
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 from .errors import MaybeApplied, StoreRefused, StoreUnavailable
 from .etcd_wire import (
     TOO_LATE,
     AttemptFailed,
     Credentials,
-    Endpoint,
-    Endpoints,
     M,
     Message,
     Metadata,
@@ -36,6 +35,8 @@ _LOG_INS = 2
 
 _AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
 
+R = TypeVar("R", covariant=True)
+
 
 class Patience:
     """How long an attempt may take: it learns, so that a slow disk does not make every write time out for ever."""
@@ -52,13 +53,96 @@ class Patience:
         self.seconds = min(2 * self.seconds, LONGEST_ATTEMPT)
 
 
-class Session:
-    """The conversation of one store with its cluster. Built outside of a loop, used inside of one."""
+class Stream(Protocol[R]):
+    """A conversation with one member, as `etcd_wire.Stream` has it."""
 
-    def __init__(self, endpoints: Endpoints, credentials: Credentials | None, deadline: float) -> None:
+    async def send(self, request: Message) -> None:
+        """Raises AttemptFailed."""
+        ...
+
+    async def receive(self, seconds: float | None = None) -> R:
+        """The next message. Raises AttemptFailed, also after `seconds`."""
+        ...
+
+    def end(self) -> None:
+        """Ends it; may be called again."""
+        ...
+
+
+class Endpoint(Protocol):
+    """One member, as `etcd_wire.Endpoint` is one: what a session and its watches use of it."""
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        ...
+
+    async def connected(self, seconds: float) -> None:
+        """Waits until it is connected or refuses to be. Raises AttemptFailed after `seconds`."""
+        ...
+
+    async def call(
+        self, path: str, request: Message, answer: type[M], seconds: float, until: float, metadata: Metadata
+    ) -> M:
+        """One attempt at a unary call. Raises AttemptFailed."""
+        ...
+
+    def stream(self, path: str, answer: type[M], metadata: Metadata) -> Stream[M]:
+        """Begins a bidirectional call."""
+        ...
+
+    def drop_streams(self) -> None:
+        """Ends every stream, so that its owner opens it elsewhere."""
+        ...
+
+
+class Wire(Protocol):
+    """All members, and whose turn it is: `etcd_wire.Endpoints` over grpc, or a simulator's own."""
+
+    @property
+    def all(self) -> Sequence[Endpoint]:
+        """Every member."""
+        ...
+
+    @property
+    def current(self) -> Endpoint:
+        """Whose turn it is, connecting or connected."""
+        ...
+
+    def pass_on(self, endpoint: Any) -> None:  # Any: one of its own `all`, of a type that only it knows
+        """`endpoint` failed: the next one's turn."""
+        ...
+
+    async def change(self, seconds: float) -> None:
+        """Waits until some connection changes, at most `seconds`."""
+        ...
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        ...
+
+
+class Session:
+    """The conversation of one store with its cluster. Built outside of a loop, used inside of one.
+
+    Args:
+        endpoints: the wire.
+        credentials: a user of etcd's own.
+        deadline: seconds that one call may take.
+        now: the loop's clock, which can be asked where no loop runs yet.
+    """
+
+    def __init__(
+        self,
+        endpoints: Wire,
+        credentials: Credentials | None,
+        deadline: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.endpoints = endpoints
         self.closed = asyncio.Event()
-        self.health = Health(False, time.monotonic(), "not asked yet")
+        self._now = now
+        self.health = Health(False, now(), "not asked yet")
         self.revision = 0  # the newest that an answer proved
         self.last_answer = ""  # by which endpoint
         self._credentials = credentials
@@ -171,7 +255,8 @@ class Session:
     def _check_revision(self, endpoint: Endpoint, header: pb.Header, known: int) -> None:
         if header.revision < known:
             raise StoreRefused(
-                f"etcd lost data: {endpoint.address} is at revision {header.revision}, and {known} was seen before"
+                f"etcd lost data: {endpoint.address} is at revision {header.revision}, and {known} was seen before. "
+                "This run of the job cannot go on; the same command begins another, from the script's last checkpoint"
             )
         self.saw(header.revision)
 
@@ -236,7 +321,7 @@ class Session:
     def _set_health(self, reachable: bool, detail: str) -> None:
         if reachable == self.health.reachable:
             return
-        self.health = Health(reachable, asyncio.get_running_loop().time(), detail)
+        self.health = Health(reachable, self._now(), detail)
         changed, self._health_changed = self._health_changed, asyncio.Event()
         changed.set()
 

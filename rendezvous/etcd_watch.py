@@ -8,8 +8,8 @@ import itertools
 from collections.abc import AsyncGenerator, Iterable, Iterator
 
 from .errors import Compacted, StoreUnavailable
-from .etcd_session import LONGEST_ATTEMPT, Session
-from .etcd_wire import AttemptFailed, Endpoint, Stream, judge
+from .etcd_session import LONGEST_ATTEMPT, Endpoint, Session, Stream
+from .etcd_wire import AttemptFailed, judge
 from .proto import elastic_run_etcd_pb2 as pb
 from .store import Event, KeyValue
 
@@ -44,6 +44,9 @@ async def follow(
             session.check_cluster(endpoint, created.header)
             session.answered(endpoint)
             failures, pause, denials, resumed = 0, _FIRST_PAUSE, 0, True
+            behind = created.header.revision + 1 < position  # it lags, or its data is gone
+            if behind and not await _history_is_there(session, key):
+                raise AttemptFailed("unsent", f"{endpoint.address}: it is behind, and nobody tells by how much")
             while True:
                 response = await _receive(endpoint, stream)
                 for revision, events in _by_revision(response.events):

@@ -70,6 +70,9 @@ Metadata = tuple[tuple[str, str], ...]
 TOO_LATE = 0.02
 """Seconds before a deadline in which nothing is sent any more: it would only be in doubt."""
 
+SEND_SECONDS = 2.0
+"""Until a message on a stream is given up; it is small, and only the connection can hold it up."""
+
 _LAST_WORD = 0.005
 """Seconds."""
 
@@ -290,9 +293,13 @@ class Stream(Generic[M]):
         self._on_end = on_end
 
     async def send(self, request: Message) -> None:
-        """Raises AttemptFailed."""
+        """Raises AttemptFailed, also after SEND_SECONDS: in a call that was ended before it began grpc never wakes."""
         try:
-            await self._call.write(request)
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._call.write(request)
+        except TimeoutError:
+            words = f"{self._address}: a request could not be sent within {SEND_SECONDS:g} s"
+            raise AttemptFailed("unsent", words) from None
         except (aio.AioRpcError, aio.UsageError, asyncio.CancelledError, asyncio.InvalidStateError) as error:
             raise _translated(self._address, error) from None
 

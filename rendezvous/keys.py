@@ -9,7 +9,7 @@
 /elastic-run/<job>/outcome                       leased for a minute: this job has just succeeded
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 ROOT = "/elastic-run/"
@@ -20,11 +20,11 @@ class Keys:
     """The keys of the job `job`; any text is a valid job id (it is percent-encoded)."""
 
     job: str
+    root: str = field(init=False, repr=False, compare=False)
+    """The prefix of all of them."""
 
-    @property
-    def root(self) -> str:
-        """The prefix of all of them."""
-        return f"{ROOT}{quote(self.job, safe='')}/"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", f"{ROOT}{quote(self.job, safe='')}/")
 
     @property
     def leader(self) -> str:

@@ -109,6 +109,8 @@ class Member:
         topology: nodes with an equal label get neighbouring ranks.
         node_rank: the rank that its user asked for among the nodes of the first round, or None.
         report: what its workers do.
+        run: which run of the job it took part in before it lost its registration; empty where it comes for the first
+            time.
     """
 
     node: str
@@ -122,3 +124,4 @@ class Member:
     topology: str = ""
     node_rank: int | None = None
     report: Report = field(default_factory=Report)
+    run: str = ""

@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TypeVar
 
-from .errors import MaybeApplied, Refused, StoreRefused
+from .errors import AlreadyOver, MaybeApplied, Refused, StoreRefused
 from .header import Eviction, Header
 from .keys import Keys
 from .member import Member, Report
@@ -27,12 +27,13 @@ _MAX_NAMESAKES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A registered node: its member value as last written, and its key's create revision."""
+    """A registered node: its member value as last written, its key's create revision, and that of the last write."""
 
     member: Member
     key: str
     revision: int
     lease: int
+    written: int
 
 
 async def refuse_if_over(store: Store, keys: Keys, own_run: str = "") -> Header | None:
@@ -50,8 +51,8 @@ async def refuse_if_over(store: Store, keys: Keys, own_run: str = "") -> Header 
     raise _over(keys)
 
 
-def _over(keys: Keys) -> Refused:
-    return Refused(
+def _over(keys: Keys) -> AlreadyOver:
+    return AlreadyOver(
         f"job {keys.job!r} has just succeeded; its id is refused for {OUTCOME_TTL} s after that, so that a node that "
         f"comes late does not start it again. To run it again now, choose another id: --rdzv-id={keys.job}-2"
     )
@@ -73,14 +74,14 @@ async def register(store: Store, keys: Keys, member: Member, lease: int) -> Regi
             held = await store.get(key)
             if held is None or incarnation_of(held.value) != member.incarnation:
                 raise
-            return Registration(named, key, held.create_revision, lease)
+            return Registration(named, key, held.create_revision, lease, held.mod_revision)
         if result.succeeded:
-            return Registration(named, key, result.revision, lease)
+            return Registration(named, key, result.revision, lease, result.revision)
         held, tombstone = result.current
         if tombstone is not None:
             raise _over(keys)
         if held is not None and incarnation_of(held.value) == member.incarnation:
-            return Registration(named, key, held.create_revision, lease)
+            return Registration(named, key, held.create_revision, lease, held.mod_revision)
     raise Refused(f"{_MAX_NAMESAKES} nodes are called {base!r} already: give this one a name with --node-name")
 
 
@@ -89,14 +90,27 @@ async def report(
 ) -> Registration | None:
     """Writes the node's report and its free ports. None: it is no longer registered (evicted, or its lease ended).
 
-    A success is also written where the node's lease does not reach, so that it counts when the node has gone.
+    A success is also written where the node's lease does not reach, so that it counts when the node has gone. An
+    attempt of an earlier report may still lie in a member of the store that stands still: each replaces just the one
+    before it, so that none is ever undone.
     """
     member = dataclasses.replace(registration.member, report=what, ports=ports)
-    operations = [Put(registration.key, encode(member), registration.lease)]
+    value = encode(member)
+    operations = [Put(registration.key, value, registration.lease)]
     if what.state == "succeeded":
-        operations.append(Put(keys.success(member.incarnation), encode(member)))
-    result = await store.txn([Compare(registration.key, registration.revision)], operations, idempotent=True)
-    return dataclasses.replace(registration, member=member) if result.succeeded else None
+        operations.append(Put(keys.success(member.incarnation), value))
+    born, written = Compare(registration.key, registration.revision), registration.written
+    while True:
+        last = Compare(registration.key, written, "mod")
+        result = await store.txn([born, last], operations, idempotent=True)
+        if result.succeeded:
+            return dataclasses.replace(registration, member=member, written=result.revision)
+        held = result.current[0]
+        if held is None or held.create_revision != registration.revision:
+            return None
+        if held.value == value:  # by an attempt whose answer was lost
+            return dataclasses.replace(registration, member=member, written=held.mod_revision)
+        written = held.mod_revision
 
 
 async def deregister(store: Store, registration: Registration) -> None:

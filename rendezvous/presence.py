@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from dataclasses import dataclass
+from collections.abc import Callable
 
 HELLO_TIMEOUT = 3.0
 """Seconds for a greeting: a stopped process accepts (its kernel does) but does not greet."""
@@ -26,36 +26,43 @@ _KEEPALIVE = (
 )
 
 
-@dataclass(slots=True)
 class PresenceServer:
-    """Greets every peer that connects, and holds the connections until `close`."""
+    """Greets every peer that connects, and holds the connections until `close`.
 
-    incarnation: str
-    address: str = ""
-    _server: asyncio.Server | None = None
-    _writers: set[asyncio.StreamWriter] | None = None
-    _closed: bool = False
+    Args:
+        incarnation: who it says it is.
+        listen: makes its socket.
+
+    Attributes:
+        address: `host:port` once it is started.
+    """
+
+    def __init__(self, incarnation: str, listen: Callable[[str], socket.socket] | None = None) -> None:
+        self.incarnation = incarnation
+        self.address = ""
+        self._listen = listen or listener
+        self._server: asyncio.Server | None = None
+        self._writers: dict[asyncio.StreamWriter, None] = {}  # in order of arrival
+        self._closed = False
 
     async def start(self, bind: str, advertise: str) -> None:
         """Listens on a free port of `bind` (an address; "" is every interface); `address` becomes `host:port`."""
-        self._writers = set()
-        listener = _listener(bind)
-        port: int = listener.getsockname()[1]
-        self._server = await asyncio.start_server(self._greet, sock=listener, limit=1024)
+        listening = self._listen(bind)
+        port: int = listening.getsockname()[1]
+        self._server = await asyncio.start_server(self._greet, sock=listening, limit=1024)
         self.address = f"[{advertise}]:{port}" if ":" in advertise else f"{advertise}:{port}"
 
     async def greet_as(self, incarnation: str) -> None:
         """From now on this process is `incarnation`; who watched the one before is told by a closed connection."""
         self.incarnation = incarnation
-        for writer in list(self._writers or ()):
+        for writer in tuple(self._writers):
             writer.close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert self._writers is not None
         if self._closed:
             writer.close()
             return
-        self._writers.add(writer)
+        self._writers[writer] = None
         try:
             writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
             await writer.drain()
@@ -64,7 +71,7 @@ class PresenceServer:
         except OSError:
             pass  # the peer is gone, which is its watcher's business
         finally:
-            self._writers.discard(writer)
+            self._writers.pop(writer, None)
             writer.close()
 
     async def close(self) -> None:
@@ -74,7 +81,7 @@ class PresenceServer:
             return
         # Not `wait_closed`: it waits for peers that are just being accepted, and nobody closes those.
         self._server.close()
-        for writer in list(self._writers or ()):
+        for writer in tuple(self._writers):
             writer.close()
         await asyncio.sleep(0)
 
@@ -124,7 +131,8 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
         await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
 
 
-def _listener(bind: str) -> socket.socket:
+def listener(bind: str) -> socket.socket:
+    """A listening socket on a free port of `bind` (an address; "" is every interface)."""
     if bind:
         return socket.create_server((bind, 0), family=socket.AF_INET6 if ":" in bind else socket.AF_INET)
     if socket.has_dualstack_ipv6():

@@ -279,7 +279,7 @@ def _arrivals(
     ready = max(min(arrived + policy.settle, patience), current.grown_at + policy.scale_up_interval)
     if now < ready:
         return Keep(ready), (
-            f"{names} has arrived and is taken in {ready - arrived:.0f} s later, which restarts the script "
+            f"{names} arrived and will be taken in {round(ready - arrived, 1):g} s later, which restarts the script "
             "(--scale-up=never keeps arrivals as spares)"
         )
     return _open(candidates, current, size, "joined"), (

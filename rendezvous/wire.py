@@ -2,26 +2,40 @@
 
 What comes from another process is untrusted in shape: `decode` accepts exactly the declared types, ignores fields
 it does not know (a newer version may send more) and says what was wrong with the rest. Never pickle.
+
+How a type is read and written is worked out once for each: a master of ten thousand nodes reads nothing else all day.
 """
 
 import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+Reader = Callable[[Any], object]
+"""Takes raw JSON (hence Any), and gives the value; raises _Unfit."""
 
 
 class Malformed(ValueError):
     """The bytes are not the value that was expected."""
 
 
+class _Unfit(Exception):
+    """Raw JSON that does not fit; `path` grows on the way out."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.path: list[str] = []
+
+
 def encode(value: object) -> bytes:
     """A frozen dataclass as compact JSON."""
-    return json.dumps(dataclasses.asdict(typing.cast(Any, value)), separators=(",", ":")).encode()
+    return json.dumps(_plain(value), separators=(",", ":")).encode()
 
 
 def decode(kind: type[T], data: bytes) -> T:
@@ -30,52 +44,113 @@ def decode(kind: type[T], data: bytes) -> T:
         raw = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"{kind.__name__}: not JSON ({error})") from None
-    return typing.cast(T, _read(kind, raw, kind.__name__))
+    try:
+        return typing.cast(T, _reader(kind)(raw))
+    except _Unfit as unfit:
+        raise Malformed(f"{kind.__name__}{''.join(reversed(unfit.path))}: {unfit.what}") from None
 
 
 @cache
-def _fields(kind: type) -> Mapping[str, Any]:  # Any: what `get_type_hints` gives is not a type to pyright
-    return typing.get_type_hints(kind)
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 
 
-def _read(kind: Any, raw: Any, where: str) -> object:  # Any: raw JSON and type forms
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in typing.cast(tuple[object, ...], value)]
+    if names := _names(type(value)):
+        return {name: _plain(getattr(value, name)) for name in names}
+    return value
+
+
+@cache
+def _reader(kind: Any) -> Reader:  # Any: type forms are no types to pyright
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
-        if raw is None:
-            return None
         (inner,) = [arm for arm in typing.get_args(kind) if arm is not type(None)]
-        return _read(inner, raw, where)
+        return _optional(_reader(inner))
     if origin is typing.Literal:
-        if raw not in typing.get_args(kind):
-            raise Malformed(f"{where}: {raw!r} is none of {typing.get_args(kind)}")
-        return raw
+        return _one_of(typing.get_args(kind))
     if origin is tuple:
-        if not isinstance(raw, list):
-            raise Malformed(f"{where}: expected a list")
-        inner = typing.get_args(kind)[0]
-        items = typing.cast(list[object], raw)
-        return tuple(_read(inner, item, f"{where}[{index}]") for index, item in enumerate(items))
+        return _sequence(_reader(typing.get_args(kind)[0]))
     if dataclasses.is_dataclass(kind):
-        return _read_dataclass(typing.cast(type, kind), raw, where)
-    if kind is float and isinstance(raw, int) and not isinstance(raw, bool):
+        return _object(typing.cast(type, kind))
+    if kind is float:
+        return _number
+    return _plain_of(kind)
+
+
+def _optional(inner: Reader) -> Reader:
+    return lambda raw: None if raw is None else inner(raw)
+
+
+def _one_of(choices: tuple[object, ...]) -> Reader:
+    def read(raw: Any) -> object:
+        if raw not in choices:
+            raise _Unfit(f"{raw!r} is none of {choices}")
+        return raw
+
+    return read
+
+
+def _sequence(inner: Reader) -> Reader:
+    def read(raw: Any) -> object:
+        if not isinstance(raw, list):
+            raise _Unfit("expected a list")
+        items: list[object] = []
+        try:
+            for item in typing.cast(list[object], raw):
+                items.append(inner(item))
+        except _Unfit as unfit:
+            unfit.path.append(f"[{len(items)}]")
+            raise
+        return tuple(items)
+
+    return read
+
+
+def _object(kind: type) -> Reader:
+    hints = typing.get_type_hints(kind)
+    missing = dataclasses.MISSING
+    fields = [
+        (field.name, _reader(hints[field.name]), field.default is missing and field.default_factory is missing)
+        for field in dataclasses.fields(kind)
+    ]
+
+    def read(raw: Any) -> object:
+        if not isinstance(raw, dict):
+            raise _Unfit("expected an object")
+        mapping = typing.cast(dict[str, object], raw)
+        values: dict[str, object] = {}
+        for name, inner, required in fields:
+            try:
+                if name in mapping:
+                    values[name] = inner(mapping[name])
+                elif required:
+                    raise _Unfit("missing")
+            except _Unfit as unfit:
+                unfit.path.append(f".{name}")
+                raise
+        return kind(**values)
+
+    return read
+
+
+def _number(raw: Any) -> object:
+    if isinstance(raw, int) and not isinstance(raw, bool):
         try:
             return float(raw)
         except OverflowError:
-            raise Malformed(f"{where}: the number is too large") from None
-    if not isinstance(raw, kind) or (kind is int and isinstance(raw, bool)):
-        raise Malformed(f"{where}: expected {kind.__name__}, found {type(raw).__name__}")
-    return typing.cast(object, raw)
+            raise _Unfit("the number is too large") from None
+    if not isinstance(raw, float):
+        raise _Unfit(f"expected float, found {type(raw).__name__}")
+    return raw
 
 
-def _read_dataclass(kind: type, raw: Any, where: str) -> object:  # Any: raw JSON
-    if not isinstance(raw, dict):
-        raise Malformed(f"{where}: expected an object")
-    mapping = typing.cast(dict[str, object], raw)
-    hints = _fields(kind)
-    values: dict[str, object] = {}
-    for field in dataclasses.fields(kind):
-        if field.name in mapping:
-            values[field.name] = _read(hints[field.name], mapping[field.name], f"{where}.{field.name}")
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise Malformed(f"{where}.{field.name}: missing")
-    return kind(**values)
+def _plain_of(kind: type) -> Reader:
+    def read(raw: Any) -> object:
+        if type(raw) is not kind:  # a bool is no int here
+            raise _Unfit(f"expected {kind.__name__}, found {type(raw).__name__}")
+        return raw
+
+    return read

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 from .rendezvous.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from .adapters.world import World, world
     from .launcher.launch import LaunchFailed, elastic_launch, launch
 
-__all__ = ["LaunchFailed", "__version__", "elastic_launch", "launch"]
+__all__ = ["LaunchFailed", "World", "__version__", "elastic_launch", "launch", "world"]
 
 
 def __getattr__(name: str) -> Any:  # Any: the type of whichever name is asked for
-    if name not in ("LaunchFailed", "elastic_launch", "launch"):
+    if name in ("World", "world"):
+        from .adapters import world as room
+    elif name in ("LaunchFailed", "elastic_launch", "launch"):
+        from .launcher import launch as room
+    else:
         raise AttributeError(f"module 'elastic_run' has no attribute {name!r}")
-    from .launcher import launch
-
-    return getattr(launch, name)
+    return getattr(room, name)
