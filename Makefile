@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The CPU wheel: a plain `torch` brings gigabytes of CUDA. Users' own torch is never touched.
 TORCH := torch==2.13.0
 
-.PHONY: help demo test check check-static bench clean etcd
+.PHONY: help demo test check check-static soak bench clean etcd tools
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,17 +30,27 @@ demo: $(BIN)/.demo  ## the main job on this machine: a DDP script lives through 
 etcd:
 	@sh tests/install_etcd.sh
 
-test: $(BIN)/.dev etcd  ## every test
+# What the tests of faults need beside it: namespaces, a firewall, a clock that jumps. Without it they are skipped.
+tools:
+	@sh tests/install_fault_tools.sh
+
+test: $(BIN)/.dev etcd tools  ## every test
 	$(BIN)/python -m pytest
 
 check-static: $(BIN)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-check: check-static  ## format, lint, types, import floors, unit tests
-	$(BIN)/python -m pytest -q tests/unit tests/simulation
+check: check-static  ## format, lint, types, import floors, unit tests, some simulated clusters
+	ELASTIC_RUN_SCHEDULES=500 $(BIN)/python -m pytest -q tests/unit tests/simulation
+
+# Real faults first, since the simulated ones have no end.
+ROUNDS ?= 10
+soak: $(BIN)/.dev etcd tools  ## ROUNDS=10 of real faults, then simulated ones of new seeds until one breaks a rule
+	ELASTIC_RUN_SOAK=$(ROUNDS) $(BIN)/python -m pytest -q tests/faults/test_random.py
+	$(BIN)/python -m tests.simulation --soak
 
 bench: $(BIN)/.dev  ## us and the peers, side by side in one run
 	$(BIN)/python -m benchmarks

@@ -453,6 +453,20 @@ async def test_a_server_that_says_nothing_is_named_at_the_deadline(machines: Mac
         await machines.start("a", endpoints, seconds=1.5)
 
 
+async def test_a_store_with_certificates_that_is_not_up_yet_is_awaited(machines: Machines) -> None:
+    (free,) = free_endpoints(1)
+    endpoints = (Endpoint(free.host, free.port, tls=True),)
+    awaited = asyncio.Event()
+    machines.announce = lambda _: awaited.set()
+    start = asyncio.create_task(machines.start("a", endpoints))
+    async with asyncio.timeout(GENEROUS):
+        await awaited.wait()
+        assert not start.done()
+        async with listener(free.port, lambda _reader, writer: writer.close()):
+            assert (await start).endpoint is None
+    assert machines.own() == [], "who has certificates has a store of their own"
+
+
 async def test_an_even_number_of_endpoints_is_not_started(machines: Machines) -> None:
     with pytest.raises(EmbeddedFailed, match="odd number"):
         await machines.start("a", free_endpoints(2))

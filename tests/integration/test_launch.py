@@ -25,6 +25,10 @@ def fails_once():
         raise ValueError("the first time")
     return os.environ["TORCHELASTIC_RESTART_COUNT"]
 
+def leaves():
+    if os.environ["RANK"] == "1":
+        os._exit(0)
+
 def returns_a_set():
     return {1, 2}
 
@@ -83,6 +87,16 @@ def test_of_a_function_that_fails_raises_with_the_root_cause_and_the_exit_code(t
 def test_of_a_result_that_is_no_json_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "elastic_run.launch(things.returns_a_set, max_restarts=0)")
     assert "things:returns_a_set returned set, and results travel as JSON" in done.stderr
+
+
+def test_of_a_worker_that_ends_well_without_returning_says_so(tmp_path: Path) -> None:
+    main = (
+        "try:\n    elastic_run.launch(things.leaves, nproc_per_node=2)\n"
+        "except elastic_run.LaunchFailed as failed:\n    print('failed:', failed)\n"
+    )
+    done = run(tmp_path, main)
+    assert "failed: things:leaves did not return on rank 1" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_has_torchs_name_and_shape_too(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""What `Store` promises, sentence by sentence, of both stores."""
+"""What `Store` promises, sentence by sentence, of both stores; and of etcd as it is simulated."""
 
 import asyncio
 import contextlib
+import contextvars
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,9 @@ from elastic_run.rendezvous.store import (
     Store,
 )
 
+from ..simulation import etcd
+from ..simulation.network import Network
+
 if TYPE_CHECKING:
     from conftest import Cluster
 
@@ -33,10 +38,31 @@ GONE = 0x7123456789ABCDE
 """A lease that nobody was granted."""
 
 
-@pytest.fixture(params=["memory", "etcd"])
-async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+class RealTime:
+    """The ordinary loop, as a simulated etcd needs it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.world = contextvars.Context()
+        self.call_later = self._loop.call_later
+
+    @property
+    def now(self) -> float:
+        return self._loop.time()
+
+
+@pytest.fixture
+async def simulated() -> etcd.Cluster:
+    """Three members, without any process or wire."""
+    return etcd.Cluster(["m1", "m2", "m3"], Network(random.Random(1)), RealTime(), random.Random(2))
+
+
+@pytest.fixture(params=["memory", "etcd", "simulated etcd"])
+async def store(request: pytest.FixtureRequest, simulated: etcd.Cluster) -> AsyncIterator[Store]:
     if request.param == "memory":
         made: Store = MemoryStore()
+    elif request.param == "simulated etcd":
+        made = EtcdStore.over(etcd.Client(simulated, simulated.network, "here"))
     else:
         cluster: Cluster = request.getfixturevalue("shared_etcd")
         made = EtcdStore(cluster.endpoints)
@@ -45,10 +71,13 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def compact(store: Store, request: pytest.FixtureRequest) -> Callable[[int], Awaitable[None]]:
+def compact(store: Store, request: pytest.FixtureRequest, simulated: etcd.Cluster) -> Callable[[int], Awaitable[None]]:
     async def forget(revision: int) -> None:
         if isinstance(store, MemoryStore):
             store.compact(revision)
+            return
+        if request.node.callspec.params["store"] == "simulated etcd":
+            simulated.compact(revision)
             return
         async with grpc.aio.insecure_channel(request.getfixturevalue("shared_etcd").endpoint) as channel:
             call = channel.unary_unary(

@@ -1,13 +1,22 @@
 """What a launcher finds around it: closed streams, nohup, no more descriptors. Each ends in words."""
 
+import asyncio
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+
+from elastic_run.elastic_agent import workers as workers_module
+from elastic_run.elastic_agent.guardian import Guardian
+from elastic_run.elastic_agent.logs import Output
+from elastic_run.elastic_agent.workers import Workers, WorkerSpec
 
 COMMAND = [sys.executable, "-m", "elastic_run", "--standalone"]
 DEADLINE = 60.0
@@ -60,10 +69,10 @@ def test_a_machine_that_cannot_start_workers_fails_and_is_not_taken_for_preempte
     summary = tmp_path / "summary.json"
     done = subprocess.run(
         [
-            "sh",
+            "bash",
             "-c",
-            'ulimit -n 24; exec "$@"',
-            "sh",
+            'ulimit -n 80; for n in {30..79}; do eval "exec $n</dev/null"; done; exec "$@"',  # few are left of these
+            "bash",
             *COMMAND,
             "--nproc-per-node=8",
             f"--summary-json={summary}",
@@ -78,6 +87,48 @@ def test_a_machine_that_cannot_start_workers_fails_and_is_not_taken_for_preempte
     assert done.returncode == 1, done.stderr
     assert "Too many open files" in done.stderr and "no node is left that can start workers" in done.stderr
     assert json.loads(summary.read_text())["outcome"] == "failed"
+
+
+def test_a_signal_while_the_store_is_awaited_ends_in_words_and_a_summary(script: Path, tmp_path: Path) -> None:
+    summary = tmp_path / "summary.json"
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        where = ("--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{mute.getsockname()[1]}", f"--summary-json={summary}")
+        command = [sys.executable, "-m", "elastic_run", *where, str(script)]
+        job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        mute.settimeout(DEADLINE)
+        asked, _ = mute.accept()
+        with asked:
+            asked.settimeout(DEADLINE)
+            assert asked.recv(1)  # from here on it waits for an answer
+            job.send_signal(signal.SIGTERM)
+            _, said = job.communicate(timeout=DEADLINE)
+    assert job.returncode == 128 + signal.SIGTERM, said
+    assert "SIGTERM came while the store was awaited" in said and "Traceback" not in said
+    assert json.loads(summary.read_text())["exit_code"] == 128 + signal.SIGTERM
+
+
+async def test_a_worker_whose_last_words_cannot_be_read_has_ended_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing_left(*_arguments: object) -> tuple[str, str]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(workers_module, "read_failure", nothing_left)
+    output = Output(host="a", log_dir=tmp_path, job_id="job", color=False, stream_out=BytesIO(), stream_err=BytesIO())
+    guardian = Guardian(tag=f"surroundings-{os.getpid()}")
+    workers = Workers(tag=f"surroundings-{os.getpid()}", output=output, guardian=guardian)
+    guardian.start()
+    try:
+        workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-c", "raise SystemExit(3)"), dict(os.environ))])
+        async with asyncio.timeout(DEADLINE):
+            while workers.alive or not workers.exits:
+                await workers.changed()
+        (ended,) = workers.exits
+    finally:
+        await workers.close()
+        await guardian.close()
+        await output.close(succeeded=False)
+    assert ended.code == 3 and "cannot be read" in ended.message and "Too many open files" in ended.message
 
 
 def test_an_address_that_is_none_is_refused(script: Path) -> None:

@@ -31,7 +31,11 @@ DIFFERENT = {
 }
 """Variables of torchrun that we set as well, to something else."""
 
-OURS = {"ELASTIC_RUN_TAG": "by which the agent finds whatever its workers have started"}
+OURS = {
+    "ELASTIC_RUN_TAG": "by which the agent finds whatever its workers have started",
+    "ELASTIC_RUN_ROUND": "the number of the round",
+    "ELASTIC_RUN_MAX_WORLD_SIZE": "how many workers the job may come to have",
+}
 """Variables that torchrun does not set."""
 
 

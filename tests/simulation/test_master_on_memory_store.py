@@ -19,14 +19,14 @@ from elastic_run.elastic_agent.candidate import Candidate
 from elastic_run.master.host import Master, Terms, describe_difference
 from elastic_run.master.publish import Publisher
 from elastic_run.rendezvous import election, membership
-from elastic_run.rendezvous.errors import Deposed, Refused
+from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
 from elastic_run.rendezvous.header import Header, Leader, Tally
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.memory import MemoryStore
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.round import Policy
-from elastic_run.rendezvous.store import Put
+from elastic_run.rendezvous.store import Compare, Operation, Put, TxnResult
 from elastic_run.rendezvous.wire import decode, encode
 
 FINGERPRINT = Fingerprint("train.py", ("--lr", "0.1"), "2:3", "1", "0")
@@ -74,6 +74,7 @@ class Job:
     said: list[str] = field(default_factory=list[str])
     dead: dict[str, asyncio.Future[str]] = field(default_factory=dict[str, asyncio.Future[str]])
     watched: set[str] = field(default_factory=set[str])
+    unwatchable: set[str] = field(default_factory=set[str])
     masters: list[asyncio.Task[Header]] = field(default_factory=list[asyncio.Task[Header]])
     lives: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
@@ -121,6 +122,8 @@ class Job:
         assert await self.depose(node)
 
     async def watch(self, presence: str, incarnation: str) -> str:
+        if incarnation.partition("#")[0] in self.unwatchable:
+            raise UnicodeError(f"label empty or too long: {presence}")
         self.watched.add(incarnation)
         try:
             return await asyncio.shield(self.death_of(incarnation))
@@ -317,6 +320,33 @@ class TestTheFirstRound:
         simulate(scenario)
 
 
+class LateAnswers(MemoryStore):
+    """Applies a header at once, and says so five seconds later."""
+
+    async def txn(
+        self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+    ) -> TxnResult:
+        result = await super().txn(compares, operations, idempotent=idempotent)
+        if any(isinstance(each, Put) and each.key.endswith("/round") for each in operations):
+            await asyncio.sleep(5)
+        return result
+
+
+class NoEvictions(MemoryStore):
+    """A store that does not answer where somebody is to be put out, until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = False
+
+    async def txn(
+        self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+    ) -> TxnResult:
+        if not self.answers and any(isinstance(each, Put) and "/evictions/" in each.key for each in operations):
+            raise StoreUnavailable("no answer within 5 s")
+        return await super().txn(compares, operations, idempotent=idempotent)
+
+
 class TestALoss:
     def test_is_repaired_at_once_on_proof_of_death(self) -> None:
         async def scenario(job: Job) -> None:
@@ -343,6 +373,50 @@ class TestALoss:
             assert await membership.report(job.store, job.keys, b.registration, Report("running", 1), ()) is None
 
         simulate(scenario)
+
+    def test_that_is_proven_is_repaired_before_the_store_has_taken_the_eviction(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            await b.die()
+            await a.fail(1, "RuntimeError: Connection reset by peer")
+            header = await job.header(2)
+            assert await job.store.get(b.registration.key) is not None, "the eviction is still to come"
+            assert await job.in_round(header) == incarnations([a, c])
+            assert (header.cause, header.restart_count) == ("lost", 0)
+
+        simulate(scenario, store=NoEvictions())
+
+    def test_that_is_proven_while_the_store_does_not_answer_is_written_when_it_does(self) -> None:
+        async def scenario(job: Job) -> None:
+            assert isinstance(job.store, NoEvictions)
+            _, b, _ = await running_job(job, "abc")
+            await b.die()
+            await later(30)
+            job.store.answers = True
+            await later(1)
+            assert await job.store.get(b.registration.key) is None
+            assert await membership.read_eviction(job.store, job.keys, b.incarnation) is not None
+
+        simulate(scenario, store=NoEvictions())
+
+    def test_that_is_written_late_does_not_put_out_the_next_life_of_the_node(self) -> None:
+        async def scenario(job: Job) -> None:
+            assert isinstance(job.store, NoEvictions)
+            a, b, c = await running_job(job, "abc")
+            await b.die()
+            await job.header(2)
+            await b.fall_silent()
+            reborn = await job.join("b")
+            assert reborn.registration.key == b.registration.key
+            await later(1)
+            job.store.answers = True
+            header = await job.header(3)
+            assert await job.in_round(header) == incarnations([a, c, reborn])
+            await later(30)
+            assert await job.now() == header
+            assert await job.store.get(reborn.registration.key) is not None
+
+        simulate(scenario, store=NoEvictions())
 
     def test_is_repaired_when_a_lease_ends(self) -> None:
         async def scenario(job: Job) -> None:
@@ -543,6 +617,32 @@ class TestAFailure:
             assert header.tally.failures == 1 and header.restart_count == 2
 
         simulate(scenario)
+
+    def test_that_is_told_before_the_master_knows_that_its_round_was_published_is_not_overlooked(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await job.nodes("ab")
+            job.policy = dataclasses.replace(job.policy, max_nodes=2)
+            await job.lead(a)
+            await job.header(1)
+            await b.fail(1)
+            assert (await job.header(2)).cause == "failure"
+
+        simulate(scenario, store=LateAnswers())
+
+    def test_that_is_told_while_the_next_round_is_being_published_counts_in_the_verdict(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await job.nodes("abc")
+            await job.lead(a)
+            await later(30)
+            await a.fail(1, "RuntimeError: Connection closed by peer")
+            assert "Connection closed" in (await job.header(2)).reason
+            await b.fail(1, "ValueError: the cause")
+            await later(30)
+            await c.leave(2)
+            header = await job.header(3)
+            assert "ValueError" in header.tally.signature and header.tally.failures == 1
+
+        simulate(scenario, store=LateAnswers())
 
     def test_of_the_round_before_that_is_told_soon_after_is_charged_to_what_ended_it(self) -> None:
         async def scenario(job: Job) -> None:
@@ -869,6 +969,20 @@ class TestArrivals:
 
         simulate(scenario)
 
+    def test_with_an_address_that_is_none_do_not_cost_the_job_its_master(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            job.unwatchable.add("c")
+            c = await job.join("c")
+            assert await job.in_round(await job.header(2)) == incarnations([a, b, c])
+            assert any("cannot watch node c" in line for line in job.said)
+            await b.die()
+            assert await job.in_round(await job.header(3)) == incarnations([a, c])
+            await later(30)
+            assert not job.masters[0].done()
+
+        simulate(scenario)
+
     def test_that_speak_another_language_are_ignored(self) -> None:
         async def scenario(job: Job) -> None:
             await running_job(job)
@@ -933,6 +1047,19 @@ class TestTheEnd:
             await job.header(2)
             with pytest.raises(Refused):
                 await membership.refuse_if_over(job.store, job.keys)
+
+        simulate(scenario)
+
+    def test_of_a_success_refuses_also_a_node_that_had_looked_just_before_the_verdict(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            await membership.refuse_if_over(job.store, job.keys)
+            await a.succeed(1)
+            await b.succeed(1)
+            await job.header(2)
+            with pytest.raises(Refused, match="just succeeded"):
+                await job.join("c")
+            assert await job.store.get(job.keys.node("c")) is None
 
         simulate(scenario)
 
@@ -1029,6 +1156,20 @@ class TestTakeover:
 
         simulate(scenario)
 
+    def test_by_a_node_with_another_budget_keeps_the_jobs(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            held = await job.store.get(job.keys.leader)
+            assert held is not None
+            await election.resign(job.store, election.Leadership(held.key, held.create_revision))
+            await job.lead(b, max_restarts=0)
+            await c.fail(1)
+            header = await job.header(2)
+            assert (header.state, header.restart_count, header.max_restarts) == ("open", 1, 3)
+            assert await job.in_round(header) == incarnations([a, b, c])
+
+        simulate(scenario, max_restarts=3)
+
     def test_reads_a_failure_that_the_dead_master_did_not_act_on(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
@@ -1088,6 +1229,24 @@ class TestTakeover:
             await job.lead(b)
             await job.header(2)
             assert await job.store.get(abandoned) is None
+
+        simulate(scenario)
+
+    def test_when_all_were_silent_goes_on_with_the_run_of_the_first_who_is_back(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            await a.fail(1)
+            before = await job.header(2)
+            job.masters[0].cancel()
+            await a.fall_silent()
+            await b.fall_silent()
+            await quiet()
+            back = await job.join("a", run=before.run)
+            await job.lead(back)
+            other = await job.join("b", run=before.run)
+            header = await job.header(3)
+            assert await job.in_round(header) == incarnations([back, other])
+            assert (header.run, header.tally.failures, header.restart_count) == (before.run, 1, 1)
 
         simulate(scenario)
 

@@ -89,6 +89,9 @@ class TestTheReport:
     def test_of_workers_that_are_all_done_is_success(self) -> None:
         assert report(DONE) == Report("succeeded", 1, (ended(),))
 
+    def test_of_workers_that_are_all_gone_is_no_success_while_the_exit_of_one_is_not_known(self) -> None:
+        assert report(view(DONE, total=2)).state == "running"
+
     def test_of_one_failed_worker_among_others_is_failure_at_once(self) -> None:
         assert report(view(RUNNING, total=2, exits=(ended(1),))) == Report("failed", 1, (ended(1),))
 
@@ -136,6 +139,10 @@ class TestTheReport:
     def test_of_a_node_under_notice_that_succeeded_in_an_earlier_round_is_leaving(self) -> None:
         assert report(noticed(DONE, header=header(2, "waiting"), assignment=None)).state == "leaving"
 
+    def test_of_a_node_that_has_said_that_it_leaves_stays_that_though_its_workers_succeed_after_all(self) -> None:
+        assert report(noticed(DONE)).state == "succeeded"
+        assert report(noticed(DONE, told=Report("leaving", 1))).state == "leaving"
+
     def test_holds_no_more_exits_than_it_may(self) -> None:
         exits = tuple(ended(1, rank=rank) for rank in range(40))
         assert len(report(view(BROKEN, total=40, exits=exits)).exits) == MAX_EXITS
@@ -168,6 +175,14 @@ class TestARefusedNode:
 
     def test_kills_its_workers_first(self) -> None:
         assert action(view(RUNNING, refusal="another job")) == NOW_KILL
+
+
+class TestANodeWhoseRunHasEndedWithoutIt:
+    def test_fails_with_the_sentence_and_founds_nothing(self) -> None:
+        assert act(View(registered=False, orphaned="it has ended")) == (Leave(FAILED), "it has ended")
+
+    def test_kills_its_workers_first(self) -> None:
+        assert action(view(RUNNING, registered=False, orphaned="it has ended")) == NOW_KILL
 
 
 class TestARound:

@@ -144,6 +144,21 @@ def test_without_a_reachable_peer_some_interface_is_named(two_interfaces: None) 
     assert routable_address([]) == "192.0.2.2"
 
 
+def test_without_a_peer_the_default_route_is_preferred_to_the_bridge_of_containers(
+    two_interfaces: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 192.0.2.2, the smaller one, is the bridge's.
+    monkeypatch.setattr(module, "_source_address", lambda target, _port: None if ":" in target else "198.51.100.2")
+    assert routable_address([]) == "198.51.100.2"
+
+
+def test_without_a_peer_a_machine_that_has_no_other_route_than_ipv6_names_its_address(
+    two_interfaces: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_source_address", lambda target, _port: "2001:db8::2" if ":" in target else None)
+    assert routable_address([]) == "2001:db8::2"
+
+
 def test_a_host_name_that_is_only_loopback_listens_everywhere_and_advertises_the_route(two_interfaces: None) -> None:
     assert binding("me", ["peer"]) == Binding("0.0.0.0", "198.51.100.2")
 

@@ -71,6 +71,22 @@ def test_one_that_somebody_has_taken_meanwhile_is_not_released(ports: Ports) -> 
         assert not ports.release(port)
 
 
+def linger(port: int) -> None:
+    """A connection that was accepted on `port` is closed from there first: the kernel keeps its end for a minute."""
+    with socket.create_server(("127.0.0.1", port)) as worker, socket.create_connection(("127.0.0.1", port)) as peer:
+        accepted, _ = worker.accept()
+        accepted.close()
+        assert peer.recv(1) == b""
+
+
+def test_one_on_which_a_connection_of_an_earlier_round_lingers_is_released(ports: Ports) -> None:
+    port = ports.offered[0]
+    ports.release(port)
+    linger(port)
+    assert not can_bind(port)
+    assert ports.release(port)
+
+
 def test_one_that_is_free_again_is_taken_back(ports: Ports) -> None:
     port = ports.offered[0]
     ports.release(port)

@@ -171,6 +171,10 @@ class TestARunningRound:
         members = [seen(name, state="succeeded", gone=True) for name in "ab"]
         assert plan(members, running("a", "b"), POLICY, OLD)[0] == Finish("succeeded")
 
+    def test_ends_in_success_though_the_only_node_that_is_left_is_a_spare_that_leaves(self) -> None:
+        members = [seen(name, state="succeeded", gone=True) for name in "ab"] + [seen("c", state="leaving", round=0)]
+        assert plan(members, running("a", "b"), POLICY, OLD)[0] == Finish("succeeded")
+
     def test_is_not_over_by_the_success_of_an_earlier_round(self) -> None:
         members = [seen(name, state="succeeded", round=1) for name in "ab"]
         assert plan(members, running("a", "b", number=2), POLICY, OLD)[0] == Keep()

@@ -1,0 +1,86 @@
+"""The job of each test, and the count of what was done to all of them."""
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from ..integration.conftest import Cluster as Etcd
+from ..integration.conftest import running
+from .job import Job
+
+BROKEN = pytest.StashKey[bool]()
+INJECTED = pytest.StashKey[list[str]]()
+
+STEADY = ("--heartbeat-interval=50", "--election-timeout=500")
+"""Milliseconds for three members on a machine that has other things to do; its own are 100 and 1000."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Notes that the test itself has failed, also where that is expected: then nothing more is asked at its end."""
+    item.stash[BROKEN] = item.stash.get(BROKEN, False) or call.excinfo is not None
+    return (yield)
+
+
+def broken(request: pytest.FixtureRequest) -> Callable[[], bool]:
+    """For a fixture: answers at its end whether its test has failed."""
+    return lambda: request.node.stash.get(BROKEN, False)
+
+
+@pytest.fixture(scope="session")
+def inject(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Is told of each fault that is done; the end of the run says how many there were."""
+    return request.config.stash.setdefault(INJECTED, []).append
+
+
+@contextlib.contextmanager
+def explaining(job: Job) -> Iterator[Job]:
+    """Uses `job`, and prints at its end what was done to it where its test has failed."""
+    with job:
+        yield job
+        if job.has_failed():
+            print(job.failed("what the nodes said"))
+
+
+@pytest.fixture(scope="session")
+def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+    """Three members for all tests that do nothing to the store."""
+    with running(Etcd(tmp_path_factory.mktemp("etcd"), 3, STEADY)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def job(tmp_path: Path, quorum: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest) -> Iterator[Job]:
+    """One job on a store that is not touched."""
+    with explaining(Job(tmp_path / "job", broken(request), inject, etcd=quorum)) as made:
+        yield made
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[Etcd]:
+    """Three members of the test's own."""
+    with running(Etcd(tmp_path / "etcd", 3, STEADY)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def frail(tmp_path: Path, etcd: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest) -> Iterator[Job]:
+    """One job on a store of its own, to be hurt."""
+    with explaining(Job(tmp_path / "job", broken(request), inject, etcd=etcd)) as made:
+        yield made
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How many faults this run has injected, and which tests this machine could not run."""
+    skipped = [report for report in terminalreporter.getreports("skipped") if report.nodeid.startswith("tests/faults/")]
+    injected = config.stash.get(INJECTED, [])
+    if injected or skipped:
+        terminalreporter.section("faults")
+        terminalreporter.line(f"faults: {len(injected)} injected; skipped: {len(skipped)}")
+    for report in skipped:
+        reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        terminalreporter.line(f"  SKIPPED {report.nodeid.rpartition('::')[2]}: {reason.removeprefix('Skipped: ')}")

@@ -1,0 +1,190 @@
+"""What a machine runs out of, and a clock that is put right: disks, descriptors, time; and an id that is used twice."""
+
+import contextlib
+import itertools
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..integration.cluster import DEADLINE
+from .job import TRAIN, Job
+
+pytestmark = pytest.mark.torch
+
+HOUR = 3600
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder with room for 256 KiB and 64 files."""
+    if os.geteuid() != 0:
+        pytest.skip("no root: no disk can be filled")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,nr_inodes=64", "tmpfs", str(folder)]
+    made = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"mount is not allowed here: no disk can be filled ({made.stderr.strip()})")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Until no byte more can be written there."""
+    with contextlib.suppress(OSError), (folder / "hog").open("wb", buffering=0) as hog:
+        while True:
+            hog.write(bytes(4096))
+
+
+def fill_with_names(folder: Path) -> None:
+    """Until no file and no folder more can be made there."""
+    with contextlib.suppress(OSError):
+        for number in itertools.count():
+            (folder / f"{number}").touch()
+
+
+def test_the_disk_is_full_under_log_dir(job: Job, small_disk: Path) -> None:
+    job.train("A", "B", nnodes=2, log_dir=str(small_disk))
+    job.advances()
+    job.fault("the disk is full")
+    fill(small_disk)
+    job.worker(0).does("print('x' * 10_000, flush=True)")
+    job.wait_anywhere("cannot write .*: No space left on device; the workers go on")
+    job.advances()
+    job.worker(1).kill()
+    job.cause(2)
+    job.advances()
+    assert job.ends() == {"A": 0, "B": 0}
+
+
+def test_no_folder_can_be_made_under_log_dir(job: Job, small_disk: Path) -> None:
+    job.train("A", "B", nnodes="1:2", log_dir=str(small_disk))
+    job.advances()
+    job.fault("the disk is full, even for folders")
+    fill_with_names(small_disk)
+    job.worker(1).kill()
+    job.wait_for_line("A", "round 2: 2 -> 2 nodes")
+    job.advances()
+    assert job.ends() == {"A": 0, "B": 0}
+
+
+def leave_free(job: Job, node: str, count: int) -> None:
+    """From now on the agent of `node` may open `count` files more, and no more than that."""
+    job.fault(f"the agent of {node} may open {count} files more")
+    pid = job.nodes[node].process.pid
+    opened = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    limit = free = 0
+    while free < count or limit in opened:
+        free += limit not in opened
+        limit += 1
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
+
+
+def test_an_agent_that_can_open_no_more_files_leaves_with_a_sentence_and_the_others_go_on(job: Job) -> None:
+    job.train("A", "B", nnodes="1:2")
+    job.advances()
+    poor, other = job.worker(1).node, job.worker(0)
+    leave_free(job, poor, 0)
+    other.kill()
+    job.wait_for_line(poor, "Too many open files")
+    job.advances()
+    assert job.ends() == {poor: 1, other.node: 0}
+
+
+def test_a_master_that_can_open_no_more_files_leaves_when_a_newcomer_needs_it(job: Job) -> None:
+    job.train("A", "B", nnodes="2:3")
+    job.advances()
+    poor = job.master()
+    leave_free(job, poor, 0)
+    job.train("C")
+    job.wait_for_line(poor, "could not start its workers 2 times in a row: .*Too many open files")
+    job.worker(1, after=2)
+    job.advances()
+    assert job.ends() == {**dict.fromkeys("ABC", 0), poor: 1}
+    assert "Traceback" not in job.log(poor)
+
+
+def test_a_stop_leaves_the_workers_their_time_where_no_file_can_be_opened(job: Job) -> None:
+    job.train("A", nnodes=1)
+    job.advances()
+    job.worker(0).does("import signal; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), print('saved')))")
+    job.advances()
+    leave_free(job, "A", 0)
+    job.send("A", signal.SIGTERM)
+    assert job.finish() == {"A": 143}
+    assert "saved" in job.log("A")
+
+
+def test_a_second_notice_is_heard_where_only_one_more_file_can_be_opened(job: Job) -> None:
+    # No lease ends meanwhile: the guardian of a silent agent would kill the worker.
+    job.train("A", nnodes=1, shutdown_timeout=600, conf={"lease_ttl": 60})
+    job.advances()
+    job.worker(0).does("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    job.advances()
+    leave_free(job, "A", 1)
+    job.send("A", signal.SIGTERM)
+    job.wait_for_line("A", "SIGTERM: this node leaves")
+    for _ in range(10):
+        # What comes within an instant of the first counts as the first.
+        job.send("A", signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.nodes["A"].process.wait(0.6)
+            break
+    job.wait_for_line("A", "SIGTERM again: kills the workers at once", 5)
+    assert job.finish() == {"A": 143}
+
+
+def test_an_agent_that_starts_with_too_few_descriptors_ends_with_a_sentence() -> None:
+    command = ["prlimit", "--nofile=16", sys.executable, "-m", "elastic_run", "--standalone", str(TRAIN)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Too many open files" in done.stderr and "ulimit -n 1024" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_clock_jumps_by_an_hour(job: Job, tmp_path: Path) -> None:
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        pytest.skip("no libfaketime (Debian: apt-get install faketime): no clock can jump")
+    offset = tmp_path / "offset"
+    offset.write_text("+0\n")
+    fake = {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(offset),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    # The agents' clocks only: what torch makes of it is not ours.
+    args = ["-u", "LD_PRELOAD", sys.executable, "-u", str(TRAIN)]
+    job.train("A", "B", nnodes="1:2", no_python="", script=Path(shutil.which("env") or ""), args=args, env=fake)
+    job.advances()
+    worker = job.worker(1)
+    for jump, steps in ((HOUR, 200), (-HOUR, 50)):  # the first for longer than a lease
+        job.fault(f"the clocks jump by {jump} s")
+        offset.write_text(f"{jump:+d}\n")
+        job.advances(steps)
+    assert job.worker(1).pid == worker.pid
+    worker.kill()
+    job.cause(2)
+    job.advances()
+    assert job.ends() == {"A": 0, "B": 0}
+
+
+def test_two_different_jobs_with_one_id_are_started_in_the_same_instant(job: Job) -> None:
+    job.fault("two jobs with one id")
+    job.train("A", nnodes="1:2", args=["--rate=1"], conf={"last_call_timeout": 0})
+    job.train("B", args=["--rate=2"])
+    refused, _ = job.wait_anywhere(r"this node is refused: .*the script's arguments is '--rate=\d' there and")
+    assert job.nodes[refused].process.wait(DEADLINE) == 2
+    job.advances()
+    (other,) = {"A", "B"} - {refused}
+    assert job.ends() == {refused: 2, other: 0}

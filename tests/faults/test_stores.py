@@ -1,0 +1,122 @@
+"""Faults of the store: of one member, of all of them, for a while and for ever."""
+
+import asyncio
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from elastic_run.rendezvous.etcd_wire import AttemptFailed, Endpoint
+from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
+
+from ..integration.cluster import DEADLINE, embedded_ports, failure
+from ..integration.conftest import Cluster as Etcd
+from .conftest import explaining
+from .job import Job
+
+pytestmark = pytest.mark.torch
+
+OUTAGE = 20.0
+"""Seconds."""
+
+PATIENCE = 5.0
+"""Seconds for what ends at once."""
+
+
+@pytest.fixture(scope="module")
+def widowed(
+    tmp_path_factory: pytest.TempPathFactory, inject: Callable[[str], None], request: pytest.FixtureRequest
+) -> Iterator[Job]:
+    """A job that has lost the machine with its only, embedded, member of the store. Its end takes a minute."""
+    endpoint = f"127.0.0.1:{embedded_ports(1)[0]}"
+    folder = tmp_path_factory.mktemp("widowed") / "job"
+    with explaining(Job(folder, failure(request), inject, endpoint=endpoint, embedded=True)) as made:
+        made.train("A", "B", nnodes="1:2")
+        made.advances()
+        host, _ = made.wait_anywhere("starts etcd")
+        made.kill_machine(host)
+        yield made
+
+
+def test_where_the_machine_of_the_only_embedded_member_is_lost_the_others_say_so(widowed: Job) -> None:
+    (other,) = widowed.running()
+    widowed.wait_for_line(other, r"the store does not answer \(.*\); workers that run go on")
+
+
+def test_workers_train_on_while_the_stores_leader_dies_and_while_all_of_it_is_gone(frail: Job, etcd: Etcd) -> None:
+    frail.train("A", "B", nnodes="1:2")
+    frail.advances()
+    worker = frail.worker(1)
+    frail.fault("etcd's leader dies")
+    leader = asyncio.run(etcd.leader())
+    leader.kill()
+    frail.advances()
+    leader.start()
+    frail.fault(f"all of etcd is gone for {OUTAGE:g} s")
+    etcd.kill()
+    back = time.monotonic() + OUTAGE
+    for node in "AB":
+        frail.wait_for_line(node, r"the store does not answer \(.*\); workers that run go on")
+    while time.monotonic() < back:
+        frail.advances()
+    etcd.start()
+    for node in "AB":
+        frail.wait_for_line(node, "the store answers again")
+    frail.advances()
+    assert frail.worker(1).pid == worker.pid
+    assert [frail.log(node).count("] round ") for node in "AB"] == [1, 1]
+    worker.kill()  # and it is still an elastic job
+    frail.cause(2)
+    assert frail.ends() == {"A": 0, "B": 0}
+
+
+def test_a_machine_dies_with_its_agent_and_its_member_of_the_store(frail: Job, etcd: Etcd) -> None:
+    frail.train("A", "B", nnodes="1:2")
+    frail.advances()
+    lost = frail.master()
+    frail.fault("etcd's leader dies with the machine")
+    asyncio.run(etcd.leader()).kill()
+    frail.kill_machine(lost)
+    assert f"node {lost} was lost" in frail.cause(2)
+    frail.advances()
+    assert set(frail.ends().values()) == {0}
+
+
+def test_a_store_that_comes_back_without_its_data_ends_the_job_with_a_sentence(frail: Job, etcd: Etcd) -> None:
+    frail.train("A", "B", nnodes="1:2")
+    frail.advances()
+    frail.fault("etcd's data are lost")
+    etcd.kill()
+    for member in etcd.members:
+        shutil.rmtree(member.directory / member.name)
+    etcd.start()
+    assert frail.finish() == {"A": 4, "B": 4}
+    for node in "AB":
+        assert "etcd lost data" in frail.last_lines(node)
+
+
+def test_where_the_machine_of_the_only_embedded_member_is_lost_the_others_end_with_4(widowed: Job) -> None:
+    (other,) = widowed.running()
+    assert widowed.finish(2 * DEADLINE) == {other: 4}
+    assert "the store has not answered for" in widowed.last_lines(other)
+    assert "Start the store again (its machine may be lost), then this command" in widowed.last_lines(other)
+
+
+async def test_a_stream_that_is_given_up_before_it_could_be_opened_ends() -> None:
+    # Accepts in its kernel and never speaks, as a member does that is just being started again.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = Endpoint(f"127.0.0.1:{silent.getsockname()[1]}", None, lambda: None)
+        endpoint.open()
+        stream = endpoint.stream("/etcdserverpb.Watch/Watch", pb.WatchResponse, ())
+        opening = asyncio.create_task(stream.send(pb.WatchRequest()))
+        try:
+            await asyncio.wait([opening], timeout=0.1)
+            endpoint.drop_streams()  # because another request to that member has got no answer
+            await asyncio.wait([opening], timeout=PATIENCE)
+            assert isinstance(opening.done() and opening.exception(), AttemptFailed)
+        finally:
+            opening.cancel()
+            await asyncio.wait([opening])
+            await endpoint.close()

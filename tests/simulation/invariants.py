@@ -1,0 +1,968 @@
+"""What must hold whatever happens, each rule with a sentence and the code that checks it.
+
+The checker sees what nobody in the job sees: every revision of the store and who wrote it, every worker's start and
+end, every fault. It never asks the product what it thinks, nor borrows its arithmetic: of the product it takes what
+is on the wire. Where a rule cannot be exact under every fault (a frozen
+master's decision is old when it is carried out), it is exact in *calm* schedules, whose faults are only deaths,
+departures and arrivals, and has a bound in the others.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from elastic_run.rendezvous.header import Header, Incident, Leader, Tally
+from elastic_run.rendezvous.member import Member
+from elastic_run.rendezvous.ranks import Assignment
+from elastic_run.rendezvous.store import Event
+from elastic_run.rendezvous.wire import decode
+
+from .schedule import Fault
+from .script import COUPLED, MEETING, Group, Worker
+
+if TYPE_CHECKING:
+    from .world import End, World
+
+CALM = frozenset({"worker", "kill", "leave", "start", "taken_port", "failed_start", "etcd_compact", "stranger"})
+"""Faults after which everybody hears and answers everybody at once."""
+
+LAG = 1.0
+"""Seconds: in a calm schedule, what the store holds for so long the master knows."""
+
+WATCHED = 0.3
+"""Seconds that a watch may lag behind."""
+
+HEARD = 1.0
+"""Seconds: in a calm schedule, the end of a worker is known to the master within this."""
+
+ANSWER = 3.0
+"""Seconds: in a calm schedule, a death or a failure is answered by a header within this, also where it was the
+master's, and where the evidence is gathered first."""
+
+PAUSE = 30.0
+"""Seconds: so long after a deposition the next one may be somebody else's business."""
+
+IN_A_ROW = 5
+"""Starts that may fail in a row."""
+
+TROUBLE = 30.0
+"""Seconds after the last fault within which the master hears and answers again."""
+
+FINAL = 5.0
+"""Seconds that the workers of a job that has failed elsewhere have after SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule that was broken, how, and when (virtual seconds)."""
+
+    rule: str
+    what: str
+    at: float
+
+
+@dataclass(slots=True)
+class _Life:
+    """One incarnation of a node, as the store shows it."""
+
+    owner: str
+    node: str
+    born: float
+    member: Member
+    departing_since: float | None = None
+    gone_at: float | None = None
+    evicted_at: float | None = None
+
+
+@dataclass(slots=True)
+class _Published:
+    """One header, and what it made valid."""
+
+    header: Header
+    revision: int
+    at: float
+    writer: str
+    assignments: Mapping[str, Assignment] = field(default_factory=dict[str, Assignment])  # by incarnation
+    hurts: list[tuple[Worker, str, str, float]] = field(default_factory=list[tuple[Worker, str, str, float]])
+
+
+class Checker:
+    """Watches one world."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._keys = world.keys
+        shape = world.shape
+        self._shape = shape
+        self._lives: dict[str, _Life] = {}  # by incarnation
+        self._at_key: dict[str, str] = {}  # nodes/<node> -> incarnation
+        self._leader: str | None = None  # the owner that holds the leader key
+        self._leads = ""  # its incarnation
+        self._elected_at = 0.0
+        self._grown_at = -PAUSE * 10  # when the leader of now has last opened a round for an arrival
+        self._ends_of_masters: list[float] = []  # also where it went in order: who saw it go may have deposed it
+        self._success_keys: set[str] = set()
+        self._succeeded: dict[tuple[str, int], float] = {}  # (incarnation, round) -> since when the store knows it
+        self._assignments: dict[str, dict[str, Assignment]] = {}  # prefix -> key -> assignment
+        self._published: list[_Published] = []
+        self._header_key = False
+        self._read: dict[str, tuple[float, int]] = {}  # owner -> its last read of the header: when, which revision
+        self._noticed: dict[str, float] = {}
+        self._did: dict[str, int] = {}  # verb -> effective faults
+        self._last_start: dict[str, tuple[str, int]] = {}  # machine -> run, round
+        self._running: dict[int, Group] = {}
+        self.last_header: Header | None = None
+
+    # -- what the checker is told ---------------------------------------------------------------------------------
+
+    @property
+    def calm(self) -> bool:
+        """Only faults so far that everybody hears of at once."""
+        return CALM.issuperset(self._did)
+
+    def on_fault(self, fault: Fault) -> None:
+        """A fault did something."""
+        self._did[fault.verb] = self._did.get(fault.verb, 0) + 1
+
+    def on_notice(self, owner: str) -> None:
+        """An agent was told to go."""
+        self._noticed.setdefault(owner, self._world.now)
+
+    def on_hurt(self, worker: Worker, how: str, mark: str) -> None:
+        """A worker is about to be hurt."""
+        published = self._of_round(worker.round)
+        if published:
+            published.hurts.append((worker, how, mark, self._world.now))
+            if how not in ("hang", "exit0") and self.last_header is published.header:
+                self._world.after(ANSWER, self._check_answered, f"{worker.name} ended ({how})", published)
+        if how == "exit0":
+            self._world.busy_until = max(self._world.busy_until, self._world.now + MEETING + 10)
+
+    def on_header_read(self, owner: str, revision: int) -> None:
+        """An agent has had an answer about the header."""
+        self._read[owner] = (self._world.now, revision)
+
+    def on_running(self, group: Group) -> None:
+        """A group has begun to train."""
+        self._running[group.workers[0].round] = group
+
+    def _check_answered(self, what: str, published: _Published) -> None:
+        """Survivors do not wait for time-outs: what ends a round is answered by a header, at once."""
+        able = [end for end in self._able() if end not in self._noticed]
+        if self.calm and able and self.last_header is published.header and self._leader not in self._world.ends:
+            self._violated("what ends a round is answered at once", f"{what}: no answer within {ANSWER:g} s")
+
+    def _check_heard(self, life: _Life, number: int) -> None:
+        """What a node has reported, the master answers, also where it was busy when that came."""
+        header, now = self.last_header, self._world.now
+        if header is None or header.state != "open" or header.number != number or life.gone_at is not None:
+            return
+        report = life.member.report
+        counts = life.member.incarnation in self._published[-1].assignments
+        if (report.state, report.round) != ("failed", number) or not counts:
+            return
+        led = self._leader is not None and self._leader not in self._world.ends
+        ready = now if self.calm and led else max(now, self._world.busy_until + TROUBLE)
+        if ready > now:
+            self._world.after(ready - now, self._check_heard, life, number)
+        elif life.owner not in self._world.ends:
+            self._violated("what ends a round is answered at once", f"{life.owner} has failed in round {number}")
+
+    def _able(self) -> list[str]:
+        """Agents that live and are members."""
+        lives = [self._lives[incarnation] for incarnation in self._at_key.values()]
+        return [life.owner for life in lives if life.owner not in self._world.ends]
+
+    # -- the store's history --------------------------------------------------------------------------------------
+
+    def on_revision(self, revision: int, events: Sequence[Event], client: str) -> None:
+        """One transaction has been applied; `client` is the agent that asked for it, "" where a lease has ended."""
+        keys = self._keys
+        written = {event.kv.key: event for event in events}
+        self._check_fence(written, client)
+        for key, event in written.items():
+            if key.startswith(keys.nodes):
+                self._on_node(key, event, client, written)
+            elif key.startswith(keys.evictions) and event.kind == "put":
+                life = self._lives.get(key.removeprefix(keys.evictions))
+                if life and life.evicted_at is None:
+                    life.evicted_at = self._world.now
+                    self._check_evidence(life)
+            elif key.startswith(keys.successes) and event.kind == "put":
+                member = decode(Member, event.kv.value)
+                self._succeeded.setdefault((member.incarnation, member.report.round), self._world.now)
+                self._success_keys.add(key)
+            elif key.startswith(keys.successes):
+                self._success_keys.discard(key)
+            elif key.startswith(keys.assignments):
+                self._on_assignment(key, event, written)
+        if keys.leader in written:
+            self._on_leader(written[keys.leader], client, written)
+        if keys.round in written:
+            event = written[keys.round]
+            self._header_key = event.kind == "put"
+            if event.kind == "put":
+                header = decode(Header, event.kv.value)
+                self._on_header(header, revision, client)
+                if header.state == "succeeded" and keys.outcome not in written:
+                    self._violated("a success leaves a tombstone", f"round {header.number} succeeded without one")
+
+    def _check_fence(self, written: Mapping[str, Event], client: str) -> None:
+        """A deposed master changes nothing: only who holds the leader key writes what a master writes."""
+        keys = self._keys
+        for key, event in written.items():
+            masters = key == keys.round or key.startswith(keys.assignments)
+            masters = masters or key.startswith(keys.evictions if event.kind == "put" else keys.successes)
+            if masters and client and client != self._leader:
+                self._violated("a deposed master changes nothing", f"{client} wrote {key}; {self._leader} leads")
+
+    def _on_node(self, key: str, event: Event, client: str, written: Mapping[str, Event]) -> None:
+        now = self._world.now
+        if event.kind == "delete":
+            incarnation = self._at_key.pop(key, "")
+            life = self._lives.get(incarnation)
+            if life is None:
+                return
+            life.gone_at = now
+            deposition = self._keys.leader in written and incarnation == self._leads
+            evicted = client == self._leader and self._keys.eviction(incarnation) in written
+            if not client and self._one_member_may_fail() and life.owner not in self._world.ends:
+                self._violated("one member of the store may fail", f"the lease of {life.owner} has ended")
+            if client and client != life.owner and not deposition and not evicted:
+                self._violated("only its own node or the master removes a member", f"{client} removed {key}")
+            return
+        member = decode(Member, event.kv.value)
+        before = self._at_key.get(key)
+        if before is not None and before != member.incarnation:
+            self._violated("a name has one owner", f"{client} wrote {key}, which is {before}'s")
+        self._at_key[key] = member.incarnation
+        life = self._lives.get(member.incarnation)
+        if life is None:
+            self._lives[member.incarnation] = life = _Life(client, member.node, now, member)
+            self._world.moment(f"registered.{self._world.machine_of[client]}")
+            self._world.after(self._patience(), self._check_arrival, life)
+        elif life.gone_at is not None:
+            self._violated("the dead do not come back", f"{client} wrote {key} again after it was gone")
+        if life.owner != client:
+            self._violated("only the node writes its key", f"{client} wrote {key}")
+        told = life.member.report
+        if member.report.state == "failed" and (told.state, told.round) != ("failed", member.report.round):
+            self._world.after(ANSWER, self._check_heard, life, member.report.round)
+        life.member = member
+        if member.report.state in ("leaving", "unfit") and life.departing_since is None:
+            life.departing_since = now
+
+    def _one_member_may_fail(self) -> bool:
+        """Only one of three members of the store has failed, once."""
+        store = {verb: count for verb, count in self._did.items() if verb not in CALM}
+        return self._shape.etcd == 3 and sum(store.values()) <= 1 and {"etcd_kill", "etcd_elect"}.issuperset(store)
+
+    def _check_evidence(self, life: _Life) -> None:
+        """Only the dead are evicted on evidence (a firewall's refusal is false evidence)."""
+        end = self._world.ends.get(life.owner)
+        stranger = "stranger" in self._did
+        alive = end is None and self._at_key.get(self._keys.node(life.node)) != life.member.incarnation
+        current = self._newest_life(life.owner)
+        if alive and not stranger and current is life and "refuse" not in self._did:
+            self._violated("only the dead are evicted", f"{life.owner} ({life.node}) lives")
+
+    def _on_leader(self, event: Event, client: str, written: Mapping[str, Event]) -> None:
+        if event.kind == "put":
+            leader = decode(Leader, event.kv.value)
+            self._leader, self._leads, self._elected_at = client, leader.incarnation, self._world.now
+            self._grown_at = -PAUSE * 10
+            self._world.say("store", f"{client} leads")
+            self._world.count("elected")
+            if leader.incarnation not in self._lives:
+                self._violated("only members lead", f"{client} leads as {leader.incarnation}")
+            return
+        owner = self._leader
+        self._leader = None
+        self._ends_of_masters.append(self._world.now)
+        if client and owner and client != owner and owner not in self._world.ends and "refuse" not in self._did:
+            # Another incarnation of a living agent may be deposed: its earlier life is over.
+            lives = [life for life in self._lives.values() if life.owner == owner]
+            if len(lives) < 2:
+                self._violated("only the dead are deposed", f"{client} deposed {owner}, which lives")
+
+    def _on_assignment(self, key: str, event: Event, written: Mapping[str, Event]) -> None:
+        prefix = key.removeprefix(self._keys.assignments).partition("/")[0]
+        held = self._assignments.setdefault(prefix, {})
+        in_force = self._header_key and self.last_header is not None and self.last_header.prefix == prefix
+        if event.kind == "delete":
+            held.pop(key, None)
+            if in_force and self._keys.round not in written:
+                self._violated("assignments in force are not touched", f"{key} was deleted")
+            return
+        assignment = decode(Assignment, event.kv.value)
+        if in_force and held.get(key) != assignment:
+            self._violated("assignments in force are not touched", f"{key} was changed")
+        if not held:
+            self._world.moment(f"assigned.{assignment.round}")
+        held[key] = assignment
+
+    # -- headers --------------------------------------------------------------------------------------------------
+
+    def _on_header(self, header: Header, revision: int, client: str) -> None:
+        before = self._published[-1] if self._published else None
+        published = _Published(header, revision, self._world.now, client)
+        who = ""
+        if header.state == "open":
+            assignments = sorted(self._assignments.get(header.prefix, {}).values(), key=lambda each: each.group_rank)
+            published.assignments = {each.incarnation: each for each in assignments}
+            who = " " + ",".join(each.node for each in assignments)
+        self._world.say("store", f"round {header.number} {header.state}{who}: {header.reason}")
+        self._check_succession(before, header)
+        if header.state == "open":
+            self._check_round(before, published)
+        if header.final:
+            self._check_verdict(before, published)
+        self._check_tally(before, published)
+        self._published.append(published)
+        self.last_header = header
+        self._world.after(max(self._shape.shutdown, FINAL) + ANSWER, self._check_old_workers, header, self._world.now)
+        self._world.moment(f"round.{header.number}")
+
+    def _check_old_workers(self, header: Header, since: float) -> None:
+        """No worker of an older round runs on where its agent hears what is new."""
+        if not self.calm:
+            return
+        for worker in self._world.workers:
+            if worker.began < since and not worker.ended and worker.owner not in self._world.ends:
+                self._violated("old workers end", f"{worker.name} still runs in round {header.number}")
+
+    def _check_succession(self, before: _Published | None, header: Header) -> None:
+        """At most one round is current: numbers follow each other, and nothing follows the end of a run."""
+        if before is None:
+            if header.number != 1:
+                self._violated("rounds are numbered one by one", f"the first is {header.number}")
+            return
+        old = before.header
+        if header.number != old.number + 1 and not (header.number == 1 and old.final):
+            self._violated("rounds are numbered one by one", f"{header.number} follows {old.number}")
+        if old.final and header.run == old.run:
+            self._violated("an end is final", f"round {header.number} follows the end of its own run")
+        if not old.final and header.run != old.run:
+            alive = [i for i in self._in_force(before) if self._lives[i].gone_at is None]
+            if alive:
+                self._violated("a run goes on while a member of it lives", f"{header.run} replaces {old.run}")
+
+    def _check_round(self, before: _Published | None, published: _Published) -> None:
+        """A round is whole: ranks 0..n-1, each once; of members that registered and were not known to be dead."""
+        header, now = published.header, self._world.now
+        assignments = sorted(published.assignments.values(), key=lambda each: each.group_rank)
+        if len(assignments) != header.nodes or not assignments:
+            self._violated("a header names what is there", f"{header.nodes} nodes, {len(assignments)} assignments")
+            return
+        if self._usable(len(assignments)) != len(assignments):
+            self._violated("a round's size is one that the user allowed", f"{len(assignments)} of {self._shape}")
+        first = 0
+        for index, each in enumerate(assignments):
+            whole = (each.round, each.group_rank, each.group_size, each.first_rank, each.world_size) == (
+                header.number,
+                index,
+                len(assignments),
+                first,
+                header.world_size,
+            )
+            if not whole:
+                self._violated("ranks are 0..n-1, each once", f"{each}")
+            first += each.nproc
+        if self._success_keys:
+            self._violated("a round begins without the successes of another", ", ".join(sorted(self._success_keys)))
+        named = {header.prefix, *(each.header.prefix for each in self._published)}  # of an earlier run, say
+        others = sorted(prefix for prefix, held in self._assignments.items() if held and prefix not in named)
+        if others and self.calm:
+            self._violated("assignments that no header names do not stay", ", ".join(others))
+        if before is not None and before.header.state == "open" and header.run == before.header.run:
+            self._check_because(before, published)
+        if first != header.world_size:
+            self._violated("ranks are 0..n-1, each once", f"{first} workers, world size {header.world_size}")
+        for each in assignments:
+            life = self._lives.get(each.incarnation)
+            if life is None:
+                self._violated("a round contains only members", f"{each.node} never registered")
+                continue
+            old = LAG if self.calm else self._world.shape.ttl + 15.0
+            known = 0.05 if self.calm else 2 * LAG
+            if life.evicted_at is not None and now - life.evicted_at > known:
+                self._violated("nobody known to be dead is in a round", f"{each.node} had been evicted")
+            if life.gone_at is not None and now - life.gone_at > old:
+                self._violated("nobody known to be dead is in a round", f"{each.node} has gone at {life.gone_at:.3f}")
+            if life.departing_since is not None and now - life.departing_since > old:
+                self._violated("nobody who leaves is in a new round", f"{each.node} leaves")
+            if life.member.fingerprint != header.fingerprint:
+                self._violated("a round's nodes were started alike", f"{each.node} runs {life.member.fingerprint}")
+        leader = self._lives.get(assignments[0].incarnation)
+        if leader and (header.master_addr != leader.member.host or header.master_port not in leader.member.ports):
+            # The ports may have been renewed a moment before.
+            moved = header.master_addr != leader.member.host
+            if moved or (self.calm and "taken_port" not in self._did):
+                self._violated("workers meet on the first node", f"{header.master_addr}:{header.master_port}")
+        if before is not None and before.header.run == header.run:
+            order = [i for i in self._in_force(before) if i in published.assignments]
+            kept = [each.incarnation for each in assignments if each.incarnation in order]
+            if order != kept:
+                self._violated("survivors keep their order", f"{order} became {kept}")
+            if len(assignments) < self._shape.max and self.calm:
+                self._check_nobody_left_out(published)
+            self._check_growth(before, published)
+            self._check_needed(before)
+        elif len(assignments) < self._shape.max:
+            last = max(self._lives[each.incarnation].born for each in assignments)
+            if now - last < self._shape.last_call:
+                self._violated("the first round waits for a last call", f"the last node came {now - last:.3f} s before")
+
+    def _check_growth(self, before: _Published, published: _Published) -> None:
+        """Arrivals restart the script as seldom as the user said."""
+        header, now, shape = published.header, self._world.now, self._shape
+        if header.cause != "joined":
+            return
+        old = self._in_force(before)
+        new = [self._lives[i] for i in published.assignments if i not in old]
+        if shape.scale_up == "never" or not new or len(published.assignments) <= len(old):
+            self._violated("arrivals restart the script as the user said", f"{header.reason}: {len(new)} joined")
+        elif now - min(life.born for life in new) < shape.settle:
+            self._violated("arrivals restart the script as the user said", f"{new[0].node} has just arrived")
+        elif (
+            now - max(self._grown_at, before.at if before.header.cause == "joined" else self._grown_at) < shape.interval
+        ):
+            self._violated("arrivals restart the script as the user said", "another had arrived a moment before")
+        ended = [
+            worker.ended_at
+            for worker in self._world.workers
+            if (worker.run, worker.round) == (before.header.run, before.header.number) and worker.ended == (0, None, "")
+        ]
+        if self.calm and ended and now - min(ended) > HEARD:
+            self._violated("arrivals do not restart what is finishing", f"a worker had succeeded at {min(ended):.3f}")
+        self._grown_at = now
+
+    def _check_because(self, before: _Published, published: _Published) -> None:
+        """A round says why it was opened, and who has succeeded and left is not the reason."""
+        because = published.header.incident
+        if because is None:
+            self._violated("a round says why it was opened", published.header.reason)
+        elif because.cause == "lost" and because.round == before.header.number:
+            for incarnation, each in before.assignments.items():
+                since = self._succeeded.get((incarnation, because.round), self._world.now)
+                life = self._lives[incarnation]
+                gone = life.gone_at or self._world.now
+                if (end := self._world.ends.get(life.owner)) is not None:
+                    gone = min(gone, end.at)
+                if each.node == because.node and gone - since > WATCHED:
+                    self._violated("who has succeeded and left is not lost", because.text)
+
+    def _check_needed(self, before: _Published) -> None:
+        """Who has succeeded is not made to train again."""
+        if before.header.state != "open" or not before.assignments:
+            return
+        ends = [self._succeeded.get((i, before.header.number)) for i in before.assignments]
+        old = LAG if self.calm else self._shape.ttl + 15.0
+        if all(at is not None and self._world.now - at > old for at in ends):
+            self._violated("a success stays one", f"all nodes of round {before.header.number} had succeeded")
+
+    def _usable(self, nodes: int) -> int:
+        """How many of so many nodes may be in a round."""
+        sizes = [size for size in range(self._shape.min, self._shape.max + 1) if size % self._shape.unit == 0]
+        return max((size for size in sizes if size <= nodes), default=0)
+
+    def _check_arrival(self, life: _Life) -> None:
+        """A node that can be taken in is, once the user's delays are over."""
+        header = self.last_header
+        if not self.calm or header is None or header.state != "open" or self._shape.scale_up == "never":
+            return
+        if life.gone_at is not None or life.departing_since is not None or life.owner in self._world.ends:
+            return
+        published = self._published[-1]
+        allowed = self._patience()
+        waiting = [
+            each
+            for incarnation in self._at_key.values()
+            if incarnation not in published.assignments
+            and (each := self._lives[incarnation]).departing_since is None
+            and each.member.fingerprint == header.fingerprint
+            and self._world.now - each.born > allowed - 0.01
+        ]
+        training = [w for w in self._world.workers if (w.run, w.round) == (header.run, header.number)]
+        quiet = all(worker.ended is None for worker in training) and self._world.now - published.at > allowed
+        able = {self._lives[i].owner for i in published.assignments}.isdisjoint((*self._noticed, *self._world.ends))
+        if life in waiting and quiet and able and self._usable(header.nodes + len(waiting)) > header.nodes:
+            self._violated("who can be taken in is taken in", f"{life.node} waits for {allowed:g} s")
+
+    def _patience(self) -> float:
+        return max(3 * self._shape.settle, self._shape.interval) + ANSWER
+
+    def _check_nobody_left_out(self, published: _Published) -> None:
+        """Who can be taken in is taken in, when a round is opened anyway."""
+        now = self._world.now
+        waiting = [
+            life
+            for incarnation, life in self._lives.items()
+            if life.gone_at is None
+            and life.departing_since is None
+            and incarnation not in published.assignments
+            and life.member.fingerprint == published.header.fingerprint
+            and life.owner not in self._world.ends
+            and now - life.born > LAG
+        ]
+        if self._usable(len(published.assignments) + len(waiting)) > len(published.assignments):
+            self._violated("who can be taken in is taken in", ", ".join(life.node for life in waiting))
+
+    def _check_tally(self, before: _Published | None, published: _Published) -> None:
+        """Each incident is counted once, against the right budget."""
+        header = published.header
+        tally = header.tally
+        old = before.header if before and before.header.run == header.run else None
+        grown = _total(tally) - (_total(old.tally) if old else 0)
+        most = (1 if old else 0) + (1 if header.final else 0)
+        if grown > most or grown < 0:
+            self._violated("each incident is counted once", f"{old.tally if old else None} became {tally}")
+        # The news of a loss may come after its consequences, but not long after: then it is another incident.
+        merged = header.incident is not None and header.incident.cause in ("lost", "left")
+        merged = merged and before is not None and (not self.calm or self._world.now - before.at < 2 * LAG)
+        if old and old.incident and grown == 0 and not merged and not header.final:
+            self._violated("each incident is counted once", f"{old.incident.text} was not charged")
+        charged = _with(tally, None if header.final else header.incident)
+        if header.restart_count != charged.failures:
+            self._violated("the restart count is the failures charged", f"{header.restart_count}, {charged}")
+        if not header.final and header.cause == "failure" and charged.failures > self._shape.restarts:
+            self._violated("no round is opened beyond the budget", f"{charged}, {self._shape.restarts} are allowed")
+        if not header.final and header.cause == "problem" and charged.problems_in_row >= IN_A_ROW:
+            self._violated("what cannot be started is not tried for ever", f"{charged}")
+        if not header.final and header.cause == "failure" and self._shape.same:
+            self._check_repeats(header)
+        failing = [each for each in self._run_of(header) if self._failed_in(each)]
+        hurt = [each for each in self._run_of(header) if each.hurts]
+        possible = len(hurt) if self.calm else len(failing)
+        # The header's own incident is provisional: a consequence may have come before its cause.
+        if tally.failures > possible:
+            self._violated("only failures are counted as failures", f"{tally}, {possible} rounds had one")
+        for kind, counted, verbs in (
+            ("lost", tally.lost, ("kill", "leave", "stranger")),
+            ("left", tally.left, ("leave", "failed_start")),
+            ("problems", tally.problems, ("taken_port", "failed_start")),
+        ):
+            if self.calm and counted > sum(self._did.get(verb, 0) for verb in verbs) + self._slack(kind):
+                self._violated("only what happened is counted", f"{kind}: {tally} after {self._did}")
+        self._check_root_cause(published, charged)
+        own = header.state in ("failed", "repeated")  # whose tally holds their own incident, too
+        same = before is not None and before.writer == published.writer  # another may know only what is provisional
+        if old and before and same and self.calm and not own and tally.failures > old.tally.failures:
+            self._check_memory(before, tally)
+        if self.calm and header.state == "succeeded":
+            self._check_count(header, charged)
+
+    def _slack(self, kind: str) -> int:
+        """Agents that ended by themselves in a running job (they could not start workers) are lost or left, too."""
+        if kind == "problems":
+            return 3 * self._did.get("failed_start", 0)
+        return sum(1 for end in self._world.ends.values() if end.code not in (None, 0))
+
+    def _check_root_cause(self, published: _Published, charged: Tally) -> None:
+        """The root cause is what was done, not what followed from it."""
+        header = published.header
+        if not self.calm or header.state != "failed" or header.incident is None or header.incident.exit is None:
+            return
+        found = self._of_round(header.incident.round)
+        exit_ = header.incident.exit
+        hurts = [hurt for hurt in found.hurts if hurt[1] not in ("hang", "exit0")] if found else []
+        if (
+            hurts
+            and all(_took_place(hurt[0], hurt[1]) for hurt in hurts)
+            and not any(worker.rank == exit_.rank for worker, *_ in hurts)
+        ):
+            names = ", ".join(f"{worker.name} ({how})" for worker, how, _, _ in hurts)
+            self._violated("the root cause is what was done", f"rank {exit_.rank} is blamed: {names}")
+
+    def _check_repeats(self, header: Header) -> None:
+        """The same exit code again and again, without a word, ends the job as the user said."""
+        row = 0
+        for each in reversed(self._run_of(header)):
+            exit_ = each.header.incident.exit if each.header.incident else None
+            if each.header.cause != "failure" or exit_ is None or exit_.code != 3 or exit_.message:
+                break
+            row += 1
+        # The header itself is not among those that were published.
+        exit_ = header.incident.exit if header.incident else None
+        mine = exit_ is not None and exit_.code == 3 and not exit_.message
+        if mine and row + 1 >= self._shape.same and self.calm:
+            self._violated("a job is stopped early when it repeats a failure", f"{row + 1} times {exit_}")
+
+    def _check_memory(self, before: _Published, tally: Tally) -> None:
+        """What a closed failure is remembered by is what was done, also where it was told of last."""
+        because = before.header.incident
+        found = self._of_round(because.round) if because and because.cause == "failure" else None
+        if found is None or len(found.hurts) != 1:
+            return
+        worker, how, mark, _ = found.hurts[0]
+        if not _took_place(worker, how):
+            return
+        words = {"raise": f"1:ValueError: {mark}", "exit3": "3:", "killed": "", "segv": ""}.get(how)
+        if words is not None and tally.signature != words:
+            self._violated("the root cause is what was done", f"{tally.signature!r} is remembered after {words!r}")
+        if words == "" and tally.repeats:
+            self._violated("only the same failure is repeated", f"{tally} after {how}")
+
+    def _check_count(self, header: Header, charged: Tally) -> None:
+        """Where nothing else happened, every failure is counted, and its cause remembered."""
+        if set(self._did) - {"worker"} or len(self._world.agents) != self._world.shape.nodes:
+            return
+        counted = [
+            each
+            for each in self._run_of(header)
+            if any(how not in ("hang", "exit0") and _took_place(worker, how) for worker, how, _, _ in each.hurts)
+            and not self._overtaken(each)
+        ]
+        if charged.failures < len(counted):
+            self._violated("every failure is counted", f"{charged}, {len(counted)} rounds had one")
+        last = counted[-1] if counted else None
+        if last and any(text.partition("{}")[0][:30] in charged.signature for text in COUPLED):
+            hows = [how for _, how, _, _ in last.hurts]
+            if set(hows) <= {"raise", "exit3"} and last.header.number == header.number - 2:
+                self._violated("the root cause is what was done", f"{charged.signature!r} is remembered after {hows}")
+
+    def _check_new_run(self, published: _Published) -> None:
+        """A job that has ended is begun again by those who come for it, not by those who were in it."""
+        owners = {self._lives[incarnation].owner for incarnation in published.assignments}
+        for end in self._published:
+            if not end.header.final or end.header.state == "preempted" or end.header.run == published.header.run:
+                continue
+            before = {self._lives[i].owner for each in self._run_of(end.header) for i in each.assignments}
+            if owners <= before:
+                self._violated("who was in a run that has ended begins no other", f"{sorted(owners)}")
+
+    def _problems_in_a_row(self, header: Header) -> int:
+        """How many starts have failed one after the other up to this end of the job."""
+        row = 1
+        for each in reversed(self._run_of(header)):
+            if each.header.cause != "problem":
+                break
+            row += 1
+        return row
+
+    def _overtaken(self, published: _Published) -> bool:
+        """An arrival was being taken in at that very moment: the round had ended before the news of the failure."""
+        after = self._of_round(published.header.number + 1)
+        first = min(at for _, how, _, at in published.hurts if how not in ("hang", "exit0"))
+        return after is not None and after.header.cause == "joined" and after.at - first < LAG
+
+    def _check_verdict(self, before: _Published | None, published: _Published) -> None:
+        """A job ends for the reason that it gives."""
+        header, now = published.header, self._world.now
+        present = [self._lives[incarnation] for incarnation in self._at_key.values()]
+        staying = [life for life in present if life.departing_since is None and life.owner not in self._world.ends]
+        match header.state:
+            case "succeeded":
+                number = before.header.number if before else 0
+                ends = {
+                    worker.rank
+                    for worker in self._world.workers
+                    if (worker.run, worker.round) == (header.run, number) and worker.ended == (0, None, "")
+                }
+                if not before or before.header.state != "open" or len(ends) != header.world_size:
+                    self._violated("success is when every worker has succeeded", f"only ranks {sorted(ends)} have")
+            case "failed":
+                over = header.restart_count > self._world.shape.restarts
+                trouble = self._did.get("taken_port", 0) + self._did.get("failed_start", 0)
+                row = self._problems_in_a_row(header)
+                if not over and (
+                    not trouble or (self.calm and "workers could not be started" in header.reason and row < IN_A_ROW)
+                ):
+                    self._violated(
+                        "a job fails when its budget is spent", f"{header.restart_count} failures, {row} starts"
+                    )
+            case "repeated":
+                same = self._shape.same
+                if not same or header.tally.repeats < same:
+                    self._violated("a job is stopped early when it repeats a failure", f"{header.tally}")
+                hurts = [(how, mark) for each in self._run_of(header) for _, how, mark, _ in each.hurts]
+                alike = sum(how == "exit3" for how, _ in hurts)
+                if self.calm and alike < same:
+                    self._violated("a job is stopped early when it repeats a failure", f"after {hurts}")
+            case "timeout":
+                began = before.header.run == header.run if before else False
+                limit = self._shape.recovery if began else self._shape.join
+                since = max(self._elected_at, before.at if before else 0.0)
+                if now - since < limit - 0.01:
+                    self._violated("a job times out when its time is over", f"after {now - since:.3f} s of {limit:g}")
+                long = [life for life in staying if now - life.born > 2 * LAG]
+                if self.calm and self._usable(len(long)):
+                    self._violated("a job times out when nodes are missing", f"{len(long)} are there")
+            case _:
+                long = [life for life in staying if now - life.born > 2 * LAG]
+                if self.calm and long:
+                    self._violated("a job is preempted when all must go", f"{[life.node for life in long]} stay")
+
+    # -- workers --------------------------------------------------------------------------------------------------
+
+    def on_worker_start(self, worker: Worker, env: Mapping[str, str]) -> None:
+        """An agent starts a worker: it must be what the current header gives to that very agent."""
+        now = self._world.now
+        at, revision = self._read.get(worker.owner, (-1.0, 0))
+        published = next((each for each in reversed(self._published) if each.revision == revision), None)
+        if published is None or at != now or published.header.number != worker.round:
+            seen = f"round {published.header.number}" if published else "nothing"
+            self._violated(
+                "the header is read again just before workers start", f"{worker.name}: {seen} was read at {at:.4f}"
+            )
+            return
+        header = published.header
+        mine = [each for i, each in published.assignments.items() if self._lives[i].owner == worker.owner]
+        if header.state != "open" or len(mine) != 1:
+            self._violated("assignments that no header names start nobody", worker.name)
+            return
+        self._check_new_run(published)
+        life = self._lives[mine[0].incarnation]
+        if self._newest_life(worker.owner) is not life:
+            self._violated("a reborn agent inherits nothing", f"{worker.name} is an earlier life's")
+        expected = {
+            "RANK": str(mine[0].first_rank + worker.local),
+            "WORLD_SIZE": str(header.world_size),
+            "LOCAL_WORLD_SIZE": str(mine[0].nproc),
+            "GROUP_RANK": str(mine[0].group_rank),
+            "GROUP_WORLD_SIZE": str(mine[0].group_size),
+            "MASTER_ADDR": header.master_addr,
+            "MASTER_PORT": str(header.master_port),
+            "TORCHELASTIC_RESTART_COUNT": str(header.restart_count),
+            "TORCHELASTIC_MAX_RESTARTS": str(self._world.shape.restarts),
+        }
+        wrong = {name: env.get(name) for name, value in expected.items() if env.get(name) != value}
+        if wrong:
+            self._violated("workers are told what the header says", f"{worker.name}: {wrong}")
+        for other in self._world.live_workers(worker.machine):
+            if other.owner == worker.owner and other.round != worker.round:
+                self._violated("no two rounds on one machine", f"{worker.name} starts beside {other.name}")
+        if other := next(
+            (w for w in self._world.live_workers(worker.machine) if w.round == worker.round and w.rank == worker.rank),
+            None,
+        ):
+            self._violated("a rank is started once", f"{worker.name} twice ({other.owner}, {worker.owner})")
+        last = self._last_start.get(worker.machine)
+        if last and last[0] == header.run and worker.round < last[1]:
+            self._violated("no older round starts after a newer one", f"{worker.name} after round {last[1]}")
+        self._last_start[worker.machine] = (header.run, worker.round)
+
+    # -- ends -----------------------------------------------------------------------------------------------------
+
+    def on_agent_end(self, end: "End") -> None:
+        """An agent has ended: its exit code must be one that what happened explains."""
+        if end.code is None:
+            self._on_death(end)
+            return
+        noticed = end.owner in self._noticed
+        born = min((life.born for life in self._lives.values() if life.owner == end.owner), default=0.0)
+        states = {each.header.state for each in self._published if each.header.final and each.at >= born}
+        stranger = end.machine.endswith("x")
+        trouble = not self.calm
+        match end.code:
+            case 0:
+                fine = "succeeded" in states
+            case 1:
+                fine = "failed" in states or bool(self._did.get("failed_start", 0) + self._did.get("taken_port", 0))
+                fine = fine or (bool(states) and "while it was out of it" in end.reason)
+            case 2:
+                fine = stranger or "succeeded" in states or self._did.get("stranger", 0) > 0
+            case 3:
+                fine = "timeout" in states
+            case 4:
+                fine = trouble
+            case 5:
+                fine = "repeated" in states
+            case _:
+                fine = noticed or "preempted" in states
+        if not fine:
+            self._violated("an exit code says what happened", f"{end.owner} ends with {end.code}: {end.reason}")
+        alive = [worker for worker in self._world.workers if worker.owner == end.owner and not worker.ended]
+        if alive:
+            self._violated("no worker outlives its agent", f"{end.owner}: {[worker.name for worker in alive]}")
+        if left := self._world.agents[end.owner].leftover:
+            self._violated("no task outlives its agent", f"{end.owner}: {left}")
+
+    def _on_death(self, end: "End") -> None:
+        """An agent was killed."""
+        now = self._world.now
+        masters = self._leader == end.owner
+        lately = any(now - at < PAUSE for at in self._ends_of_masters)
+        life = self._newest_life(end.owner)
+        published = self._published[-1] if self._published else None
+        if life is None or published is None or published.header.state != "open" or (masters and lately):
+            return
+        counts = life.member.incarnation in published.assignments and life.gone_at is None
+        known = now - life.born > LAG and life.member.report.state == "running"
+        if counts and known and not (self._leader in self._world.ends and not masters):
+            self._world.after(ANSWER, self._check_death_answered, end, published, masters)
+
+    def _check_death_answered(self, end: "End", published: _Published, masters: bool) -> None:
+        lives = [life for life in (self._lives[i] for i in self._at_key.values()) if life.owner not in self._world.ends]
+        old = [life for life in lives if life.born < end.at - LAG and life.owner not in self._noticed]
+        quiet = sum(at > end.at for at in self._ends_of_masters) <= masters
+        both = self._leader in self._world.ends and self._leader != end.owner  # who came after it died, too
+        if self.calm and old and quiet and not both and self.last_header is published.header:
+            self._violated("what ends a round is answered at once", f"{end.owner} was killed at {end.at:.3f}")
+
+    def when_quiet(self) -> None:
+        """After the faults have stopped, a job with enough nodes trains, or has ended."""
+        able = [
+            owner
+            for owner in self._world.agents
+            if owner not in self._world.ends
+            and owner not in self._noticed
+            and not self._world.machine_of[owner].endswith("x")
+        ]
+        usable = self._usable(len(able))
+        members = {self._lives[incarnation].owner for incarnation in self._at_key.values()}
+        if not (self.last_header and self.last_header.final) and (
+            out := [each for each in able if each not in members]
+        ):
+            self._violated("who lives is a member", ", ".join(out))
+        if self.last_header:
+            for worker in self._world.workers:
+                if not worker.ended and worker.began < self._published[-1].at:
+                    self._violated("old workers end", f"{worker.name} still runs in round {self.last_header.number}")
+        header = self.last_header
+        if not usable or (header and header.final):
+            return
+        group = self._running.get(header.number) if header and header.state == "open" else None
+        if group is None or any(worker.ended and worker.ended[0] != 0 for worker in group.workers.values()):
+            state = f"round {header.number} is {header.state}" if header else "there was no round"
+            self._violated("after the faults a job trains again", f"{able} could; {state}")
+
+    def at_end(self) -> None:
+        """When all is over: nothing is left, and a success is one everywhere."""
+        world = self._world
+        for error in world.kernel.errors:
+            self._violated("no error goes unseen", error)
+        if world.violations:
+            return
+        leased = [
+            key
+            for key in world.store.keys(self._keys.root)
+            if key == self._keys.leader or key.startswith((self._keys.nodes, self._keys.evictions))
+        ]
+        if leased:
+            self._violated("no leased key is left", ", ".join(leased))
+        running = [worker.name for worker in world.workers if not worker.ended]
+        if running:
+            self._violated("no worker is left", ", ".join(running))
+        by_themselves = [end for end in world.ends.values() if end.code is not None]
+        if self.calm and len(by_themselves) == len(world.ends) and self.last_header and self.last_header.final:
+            left = [key for key in world.store.keys(self._keys.root) if key != self._keys.outcome]
+            if left:
+                self._violated("no key is left", ", ".join(left))
+        self._check_success_everywhere()
+        self._check_reasons()
+
+    def _check_reasons(self) -> None:
+        """Nobody's workers are stopped without a reason, and for an arrival they are told first."""
+        quiet = {"worker", "etcd_compact", "start", "stranger", "etcd_down", "etcd_kill", "etcd_elect", "etcd_stall"}
+        if not quiet.issuperset(self._did):
+            return
+        for worker in self._world.workers:
+            if worker.ended is None or worker.ended[1] != 9:
+                continue
+            found = self._of_round(worker.round)
+            if found is None or found.header.run != worker.run or found.hurts:
+                continue
+            later = [each for each in self._published if each.revision > found.revision and each.at <= worker.ended_at]
+            gone = any(
+                life.owner == worker.owner and life.gone_at is not None and life.gone_at <= worker.ended_at
+                for life in self._lives.values()
+            )
+            if not later and not gone:
+                self._violated("workers that run are left alone", f"{worker.name} was killed at {worker.ended_at:.3f}")
+            elif later and later[0].header.cause == "joined" and not worker.told and self.calm:
+                self._violated("for an arrival workers are told first", f"{worker.name} was killed at once")
+
+    def _check_success_everywhere(self) -> None:
+        """A job whose workers all succeeded ends with success on every node."""
+        world = self._world
+        for published in self._published:
+            header = published.header
+            if header.state != "open":
+                continue
+            done = {
+                worker.rank
+                for worker in world.workers
+                if (worker.run, worker.round) == (header.run, header.number)
+                and worker.ended == (0, None, "")
+                and not worker.told
+            }
+            owners = [self._lives[incarnation].owner for incarnation in published.assignments]
+            if len(done) != header.world_size or self._next_run_began(published):
+                continue
+            for owner in owners:
+                end = world.ends.get(owner)
+                lived = end is not None and end.code is not None and owner not in self._noticed
+                if lived and end is not None and end.code != 0 and self._store_was_there(end.code):
+                    self._violated("a success is one everywhere", f"{owner} ended with {end.code}: {end.reason}")
+
+    def _store_was_there(self, code: int) -> bool:
+        return code != 4 or self.calm
+
+    def _next_run_began(self, published: _Published) -> bool:
+        later = self._published[self._published.index(published) + 1 :]
+        return any(
+            each.header.run != published.header.run or each.header.state in ("open", "waiting") for each in later
+        )
+
+    # -- looking back ---------------------------------------------------------------------------------------------
+
+    def _violated(self, rule: str, what: str) -> None:
+        self._world.violated(rule, what)
+
+    def _newest_life(self, owner: str) -> _Life | None:
+        lives = [life for life in self._lives.values() if life.owner == owner]
+        return lives[-1] if lives else None
+
+    def _of_round(self, number: int) -> _Published | None:
+        return next((each for each in reversed(self._published) if each.header.number == number), None)
+
+    def _in_force(self, published: _Published) -> list[str]:
+        """The incarnations of the last open round up to `published`, in rank order."""
+        index = self._published.index(published)
+        while index >= 0 and self._published[index].header.state != "open":
+            index -= 1
+        if index < 0:
+            return []
+        assignments = self._published[index].assignments
+        return sorted(assignments, key=lambda incarnation: assignments[incarnation].group_rank)
+
+    def _run_of(self, header: Header) -> list[_Published]:
+        return [each for each in self._published if each.header.run == header.run]
+
+    def _failed_in(self, published: _Published) -> bool:
+        return published.header.state == "open" and any(
+            (worker.run, worker.round) == (published.header.run, published.header.number)
+            and worker.ended is not None
+            and worker.ended[0] != 0
+            and not worker.told
+            for worker in self._world.workers
+        )
+
+
+def _total(tally: Tally) -> int:
+    return tally.failures + tally.lost + tally.left + tally.joined + tally.problems
+
+
+def _took_place(worker: Worker, how: str) -> bool:
+    """It ended as it was made to; while it took its leave, its agent may have been told to stop it."""
+    code = {"raise": 1, "exit3": 3}.get(how)
+    return worker.ended is not None and (code is None or worker.ended[0] == code)
+
+
+def _with(tally: Tally, incident: Incident | None) -> Tally:
+    """The tally with the open incident."""
+    if incident is None or incident.cause not in ("failure", "lost", "left", "joined", "problem"):
+        return tally
+    match incident.cause:
+        case "failure":
+            return dataclasses.replace(tally, failures=tally.failures + 1)
+        case "problem":
+            return dataclasses.replace(tally, problems=tally.problems + 1, problems_in_row=tally.problems_in_row + 1)
+        case "lost":
+            return dataclasses.replace(tally, lost=tally.lost + 1)
+        case "left":
+            return dataclasses.replace(tally, left=tally.left + 1)
+        case _:
+            return dataclasses.replace(tally, joined=tally.joined + 1)

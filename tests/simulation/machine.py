@@ -1,0 +1,243 @@
+"""A simulated machine, as an agent sees it: worker processes, a guardian and ports, each as the real one behaves."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
+from elastic_run.rendezvous.member import Exit
+
+from .script import Worker
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class SimulatedMachine:
+    """What one agent process gets of machine `name`. It is `elastic_agent.machine.Machine`."""
+
+    def __init__(self, world: "World", name: str, owner: str, listener: Callable[[], Any]) -> None:
+        self._world = world
+        self._name = name
+        self._owner = owner
+        self._listener = listener
+
+    def workers(self, tag: str, silence: float | None) -> "tuple[SimulatedWorkers, SimulatedGuard]":
+        """See `Machine.workers`."""
+        workers = SimulatedWorkers(self._world, self._name, self._owner)
+        guard = SimulatedGuard(self._world, workers, silence)
+        self._world.guards[self._owner] = guard
+        return workers, guard
+
+    def ports(self) -> "SimulatedPorts":
+        """See `Machine.ports`."""
+        return SimulatedPorts(self._world, self._name)
+
+    def listener(self, bind: str) -> socket.socket:
+        """See `Machine.listener`."""
+        return self._listener()
+
+
+class SimulatedWorkers:
+    """The workers of one agent; `workers.Workers` explains each method."""
+
+    def __init__(self, world: "World", machine: str, owner: str) -> None:
+        self._world = world
+        self.machine = machine
+        self._owner = owner
+        self.current: list[Worker] = []
+        self._exits: list[Exit] = []
+        self._stopping = False
+        self._news = asyncio.Event()
+        self._seen = self._version = 0
+        self._deadline = 0.0
+        self._ending: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+
+    @property
+    def exits(self) -> tuple[Exit, ...]:
+        return tuple(self._exits)
+
+    @property
+    def alive(self) -> int:
+        return len(self.current) - len(self._exits)
+
+    async def changed(self) -> None:
+        while self._seen == self._version:
+            self._news.clear()
+            await self._news.wait()
+        self._seen = self._version
+
+    def start(self, specs: Sequence[WorkerSpec]) -> None:
+        if self.alive or self._ending is not None:
+            raise RuntimeError("workers of an earlier round still run: stop them first")
+        self.current, self._exits, self._stopping = [], [], False
+        self._seen = self._version
+        self._over = asyncio.Event()
+        if self._world.failed_starts.get(self.machine, 0):
+            self._world.failed_starts[self.machine] -= 1
+            raise StartFailed("cannot start the worker: [Errno 11] Resource temporarily unavailable")
+        for spec in specs:
+            self.current.append(self._world.start_worker(self.machine, self._owner, spec, self._ended))
+        self._world.started_workers(self._owner, self.current)
+
+    def _ended(self, worker: Worker) -> None:
+        # The kernel wakes the agent a moment later.
+        self._world.after(self._world.chance.uniform(0.0001, 0.002), self._collect, worker)
+
+    def _collect(self, worker: Worker) -> None:
+        if worker not in self.current or any(exit_.local_rank == worker.local for exit_ in self._exits):
+            return
+        assert worker.ended is not None
+        code, number, message = worker.ended
+        self._exits.append(
+            Exit(
+                worker.round,
+                worker.rank,
+                worker.local,
+                worker.number,
+                code,
+                number,
+                message,
+                seconds=worker.ended_at - worker.began,
+                stopped=self._stopping,
+            )
+        )
+        self._version += 1
+        self._news.set()
+        if self.alive == 0:
+            self._over.set()
+
+    async def stop(self, *, first: int = signal.SIGTERM, grace: float = 0.0) -> tuple[Exit, ...]:
+        if not self._stopping:
+            for worker in self.current:
+                if worker.ended:
+                    self._collect(worker)
+            self._stopping = True
+            self._deadline = float("inf")
+        loop = asyncio.get_running_loop()
+        self._deadline = min(self._deadline, loop.time() + grace)
+        if grace > 0:
+            for worker in self.current:
+                if not worker.ended and not worker.told:
+                    self._world.script.told_to_go(worker, first, grace)
+        self._over.set() if self.alive == 0 else self._hurry()
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(), name="stop workers")
+        await asyncio.shield(self._ending)
+        return self.exits
+
+    def _hurry(self) -> None:
+        """A second stop may have shortened the grace: the first looks at the deadline again."""
+        if self._ending is not None:
+            self._over.set()
+
+    async def _end(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.alive and loop.time() < self._deadline:
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    await self._over.wait()
+            except TimeoutError:
+                break
+            if self.alive:
+                self._over.clear()
+        for worker in self.current:
+            self._world.script.end(worker, None, signal.SIGKILL)
+        while self.alive:
+            self._over.clear()
+            await self._over.wait()
+        self._ending = None
+
+    def pause(self) -> None:
+        raise NotImplementedError("no terminal in a simulation")
+
+    resume = pause
+
+    async def close(self) -> None:
+        await self.stop(first=signal.SIGKILL, grace=0.0)
+
+    def kill(self) -> None:
+        """What the guardian does, and the kernel when the agent is gone."""
+        for worker in self.current:
+            self._world.script.end(worker, None, signal.SIGKILL)
+
+
+class SimulatedGuard:
+    """Kills the workers of an agent that is gone, or silent for too long."""
+
+    def __init__(self, world: "World", workers: SimulatedWorkers, silence: float | None) -> None:
+        self._world = world
+        self.workers = workers
+        self._silence = silence
+        self._beat = 0.0
+        self._open = False
+
+    def start(self) -> None:
+        self._beat, self._open = self._world.now, True
+
+    def beat(self) -> None:
+        self._beat = self._world.now
+
+    def pause(self) -> None:
+        raise NotImplementedError("no terminal in a simulation")
+
+    async def close(self) -> None:
+        self._open = False
+
+    def agent_gone(self) -> None:
+        """Its pipe has come to an end."""
+        self._world.after(self._world.chance.uniform(0.001, 0.1), self.workers.kill)
+
+    def agent_stopped(self) -> None:
+        """From now on there may be silence."""
+        if self._silence is not None and self._open:
+            late = self._world.chance.uniform(0.0, min(1.0, self._silence / 4))
+            self._world.after(self._beat + self._silence + late - self._world.now, self._strike, self._beat)
+
+    def _strike(self, beat: float) -> None:
+        if self._open and self._beat == beat:
+            self._world.say("guardian", f"the agent on {self.workers.machine} is silent: its workers are killed")
+            self.workers.kill()
+
+
+class SimulatedPorts:
+    """Ports that are free, unless a fault says otherwise."""
+
+    def __init__(self, world: "World", machine: str) -> None:
+        self._world = world
+        self._machine = machine
+        self.offered: tuple[int, ...] = ()
+        self.renew()
+
+    def renew(self) -> None:
+        self.offered = tuple(self._world.next_port() for _ in range(4))
+
+    def release(self, port: int) -> bool:
+        if self._world.taken_ports.get(self._machine, 0):
+            self._world.taken_ports[self._machine] -= 1
+            return False
+        return True
+
+    def hold(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class Voice:
+    """What an agent says, into the trace."""
+
+    def __init__(self, world: "World", owner: str) -> None:
+        self._world = world
+        self._owner = owner
+
+    def say(self, line: str) -> None:
+        self._world.say(self._owner, line)
+
+    def error_file(self, round: int, local_rank: int) -> Path:
+        return Path(f"/{self._owner}/{round}/{local_rank}")

@@ -1,0 +1,866 @@
+"""Deliberate defects of the product, each with a schedule that finds it and the rule that it breaks.
+
+    python -m tests.simulation.mutants                       all of them, each with its schedule
+    python -m tests.simulation.mutants --rows                as the rows of docs/reliability.md
+    python -m tests.simulation.mutants NAME                  one, with the end of its trace
+    python -m tests.simulation.mutants NAME --search 0:4000  the first seed that finds it, and what is left of it
+                                                             when all is taken away that need not be there
+
+A defect is a substitution in the source of one module, made while it is imported (`planted.py`). To add one: its name,
+what it breaks, the file, the text and what stands there instead; `--search` prints the rest.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .planted import Catch, caught, source_of
+
+
+class Outdated(Exception):
+    """The text that a defect replaces is not in the source any more, or not once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One defect.
+
+    Attributes:
+        name: what it is called.
+        breaks: what the product does wrong with it, in one sentence.
+        file: where, such as `master/host.py`.
+        old, new: the text that is there, exactly once, and what stands there instead.
+        rule: which rule of `invariants.py` it breaks.
+        schedule: one with which it does.
+    """
+
+    name: str
+    breaks: str
+    file: str
+    old: str
+    new: str
+    rule: str
+    schedule: str
+
+    @property
+    def source(self) -> str:
+        """The module with the defect in it. Raises Outdated."""
+        source = source_of(self.file)
+        if source.count(self.old) != 1:
+            raise Outdated(f"{self.name}: {self.file} holds {self.old!r} {source.count(self.old)} times")
+        return source.replace(self.old, self.new)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "unfenced-writes",
+        "the master's writes no longer compare the leader key",
+        "master/publish.py",
+        "self.store.txn([self.leadership.fence, *compares], operations",
+        "self.store.txn([*compares], operations",
+        "a deposed master changes nothing",
+        """\
+seed 2
+job nodes=1 min=1
+running.1+0      freeze n1 13.075
+""",
+    ),
+    Mutant(
+        "tombstone",
+        "a success leaves no tombstone",
+        "master/publish.py",
+        "            operations.append(Put(self.keys.outcome, value, tombstone))\n",
+        "            pass\n",
+        "a success leaves a tombstone",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
+        "bury-assignments",
+        "the end leaves the assignments in the store",
+        "master/publish.py",
+        "                Delete(self.keys.assignments, prefix=True),\n",
+        "",
+        "no key is left",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
+        "header-first",
+        "the header is written before the assignments that it names",
+        "master/publish.py",
+        "        for start in range(0, len(assignments), BATCH):",
+        ("        await self.put_header(header)\n        for start in range(0, len(assignments), BATCH):"),
+        "a header names what is there",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
+        "evict-by-key",
+        "an eviction compares no create revision",
+        "master/publish.py",
+        "            [Compare(key, create_revision)],\n",
+        "            [],\n",
+        "only its own node or the master removes a member",
+        """\
+seed 5
+job min=1 work=6
+running.1+1      kill n2
+running.1+1.319  start n2
+running.1+0.9    etcd_forget_answers 50 3
+""",
+    ),
+    Mutant(
+        "abandoned-none",
+        "assignments that no header names stay in the store",
+        "master/publish.py",
+        "sorted(prefixes - {keep})",
+        'sorted(prefixes & {""})',
+        "assignments that no header names do not stay",
+        """\
+seed 204
+job nodes=4
+assigned.1+0     kill n4
+""",
+    ),
+    Mutant(
+        "old-successes",
+        "a new round leaves the successes of the one before",
+        "master/publish.py",
+        "            operations.append(Delete(self.keys.successes, prefix=True))\n",
+        "            pass\n",
+        "a round begins without the successes of another",
+        """\
+seed 44
+job
+finishing.1+0    freeze n1 30.720
+""",
+    ),
+    Mutant(
+        "no-second-look",
+        "reports that came while a header was on its way are not looked at again",
+        "master/host.py",
+        (
+            "was not yet about the current one.\n"
+            "        for seen in self._members.values():\n"
+            "            self._gather(seen.member)\n"
+        ),
+        "was not yet about the current one.\n",
+        "what ends a round is answered at once",
+        """\
+seed 4
+job nodes=2 min=1 work=4
+start+0          failed_start n1 1
+assigned.1+0.0024 etcd_forget_answers 50 1
+""",
+    ),
+    Mutant(
+        "members-watch-late",
+        "a new master's watch of the members begins one revision too late",
+        "master/host.py",
+        "self._follow(revision + 1)",
+        "self._follow(revision + 2)",
+        "a job times out when nodes are missing",
+        """\
+seed 10
+job min=3
+""",
+    ),
+    Mutant(
+        "gone-success",
+        "a node that has succeeded and left is taken for lost",
+        "master/host.py",
+        ('if report.state == "succeeded" and report.round == self._round.number:\n            self._members['),
+        ("if False:\n            self._members["),
+        "who has succeeded and left is not lost",
+        """\
+seed 195
+job min=1 work=3
+running.1+1      worker n1 0 exit0
+running.1+1.0123 leave n1
+""",
+    ),
+    Mutant(
+        "takeover-incident",
+        "a new master forgets the incident that is still open",
+        "master/host.py",
+        "Docket(header.tally, header.incident)",
+        "Docket(header.tally)",
+        "each incident is counted once",
+        """\
+seed 270
+job
+running.1+0      leave n1
+running.1+5      start n1
+""",
+    ),
+    Mutant(
+        "takeover-lost",
+        "a new master does not ask who is missing",
+        "master/host.py",
+        "if assignment.incarnation not in present and self._round.running:",
+        "if False:",
+        "a round says why it was opened",
+        """\
+seed 2
+job nodes=1 min=1
+running.1+0      freeze n1 13.075
+""",
+    ),
+    Mutant(
+        "takeover-afresh",
+        "a new master begins another run where one member is lost",
+        "master/host.py",
+        "if not returned and not present.intersection(known):",
+        "if not present.issuperset(known):",
+        "a run goes on while a member of it lives",
+        """\
+seed 34
+job nodes=4 min=4 max=4
+round.1+0        leave n1
+""",
+    ),
+    Mutant(
+        "stopped-exits",
+        "workers that were told to stop are taken for failed",
+        "master/host.py",
+        "if not exit_.ok and not exit_.stopped and exit_.round in (",
+        "if not exit_.ok and exit_.round in (",
+        "the root cause is what was done",
+        """\
+seed 1
+job work=5
+running.1+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
+        "late-cause",
+        "a root cause that arrives after the round was opened changes nothing",
+        "master/docket.py",
+        "            self.pending = judge(self._evidence[number])  # provisional",
+        "            pass  # provisional",
+        "the root cause is what was done",
+        """\
+seed 29
+job work=5
+running.1+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
+        "charged-twice",
+        "an incident is charged with its round and again with the next",
+        "master/docket.py",
+        "        self.tally, self.pending = tally, because\n",
+        "        self.tally, self.pending = charge(tally, because), because\n",
+        "each incident is counted once",
+        """\
+seed 6
+job
+start+0          failed_start n3 1
+start+0.4        leave n3
+start+1          start n3
+""",
+    ),
+    Mutant(
+        "peers-errors",
+        "an error that speaks of a lost peer is as good a cause as any",
+        "master/incident.py",
+        "        return _COUPLED_KIND\n",
+        "        return 1\n",
+        "the root cause is what was done",
+        """\
+seed 1
+job work=5 restarts=0
+running.1+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
+        "blame-first",
+        "whoever reports first is to blame",
+        "master/incident.py",
+        "root = min(exits, key=lambda failed: _kind(failed.exit))",
+        "root = exits[0]",
+        "the root cause is what was done",
+        """\
+seed 1
+job work=5 restarts=0
+running.1+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
+        "budget-more",
+        "the budget is one failure too large",
+        "master/incident.py",
+        "if tally.failures > max_restarts:",
+        "if tally.failures > max_restarts + 1:",
+        "no round is opened beyond the budget",
+        """\
+seed 0
+job restarts=0
+assigned.1+5     worker n2 0 raise
+""",
+    ),
+    Mutant(
+        "repeats-more",
+        "a failure may be repeated once too often",
+        "master/incident.py",
+        "tally.repeats >= same_failure_limit",
+        "tally.repeats > same_failure_limit",
+        "a job is stopped early when it repeats a failure",
+        """\
+seed 1
+job nodes=2 restarts=5 same=2
+running.1+1      worker n1 0 exit3
+running.2+1      worker n1 0 exit3
+running.3+1      worker n1 0 exit3
+""",
+    ),
+    Mutant(
+        "repeats-any",
+        "any two failures are the same",
+        "master/incident.py",
+        "if signature and signature == tally.signature else",
+        "if signature else",
+        "a job is stopped early when it repeats a failure",
+        """\
+seed 1
+job nodes=2 restarts=5 same=2
+running.1+1      worker n1 0 exit3
+running.2+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
+        "problems-for-ever",
+        "workers that can never be started are tried for ever",
+        "master/incident.py",
+        "    if tally.problems_in_row >= MAX_PROBLEMS_IN_ROW:\n",
+        "    if False:\n",
+        "what cannot be started is not tried for ever",
+        """\
+seed 1
+job nodes=1 min=1 max=1
+assigned.1+0     taken_port n1
+assigned.2+0     taken_port n1
+assigned.3+0     taken_port n1
+assigned.4+0     taken_port n1
+assigned.5+0     taken_port n1
+assigned.6+0     taken_port n1
+""",
+    ),
+    Mutant(
+        "hasty-verdict",
+        "a verdict that ends the job does not wait for the evidence",
+        "rendezvous/round.py",
+        "        if now < fault.settled_at:\n",
+        "        if False:\n",
+        "the root cause is what was done",
+        """\
+seed 1
+job work=5 restarts=0
+running.1+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
+        "min-less",
+        "a round may have one node less than the minimum",
+        "rendezvous/round.py",
+        "return size if size >= self.min_nodes else 0",
+        "return size if size >= self.min_nodes - 1 else 0",
+        "a round's size is one that the user allowed",
+        """\
+seed 6
+job min=3
+start+0.4        leave n3
+""",
+    ),
+    Mutant(
+        "min-more",
+        "a round needs one node more than the minimum",
+        "rendezvous/round.py",
+        "return size if size >= self.min_nodes else 0",
+        "return size if size > self.min_nodes else 0",
+        "a job times out when nodes are missing",
+        """\
+seed 0
+job max=2
+""",
+    ),
+    Mutant(
+        "max-more",
+        "a round may have one node more than the maximum",
+        "rendezvous/round.py",
+        "min(nodes, self.max_nodes) // ",
+        "min(nodes, self.max_nodes + 1) // ",
+        "a round's size is one that the user allowed",
+        """\
+seed 7
+job min=1 max=1
+""",
+    ),
+    Mutant(
+        "unit",
+        "the node unit is not kept",
+        "rendezvous/round.py",
+        "// self.node_unit * self.node_unit",
+        "// 1",
+        "a round's size is one that the user allowed",
+        """\
+seed 19
+job unit=2
+""",
+    ),
+    Mutant(
+        "leaver-in",
+        "a node that leaves is taken into the next round",
+        "rendezvous/round.py",
+        "if seen.member.report.state not in DEPARTING]",
+        'if seen.member.report.state != "unfit"]',
+        "nobody who leaves is in a new round",
+        """\
+seed 21
+job nproc=2 ttl=3 shutdown=1
+start+7.7025     leave n1
+""",
+    ),
+    Mutant(
+        "unfit-in",
+        "a node that cannot start workers is taken into the next round",
+        "rendezvous/round.py",
+        "if seen.member.report.state not in DEPARTING]",
+        'if seen.member.report.state != "leaving"]',
+        "nobody who leaves is in a new round",
+        """\
+seed 6
+job nodes=2 min=1
+start+0          failed_start n2 3
+""",
+    ),
+    Mutant(
+        "survivors-order",
+        "survivors lose their order",
+        "rendezvous/round.py",
+        "key=lambda member: rank[member.incarnation],",
+        "key=lambda member: member.incarnation,",
+        "survivors keep their order",
+        """\
+seed 6
+job
+start+0          failed_start n3 1
+""",
+    ),
+    Mutant(
+        "one-success",
+        "the job is done when one node has succeeded",
+        "rendezvous/round.py",
+        "return done.issuperset(current.nodes)",
+        "return bool(done.intersection(current.nodes))",
+        "success is when every worker has succeeded",
+        """\
+seed 0
+job max=2
+""",
+    ),
+    Mutant(
+        "old-success",
+        "the success of an earlier round counts for this one",
+        "rendezvous/round.py",
+        'return member.report.state == "succeeded" and member.report.round == number',
+        'return member.report.state == "succeeded"',
+        "success is when every worker has succeeded",
+        """\
+seed 138
+job
+finishing.1+0    kill n1
+""",
+    ),
+    Mutant(
+        "no-waking",
+        "an arrival that has waited long enough is taken in only when something else happens",
+        "rendezvous/round.py",
+        "        return Keep(ready), (\n",
+        "        return Keep(), (\n",
+        "who can be taken in is taken in",
+        """\
+seed 164
+job last_call=0
+""",
+    ),
+    Mutant(
+        "settle-for-ever",
+        "arrivals wait until nobody else arrives",
+        "rendezvous/round.py",
+        "min(arrived + policy.settle, patience)",
+        "arrived + policy.settle",
+        "who can be taken in is taken in",
+        """\
+seed 1
+job nodes=2 min=1 max=12 work=40 settle=2 interval=0
+running.1+0.5    start n3
+running.1+2      start n4
+running.1+3.5    start n5
+running.1+5      start n6
+running.1+6.5    start n7
+running.1+8      start n8
+running.1+9.5    start n9
+running.1+11     start n10
+running.1+12.5   start n11
+""",
+    ),
+    Mutant(
+        "no-interval",
+        "arrivals restart the script as often as they like",
+        "rendezvous/round.py",
+        ", current.grown_at + policy.scale_up_interval)",
+        ", 0.0)",
+        "arrivals restart the script as the user said",
+        """\
+seed 123
+job min=1 last_call=0 settle=0 etcd=1
+""",
+    ),
+    Mutant(
+        "scale-up-never",
+        "--scale-up=never is not heard",
+        "rendezvous/round.py",
+        'if policy.scale_up == "never":',
+        "if False:",
+        "arrivals restart the script as the user said",
+        """\
+seed 9
+job scale_up=never last_call=0
+""",
+    ),
+    Mutant(
+        "late-arrival",
+        "an arrival restarts workers that are finishing",
+        "rendezvous/round.py",
+        "if any(exit_.ok and exit_.round == current.number for",
+        "if False and any(exit_.ok and exit_.round == current.number for",
+        "arrivals do not restart what is finishing",
+        """\
+seed 1806
+job settle=2
+round.1+5        kill n2
+round.1+5.2      start n2
+round.1+5.3      worker n1 0 exit0
+""",
+    ),
+    Mutant(
+        "first-rank",
+        "ranks do not count the workers of a node",
+        "rendezvous/ranks.py",
+        "        first_rank += member.nproc\n",
+        "        first_rank += 1\n",
+        "ranks are 0..n-1, each once",
+        """\
+seed 15
+job nproc=2
+""",
+    ),
+    Mutant(
+        "report-by-key",
+        "a report is written without asking whose key it is",
+        "rendezvous/membership.py",
+        "store.txn([born, last], operations",
+        "store.txn([], operations",
+        "the dead do not come back",
+        """\
+seed 6
+job min=3 etcd=1
+start+0.4        leave n3
+""",
+    ),
+    Mutant(
+        "name-taken",
+        "a name that another holds is taken from it",
+        "rendezvous/membership.py",
+        "store.txn([Compare(key, 0), Compare(keys.outcome, 0)], [Put",
+        "store.txn([Compare(keys.outcome, 0)], [Put",
+        "a name has one owner",
+        """\
+seed 31
+job
+registered.n2+0  kill n3
+registered.n2+0  start n3
+""",
+    ),
+    Mutant(
+        "assignment-of-namesake",
+        "a reborn node takes the assignment of the dead one",
+        "rendezvous/membership.py",
+        "mine = assignment.incarnation == member.incarnation and assignment.round",
+        "mine = assignment.round",
+        "a reborn agent inherits nothing",
+        """\
+seed 2
+job nodes=1 min=1
+running.1+0      freeze n1 13.075
+""",
+    ),
+    Mutant(
+        "campaign-blind",
+        "an election whose answer was lost is taken for won",
+        "rendezvous/election.py",
+        "        held, revision = listing.items[0], listing.revision\n",
+        "        return Leadership(keys.leader, listing.items[0].create_revision)\n",
+        "a deposed master changes nothing",
+        """\
+seed 69
+job etcd=1
+registered.n1+0  deafen m1 n1 1.123
+""",
+    ),
+    Mutant(
+        "silence-is-death",
+        "a time-out is taken for a refusal",
+        "rendezvous/presence.py",
+        "        except ConnectionRefusedError:\n",
+        "        except OSError:\n",
+        "only the dead are evicted",
+        """\
+seed 1
+job work=20
+running.1+1      cut n1 n2 25
+""",
+    ),
+    Mutant(
+        "never-known",
+        "no death is ever proven",
+        "rendezvous/presence.py",
+        "                known, pauses = True, iter(REDIAL_PAUSES)\n",
+        "                known, pauses = False, iter(REDIAL_PAUSES)\n",
+        "only failures are counted as failures",
+        """\
+seed 9
+job
+round.1+2        kill n3
+""",
+    ),
+    Mutant(
+        "no-re-read",
+        "workers are started on a header that is not the newest",
+        "elastic_agent/agent.py",
+        "if fresh is None or fresh[0] != header:",
+        "if fresh is None:",
+        "the header is read again just before workers start",
+        """\
+seed 158
+job nproc=2 last_call=0 settle=2
+running.1+0 failed_start n3 1
+""",
+    ),
+    Mutant(
+        "no-read",
+        "the header is not read again before workers start",
+        "elastic_agent/agent.py",
+        (
+            "fresh = await membership.read_header(self._store, self._keys)\n"
+            "        except StoreUnavailable as error:\n"
+            '            self._say_once("store", f"cannot start'
+        ),
+        (
+            "fresh = (header, 0)\n"
+            "        except StoreUnavailable as error:\n"
+            '            self._say_once("store", f"cannot start'
+        ),
+        "the header is read again just before workers start",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
+        "lease-forgotten",
+        "nobody renews the lease",
+        "elastic_agent/agent.py",
+        "await self._store.keep_alive(registration.lease, self._setup.lease_ttl)",
+        "await asyncio.get_running_loop().create_future()",
+        "one member of the store may fail",
+        """\
+seed 1
+job
+""",
+    ),
+    Mutant(
+        "old-problem",
+        "the problem of one round is reported of the next",
+        "elastic_agent/agent.py",
+        ('        if facts.header_revision != revision:\n            facts.problem = ""\n'),
+        "",
+        "only what happened is counted",
+        """\
+seed 11
+job nodes=1 min=1 last_call=2
+elected.1+1      taken_port n1
+""",
+    ),
+    Mutant(
+        "stale-end",
+        "the end of an earlier run is taken for this one's",
+        "elastic_agent/plan.py",
+        "(header.final and header.run == view.stale) else header",
+        "False else header",
+        "an exit code says what happened",
+        """\
+seed 7
+job work=5 restarts=0
+running.1+0.9    freeze n2 9
+running.1+1      worker n1 0 raise
+running.1+3.9857 start n1
+running.1+3.7263 start n3
+""",
+    ),
+    Mutant(
+        "beside",
+        "new workers are started beside the old",
+        "elastic_agent/plan.py",
+        ("    if view.alive:\n        # An arrival is planned"),
+        ("    if False:\n        # An arrival is planned"),
+        "for an arrival workers are told first",
+        """\
+seed 1
+job nodes=1 min=1 max=2 work=10 settle=0 interval=0
+running.1+1      start n2
+""",
+    ),
+    Mutant(
+        "timeout-code",
+        "a timeout ends with the code of a failure",
+        "elastic_agent/plan.py",
+        "            return TIMEOUT\n",
+        "            return FAILED\n",
+        "an exit code says what happened",
+        """\
+seed 18
+job min=4 max=4
+""",
+    ),
+    Mutant(
+        "store-gone-kills",
+        "workers that run are ended when the store does not answer",
+        "elastic_agent/plan.py",
+        "if view.store_gone and (view.alive == 0 or",
+        "if view.store_gone and (True or",
+        "workers that run are left alone",
+        """\
+seed 1
+job nodes=2 work=60
+running.1+1      etcd_down 30
+""",
+    ),
+    Mutant(
+        "suspension-uncharged",
+        "a failure is forgotten when the next incident suspends the job",
+        "master/host.py",
+        "tally, because = self._docket.settled(), self._docket.verdict(self._round.number)",
+        "tally, because = self._docket.tally, self._docket.verdict(self._round.number)",
+        "each incident is counted once",
+        """\
+seed 1
+job nodes=2 min=2 max=2 work=6 restarts=1
+running.1+1 worker n1 0 raise
+running.2+2.5 kill n2
+running.2+4 start n2
+running.4+2 worker n1 0 exit3
+""",
+    ),
+    Mutant(
+        "problems-never-reset",
+        "starts that failed long ago still count as if they were in a row",
+        "master/incident.py",
+        "    tally = dataclasses.replace(tally, problems_in_row=0)\n",
+        "",
+        "a job fails when its budget is spent",
+        """\
+seed 1
+job nodes=1 min=1 max=1 work=6
+assigned.1+0 taken_port n1
+assigned.2+0 taken_port n1
+assigned.3+0 taken_port n1
+running.4+1 worker n1 0 raise
+assigned.5+0 taken_port n1
+assigned.6+0 taken_port n1
+""",
+    ),
+    Mutant(
+        "orphan-founds",
+        "a node whose run has ended without it begins the job anew",
+        "elastic_agent/agent.py",
+        "if facts.own_run and (found is None or found[0].final):",
+        "if False:",
+        "who was in a run that has ended begins no other",
+        """\
+seed 1
+job nodes=2 min=1 max=2 restarts=0 ttl=3 work=20
+running.1+1 cut n2 * 30
+running.2+1 worker n1 0 raise
+running.2+20 etcd_compact
+""",
+    ),
+)
+
+
+def row(mutant: Mutant) -> str:
+    """As `docs/reliability.md` lists it."""
+    lines = (" ".join(line.split()) for line in mutant.schedule.splitlines() if line)
+    return f"| {mutant.name}: {mutant.breaks} | {mutant.rule} | `{' / '.join(lines)}` |"
+
+
+def find(mutant: Mutant, schedules: Iterable[str | int], *, shrunk: bool = False) -> Catch | None:
+    """The first of `schedules` that finds the defect."""
+    return caught(mutant.file, mutant.source, schedules, shrunk=shrunk)
+
+
+def _search(mutant: Mutant, seeds: Sequence[int]) -> int:
+    found = find(mutant, seeds, shrunk=True)
+    if found is None:
+        print(f"{mutant.name}: no seed of {seeds[0]}:{seeds[-1] + 1} finds it")
+        return 1
+    print(f"{mutant.name}: {found.rule}\n{found.what}\n\n{found.schedule}")
+    return 0
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation.mutants",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--search", metavar="FIRST:LAST")
+    parser.add_argument("--json", action="store_true", help="for test_mutants.py")
+    parser.add_argument("--rows", action="store_true", help="prints the table of docs/reliability.md")
+    arguments = parser.parse_args()
+    known = {mutant.name: mutant for mutant in MUTANTS}
+    if unknown := set(arguments.names) - set(known):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    chosen = [known[name] for name in arguments.names] or MUTANTS
+    if arguments.rows:
+        print("\n".join(map(row, chosen)))
+        return 0
+    if arguments.search:
+        first, _, last = arguments.search.partition(":")
+        return max(_search(mutant, range(int(first), int(last))) for mutant in chosen)
+    missed = 0
+    for mutant in chosen:
+        found = find(mutant, [mutant.schedule])
+        rule = found.rule if found else ""
+        missed += rule != mutant.rule
+        if arguments.json:
+            print(json.dumps({"name": mutant.name, "rule": rule, "what": found.what if found else ""}), flush=True)
+            continue
+        print(f"{mutant.name}: {mutant.breaks}\n    {rule or 'NOT SEEN'}" + (f": {found.what}" if found else ""))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

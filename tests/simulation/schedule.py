@@ -1,0 +1,303 @@
+"""What is done to a simulated job: its shape and its faults, drawn from a seed or read from a text (pure).
+
+A schedule is text, so that a failure can be pasted, shortened by hand and kept:
+
+    seed 17
+    job nodes=3 min=2 max=3 work=8
+    start+3.25      kill n1
+    round.2+0.001   worker n2 0 raise
+    running.2+1     cut n1 * 6
+
+Each line after the second is a fault: *when*, *what*, and to whom. `when` is a moment that the job passes and the
+seconds after it: `start`, `registered.n1` (first time), `elected.2` (the second leadership), `assigned.2` (the first
+assignments of round 2 are in the store, its header is not), `round.2` (the header of round 2 is), `started.2` (a
+first worker of round 2 has been started), `running.2` (all its workers have met), `finishing.2` (the first of them
+has ended with 0). A fault whose moment never comes does nothing. To add a kind of fault: a line in `VERBS`, and a
+method of that name in `world.py`.
+"""
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The job, as a user typed it. Times in seconds.
+
+    Attributes:
+        nodes: machines that start at the beginning, n1 ... nN.
+        work: of training, until the script ends by itself.
+        etcd: members of the store.
+        (the others: as the options of `elastic-run`)
+    """
+
+    nodes: int = 3
+    min: int = 2
+    max: int = 3
+    unit: int = 1
+    nproc: int = 1
+    work: float = 8.0
+    restarts: int = 3
+    same: int = 0
+    scale_up: str = "now"
+    last_call: float = 0.5
+    settle: float = 0.5
+    interval: float = 2.0
+    join: float = 40.0
+    recovery: float = 40.0
+    ttl: int = 5
+    shutdown: float = 5.0
+    etcd: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is done: `after` seconds after `moment`."""
+
+    moment: str
+    after: float
+    verb: str
+    words: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As a line of a schedule."""
+        when = f"{self.moment}+{self.after:g}"
+        return f"{when:<16} {' '.join((self.verb, *self.words))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A job and all that happens to it. The seed decides what is left to chance: delays above all."""
+
+    seed: int
+    shape: Shape = field(default_factory=Shape)
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What `parse` reads."""
+        plain = Shape()
+        words = [
+            f"{item.name}={value:g}"
+            if isinstance(value := getattr(self.shape, item.name), float)
+            else f"{item.name}={value}"
+            for item in dataclasses.fields(Shape)
+            if getattr(self.shape, item.name) != getattr(plain, item.name)
+        ]
+        return (
+            "\n".join([f"seed {self.seed}", " ".join(["job", *words]), *(fault.text for fault in self.faults)]) + "\n"
+        )
+
+
+class Unreadable(ValueError):
+    """A schedule's text is wrong; the message says which line."""
+
+
+def parse(text: str) -> Schedule:
+    """The schedule that the text holds. Raises Unreadable. `#` begins a comment."""
+    seed, shape, faults = 0, Shape(), list[Fault]()
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            if words[0] == "seed":
+                seed = int(words[1])
+            elif words[0] == "job":
+                shape = _shape(words[1:])
+            else:
+                moment, _, after = words[0].partition("+")
+                if len(words) < 2 or words[1] not in VERBS:
+                    raise ValueError(f"no such fault; there are {', '.join(VERBS)}")
+                if len(words) - 2 != len(VERBS[words[1]].split()):
+                    raise ValueError(f"{words[1]} takes: {VERBS[words[1]] or 'nothing'}")
+                faults.append(Fault(moment, float(after or 0), words[1], tuple(words[2:])))
+        except (ValueError, IndexError) as error:
+            raise Unreadable(f"line {number}: {line.strip()!r}: {error}") from None
+    return Schedule(seed, shape, tuple(faults))
+
+
+def _shape(words: Sequence[str]) -> Shape:
+    kinds = {item.name: item.type for item in dataclasses.fields(Shape)}
+    values: dict[str, object] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name not in kinds:
+            raise ValueError(f"a job has no {name!r}; it has {', '.join(kinds)}")
+        kind: Callable[[str], object] = {int: int, float: float, str: str}[kinds[name]]  # type: ignore[index]  # its own types
+        values[name] = kind(value)
+    return Shape(**values)  # type: ignore[arg-type]  # checked above
+
+
+VERBS: Mapping[str, str] = {
+    # a worker: how it ends is one of DEATHS
+    "worker": "node local how",
+    # an agent
+    "kill": "node",  # SIGKILL
+    "freeze": "node seconds",  # SIGSTOP, then SIGCONT; its workers run on until its guardian strikes
+    "leave": "node",  # SIGTERM
+    "leave_twice": "node",  # two SIGINT, a second apart
+    "start": "node",  # a new agent on that machine, where none runs
+    "stranger": "node",  # an agent with another command under the same job id
+    # a machine
+    "power_off": "node",
+    "pause": "node seconds",  # the whole virtual machine
+    "taken_port": "node",  # the port for MASTER_PORT is somebody else's, once
+    "failed_start": "node count",  # its next workers cannot be started
+    # the network: machine names, m1 ... of the store, or *
+    "cut": "a b seconds",  # both ways
+    "deafen": "from to seconds",  # one way
+    "lose": "percent seconds",  # of all messages
+    "refuse": "from to seconds",  # a firewall refuses new connections: false evidence of a death
+    # the store
+    "etcd_kill": "member seconds",  # and started again
+    "etcd_freeze": "member seconds",
+    "etcd_down": "seconds",  # all members
+    "etcd_elect": "",  # another member leads
+    "etcd_stall": "seconds",  # its disk is slow
+    "etcd_forget_answers": "percent seconds",  # applied writes whose answer is lost
+    "etcd_compact": "",
+}
+"""Every kind of fault, and what it is told."""
+
+DEATHS: Sequence[str] = ("killed", "segv", "raise", "exit3", "exit0", "hang")
+"""How a worker may end: SIGKILL, SIGSEGV, an exception, an exit code, exit code 0 before its work is done, or not."""
+
+
+def draw(seed: int) -> Schedule:
+    """A schedule that the seed alone decides."""
+    chance = random.Random(f"schedule {seed}")
+    shape = _draw_shape(chance)
+    kinds = chance.choices(_MIXTURES, weights=(5, 5, 1, 1))[0]
+    faults: list[Fault] = []
+    count = chance.choice((1, 2, 2, 3, 3, 4, 4, 5))
+    while len(faults) < count:
+        faults += _draw_fault(chance, shape, faults, kinds)
+    return Schedule(seed, shape, tuple(faults))
+
+
+def _draw_shape(chance: random.Random) -> Shape:
+    nodes = chance.choice((1, 2, 2, 3, 3, 3, 4))
+    least = chance.randint(1, nodes)
+    most = max(least, nodes + chance.choice((-1, 0, 0, 0, 1, 2)))
+    unit = 2 if least in (2, 4) and chance.random() < 0.3 else 1
+    if unit == 2:
+        most = max(least, (most + 1) // 2 * 2)
+    return Shape(
+        nodes=nodes,
+        min=least,
+        max=most,
+        unit=unit,
+        nproc=chance.choice((1, 1, 1, 2)),
+        work=chance.choice((2.0, 4.0, 6.0)),
+        restarts=chance.choice((0, 1, 2, 3, 3)),
+        same=chance.choice((0, 0, 2, 3)),
+        scale_up=chance.choice(("now", "now", "now", "never")),
+        last_call=chance.choice((0.0, 0.5, 2.0)),
+        settle=chance.choice((0.0, 0.5, 2.0)),
+        interval=chance.choice((0.0, 2.0, 8.0)),
+        join=chance.choice((15.0, 40.0)),
+        recovery=chance.choice((15.0, 40.0)),
+        ttl=chance.choice((3, 5, 5, 8)),
+        shutdown=chance.choice((1.0, 5.0)),
+        etcd=chance.choice((1, 3, 3)),
+    )
+
+
+def _draw_fault(
+    chance: random.Random, shape: Shape, earlier: Sequence[Fault], kinds: Mapping[str, float]
+) -> list[Fault]:
+    moment, after = _draw_moment(chance, shape, earlier)
+    verb = chance.choices(
+        tuple(kinds), weights=[0 if verb == "etcd_elect" and shape.etcd == 1 else w for verb, w in kinds.items()]
+    )[0]
+    node = f"n{chance.randint(1, shape.nodes)}"
+    anybody = (*(f"n{i}" for i in range(1, shape.nodes + 1)), *(f"m{i}" for i in range(1, shape.etcd + 1)), "*")
+    seconds = f"{chance.choice((0.3, 1.0, 1.0, 2.5, 2.5, 6.0, 6.0, 12.0, 25.0)) * chance.uniform(0.7, 1.3):.3f}"
+    member = f"m{chance.randint(1, shape.etcd)}"
+    match VERBS[verb].split():
+        case []:
+            words: tuple[str, ...] = ()
+        case ["node"]:
+            words = (node,)
+        case ["node", "seconds"]:
+            words = (node, seconds)
+        case ["node", "local", "how"]:
+            words = (
+                node,
+                str(chance.randrange(shape.nproc)),
+                chance.choice(DEATHS[:-1] if chance.random() < 0.9 else DEATHS),
+            )
+        case ["node", "count"]:
+            words = (node, chance.choice(("1", "1", "2", "3")))
+        case ["percent", "seconds"]:
+            words = (chance.choice(("5", "20", "50")), seconds)
+        case ["seconds"]:
+            words = (seconds,)
+        case ["member", "seconds"]:
+            words = (member, seconds)
+        case [_, _, "seconds"]:  # two ends
+            words = (node, chance.choice([name for name in anybody if name != node]), seconds)
+            if chance.random() < 0.3 and words[1] != "*":
+                words = (words[1], words[0], seconds)
+        case other:
+            raise NotImplementedError(f"{verb} takes {other}: say here how that is drawn")
+    faults = [Fault(moment, round(after, 4), verb, words)]
+    if verb in ("kill", "power_off", "leave", "leave_twice") and chance.random() < 0.5:
+        back = after + chance.choice((0.01, 0.3, 2.0, 6.0)) * chance.uniform(0.5, 1.5)
+        faults.append(Fault(moment, round(back, 4), "start", words[:1]))
+    return faults
+
+
+def _draw_moment(chance: random.Random, shape: Shape, earlier: Sequence[Fault]) -> tuple[str, float]:
+    if earlier and chance.random() < 0.4:  # on the heels of another
+        last = earlier[-1]
+        return last.moment, last.after + chance.choice((0.0005, 0.005, 0.05, 0.5, 1.5, 3.0)) * chance.uniform(0.0, 2.0)
+    if chance.random() < 0.25:
+        return "start", chance.uniform(0.0, 8.0)
+    if chance.random() < 0.1:
+        return f"registered.n{chance.randint(1, shape.nodes)}", chance.choice((0.002, 0.05, 0.5)) * chance.random()
+    number = chance.choice((1, 1, 2, 2, 3)) if earlier else 1
+    what = chance.choice(("assigned", "round", "started", "running", "running", "running", "finishing", "elected"))
+    span = 0.005 if what == "assigned" else chance.choice((0.002, 0.05, 0.5, shape.work))
+    return f"{what}.{number}", chance.uniform(0.0, span)
+
+
+_WEIGHTS: Mapping[str, float] = {
+    "worker": 10,
+    "kill": 8,
+    "freeze": 5,
+    "leave": 5,
+    "leave_twice": 1,
+    "start": 4,
+    "stranger": 1,
+    "power_off": 4,
+    "pause": 3,
+    "taken_port": 1.5,
+    "failed_start": 1.5,
+    "cut": 5,
+    "deafen": 3,
+    "lose": 2,
+    "refuse": 2,
+    "etcd_kill": 3,
+    "etcd_freeze": 2,
+    "etcd_down": 2,
+    "etcd_elect": 2,
+    "etcd_stall": 1,
+    "etcd_forget_answers": 3,
+    "etcd_compact": 2,
+}
+
+_CALM = ("worker", "kill", "leave", "start", "taken_port", "failed_start", "stranger")
+_ENDS = ("kill", "leave", "power_off", "start")
+
+_MIXTURES: Sequence[Mapping[str, float]] = (
+    _WEIGHTS,
+    {verb: _WEIGHTS[verb] for verb in _CALM},
+    {verb: weight for verb, weight in _WEIGHTS.items() if verb.startswith("etcd") or verb in _ENDS},
+    {verb: _WEIGHTS[verb] for verb in ("cut", "deafen", "lose", "refuse", "freeze", "pause", *_ENDS)},
+)
+"""Everything; what nobody's hearing suffers from, where the rules are strictest; the store's faults; the network's."""

@@ -1,0 +1,607 @@
+"""One simulated cluster: real agents, masters and stores' clients on simulated machines, and what happens to them.
+
+`run(schedule)` lives one schedule through to its end and returns what was seen. Each kind of fault is a method of
+`World` named as in `schedule.VERBS`.
+"""
+
+import contextlib
+import random
+import secrets
+import signal
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from elastic_run.elastic_agent import plan
+from elastic_run.elastic_agent.agent import Agent, Setup
+from elastic_run.elastic_agent.workers import WorkerSpec
+from elastic_run.master.host import Terms
+from elastic_run.rendezvous.errors import RendezvousError
+from elastic_run.rendezvous.etcd import EtcdStore
+from elastic_run.rendezvous.keys import Keys
+from elastic_run.rendezvous.member import Fingerprint
+from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.store import Event, KeyValue
+
+from . import etcd
+from .invariants import Checker, Violation
+from .kernel import Kernel, Process
+from .machine import SimulatedGuard, SimulatedMachine, Voice
+from .network import Network
+from .schedule import Fault, Schedule
+from .script import Group, Script, Worker
+
+PATIENCE = 20.0
+"""Seconds that a node without workers waits for a store that does not answer."""
+
+FAREWELL = 10.0
+"""Seconds that a finished job's master waits for its nodes to leave."""
+
+RECOVERY = 50.0
+"""Seconds after the last fault within which a job that can train does, or has ended. A lease that expires late, a
+deposition that has to wait for its turn, a store that elects: the parts are in `docs/reliability.md`."""
+
+CONVERGENCE = 150.0
+"""Seconds after that, the job's own deadlines and its work not included, within which every agent has ended."""
+
+
+CALLBACKS = 100_000
+"""That one schedule may take; the longest of many thousands takes 4,000. More, and something turns in a circle."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one agent ended. `code` is None where a fault killed it."""
+
+    machine: str
+    owner: str
+    code: int | None
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one schedule.
+
+    Attributes:
+        violations: rules that were broken; empty where all is well.
+        trace: what happened, line by line, each with the virtual second.
+        state: how the job ended, as the last header says; "" where there was none.
+        faults: which faults did something, and how often.
+        seconds: virtual time that passed.
+        rounds: how many there were, the end among them.
+    """
+
+    violations: tuple[Violation, ...]
+    trace: tuple[str, ...]
+    state: str
+    faults: Mapping[str, int]
+    seconds: float
+    rounds: int
+
+
+class World:
+    """Everything there is. Use `run`."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.shape = shape = schedule.shape
+        self.chance = random.Random(f"world {schedule.seed}")
+        self.network = Network(random.Random(f"network {schedule.seed}"))
+        self.kernel = Kernel(self.network, random.Random(f"kernel {schedule.seed}"))
+        self.store = etcd.Cluster(
+            [f"m{number + 1}" for number in range(shape.etcd)],
+            self.network,
+            self.kernel,
+            random.Random(f"etcd {schedule.seed}"),
+        )
+        self.keys = Keys("job")
+        self.checker = Checker(self)
+        self.script = Script(self, shape.work)
+        self.trace: list[str] = []
+        self.violations: list[Violation] = []
+        self.agents: dict[str, Process] = {}  # by owner, living and dead
+        self.machine_of: dict[str, str] = {}  # owner -> machine
+        self.guards: dict[str, SimulatedGuard] = {}
+        self.clients: dict[str, etcd.Client] = {}
+        self.workers: list[Worker] = []
+        self.ends: dict[str, End] = {}
+        self.taken_ports: dict[str, int] = {}
+        self.failed_starts: dict[str, int] = {}
+        self.effective: Counter[str] = Counter()  # by verb: faults that did something
+        self.busy_until = 0.0  # when the last fault is over
+        self._coming = 1  # boots and faults that will be, `start` among them
+        self._ports = 20_000
+        self._moments: dict[str, int] = {}
+        self._waiting: dict[str, list[Fault]] = {}
+        self._lives: dict[str, int] = {}
+        self._marks = 0
+        self.store.observe(self._observed)
+
+    # -- time and chance ------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """World time, seconds."""
+        return self.kernel.now
+
+    def after(self, seconds: float, what: Callable[..., object], *arguments: object) -> None:
+        """Calls it later, in the world's own context."""
+        self.kernel.call_later(seconds, what, *arguments, context=self.kernel.world)
+
+    def next_port(self) -> int:
+        """A port that nobody had."""
+        self._ports += 1
+        return self._ports
+
+    # -- the trace ------------------------------------------------------------------------------------------------
+
+    def say(self, who: str, line: str) -> None:
+        """Into the trace."""
+        self.trace.append(f"{self.now:9.4f} {who:<9} {line}")
+
+    def violated(self, rule: str, what: str) -> None:
+        """A rule was broken."""
+        self.violations.append(Violation(rule, what, self.now))
+        self.say("VIOLATED", f"{rule}: {what}")
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Lives the schedule through."""
+        shape = self.shape
+        for fault in self.schedule.faults:
+            self._waiting.setdefault(fault.moment, []).append(fault)
+        for number in range(shape.nodes):
+            self._coming += 1
+            self.after(self.chance.uniform(0.0, 0.3), self._first_boot, f"n{number + 1}")
+        self.moment("start")
+        self._coming -= 1
+        with _seeded_secrets(random.Random(f"secrets {self.schedule.seed}")):
+            try:
+                self._run()
+                self.checker.at_end()
+            finally:
+                self.kernel.close()
+        found = self.checker.last_header
+        return Outcome(
+            tuple(self.violations),
+            tuple(self.trace),
+            found.state if found else "",
+            dict(self.effective),
+            self.now,
+            found.number if found else 0,
+        )
+
+    def _run(self) -> None:
+        allowed = max(self.shape.join, self.shape.recovery) + 5 * self.shape.work + CONVERGENCE
+        checked = False
+        while not self._over():
+            limit = self.busy_until + (allowed if checked else RECOVERY)
+            if self.now < limit:
+                self.kernel.run(until=limit, stop=self._over, limit=CALLBACKS)
+            elif not checked:
+                checked = True
+                self.checker.when_quiet()
+            else:
+                living = [owner for owner in self.agents if owner not in self.ends]
+                self.violated("every agent ends", f"{living} still run {allowed:g} s after the last fault was over")
+        # What the job leaves is looked at when leases have had their time to end.
+        if not self.violations:
+            self.kernel.run(until=self.now + self.shape.ttl + 70)
+
+    def _over(self) -> bool:
+        return bool(self.violations) or (self._coming == 0 and len(self.ends) == len(self.agents))
+
+    # -- moments and faults ---------------------------------------------------------------------------------------
+
+    def moment(self, name: str) -> None:
+        """The job passes a moment that faults may wait for."""
+        if name.startswith("assigned."):
+            self.say("store", f"the assignments of round {name.partition('.')[2]} are written, its header is not")
+        for fault in self._waiting.pop(name, ()):
+            self.busy_until = max(self.busy_until, self.now + fault.after)
+            self._coming += 1
+            self.after(fault.after, self._do, fault)
+
+    def count(self, what: str) -> None:
+        """One more of `what`: the moment `what.1`, then `what.2`, ..."""
+        self._moments[what] = self._moments.get(what, 0) + 1
+        self.moment(f"{what}.{self._moments[what]}")
+
+    def _first_boot(self, machine: str) -> None:
+        self._coming -= 1
+        self.boot(machine)
+
+    def _do(self, fault: Fault) -> None:
+        self._coming -= 1
+        words = [float(word) if _is_number(word) else word for word in fault.words]
+        did = getattr(self, fault.verb)(*words)
+        if did is False:
+            return
+        self.effective[fault.verb] += 1
+        seconds = next((word for word in reversed(words) if isinstance(word, float)), 0.0)
+        if fault.verb not in ("worker", "failed_start"):
+            self.busy_until = max(self.busy_until, self.now + seconds)
+        self.checker.on_fault(fault)
+
+    # -- agents ---------------------------------------------------------------------------------------------------
+
+    def boot(self, machine: str, script: str = "train.py") -> bool:
+        """Starts an agent on `machine`, unless one lives there or it has no power."""
+        if self.agent_on(machine) or not self.kernel.machine(machine).on:
+            return False
+        self._lives[machine] = self._lives.get(machine, 0) + 1
+        owner = f"{machine}.{self._lives[machine]}"
+        self.machine_of[owner] = machine
+        self.say("world", f"an agent starts on {machine}")
+        self.agents[owner] = self.kernel.spawn(machine, owner, lambda: self._agent(machine, owner, script))
+        return True
+
+    async def _agent(self, machine: str, owner: str, script: str) -> None:
+        client = self.clients[owner] = etcd.Client(self.store, self.network, machine, owner)
+        store = EtcdStore.over(client)
+        try:
+            await store.status()  # as the launcher does
+            agent = Agent(
+                self._setup(machine, script),
+                Witnessed(store, self.checker, owner, self.keys.round),
+                Voice(self, owner),
+                SimulatedMachine(self, machine, owner, self.kernel.listen),
+            )
+            result = await agent.run()
+            code, reason = result.code, result.reason
+        except RendezvousError as error:
+            code, reason = plan.STORE_LOST, f"{type(error).__name__}: {error}"
+        finally:
+            await store.close()
+        self._ended(owner, code, reason)
+
+    def _setup(self, machine: str, script: str) -> Setup:
+        shape = self.shape
+        policy = Policy(
+            min_nodes=shape.min,
+            max_nodes=shape.max,
+            node_unit=shape.unit,
+            last_call=shape.last_call,
+            join_timeout=shape.join,
+            recovery_timeout=shape.recovery,
+            scale_up=cast(Any, shape.scale_up),
+            settle=shape.settle,
+            scale_up_interval=shape.interval,
+        )
+        fingerprint = Fingerprint(script, (), policy.span, str(shape.nproc), "0")
+        return Setup(
+            job="job",
+            node=machine,
+            host=machine,
+            bind=machine,
+            nproc=shape.nproc,
+            command=("python", script),
+            environment={},
+            terms=Terms(policy, shape.restarts, shape.same, fingerprint, FAREWELL),
+            lease_ttl=shape.ttl,
+            store_patience=PATIENCE,
+            shutdown_timeout=shape.shutdown,
+        )
+
+    def _ended(self, owner: str, code: int | None, reason: str) -> None:
+        if owner in self.ends:
+            return
+        self.ends[owner] = End(self.machine_of[owner], owner, code, reason, self.now)
+        self.say(owner, f"ends with {code}: {reason}" if code is not None else f"is killed: {reason}")
+        if code is None and owner in self.guards:
+            self.guards[owner].agent_gone()
+        if code is None and owner in self.clients:
+            self.clients[owner].die()
+        self.checker.on_agent_end(self.ends[owner])
+
+    def agent_on(self, machine: str) -> str | None:
+        """The agent that lives there."""
+        return next((owner for owner, on in self.machine_of.items() if on == machine and owner not in self.ends), None)
+
+    # -- workers --------------------------------------------------------------------------------------------------
+
+    def start_worker(self, machine: str, owner: str, spec: WorkerSpec, on_end: Callable[[Worker], None]) -> Worker:
+        """Starts what an agent asks for, and looks whether it may."""
+        env = spec.env
+        worker = Worker(
+            number=len(self.workers) + 1000,
+            machine=machine,
+            owner=owner,
+            run=self.checker.last_header.run if self.checker.last_header else "",
+            round=spec.round,
+            rank=int(env["RANK"]),
+            local=int(env["LOCAL_RANK"]),
+            place=(env["MASTER_ADDR"], env["MASTER_PORT"]),
+            world=int(env["WORLD_SIZE"]),
+            began=self.now,
+            on_end=lambda ended: (self._worker_ended(ended), on_end(ended)),
+        )
+        self.checker.on_worker_start(worker, env)
+        self.workers.append(worker)
+        self.script.begin(worker)
+        self.moment(f"started.{worker.round}")
+        return worker
+
+    def started_workers(self, owner: str, workers: Sequence[Worker]) -> None:
+        """An agent has started its workers of one round."""
+        first, last = workers[0], workers[-1]
+        ranks = f"rank {first.rank}" if first is last else f"ranks {first.rank}-{last.rank}"
+        self.say(owner, f"starts {ranks} of {first.world} for round {first.round}")
+
+    def _worker_ended(self, worker: Worker) -> None:
+        assert worker.ended is not None
+        code, number, message = worker.ended
+        how = f"signal {number}" if number else f"code {code}"
+        self.say(worker.owner, f"{worker.name} ends with {how}{f' ({message})' if message else ''}")
+
+    def met(self, group: Group) -> None:
+        """A group has begun to train."""
+        worker = group.workers[0]
+        self.say("script", f"round {worker.round} trains with {group.world} workers")
+        self.checker.on_running(group)
+        self.moment(f"running.{worker.round}")
+
+    def finishing(self, worker: Worker) -> None:
+        """A worker has done its work."""
+        self.moment(f"finishing.{worker.round}")
+
+    def reaches(self, a: str, b: str) -> bool:
+        """Messages from machine a arrive at machine b."""
+        return a == b or self.network.reaches(a, b)
+
+    def is_on(self, machine: str) -> bool:
+        """It has power."""
+        return self.kernel.machine(machine).on
+
+    def live_workers(self, machine: str) -> list[Worker]:
+        """Those that run there."""
+        return [worker for worker in self.workers if worker.machine == machine and not worker.ended]
+
+    def _observed(self, at: float, revision: int, events: Sequence[Event], client: str) -> None:
+        self.checker.on_revision(revision, events, client)
+
+    # -- faults: each returns False where there was nothing to hurt ------------------------------------------------
+
+    def worker(self, node: str, local: float, how: str) -> bool:
+        """A worker ends, or hangs."""
+        found = next((worker for worker in self.live_workers(node) if worker.local == int(local)), None)
+        if found is None:
+            return False
+        self._marks += 1
+        mark = f"injected fault {chr(96 + self._marks)}"
+        self.say("FAULT", f"{found.name}: {how}")
+        self.checker.on_hurt(found, how, mark)
+        self.script.hurt(found, how, mark)
+        return True
+
+    def kill(self, node: str) -> bool:
+        """SIGKILL to the agent."""
+        owner = self.agent_on(node)
+        if owner is None:
+            return False
+        self.say("FAULT", f"the agent on {node} is killed")
+        self.agents[owner].kill()
+        self._ended(owner, None, "SIGKILL")
+        return True
+
+    def freeze(self, node: str, seconds: float) -> bool:
+        """SIGSTOP to the agent, SIGCONT later; its workers run on until the guardian strikes."""
+        owner = self.agent_on(node)
+        if owner is None or self.agents[owner].frozen:
+            return False
+        self.say("FAULT", f"the agent on {node} is stopped for {seconds:g} s")
+        self.agents[owner].freeze()
+        if owner in self.guards:
+            self.guards[owner].agent_stopped()
+        self.after(seconds, self._thaw, owner)
+        return True
+
+    def _thaw(self, owner: str) -> None:
+        if owner not in self.ends:
+            self.say("world", f"the agent {owner} goes on")
+        process = self.agents[owner]
+        process.thaw()
+        if not process.alive and process.end.startswith("SIG"):
+            self._ended(owner, None, f"{process.end} before it listened")  # which came while it was stopped
+
+    def pause(self, node: str, seconds: float) -> bool:
+        """The whole machine stands still: agent, guardian, workers."""
+        owner = self.agent_on(node)
+        if owner is None or self.agents[owner].frozen:
+            return False
+        self.say("FAULT", f"the machine {node} stands still for {seconds:g} s")
+        self.agents[owner].freeze()
+        held = self.live_workers(node)
+        for worker in held:
+            worker.paused = True
+        self.after(seconds, self._unpause, owner, held)
+        return True
+
+    def _unpause(self, owner: str, held: Sequence[Worker]) -> None:
+        for worker in held:
+            worker.paused = False
+        self._thaw(owner)
+
+    def leave(self, node: str) -> bool:
+        """SIGTERM to the agent."""
+        return self._signal(node, signal.SIGTERM)
+
+    def leave_twice(self, node: str) -> bool:
+        """Two SIGINT."""
+        if not self._signal(node, signal.SIGINT):
+            return False
+        self.after(1.0, self._signal, node, signal.SIGINT)
+        return True
+
+    def _signal(self, node: str, number: signal.Signals) -> bool:
+        owner = self.agent_on(node)
+        if owner is None:
+            return False
+        self.say("FAULT", f"{number.name} to the agent on {node}")
+        self.checker.on_notice(owner)
+        process = self.agents[owner]
+        process.signal(number)
+        if not process.alive:
+            self._ended(owner, None, f"{number.name} before it listened")
+        return True
+
+    def start(self, node: str) -> bool:
+        """A new agent on that machine; one that has no power gets it back."""
+        if not self.kernel.machine(node).on:
+            self.kernel.power_on(node)
+        return self.boot(node)
+
+    def stranger(self, node: str) -> bool:
+        """An agent of another script with the same job id."""
+        return self.boot(f"{node}x", script="other.py")
+
+    def power_off(self, node: str) -> bool:
+        """The machine is gone, and nobody is told."""
+        if not self.kernel.machine(node).on:
+            return False
+        self.say("FAULT", f"the machine {node} has no power")
+        self.kernel.power_off(node)
+        self.script.power_lost({worker.number: worker for worker in self.live_workers(node)})
+        owner = self.agent_on(node)
+        if owner:
+            self._ended(owner, None, "power")
+        return True
+
+    def taken_port(self, node: str) -> bool:
+        """The next port that it wants for MASTER_PORT is somebody else's."""
+        self.say("FAULT", f"a port on {node} is taken")
+        self.taken_ports[node] = 1
+        return True
+
+    def failed_start(self, node: str, count: float) -> bool:
+        """Its next workers cannot be started."""
+        self.say("FAULT", f"{node} cannot start workers, {count:g} times")
+        self.failed_starts[node] = int(count)
+        return True
+
+    # -- the network
+
+    def cut(self, a: str, b: str, seconds: float) -> bool:
+        """Both ways."""
+        self.say("FAULT", f"{a} and {b} are cut off from each other for {seconds:g} s")
+        for source, target in ((a, b), (b, a)):
+            self.network.cut(source, target)
+            self.after(seconds, self.network.heal, source, target)
+        return True
+
+    def deafen(self, source: str, target: str, seconds: float) -> bool:
+        """One way: what `source` says, `target` does not hear."""
+        self.say("FAULT", f"{target} does not hear {source} for {seconds:g} s")
+        self.network.cut(source, target)
+        self.after(seconds, self.network.heal, source, target)
+        return True
+
+    def lose(self, percent: float, seconds: float) -> bool:
+        """Messages are lost."""
+        self.say("FAULT", f"{percent:g} % of all messages are lost for {seconds:g} s")
+        self.network.lose("*", "*", percent / 100)
+        self.after(seconds, self.network.lose, "*", "*", 0.0)
+        return True
+
+    def refuse(self, source: str, target: str, seconds: float) -> bool:
+        """A firewall."""
+        self.say("FAULT", f"new connections from {source} to {target} are refused for {seconds:g} s")
+        self.network.refuse(source, target)
+        self.after(seconds, self.network.accept, source, target)
+        return True
+
+    # -- the store
+
+    def etcd_kill(self, member: str, seconds: float) -> bool:
+        """Killed, and started again on its data."""
+        self.say("FAULT", f"the store's member {member} is killed; it comes back after {seconds:g} s")
+        self.store.kill(member)
+        self.after(seconds, self.store.start, member)
+        return True
+
+    def etcd_freeze(self, member: str, seconds: float) -> bool:
+        """Stopped, and goes on."""
+        self.say("FAULT", f"the store's member {member} is stopped for {seconds:g} s")
+        self.store.freeze(member)
+        self.after(seconds, self.store.thaw, member)
+        return True
+
+    def etcd_down(self, seconds: float) -> bool:
+        """All of it."""
+        self.say("FAULT", f"the store is down for {seconds:g} s")
+        self.store.kill_all()
+        self.after(seconds, self.store.start_all)
+        return True
+
+    def etcd_elect(self) -> bool:
+        """Another member leads."""
+        self.say("FAULT", "the store elects")
+        self.store.transfer_leadership()
+        return True
+
+    def etcd_stall(self, seconds: float) -> bool:
+        """A slow disk."""
+        self.say("FAULT", f"the store's disk is slow for {seconds:g} s")
+        self.store.hiccup(seconds)
+        return True
+
+    def etcd_forget_answers(self, percent: float, seconds: float) -> bool:
+        """Writes are applied, and nobody hears of it."""
+        self.say("FAULT", f"{percent:g} % of the store's answers to writes are lost for {seconds:g} s")
+        self.store.lose_answers(percent / 100)
+        self.after(seconds, self.store.lose_answers, 0.0)
+        return True
+
+    def etcd_compact(self) -> bool:
+        """Its history is gone."""
+        self.say("FAULT", "the store forgets its history")
+        self.store.compact()
+        return True
+
+
+class Witnessed:
+    """A store whose reads of the header the checker sees; all else passes."""
+
+    def __init__(self, store: EtcdStore, checker: Checker, owner: str, header: str) -> None:
+        self._store = store
+        self._checker = checker
+        self._owner = owner
+        self._header = header
+
+    def __getattr__(self, name: str) -> Any:  # Any: whatever the store has
+        return getattr(self._store, name)
+
+    async def get(self, key: str) -> KeyValue | None:
+        found = await self._store.get(key)
+        if key == self._header:
+            self._checker.on_header_read(self._owner, found.mod_revision if found else 0)
+        return found
+
+
+@contextlib.contextmanager
+def _seeded_secrets(chance: random.Random) -> Generator[None]:
+    """Where the product draws random names, it draws them from the seed."""
+    kept = secrets.token_hex, secrets.randbits
+    secrets.token_hex = lambda nbytes=None: f"{chance.getrandbits(8 * (nbytes or 32)):0{2 * (nbytes or 32)}x}"
+    secrets.randbits = chance.getrandbits
+    try:
+        yield
+    finally:
+        secrets.token_hex, secrets.randbits = kept
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def run(schedule: Schedule) -> Outcome:
+    """Lives one schedule through."""
+    return World(schedule).run()
