@@ -48,7 +48,8 @@ def test_a_script_may_have_pools_of_its_own(job: Cluster) -> None:
 
 @pytest.mark.torch
 def test_fully_sharded_training(job: Cluster) -> None:
+    """Torch itself aborts now and then while such a script exits (under torchrun as well): then it is run again."""
     lines = run(job, "fsdp.py")
     for rank in (0, 1):
-        found = [line for line in lines if line.startswith(f"[A rank {rank}] the loss has fallen: True; ")]
+        found = {line for line in lines if line.startswith(f"[A rank {rank}] the loss has fallen: True; ")}
         assert len(found) == 1, lines
