@@ -1,0 +1,106 @@
+"""What a worker and its agent say to each other: a request and its answer, as frames of JSON (`rendezvous/frame.py`).
+
+The agent listens on an abstract Unix socket, which leaves no file behind; the worker finds its name in the environment.
+There is no thread and no gRPC in the worker: a `Channel` writes a request and reads its answer when that is wanted.
+"""
+
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+from ..master.ledger import Answer, Request
+from ..rendezvous.frame import PREFIX, framed, length_of
+from ..rendezvous.wire import decode, encode
+
+AGENT = "ELASTIC_RUN_AGENT"
+"""The variable that names the agent's socket: `@` and its abstract name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a worker asks its agent.
+
+    Attributes:
+        kind: "ledger": passes `request` on to the master. "current": whether `round` is still the job's current one,
+            as the store says now. "saved": a checkpoint of `round` is written; nothing is wanted but a receipt.
+        round: the worker's.
+        request: for the master's ledger.
+    """
+
+    kind: Literal["ledger", "current", "saved"]
+    round: int
+    request: Request | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """What the agent says.
+
+    Attributes:
+        answer: the master's.
+        current: the round is the current one, for certain.
+        text: where the agent cannot answer, why.
+    """
+
+    answer: Answer | None = None
+    current: bool = False
+    text: str = ""
+
+
+class AgentGone(ConnectionError):
+    """The agent's socket is closed: its launcher has ended, and this worker will be ended as well."""
+
+
+class Channel:
+    """A worker's connection to its agent. One request may be on its way at a time.
+
+    Args:
+        address: the value of ELASTIC_RUN_AGENT.
+        timeout: seconds that an answer may take.
+    """
+
+    def __init__(self, address: str, timeout: float = 120.0) -> None:
+        self._timeout = timeout
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.connect("\0" + address.removeprefix("@"))
+        except OSError as error:
+            self._socket.close()
+            raise AgentGone(f"the agent does not listen at {address} ({error}): its launcher has ended") from None
+
+    def send(self, call: Call) -> None:
+        """Asks, and does not wait. Raises AgentGone."""
+        try:
+            self._socket.sendall(framed(encode(call)))
+        except OSError as error:
+            raise AgentGone(f"the agent does not take a request ({error}): its launcher has ended") from None
+
+    def receive(self) -> Back:
+        """Waits for the answer to what was sent. Raises AgentGone, TimeoutError."""
+        (length,) = PREFIX.unpack(self._exactly(PREFIX.size))
+        return decode(Back, self._exactly(length_of(length)))
+
+    def ask(self, call: Call) -> Back:
+        """Sends, and waits."""
+        self.send(call)
+        return self.receive()
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._socket.close()
+
+    def _exactly(self, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count:
+            try:
+                part = self._socket.recv(min(count, 2**20))
+            except TimeoutError:
+                raise TimeoutError(f"the agent has not answered for {self._timeout:g} s") from None
+            except OSError as error:
+                raise AgentGone(f"the agent has hung up ({error}): its launcher has ended") from None
+            if not part:
+                raise AgentGone("the agent has hung up: its launcher has ended")
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)

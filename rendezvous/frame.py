@@ -1,0 +1,34 @@
+"""One message after the other on a stream: four bytes that say how long it is, big-endian, and then that many bytes."""
+
+import asyncio
+import struct
+
+PREFIX = struct.Struct(">I")
+
+LIMIT = 2**24
+"""Bytes in one message; more is refused on either side."""
+
+
+class TooLong(ValueError):
+    """A message is longer than LIMIT, or what comes is no message at all."""
+
+
+def framed(body: bytes) -> bytes:
+    """`body` as it goes on the stream. Raises TooLong."""
+    return PREFIX.pack(length_of(len(body))) + body
+
+
+def length_of(length: int) -> int:
+    """The same number. Raises TooLong."""
+    if length > LIMIT:
+        raise TooLong(f"a message of {length} bytes: at most {LIMIT} can be sent")
+    return length
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
+    """The next message, or None at the stream's end. Raises TooLong, OSError."""
+    try:
+        (length,) = PREFIX.unpack(await reader.readexactly(PREFIX.size))
+        return await reader.readexactly(length_of(length))
+    except asyncio.IncompleteReadError:
+        return None
