@@ -7,16 +7,24 @@ master, and the only collective compares the ranks before the first step.
 import dataclasses
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import Sampler
 
-from ..master.lockstep import OutOfStep, Plan, Position, RanksDiffer, Step, Tail, disagreement
+from ..master.lockstep import LARGEST, Order, OutOfStep, Plan, Position, RanksDiffer, Step, Tail, disagreement
+from ..master.permutation import Permutation
 from .world import largest_world, world
 
 __all__ = ["ElasticBatchSampler"]
+
+AHEAD = 1024
+"""Records of this rank that are worked out at a time."""
+
+_LOW = 2**32 - 1
 
 
 class ElasticBatchSampler(Sampler[list[int]]):
@@ -237,7 +245,7 @@ class _Pass(Iterator[list[int]]):
         self._steps = plan.steps_left(position, size)
         self._order = plan.order(position.epoch) if self._steps else None
         self._ahead = 0
-        self._ready: list[range] = []
+        self._ready: deque[list[int]] = deque()
         self._drawn = 0
         self._committed = 0
         self._ended = False
@@ -261,12 +269,22 @@ class _Pass(Iterator[list[int]]):
             if self._ahead == self._steps:
                 self._ended = True
                 raise StopIteration
-            step = self._plan.step(self._position, self.size, self._ahead)
-            self._ready = list(reversed(step.micro_batches(self.rank)))
-            self._ahead += 1
+            self._look_ahead()
         self._drawn += 1
+        return self._ready.popleft()
+
+    def _look_ahead(self) -> None:
+        """Works out the next batches, enough of them that each costs microseconds."""
+        parts: list[range] = []
+        records = 0
+        while self._ahead < self._steps and records < AHEAD:
+            step = self._plan.step(self._position, self.size, self._ahead)
+            parts += step.micro_batches(self.rank)
+            records += len(step.share(self.rank))
+            self._ahead += 1
         assert self._order is not None  # there are steps
-        return self._order.records(self._ready.pop())
+        found = iter(_records(self._order, parts))
+        self._ready.extend(list(islice(found, len(part))) for part in parts)
 
     def commit(self, accumulate: int) -> None:
         """The next `accumulate` batches have been used. Raises OutOfStep where they cannot have been."""
@@ -284,6 +302,44 @@ class _Pass(Iterator[list[int]]):
             )
         self._committed += accumulate
         self._asked = 0
+
+
+def _records(order: Order, parts: Sequence[range]) -> list[int]:
+    """What stands at all these places; beyond the end the order begins again."""
+    permutation = order.permutation
+    if permutation is None or permutation.n > LARGEST:
+        return [record for part in parts for record in order.records(part)]
+    places = torch.cat([torch.arange(part.start, part.stop) for part in parts])
+    found: list[int] = permuted(permutation, places % order.size).tolist()  # pyright: ignore[reportUnknownMemberType]
+    return found
+
+
+def permuted(permutation: Permutation, places: torch.Tensor) -> torch.Tensor:
+    """`permutation[place]` for each of many places, (records,) int64: the same arithmetic on whole arrays.
+
+    Products of signed words wrap as those of unsigned ones do; only a right shift has to be told to bring no sign.
+    """
+    found = places.clone()
+    todo = torch.arange(len(places))
+    while len(todo):
+        number = found[todo]
+        left, right = number // permutation.width, number % permutation.width
+        for a, b, c, d, e, f in permutation.rounds:
+            left = (left + _mixed(right, a, b, c)) % permutation.height
+            right = (right + _mixed(left, d, e, f)) % permutation.width
+        number = left * permutation.width + right
+        found[todo] = number
+        todo = todo[number >= permutation.n]
+    return found
+
+
+def _mixed(half: torch.Tensor, a: int, b: int, c: int) -> torch.Tensor:
+    mixed = (half + _signed(a)) * _signed(b)
+    return ((mixed ^ (mixed >> 32 & _LOW)) * _signed(c)) >> 32 & _LOW
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >= 2**63 else word
 
 
 def _initialised() -> bool:

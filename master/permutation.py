@@ -41,19 +41,24 @@ class Permutation:
     Args:
         n: how many, from 1 to 2**64.
         key: the same key gives the same order; see `key`.
+
+    Attributes:
+        n: how many.
+        height, width: of the rectangle of pairs.
+        rounds: the secret numbers, of two rounds at a time: a, b, c of the even one and of the odd one.
     """
 
-    __slots__ = ("_height", "_rounds", "_width", "n")
+    __slots__ = ("height", "n", "rounds", "width")
 
     def __init__(self, n: int, key: bytes) -> None:
         if not 1 <= n <= 2**64:
             raise ValueError(f"there is no order of {n} records: the number must be from 1 to 2**64")
         self.n = n
         root = math.isqrt(n - 1) + 1  # rounded up
-        self._height = 1 if n == 1 else root + root % 2
-        self._width = -(-n // self._height)
+        self.height = 1 if n == 1 else root + root % 2
+        self.width = -(-n // self.height)
         secrets = [_secrets(number, n, key) for number in range(24 if n < SMALL else 8)]
-        self._rounds = tuple((*even, *odd) for even, odd in zip(secrets[::2], secrets[1::2], strict=True))
+        self.rounds = tuple((*even, *odd) for even, odd in zip(secrets[::2], secrets[1::2], strict=True))
 
     def __len__(self) -> int:
         return self.n
@@ -72,7 +77,7 @@ class Permutation:
         """The numbers at the places from `start` to before `stop`; one call for many is faster than one by one."""
         if not 0 <= start <= stop <= self.n:
             raise IndexError(f"places {start} to {stop} of an order of {self.n}")
-        n, height, width, rounds, mask = self.n, self._height, self._width, self._rounds, _MASK
+        n, height, width, rounds, mask = self.n, self.height, self.width, self.rounds, _MASK
         found: list[int] = []
         append = found.append
         for number in range(start, stop):

@@ -10,15 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader, Dataset  # noqa: E402  # only where torch is
 
 import elastic_run  # noqa: E402
-from elastic_run.adapters.pytorch import ElasticBatchSampler  # noqa: E402
+from elastic_run.adapters.pytorch import ElasticBatchSampler, permuted  # noqa: E402
 from elastic_run.adapters.world import PLACE  # noqa: E402
 from elastic_run.master.lockstep import BadPlan, BadState, OutOfStep, WorldRefused  # noqa: E402
+from elastic_run.master.permutation import Permutation, key  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -318,3 +321,15 @@ def test_only_asking_for_the_adapter_loads_torch() -> None:
         "assert 'torch' not in sys.modules; import elastic_run.adapters.pytorch; assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@given(
+    n=st.one_of(st.integers(1, 300), st.integers(300, 2**62)),
+    seed=st.integers(0, 1000),
+    data=st.data(),
+)
+def test_arrays_of_places_are_permuted_as_single_ones_are(n: int, seed: int, data: st.DataObject) -> None:
+    permutation = Permutation(n, key(seed, 0))
+    places = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=40))
+    found = [int(record) for record in permuted(permutation, torch.tensor(places))]
+    assert found == [permutation[place] for place in places]
