@@ -310,8 +310,8 @@ def _records(order: Order, parts: Sequence[range]) -> list[int]:
     if permutation is None or permutation.n > LARGEST:
         return [record for part in parts for record in order.records(part)]
     places = torch.cat([torch.arange(part.start, part.stop) for part in parts])
-    found: list[int] = permuted(permutation, places % order.size).tolist()  # pyright: ignore[reportUnknownMemberType]
-    return found
+    found = permuted(permutation, places % order.size)
+    return found.tolist()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in torch
 
 
 def permuted(permutation: Permutation, places: torch.Tensor) -> torch.Tensor:
