@@ -5,6 +5,7 @@ repeated or overtaken, the next look is right. `report` is what the store should
 one thing to do now with the local workers.
 """
 
+import dataclasses
 import signal
 from dataclasses import dataclass, field
 from typing import Literal
@@ -46,6 +47,7 @@ class View:
         alive: how many of them live.
         total: how many there were.
         exits: how they ended, in order.
+        saved: checkpoints that they told of; counted only where the job wants to know.
         late: failures of the round before, which its workers died of by themselves.
         problem: why the workers of `header`'s round could not be started; empty where they could.
         unfit: why this node cannot start workers at all; empty where it can.
@@ -69,6 +71,7 @@ class View:
     alive: int = 0
     total: int = 0
     exits: tuple[Exit, ...] = ()
+    saved: int = 0
     late: tuple[Exit, ...] = ()
     problem: str = ""
     unfit: str = ""
@@ -118,6 +121,12 @@ Action = Wait | Register | Start | Stop | Leave
 
 def report(view: View) -> Report:
     """What the store should hold about this node."""
+    wanted = _report(view)
+    header = _current(view)
+    return wanted if wanted is view.told or header is None else dataclasses.replace(wanted, run=header.run)
+
+
+def _report(view: View) -> Report:
     header = _current(view)
     # The failures that tell the cause come first: there is no room for all.
     telling = sorted((*view.late, *view.exits), key=lambda exit_: exit_.ok or exit_.stopped)
@@ -144,7 +153,7 @@ def report(view: View) -> Report:
         return Report("failed", view.round, exits)
     if done:
         return Report("succeeded", view.round, exits)
-    return Report("running", view.round, exits)
+    return Report("running", view.round, exits, saved=view.saved)
 
 
 def act(view: View) -> tuple[Action, str]:

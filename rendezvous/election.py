@@ -64,7 +64,7 @@ async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader) -> bo
     """Removes a leader that is known to be dead, and with it the dead agent's own registration.
 
     Both deletions compare create revisions: a new leader, or a new life of the node, is never touched. False: it
-    was no longer the leader.
+    was no longer the leader. Raises MaybeApplied where it may have been this very call that removed it; StoreError.
     """
     compares = [Compare(keys.leader, held.create_revision)]
     operations: list[Operation] = [Delete(keys.leader)]
@@ -72,7 +72,7 @@ async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader) -> bo
     if node is not None and incarnation_of(node.value) == leader.incarnation:
         compares.append(Compare(node.key, node.create_revision))
         operations.append(Delete(node.key))
-    return (await store.txn(compares, operations, idempotent=True)).succeeded
+    return (await store.txn(compares, operations)).succeeded
 
 
 async def resign(store: Store, leadership: Leadership) -> None:

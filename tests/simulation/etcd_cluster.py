@@ -23,6 +23,7 @@ from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
 from elastic_run.rendezvous.store import Event
 
 from .etcd_engine import Changes, Engine, Lease, Refusal, check
+from .network import between
 
 if TYPE_CHECKING:
     from .etcd_client import Endpoint, Stream
@@ -38,6 +39,12 @@ NOTICED = 0.2
 
 DROPS_STREAMS = 0.6
 """Seconds without a leader after which a member ends the watches that asked for one."""
+
+BATCH = 4
+"""Revisions that one message to a watch holds at most. Of etcd's 1000, no job here would ever see the end."""
+
+NEXT_BATCH = 0.01
+"""Seconds until the next one."""
 
 LATE = 0.25
 """How often a frozen member still takes up what its client has cancelled meanwhile, as measured with a real one."""
@@ -296,6 +303,13 @@ class Cluster:
         """The disks stand still for so long: no write is committed meanwhile."""
         self._stalled_until = max(self._stalled_until, self.world.now + seconds)
 
+    def reset(self, a: str, b: str) -> None:
+        """Something between machines ends the connections of clients to members."""
+        for member in self.members.values():
+            for endpoint in tuple(member.links):
+                if between(a, b, member.name, endpoint.client.machine):
+                    endpoint.break_off(endpoint.attempt, "Connection reset by peer")
+
     def lose_answers(self, probability: float) -> None:
         """From now on, answers to applied writes vanish."""
         self._lost_answers = probability
@@ -546,10 +560,14 @@ class Cluster:
                 if not watch.due and any(watch.covers(key) for key in keys):
                     self._kick(watch)
 
-    def _header(self, member: Member) -> pb.Header:
+    def _header(self, member: Member, revision: int = 0) -> pb.Header:
+        """`revision` is the member's own where it answers without asking the others: as it does to a watch."""
         engine = self.engine
         return pb.Header(
-            cluster_id=engine.cluster_id, member_id=member.id, revision=engine.revision, raft_term=self.term
+            cluster_id=engine.cluster_id,
+            member_id=member.id,
+            revision=revision or engine.revision,
+            raft_term=self.term,
         )
 
     def _status(self, member: Member) -> pb.StatusResponse:
@@ -669,7 +687,7 @@ class Cluster:
         watch.due = True  # first of all it is told that it was created
         member.watches[watch] = None
         stream.watch = watch
-        self._send(stream, pb.WatchResponse(header=self._header(member), created=True))
+        self._send(stream, pb.WatchResponse(header=self._header(member, member.applied), created=True))
 
     def _kick(self, watch: Watch) -> None:
         """There may be news: they travel."""
@@ -713,15 +731,20 @@ class Cluster:
             stream.take(pb.WatchResponse(header=self._header(member), canceled=True, compact_revision=engine.compacted))
             return
         response: pb.WatchResponse | None = None
-        for revision in range(watch.position, member.applied + 1):
-            for event, _ in engine.changes(revision):
-                if watch.covers(event.kv.key):
-                    if response is None:
-                        response = pb.WatchResponse(header=self._header(member))
-                    response.events.append(event)
-        watch.position = max(watch.position, member.applied + 1)
+        revisions = 0
+        while watch.position <= member.applied and revisions < BATCH:
+            covered = [event for event, _ in engine.changes(watch.position) if watch.covers(event.kv.key)]
+            if covered and response is None:
+                response = pb.WatchResponse(header=self._header(member, member.applied))
+            if response is not None:
+                response.events.extend(covered)
+            revisions += bool(covered)
+            watch.position += 1
         if response is not None:
             stream.take(response)
+        if watch.position <= member.applied:
+            watch.due = True
+            self.after(NEXT_BATCH, self._flush, watch)
 
     def _send(self, stream: "Stream", message: Any, tries: int = 0) -> None:
         """That it was created, or why it ends: until it arrives."""

@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .schedule import Schedule, Shape, draw
+from .schedule import Schedule, Shape, Unreadable, draw, parse
 from .world import Outcome, run
 
 ROOT = str(Path(__file__).parents[2])
@@ -206,10 +206,19 @@ def shrink(schedule: Schedule, rule: str, *, clock: Callable[[], float] = time.m
         for candidate in _smaller(schedule):
             if clock() > until:
                 return schedule
-            if breaks(candidate):
+            if _is_readable(candidate) and breaks(candidate):
                 schedule, smaller = candidate, True
                 break
     return schedule
+
+
+def _is_readable(schedule: Schedule) -> bool:
+    """Whether it makes sense: its text will be kept."""
+    try:
+        parse(schedule.text)
+    except Unreadable:
+        return False
+    return True
 
 
 def _smaller(schedule: Schedule) -> Iterator[Schedule]:
@@ -220,8 +229,7 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
         value = getattr(schedule.shape, item.name)
         if value != getattr(plain, item.name):
             shape = dataclasses.replace(schedule.shape, **{item.name: getattr(plain, item.name)})
-            if 1 <= shape.min <= shape.max:
-                yield dataclasses.replace(schedule, shape=shape)
+            yield dataclasses.replace(schedule, shape=shape)
     for index, fault in enumerate(schedule.faults):
         for after in (round(fault.after), round(fault.after, 1), round(fault.after, 2)):
             if after != fault.after:

@@ -8,6 +8,7 @@ departures and arrivals, and has a bound in the others.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -43,11 +44,23 @@ master's, and where the evidence is gathered first."""
 PAUSE = 30.0
 """Seconds: so long after a deposition the next one may be somebody else's business."""
 
+GATHER = 1.0
+"""Seconds after a round was opened in which another cause may still come to light."""
+
+QUICK = 50.0
+"""Seconds: a worker that has lived for no longer has surely failed early."""
+
 IN_A_ROW = 5
 """Starts that may fail in a row."""
 
+GIVES_UP = 2
+"""Starts that fail in a row, after which a node leaves."""
+
 TROUBLE = 30.0
 """Seconds after the last fault within which the master hears and answers again."""
+
+AWAY = 0.75
+"""Seconds: who is cut off from the store for no longer says that it leaves before its workers are told."""
 
 FINAL = 5.0
 """Seconds that the workers of a job that has failed elsewhere have after SIGTERM."""
@@ -101,7 +114,9 @@ class Checker:
         self._leads = ""  # its incarnation
         self._elected_at = 0.0
         self._grown_at = -PAUSE * 10  # when the leader of now has last opened a round for an arrival
+        self._deposed: dict[str, float] = {}  # owner -> when it has last deposed a master
         self._ends_of_masters: list[float] = []  # also where it went in order: who saw it go may have deposed it
+        self._expired = False  # a lease has ended with a member of it
         self._success_keys: set[str] = set()
         self._succeeded: dict[tuple[str, int], float] = {}  # (incarnation, round) -> since when the store knows it
         self._assignments: dict[str, dict[str, Assignment]] = {}  # prefix -> key -> assignment
@@ -110,7 +125,11 @@ class Checker:
         self._read: dict[str, tuple[float, int]] = {}  # owner -> its last read of the header: when, which revision
         self._noticed: dict[str, float] = {}
         self._did: dict[str, int] = {}  # verb -> effective faults
+        self._cuts: list[tuple[float, float]] = []  # from when to when; without end where not only the store is cut off
+        self._refused: list[tuple[str, str]] = []  # from, to: links on which a living agent was refused
         self._last_start: dict[str, tuple[str, int]] = {}  # machine -> run, round
+        self._failed_starts: dict[str, int] = {}  # owner -> how many of its last starts have failed, in a row
+        self._history: list[tuple[int, list[tuple[str, str]]]] = []  # revisions: what was done to which key
         self._running: dict[int, Group] = {}
         self.last_header: Header | None = None
 
@@ -124,6 +143,13 @@ class Checker:
     def on_fault(self, fault: Fault) -> None:
         """A fault did something."""
         self._did[fault.verb] = self._did.get(fault.verb, 0) + 1
+        now = self._world.now
+        if fault.verb == "cut":
+            ends = sum(word.startswith("m") for word in fault.words[:2])
+            self._cuts.append((now, now + float(fault.words[2]) if ends == 1 else math.inf))
+        if fault.verb in ("refuse", "reset"):
+            one, other = fault.words[:2]
+            self._refused += [(one, other), (other, one)] if fault.verb == "reset" else [(one, other)]
 
     def on_notice(self, owner: str) -> None:
         """An agent was told to go."""
@@ -142,6 +168,27 @@ class Checker:
     def on_header_read(self, owner: str, revision: int) -> None:
         """An agent has had an answer about the header."""
         self._read[owner] = (self._world.now, revision)
+
+    def on_start(self, owner: str, *, fails: bool) -> None:
+        """An agent starts its workers of a round, or cannot."""
+        self._failed_starts[owner] = self._failed_starts.get(owner, 0) + 1 if fails else 0
+
+    def on_told(self, owner: str, key: str, prefix: bool, last: int, events: Sequence[Event]) -> int:
+        """A watch tells each change once, and in order. `last` is the revision that it has told before."""
+        revision = events[0].kv.mod_revision
+        due: tuple[int, list[tuple[str, str]]] | None = None
+        for number, changes in reversed(self._history):
+            if number <= last:
+                break
+            if covered := [(name, kind) for name, kind in changes if name == key or (prefix and name.startswith(key))]:
+                due = number, covered
+        told = [(event.kv.key, event.kind) for event in events]
+        if due != (revision, told):
+            self._violated(
+                "a watch tells each change once and in order",
+                f"{owner} is told of {revision}: {told} after {last}; next is {due}",
+            )
+        return revision
 
     def on_running(self, group: Group) -> None:
         """A group has begun to train."""
@@ -180,6 +227,7 @@ class Checker:
         """One transaction has been applied; `client` is the agent that asked for it, "" where a lease has ended."""
         keys = self._keys
         written = {event.kv.key: event for event in events}
+        self._history.append((revision, [(event.kv.key, event.kind) for event in events]))
         self._check_fence(written, client)
         for key, event in written.items():
             if key.startswith(keys.nodes):
@@ -225,6 +273,7 @@ class Checker:
             if life is None:
                 return
             life.gone_at = now
+            self._expired = self._expired or not client
             deposition = self._keys.leader in written and incarnation == self._leads
             evicted = client == self._leader and self._keys.eviction(incarnation) in written
             if not client and self._one_member_may_fail() and life.owner not in self._world.ends:
@@ -250,6 +299,10 @@ class Checker:
         if member.report.state == "failed" and (told.state, told.round) != ("failed", member.report.round):
             self._world.after(ANSWER, self._check_heard, life, member.report.round)
         life.member = member
+        if member.report.state == "succeeded":
+            self._succeeded.setdefault((member.incarnation, member.report.round), now)
+        if member.report.state == "unfit" and told.state != "unfit" and self._failed_starts.get(client, 0) < GIVES_UP:
+            self._violated("who can start workers stays", f"{client}: {member.report.problem}")
         if member.report.state in ("leaving", "unfit") and life.departing_since is None:
             life.departing_since = now
 
@@ -259,12 +312,12 @@ class Checker:
         return self._shape.etcd == 3 and sum(store.values()) <= 1 and {"etcd_kill", "etcd_elect"}.issuperset(store)
 
     def _check_evidence(self, life: _Life) -> None:
-        """Only the dead are evicted on evidence (a firewall's refusal is false evidence)."""
+        """Only the dead are evicted on evidence (a firewall's refusal on that very link is false evidence)."""
         end = self._world.ends.get(life.owner)
         stranger = "stranger" in self._did
         alive = end is None and self._at_key.get(self._keys.node(life.node)) != life.member.incarnation
         current = self._newest_life(life.owner)
-        if alive and not stranger and current is life and "refuse" not in self._did:
+        if alive and not stranger and current is life and not self._misled(self._leader, life.owner):
             self._violated("only the dead are evicted", f"{life.owner} ({life.node}) lives")
 
     def _on_leader(self, event: Event, client: str, written: Mapping[str, Event]) -> None:
@@ -280,11 +333,23 @@ class Checker:
         owner = self._leader
         self._leader = None
         self._ends_of_masters.append(self._world.now)
-        if client and owner and client != owner and owner not in self._world.ends and "refuse" not in self._did:
+        if client and client != owner:
+            if self._world.now - self._deposed.get(client, -PAUSE) < PAUSE:
+                self._violated("nobody deposes again and again", f"{client} deposed {owner} soon after another")
+            self._deposed[client] = self._world.now
+        if owner is None or owner in self._world.ends or client in ("", owner):
+            return
+        if not self._misled(client, owner):
             # Another incarnation of a living agent may be deposed: its earlier life is over.
             lives = [life for life in self._lives.values() if life.owner == owner]
             if len(lives) < 2:
                 self._violated("only the dead are deposed", f"{client} deposed {owner}, which lives")
+
+    def _misled(self, owner: str | None, about: str) -> bool:
+        """Something between their machines has refused what the one asked of the other."""
+        machines = self._world.machine_of
+        one, other = machines.get(owner or "", ""), machines[about]
+        return any(source in ("*", one) and target in ("*", other) for source, target in self._refused)
 
     def _on_assignment(self, key: str, event: Event, written: Mapping[str, Event]) -> None:
         prefix = key.removeprefix(self._keys.assignments).partition("/")[0]
@@ -405,14 +470,38 @@ class Checker:
             kept = [each.incarnation for each in assignments if each.incarnation in order]
             if order != kept:
                 self._violated("survivors keep their order", f"{order} became {kept}")
+            self._check_first_come(order, published)
             if len(assignments) < self._shape.max and self.calm:
                 self._check_nobody_left_out(published)
             self._check_growth(before, published)
             self._check_needed(before)
-        elif len(assignments) < self._shape.max:
+            return
+        self._check_first_come([], published)
+        if len(assignments) < self._shape.max:
             last = max(self._lives[each.incarnation].born for each in assignments)
             if now - last < self._shape.last_call:
                 self._violated("the first round waits for a last call", f"the last node came {now - last:.3f} s before")
+
+    def _check_first_come(self, survivors: Sequence[str], published: _Published) -> None:
+        """Survivors stand first, then who came, in order of arrival; nobody is taken before one who came earlier."""
+        now = self._world.now
+        ranks = sorted(published.assignments, key=lambda i: published.assignments[i].group_rank)
+        came = [i for i in self._lives if i in published.assignments and i not in survivors]
+        if came != ranks[len(ranks) - len(came) :]:
+            self._violated("who comes first is taken first", f"{came} came, {ranks} are the ranks")
+        last = max((self._lives[i].born for i in came), default=0.0)
+        earlier = [
+            life.node
+            for incarnation in self._at_key.values()
+            if incarnation not in published.assignments
+            and (life := self._lives[incarnation]).departing_since is None
+            and life.owner not in self._world.ends
+            and life.member.fingerprint == published.header.fingerprint
+            and now - LAG > life.born
+            and life.born < last
+        ]
+        if self.calm and earlier:
+            self._violated("who comes first is taken first", f"{', '.join(earlier)} came earlier and must wait")
 
     def _check_growth(self, before: _Published, published: _Published) -> None:
         """Arrivals restart the script as seldom as the user said."""
@@ -420,11 +509,13 @@ class Checker:
         if header.cause != "joined":
             return
         old = self._in_force(before)
-        new = [self._lives[i] for i in published.assignments if i not in old]
+        new = sorted((self._lives[i] for i in published.assignments if i not in old), key=lambda life: life.born)
+        # One that cannot be taken in without others waits for those, and they have the time to settle, too.
+        enough = [life for more, life in enumerate(new, 1) if self._usable(len(old) + more) > len(old)]
         if shape.scale_up == "never" or not new or len(published.assignments) <= len(old):
             self._violated("arrivals restart the script as the user said", f"{header.reason}: {len(new)} joined")
-        elif now - min(life.born for life in new) < shape.settle:
-            self._violated("arrivals restart the script as the user said", f"{new[0].node} has just arrived")
+        elif enough and now - enough[0].born < shape.settle:
+            self._violated("arrivals restart the script as the user said", f"{enough[0].node} has just arrived")
         elif (
             now - max(self._grown_at, before.at if before.header.cause == "joined" else self._grown_at) < shape.interval
         ):
@@ -443,7 +534,12 @@ class Checker:
         because = published.header.incident
         if because is None:
             self._violated("a round says why it was opened", published.header.reason)
-        elif because.cause == "lost" and because.round == before.header.number:
+            return
+        if because.cause == "lost" != published.header.cause:
+            self._violated("a round says why it was opened", f"{published.header.cause}: {because}")
+        if because.cause == "failure":
+            self._check_farewell(before)
+        if because.cause == "lost" and because.round == before.header.number:
             for incarnation, each in before.assignments.items():
                 since = self._succeeded.get((incarnation, because.round), self._world.now)
                 life = self._lives[incarnation]
@@ -453,13 +549,23 @@ class Checker:
                 if each.node == because.node and gone - since > WATCHED:
                     self._violated("who has succeeded and left is not lost", because.text)
 
+    def _check_farewell(self, before: _Published) -> None:
+        """A node that is told to go says so before its workers end: what the others die of then is no failure."""
+        owners = {self._lives[incarnation].owner for incarnation in before.assignments}
+        dead = [owner for owner in owners if owner in self._world.ends]
+        away = max((to for _, to in self._cuts), default=0.0) - min((at for at, _ in self._cuts), default=0.0)
+        heard = away <= AWAY and {"leave", "start", "etcd_compact", "cut"}.issuperset(self._did)
+        if heard and not dead and owners.intersection(self._noticed):
+            self._violated("who leaves says so first", f"round {before.header.number} ended of a failure")
+
     def _check_needed(self, before: _Published) -> None:
         """Who has succeeded is not made to train again."""
         if before.header.state != "open" or not before.assignments:
             return
         ends = [self._succeeded.get((i, before.header.number)) for i in before.assignments]
         old = LAG if self.calm else self._shape.ttl + 15.0
-        if all(at is not None and self._world.now - at > old for at in ends):
+        # A new master has read what there was.
+        if all(at is not None and (self._world.now - at > old or at < self._elected_at) for at in ends):
             self._violated("a success stays one", f"all nodes of round {before.header.number} had succeeded")
 
     def _usable(self, nodes: int) -> int:
@@ -548,7 +654,7 @@ class Checker:
         self._check_root_cause(published, charged)
         own = header.state in ("failed", "repeated")  # whose tally holds their own incident, too
         same = before is not None and before.writer == published.writer  # another may know only what is provisional
-        if old and before and same and self.calm and not own and tally.failures > old.tally.failures:
+        if old and before and same and not own and tally.failures > old.tally.failures:
             self._check_memory(before, tally)
         if self.calm and header.state == "succeeded":
             self._check_count(header, charged)
@@ -574,6 +680,11 @@ class Checker:
         ):
             names = ", ".join(f"{worker.name} ({how})" for worker, how, _, _ in hurts)
             self._violated("the root cause is what was done", f"rank {exit_.rank} is blamed: {names}")
+        crashed = [worker for worker, how, *_ in hurts if how in ("killed", "segv") and not worker.told]
+        soon = hurts and max(at for *_, at in hurts) - min(at for *_, at in hurts) < HEARD / 5
+        if crashed and soon and exit_.signal is None:
+            names = ", ".join(worker.name for worker in crashed)
+            self._violated("the root cause is what was done", f"rank {exit_.rank} is blamed, but {names} crashed")
 
     def _check_repeats(self, header: Header) -> None:
         """The same exit code again and again, without a word, ends the job as the user said."""
@@ -593,16 +704,35 @@ class Checker:
         """What a closed failure is remembered by is what was done, also where it was told of last."""
         because = before.header.incident
         found = self._of_round(because.round) if because and because.cause == "failure" else None
-        if found is None or len(found.hurts) != 1:
+        early = [each for each in found.hurts if self.calm or each[-1] < before.at + GATHER] if found else []
+        if found is None or len(early) != 1:
             return
-        worker, how, mark, _ = found.hurts[0]
-        if not _took_place(worker, how):
+        worker, how, mark, _ = early[0]
+        if not _took_place(worker, how) or not (self.calm or self._sure(before, found, worker)):
             return
         words = {"raise": f"1:ValueError: {mark}", "exit3": "3:", "killed": "", "segv": ""}.get(how)
         if words is not None and tally.signature != words:
             self._violated("the root cause is what was done", f"{tally.signature!r} is remembered after {words!r}")
         if words == "" and tally.repeats:
             self._violated("only the same failure is repeated", f"{tally} after {how}")
+
+    def _sure(self, opened: _Published, found: _Published, worker: Worker) -> bool:
+        """Round `opened` was opened with the right cause, and what else came in time was only its consequence."""
+        exit_ = opened.header.incident.exit if opened.header.incident else None
+        if exit_ is None or exit_.rank != worker.rank or worker.ended_at - worker.began > QUICK:
+            return False
+        if "freeze" in self._did:
+            return False  # a guardian kills, too
+        for other in self._world.workers:
+            if (other.run, other.round) != (found.header.run, found.header.number) or other is worker:
+                continue
+            if other.ended is None or other.ended_at > opened.at + GATHER:
+                continue
+            _, number, message = other.ended
+            stopped = number == 9 and other.ended_at > opened.at
+            if other.ended[0] != 0 and not message and not other.told and not stopped:
+                return False
+        return True
 
     def _check_count(self, header: Header, charged: Tally) -> None:
         """Where nothing else happened, every failure is counted, and its cause remembered."""
@@ -677,7 +807,7 @@ class Checker:
                 if not same or header.tally.repeats < same:
                     self._violated("a job is stopped early when it repeats a failure", f"{header.tally}")
                 hurts = [(how, mark) for each in self._run_of(header) for _, how, mark, _ in each.hurts]
-                alike = sum(how == "exit3" for how, _ in hurts)
+                alike = sum(how in ("exit3", "exit0") for how, _ in hurts)  # what peers die of is alike, too
                 if self.calm and alike < same:
                     self._violated("a job is stopped early when it repeats a failure", f"after {hurts}")
             case "timeout":
@@ -846,7 +976,9 @@ class Checker:
         if running:
             self._violated("no worker is left", ", ".join(running))
         by_themselves = [end for end in world.ends.values() if end.code is not None]
-        if self.calm and len(by_themselves) == len(world.ends) and self.last_header and self.last_header.final:
+        over = self.last_header is not None and self.last_header.final
+        # A suspended job whose nodes are all told to go ends as well.
+        if self.calm and len(by_themselves) == len(world.ends) and (over or not self._expired):
             left = [key for key in world.store.keys(self._keys.root) if key != self._keys.outcome]
             if left:
                 self._violated("no key is left", ", ".join(left))
@@ -871,7 +1003,7 @@ class Checker:
             )
             if not later and not gone:
                 self._violated("workers that run are left alone", f"{worker.name} was killed at {worker.ended_at:.3f}")
-            elif later and later[0].header.cause == "joined" and not worker.told and self.calm:
+            elif later and all(each.header.cause == "joined" for each in later) and not worker.told and self.calm:
                 self._violated("for an arrival workers are told first", f"{worker.name} was killed at once")
 
     def _check_success_everywhere(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from elastic_run.elastic_agent.channel import Respond
 from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
 from elastic_run.rendezvous.member import Exit
 
@@ -39,6 +40,10 @@ class SimulatedMachine:
     def listener(self, bind: str) -> socket.socket:
         """See `Machine.listener`."""
         return self._listener()
+
+    def desk(self, respond: Respond) -> "SimulatedDesk":
+        """See `Machine.desk`."""
+        return SimulatedDesk(respond)
 
 
 class SimulatedWorkers:
@@ -77,8 +82,7 @@ class SimulatedWorkers:
         self.current, self._exits, self._stopping = [], [], False
         self._seen = self._version
         self._over = asyncio.Event()
-        if self._world.failed_starts.get(self.machine, 0):
-            self._world.failed_starts[self.machine] -= 1
+        if self._world.start_fails(self.machine, self._owner):
             raise StartFailed("cannot start the worker: [Errno 11] Resource temporarily unavailable")
         for spec in specs:
             self.current.append(self._world.start_worker(self.machine, self._owner, spec, self._ended))
@@ -226,6 +230,20 @@ class SimulatedPorts:
         return
 
     def close(self) -> None:
+        return
+
+
+class SimulatedDesk:
+    """There is no socket: whoever plays a worker calls `respond`, as a task of the agent's process."""
+
+    def __init__(self, respond: Respond) -> None:
+        self.respond = respond
+        self.address = ""
+
+    async def start(self) -> None:
+        return
+
+    async def close(self) -> None:
         return
 
 

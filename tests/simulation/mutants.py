@@ -175,6 +175,46 @@ job min=3
 """,
     ),
     Mutant(
+        "compacted-gone",
+        "who has gone while the master's watch was cut stays a member where the history is lost",
+        "master/host.py",
+        "                        self._forget(key)\n                    for item",
+        "                        pass\n                    for item",
+        "after the faults a job trains again",
+        """\
+seed 1
+job nodes=1 ttl=8 min=1 work=20 interval=0
+start+0.5        start n2
+start+0.5        start n3
+running.1+0      power_off n3
+running.1+4.5    cut n1 m1 5
+running.1+4.5    cut n1 m2 5
+running.1+4.5    cut n1 m3 5
+running.1+9.2    start n4
+running.1+9.4    etcd_compact
+""",
+    ),
+    Mutant(
+        "compacted-reborn",
+        "where the history is lost, the next life of a node hides the loss of the one before",
+        "master/host.py",
+        "            self._forget(item.key)\n            before = None\n",
+        "            pass\n",
+        "a round says why it was opened",
+        """\
+seed 1
+job nodes=1 ttl=8 min=1 work=20 interval=0
+start+0.5        start n2
+running.1+0.1    cut n1 n2 12
+running.1+0.2    power_off n2
+running.1+4.5    cut n1 m1 5
+running.1+4.5    cut n1 m2 5
+running.1+4.5    cut n1 m3 5
+running.1+9.1    start n2
+running.1+9.45   etcd_compact
+""",
+    ),
+    Mutant(
         "gone-success",
         "a node that has succeeded and left is taken for lost",
         "master/host.py",
@@ -213,6 +253,19 @@ running.1+5      start n1
 seed 2
 job nodes=1 min=1
 running.1+0      freeze n1 13.075
+""",
+    ),
+    Mutant(
+        "takeover-successes",
+        "a new master does not ask who has succeeded and gone",
+        "master/host.py",
+        "        for item in (await self._store.list(self._keys.successes)).items:\n",
+        "        for item in ():\n",
+        "a success stays one",
+        """\
+seed 20
+job nodes=2 min=1 work=4
+finishing.1+0.4  kill n1
 """,
     ),
     Mutant(
@@ -255,6 +308,24 @@ running.1+1      worker n1 0 raise
 """,
     ),
     Mutant(
+        "late-for-ever",
+        "what arrives long after its round was closed still changes the verdict",
+        "master/docket.py",
+        " or now > since + GATHER",
+        "",
+        "the root cause is what was done",
+        """\
+seed 6
+job nodes=1 min=1 restarts=5 work=30
+start+0.5        start n2
+start+0.5        start n3
+running.1+0.9    cut n3 * 4
+running.1+1      worker n2 0 exit3
+running.1+3      worker n3 0 segv
+running.2+1      worker n2 0 exit3
+""",
+    ),
+    Mutant(
         "charged-twice",
         "an incident is charged with its round and again with the next",
         "master/docket.py",
@@ -293,6 +364,20 @@ running.1+1      worker n1 0 raise
 seed 1
 job work=5 restarts=0
 running.1+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
+        "segv",
+        "a segmentation fault is no crash",
+        "master/incident.py",
+        "    signal.SIGSEGV,\n",
+        "",
+        "the root cause is what was done",
+        """\
+seed 1
+job nodes=2 max=2 work=10 restarts=0
+running.1+1      worker n1 0 segv
+running.1+1.0001 worker n2 0 raise
 """,
     ),
     Mutant(
@@ -425,9 +510,9 @@ job unit=2
         'if seen.member.report.state != "unfit"]',
         "nobody who leaves is in a new round",
         """\
-seed 21
-job nproc=2 ttl=3 shutdown=1
-start+7.7025     leave n1
+seed 38
+job
+start+5          leave n1
 """,
     ),
     Mutant(
@@ -444,6 +529,20 @@ start+0          failed_start n2 3
 """,
     ),
     Mutant(
+        "loss-called-leaving",
+        "where one node is lost as another leaves, the round is said to be for the one that leaves",
+        "rendezvous/round.py",
+        "    if lost:\n",
+        "    if lost and not left:\n",
+        "a round says why it was opened",
+        """\
+seed 7
+job nodes=4 min=1 max=4 work=20
+running.1+1      leave n2
+running.1+1      kill n3
+""",
+    ),
+    Mutant(
         "survivors-order",
         "survivors lose their order",
         "rendezvous/round.py",
@@ -454,6 +553,20 @@ start+0          failed_start n2 3
 seed 6
 job
 start+0          failed_start n3 1
+""",
+    ),
+    Mutant(
+        "arrival-order",
+        "who comes last is taken first",
+        "rendezvous/round.py",
+        "key=lambda seen: seen.order)",
+        "key=lambda seen: -seen.order)",
+        "who comes first is taken first",
+        """\
+seed 2
+job nodes=1 min=1 max=2 work=20 settle=1
+start+1          start n2
+start+2          start n3
 """,
     ),
     Mutant(
@@ -512,6 +625,20 @@ running.1+8      start n8
 running.1+9.5    start n9
 running.1+11     start n10
 running.1+12.5   start n11
+""",
+    ),
+    Mutant(
+        "settle-alone",
+        "who had to wait for others to come leaves those no time to settle",
+        "rendezvous/round.py",
+        "[need - 1]",
+        "[0]",
+        "arrivals restart the script as the user said",
+        """\
+seed 1
+job nodes=2 max=4 unit=2 work=20 settle=2 interval=0
+running.1+1      start n3
+running.1+9      start n4
 """,
     ),
     Mutant(
@@ -606,6 +733,106 @@ running.1+0      freeze n1 13.075
 """,
     ),
     Mutant(
+        "success-unwritten",
+        "a success is reported under the node's lease alone",
+        "rendezvous/membership.py",
+        "        operations.append(Put(keys.success(member.incarnation), value))\n",
+        "        pass\n",
+        "a success stays one",
+        """\
+seed 10
+job
+finishing.1+0.05 kill n1
+""",
+    ),
+    Mutant(
+        "deregister-by-key",
+        "a node that leaves removes whoever has its name",
+        "rendezvous/membership.py",
+        "store.txn([Compare(registration.key, registration.revision)], [Delete",
+        "store.txn([], [Delete",
+        "only its own node or the master removes a member",
+        """\
+seed 2
+job nodes=2 min=1 last_call=0
+running.1+1      leave n1
+running.1+1.02   etcd_freeze m3 8
+running.1+6      start n1
+""",
+    ),
+    Mutant(
+        "depose-namesake",
+        "with a dead master, the next life of its node is put out",
+        "rendezvous/election.py",
+        "if node is not None and incarnation_of(node.value) == leader.incarnation:",
+        "if node is not None:",
+        "only its own node or the master removes a member",
+        """\
+seed 25
+job restarts=0
+running.1+0.9    freeze n2 5
+running.1+1      worker n3 0 exit3
+round.2+0.1      kill n1
+round.2+0.2      start n1
+""",
+    ),
+    Mutant(
+        "watch-repeats",
+        "a watch that is resumed tells the last revision again",
+        "rendezvous/etcd_watch.py",
+        "position = revision + 1\n",
+        "position = revision\n",
+        "a watch tells each change once and in order",
+        """\
+seed 5
+job min=1 max=1
+running.1+0      reset n1 m2 7.154
+""",
+    ),
+    Mutant(
+        "watch-skips",
+        "a message that holds only the first changes is taken for all",
+        "rendezvous/etcd_watch.py",
+        "if not response.events:",
+        "if True:",
+        "a watch tells each change once and in order",
+        """\
+seed 6
+job nodes=6 max=6
+round.1+0        deafen * n1 0.5
+round.1+0.615    reset n1 * 0.1
+""",
+    ),
+    Mutant(
+        "older-header",
+        "an older header that arrives late replaces the newer",
+        "elastic_agent/agent.py",
+        "if facts.header_revision > revision:",
+        "if False:",
+        "only what happened is counted",
+        """\
+seed 487
+job min=1 last_call=0 settle=0 interval=0
+round.1+0.3      worker n2 0 raise
+started.2+0.5    worker n2 0 exit3
+""",
+    ),
+    Mutant(
+        "failed-starts-add-up",
+        "starts that failed long ago still count as if they were in a row at a node",
+        "elastic_agent/agent.py",
+        "        facts.failed_starts = 0\n",
+        "",
+        "who can start workers stays",
+        """\
+seed 1
+job
+assigned.1+0     failed_start n1 1
+running.2+1      failed_start n1 1
+running.2+1      worker n2 0 raise
+""",
+    ),
+    Mutant(
         "campaign-blind",
         "an election whose answer was lost is taken for won",
         "rendezvous/election.py",
@@ -616,6 +843,35 @@ running.1+0      freeze n1 13.075
 seed 69
 job etcd=1
 registered.n1+0  deafen m1 n1 1.123
+""",
+    ),
+    Mutant(
+        "depose-again",
+        "an agent deposes one master after the other",
+        "elastic_agent/candidate.py",
+        "                    and self._now() - deposed_at >= election.DEPOSE_PAUSE\n",
+        "",
+        "nobody deposes again and again",
+        """\
+seed 13
+job min=1 work=60 etcd=1
+running.1+1      kill n1
+running.1+4      kill n2
+""",
+    ),
+    Mutant(
+        "depose-unaware",
+        "an agent that lost the answer to its deposition forgets that it may have deposed",
+        "elastic_agent/candidate.py",
+        "decode(Leader, held.value)) or doubt",
+        "decode(Leader, held.value))",
+        "nobody deposes again and again",
+        """\
+seed 35
+job min=1 work=60 etcd=1
+running.1+1      kill n1
+running.1+1      etcd_forget_answers 100 1
+running.1+6      kill n2
 """,
     ),
     Mutant(
@@ -729,6 +985,37 @@ running.1+3.7263 start n3
 seed 1
 job nodes=1 min=1 max=2 work=10 settle=0 interval=0
 running.1+1      start n2
+""",
+    ),
+    Mutant(
+        "leaves-unheard",
+        "a node's workers are told to go before the store has the news that it leaves",
+        "elastic_agent/plan.py",
+        "else view.notice_age < NOTICE_PATIENCE\n",
+        "else False\n",
+        "who leaves says so first",
+        """\
+seed 1
+job nodes=1 min=1 work=30
+start+0.5        start n2
+running.1+1      cut n2 m1 0.7
+running.1+1      cut n2 m2 0.7
+running.1+1      cut n2 m3 0.7
+running.1+1      leave n2
+""",
+    ),
+    Mutant(
+        "last-master",
+        "the last node of a suspended job does not wait for its own master to end it",
+        "elastic_agent/plan.py",
+        "(counted or last)",
+        "counted",
+        "no key is left",
+        """\
+seed 1
+job nodes=2 max=2 work=20
+running.1+1      leave n1
+running.1+8      leave n2
 """,
     ),
     Mutant(

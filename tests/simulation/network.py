@@ -84,7 +84,9 @@ class Network:
 
     def refuses(self, source: str, target: str) -> bool:
         """Whether something between them refuses new connections."""
-        return bool(self._refused) and any(link in self._refused for link in _links(source, target))
+        if source == target or not self._refused:
+            return False
+        return any(link in self._refused for link in _links(source, target))
 
     def cut(self, source: str, target: str) -> None:
         """Nothing arrives any more, in this direction."""
@@ -137,6 +139,11 @@ class Network:
 
 def _links(source: str, target: str) -> tuple[Link, Link, Link, Link]:
     return (source, target), (source, ANY), (ANY, target), (ANY, ANY)
+
+
+def between(a: str, b: str, one: str, other: str) -> bool:
+    """Whether `a` and `b`, each a name or `*`, are these two machines, in whichever order."""
+    return one != other and any(x in (ANY, one) and y in (ANY, other) for x, y in ((a, b), (b, a)))
 
 
 def _rule(rules: dict[Link, float], source: str, target: str) -> float | None:
@@ -208,6 +215,12 @@ class Stack:
                 transport.vanish()
             else:
                 transport.shut()
+
+    def reset(self, a: str, b: str) -> None:
+        """Something between them ends their connections: each machine is told that the other knows of none."""
+        for transport in tuple(self._transports):
+            if between(a, b, transport.machine, transport.target[0]):
+                transport.broken(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
 
     def forget(self, transport: "Transport") -> None:
         """Its process has closed it."""

@@ -16,9 +16,11 @@ has ended with 0). A fault whose moment never comes does nothing. To add a kind 
 method of that name in `world.py`.
 """
 
+import contextlib
 import dataclasses
+import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -98,26 +100,44 @@ class Unreadable(ValueError):
 
 def parse(text: str) -> Schedule:
     """The schedule that the text holds. Raises Unreadable. `#` begins a comment."""
-    seed, shape, faults = 0, Shape(), list[Fault]()
+    seed, shape, faults = 0, Shape(), list[tuple[int, str, Fault]]()
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        try:
-            if words[0] == "seed":
-                seed = int(words[1])
-            elif words[0] == "job":
-                shape = _shape(words[1:])
-            else:
-                moment, _, after = words[0].partition("+")
-                if len(words) < 2 or words[1] not in VERBS:
-                    raise ValueError(f"no such fault; there are {', '.join(VERBS)}")
-                if len(words) - 2 != len(VERBS[words[1]].split()):
-                    raise ValueError(f"{words[1]} takes: {VERBS[words[1]] or 'nothing'}")
-                faults.append(Fault(moment, float(after or 0), words[1], tuple(words[2:])))
-        except (ValueError, IndexError) as error:
-            raise Unreadable(f"line {number}: {line.strip()!r}: {error}") from None
-    return Schedule(seed, shape, tuple(faults))
+        with _reading(number, line):
+            match line.partition("#")[0].split():
+                case ["seed", word]:
+                    seed = _whole(word)
+                case ["seed", *_]:
+                    raise ValueError("seed takes one number")
+                case ["job", *words]:
+                    shape = _shape(words)
+                case [when, *words]:
+                    faults.append((number, line, _fault(when, words)))
+                case _:
+                    pass  # nothing but a comment
+    found = tuple(fault for _, _, fault in faults)
+    nodes = _nodes(shape, found)
+    for number, line, fault in faults:  # the job, and who is started, may stand below
+        with _reading(number, line):
+            _check(fault, shape, nodes)
+    return Schedule(seed, shape, found)
+
+
+@contextlib.contextmanager
+def _reading(number: int, line: str) -> Generator[None]:
+    """What is wrong in it, is wrong in this line."""
+    try:
+        yield
+    except ValueError as error:
+        raise Unreadable(f"line {number}: {line.strip()!r}: {error}") from None
+
+
+def _fault(when: str, words: Sequence[str]) -> Fault:
+    moment, _, after = when.partition("+")
+    if not words or words[0] not in VERBS:
+        raise ValueError(f"no such fault; there are {', '.join(VERBS)}")
+    if len(words) - 1 != len(VERBS[words[0]].split()):
+        raise ValueError(f"{words[0]} takes: {VERBS[words[0]] or 'nothing'}")
+    return Fault(moment, _number(after or "0"), words[0], tuple(words[1:]))
 
 
 def _shape(words: Sequence[str]) -> Shape:
@@ -127,10 +147,96 @@ def _shape(words: Sequence[str]) -> Shape:
         name, _, value = word.partition("=")
         if name not in kinds:
             raise ValueError(f"a job has no {name!r}; it has {', '.join(kinds)}")
-        kind: Callable[[str], object] = {int: int, float: float, str: str}[kinds[name]]  # type: ignore[index]  # its own types
+        kind: Callable[[str], object] = {int: _whole, float: _number, str: str}[kinds[name]]  # type: ignore[index]  # its own types
         values[name] = kind(value)
-    return Shape(**values)  # type: ignore[arg-type]  # checked above
+    shape = Shape(**values)  # type: ignore[arg-type]  # checked above
+    for name in ("nodes", "min", "max", "unit", "nproc", "ttl", "etcd"):
+        if getattr(shape, name) < 1:
+            raise ValueError(f"{name} is at least 1")
+    if shape.min > shape.max:
+        raise ValueError(f"min={shape.min} is more than max={shape.max}")
+    if shape.max // shape.unit * shape.unit < shape.min:
+        raise ValueError(f"unit={shape.unit} leaves no size between min={shape.min} and max={shape.max}")
+    if shape.scale_up not in ("now", "never"):
+        raise ValueError(f"scale_up is now or never, not {shape.scale_up!r}")
+    return shape
 
+
+def _whole(word: str) -> int:
+    if not word.isascii() or not word.isdecimal():
+        raise ValueError(f"{word!r} is no whole number from 0 on")
+    return int(word)
+
+
+def _number(word: str) -> float:
+    """Seconds, or percent: never negative, nor without end."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"{word!r} is no number from 0 on")
+    return value
+
+
+def _nodes(shape: Shape, faults: Collection[Fault]) -> Collection[str]:
+    """Every machine on which an agent may run: at the beginning, started later, or a stranger's."""
+    first = [f"n{number + 1}" for number in range(shape.nodes)]
+    started = [fault.words[0] for fault in faults if fault.verb == "start"]
+    return (*first, *started, *(f"{fault.words[0]}x" for fault in faults if fault.verb == "stranger"))
+
+
+def _check(fault: Fault, shape: Shape, nodes: Collection[str]) -> None:
+    """Raises ValueError where the moment, or a word, is not of the kind that it should be."""
+    moment, _, which = fault.moment.partition(".")
+    if fault.moment != "start":
+        if moment == "registered":
+            _check_word("node", which, shape, nodes)
+        elif moment not in MOMENTS:
+            moments = ", ".join(f"{name}.NUMBER" for name in MOMENTS)
+            raise ValueError(f"no such moment; there are start, registered.NODE, {moments}")
+        elif str(_whole(which)) != which or which == "0":
+            raise ValueError(f"{moment} takes a number from 1 on, as in {moment}.1")
+    for kind, word in zip(VERBS[fault.verb].split(), fault.words, strict=True):
+        _check_word("machine" if fault.verb in ("start", "stranger") else kind, word, shape, nodes)
+    if len(set(fault.words[:2])) == 1 and fault.words[0] != "*" and VERBS[fault.verb].count(" ") == 2:
+        raise ValueError(f"{fault.words[0]} and {fault.words[1]} are one machine")
+
+
+def _check_word(kind: str, word: str, shape: Shape, nodes: Collection[str]) -> None:
+    members = [f"m{number + 1}" for number in range(shape.etcd)]
+    match kind:
+        case "machine":
+            if not word.startswith("n") or not word[1:].isdecimal():
+                raise ValueError(f"{word!r} is no machine: they are called n1, n2, ...")
+        case "node":
+            if word not in nodes:
+                raise ValueError(f"no agent ever runs on {word!r}: there are {', '.join(dict.fromkeys(nodes))}")
+        case "member":
+            if word not in members:
+                raise ValueError(f"the store has no member {word!r}: there are {', '.join(members)}")
+        case "a" | "b" | "from" | "to":
+            if word not in (*nodes, *members, "*"):
+                raise ValueError(f"{word!r} is nobody: there are {', '.join((*dict.fromkeys(nodes), *members))} and *")
+        case "local":
+            if _whole(word) >= shape.nproc:
+                raise ValueError(f"no worker has the local rank {word}: nproc is {shape.nproc}")
+        case "how":
+            if word not in DEATHS:
+                raise ValueError(f"{word!r} is no end of a worker; there are {', '.join(DEATHS)}")
+        case "count":
+            _whole(word)
+        case "percent":
+            if _number(word) > 100.0:
+                raise ValueError(f"{word} is more than 100 percent")
+        case "seconds":
+            _number(word)
+        case _:
+            raise NotImplementedError(f"say here what a {kind} may be")
+
+
+MOMENTS: Sequence[str] = ("elected", "assigned", "round", "started", "running", "finishing")
+"""Moments of which there is a first, a second, ...; beside `start` and `registered`."""
 
 VERBS: Mapping[str, str] = {
     # a worker: how it ends is one of DEATHS
@@ -152,6 +258,7 @@ VERBS: Mapping[str, str] = {
     "deafen": "from to seconds",  # one way
     "lose": "percent seconds",  # of all messages
     "refuse": "from to seconds",  # a firewall refuses new connections: false evidence of a death
+    "reset": "a b seconds",  # and ends those that stand, both ways
     # the store
     "etcd_kill": "member seconds",  # and started again
     "etcd_freeze": "member seconds",
@@ -171,12 +278,23 @@ def draw(seed: int) -> Schedule:
     """A schedule that the seed alone decides."""
     chance = random.Random(f"schedule {seed}")
     shape = _draw_shape(chance)
-    kinds = chance.choices(_MIXTURES, weights=(5, 5, 1, 1))[0]
-    faults: list[Fault] = []
+    kinds = chance.choices(_MIXTURES, weights=(5, 5, 1, 1, 1))[0]
+    faults = _draw_habit(chance, shape) if chance.random() < _HABIT else []
     count = chance.choice((1, 2, 2, 3, 3, 4, 4, 5))
     while len(faults) < count:
         faults += _draw_fault(chance, shape, faults, kinds)
     return Schedule(seed, shape, tuple(faults))
+
+
+def _draw_habit(chance: random.Random, shape: Shape) -> list[Fault]:
+    """A worker that ends in the same way after each restart: an error that is the script's own."""
+    words = (
+        f"n{chance.randint(1, shape.nodes)}",
+        str(chance.randrange(shape.nproc)),
+        chance.choice(("exit3", "exit3", "exit3", "raise", "killed")),
+    )
+    soon = round(chance.uniform(0.0, 1.0), 4)
+    return [Fault(f"running.{number}", soon, "worker", words) for number in range(1, chance.choice((3, 4, 5)))]
 
 
 def _draw_shape(chance: random.Random) -> Shape:
@@ -240,7 +358,9 @@ def _draw_fault(
         case ["member", "seconds"]:
             words = (member, seconds)
         case [_, _, "seconds"]:  # two ends
-            words = (node, chance.choice([name for name in anybody if name != node]), seconds)
+            # Rather another agent, or everybody, than a member of the store: there is more to misunderstand.
+            others = [name for name in anybody if name != node and (name[0] != "m" or chance.random() < 0.4)]
+            words = (node, chance.choice(others), seconds)
             if chance.random() < 0.3 and words[1] != "*":
                 words = (words[1], words[0], seconds)
         case other:
@@ -281,7 +401,8 @@ _WEIGHTS: Mapping[str, float] = {
     "cut": 5,
     "deafen": 3,
     "lose": 2,
-    "refuse": 2,
+    "refuse": 1,
+    "reset": 2,
     "etcd_kill": 3,
     "etcd_freeze": 2,
     "etcd_down": 2,
@@ -298,6 +419,11 @@ _MIXTURES: Sequence[Mapping[str, float]] = (
     _WEIGHTS,
     {verb: _WEIGHTS[verb] for verb in _CALM},
     {verb: weight for verb, weight in _WEIGHTS.items() if verb.startswith("etcd") or verb in _ENDS},
-    {verb: _WEIGHTS[verb] for verb in ("cut", "deafen", "lose", "refuse", "freeze", "pause", *_ENDS)},
+    {verb: _WEIGHTS[verb] for verb in ("cut", "deafen", "lose", "freeze", "pause", *_ENDS)},
+    {"cut": 3, "refuse": 3, "reset": 10, "worker": 4, **{verb: _WEIGHTS[verb] / 2 for verb in _ENDS}},
 )
-"""Everything; what nobody's hearing suffers from, where the rules are strictest; the store's faults; the network's."""
+"""Everything; what nobody's hearing suffers from, where the rules are strictest; the store's faults; the network's; and
+false evidence, which is seldom elsewhere, since it excuses what nothing else does."""
+
+_HABIT = 0.06
+"""How many jobs have a worker that always ends in the same way."""

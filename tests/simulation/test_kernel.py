@@ -877,6 +877,25 @@ def test_a_watcher_proves_nothing_about_a_process_that_is_cut_off(
     assert "refuses connections" in watched.after(60)
 
 
+def test_a_watcher_is_misled_by_a_firewall_that_resets_what_stands_and_refuses_what_is_new(
+    watched: Watched, kernel: Kernel, network: Network
+) -> None:
+    network.refuse("b", "a")
+    assert watched.after(60) == ""
+    kernel.stack.reset("a", "b")
+    assert "refuses connections" in watched.after(60)
+
+
+@pytest.mark.parametrize("ends", [("a", "*"), ("*", "b"), ("b", "a")])
+def test_connections_that_are_reset_are_made_again_where_nobody_refuses(
+    watched: Watched, kernel: Kernel, ends: tuple[str, str]
+) -> None:
+    kernel.stack.reset(*ends)
+    assert watched.after(60) == ""
+    watched.process.kill()
+    assert "refuses connections" in watched.after(60)
+
+
 def test_a_watcher_proves_nothing_about_a_machine_that_is_off(watched: Watched, kernel: Kernel) -> None:
     kernel.power_off("a")
     assert watched.after(600) == ""

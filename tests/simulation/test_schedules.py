@@ -33,4 +33,5 @@ def test_every_kind_of_fault_was_done_to_a_job_and_jobs_ended_in_many_ways(tale:
     if not tale.schedules:
         pytest.skip("no schedules were lived through: run the whole file")
     assert set(tale.faults) == set(VERBS)
-    assert {"succeeded", "failed", "timeout", "preempted"} <= set(tale.states)
+    seldom = {"repeated"} if tale.schedules >= 5 * MANY else set[str]()
+    assert {"succeeded", "failed", "timeout", "preempted"} | seldom <= set(tale.states)

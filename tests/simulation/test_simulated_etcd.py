@@ -25,6 +25,7 @@ from elastic_run.rendezvous.store import Compare, Event, Put
 from elastic_run.rendezvous.wire import decode
 
 from .etcd import LEASE_CHECK, Client, Cluster
+from .etcd_cluster import BATCH
 from .kernel import Kernel, Process
 from .network import Network
 
@@ -514,6 +515,35 @@ def test_a_firewall_refuses_new_connections_and_leaves_those_that_stand(scene: S
 
     scene.live(body)
     scene.live(late, "B")
+
+
+def test_a_firewall_that_resets_what_stands_fails_what_waits_for_an_answer(scene: Scene) -> None:
+    async def body(store: EtcdStore) -> None:
+        await write(store, b"before")
+        scene.network.refuse("*", "*")
+        scene.cluster.reset("*", "*")
+        with pytest.raises(StoreUnavailable, match="refused"):
+            await store.get("/w/a")
+
+    scene.live(body)
+
+
+def test_a_watch_is_told_what_it_has_missed_in_several_messages_none_of_which_says_too_much(scene: Scene) -> None:
+    values: list[bytes] = []
+    reader = scene.start(reading(values, b"last"), "B")
+
+    async def body(store: EtcdStore) -> None:
+        await write(store, b"before")
+        for member in MEMBERS:
+            scene.cut("B", member)
+        for number in range(3 * BATCH):
+            await write(store, b"%d" % number)
+        await write(store, b"last")
+        scene.network.heal()
+
+    scene.live(body)
+    scene.end(reader)
+    assert values == [b"before", *(b"%d" % number for number in range(3 * BATCH)), b"last"]
 
 
 # Leases

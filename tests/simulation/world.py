@@ -9,8 +9,9 @@ import random
 import secrets
 import signal
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from elastic_run.elastic_agent import plan
@@ -326,6 +327,14 @@ class World:
         self.moment(f"started.{worker.round}")
         return worker
 
+    def start_fails(self, machine: str, owner: str) -> bool:
+        """Whether its workers cannot be started this time."""
+        fails = self.failed_starts.get(machine, 0) > 0
+        if fails:
+            self.failed_starts[machine] -= 1
+        self.checker.on_start(owner, fails=fails)
+        return fails
+
     def started_workers(self, owner: str, workers: Sequence[Worker]) -> None:
         """An agent has started its workers of one round."""
         first, last = workers[0], workers[-1]
@@ -514,6 +523,16 @@ class World:
         self.after(seconds, self.network.accept, source, target)
         return True
 
+    def reset(self, a: str, b: str, seconds: float) -> bool:
+        """A firewall that ends what it let through before. Workers keep their connections: their ports are others."""
+        self.say("FAULT", f"connections between {a} and {b} are reset, and new ones refused for {seconds:g} s")
+        for source, target in ((a, b), (b, a)):
+            self.network.refuse(source, target)
+            self.after(seconds, self.network.accept, source, target)
+        self.kernel.stack.reset(a, b)
+        self.store.reset(a, b)
+        return True
+
     # -- the store
 
     def etcd_kill(self, member: str, seconds: float) -> bool:
@@ -564,7 +583,7 @@ class World:
 
 
 class Witnessed:
-    """A store whose reads of the header the checker sees; all else passes."""
+    """A store whose reads of the header, and the news of whose watches, the checker sees; all else passes."""
 
     def __init__(self, store: EtcdStore, checker: Checker, owner: str, header: str) -> None:
         self._store = store
@@ -580,6 +599,29 @@ class Witnessed:
         if key == self._header:
             self._checker.on_header_read(self._owner, found.mod_revision if found else 0)
         return found
+
+    def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> "Watched":
+        news = self._store.watch(key, from_revision, prefix=prefix)
+        return Watched(news, partial(self._checker.on_told, self._owner, key, prefix), from_revision - 1)
+
+
+class Watched:
+    """A watch, of which the checker is told what the reader is told. Not a generator: those end in their own time."""
+
+    def __init__(
+        self, news: AsyncIterator[tuple[Event, ...]], tell: Callable[[int, Sequence[Event]], int], revision: int
+    ) -> None:
+        self._news = news
+        self._tell = tell
+        self._revision = revision  # the last that the reader has had
+
+    def __aiter__(self) -> "Watched":
+        return self
+
+    async def __anext__(self) -> tuple[Event, ...]:
+        events = await anext(self._news)
+        self._revision = self._tell(self._revision, events)
+        return events
 
 
 @contextlib.contextmanager

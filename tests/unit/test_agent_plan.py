@@ -28,7 +28,7 @@ from elastic_run.elastic_agent.plan import (
     report,
 )
 from elastic_run.rendezvous.header import Header, HeaderState
-from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Report
+from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Report, State
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.round import Cause
 
@@ -69,45 +69,53 @@ def action(of: View) -> Action:
     return act(of)[0]
 
 
+def said(state: State, round: int, exits: tuple[Exit, ...] = (), problem: str = "") -> Report:
+    """What is reported of the run that all headers here are of."""
+    return Report(state, round, exits, problem, header(1).run)
+
+
 class TestTheReport:
     def test_before_the_first_round_is_waiting(self) -> None:
         assert report(View()) == Report("waiting", 0)
 
     def test_of_a_spare_is_waiting_and_names_the_round_it_has_seen(self) -> None:
-        assert report(View(header=header(4))) == Report("waiting", 4)
+        assert report(View(header=header(4))) == said("waiting", 4)
+
+    def test_names_the_run_that_it_is_about(self) -> None:
+        assert report(RUNNING).run == header(1).run
 
     def test_before_the_workers_of_a_new_round_are_started_is_what_it_was(self) -> None:
         told = Report("failed", 1, (ended(1),))
         assert report(view(RUNNING, header=header(2), assignment=assignment(2), told=told)) == told
 
     def test_of_workers_that_run_is_running(self) -> None:
-        assert report(RUNNING) == Report("running", 1)
+        assert report(RUNNING) == said("running", 1)
 
     def test_of_one_worker_that_is_done_and_one_that_runs_is_running_with_the_exit(self) -> None:
-        assert report(view(RUNNING, total=2, exits=(ended(),))) == Report("running", 1, (ended(),))
+        assert report(view(RUNNING, total=2, exits=(ended(),))) == said("running", 1, (ended(),))
 
     def test_of_workers_that_are_all_done_is_success(self) -> None:
-        assert report(DONE) == Report("succeeded", 1, (ended(),))
+        assert report(DONE) == said("succeeded", 1, (ended(),))
 
     def test_of_workers_that_are_all_gone_is_no_success_while_the_exit_of_one_is_not_known(self) -> None:
         assert report(view(DONE, total=2)).state == "running"
 
     def test_of_one_failed_worker_among_others_is_failure_at_once(self) -> None:
-        assert report(view(RUNNING, total=2, exits=(ended(1),))) == Report("failed", 1, (ended(1),))
+        assert report(view(RUNNING, total=2, exits=(ended(1),))) == said("failed", 1, (ended(1),))
 
     def test_of_a_worker_that_was_killed_is_failure(self) -> None:
         assert report(view(BROKEN, exits=(ended(None, by=9),))).state == "failed"
 
     def test_of_workers_that_could_not_be_started_is_failure_with_the_problem(self) -> None:
-        assert report(view(JOINED, problem="port taken")) == Report("failed", 1, (), "port taken")
+        assert report(view(JOINED, problem="port taken")) == said("failed", 1, (), "port taken")
 
     def test_in_a_suspended_job_is_waiting_with_what_its_workers_had_died_of(self) -> None:
-        assert report(view(BROKEN, header=header(2, "waiting"), assignment=None)) == Report("waiting", 2, (ended(1),))
+        assert report(view(BROKEN, header=header(2, "waiting"), assignment=None)) == said("waiting", 2, (ended(1),))
 
     def test_of_the_next_round_still_holds_the_failures_of_the_one_before(self) -> None:
         late = (ended(1, round=1),)
         told = report(view(RUNNING, header=header(2), assignment=assignment(2), round=2, late=late))
-        assert told == Report("running", 2, late)
+        assert told == said("running", 2, late)
 
     def test_after_the_end_of_another_run_is_that_of_a_newcomer(self) -> None:
         assert report(View(stale="run", header=header(7, "failed"))) == Report("waiting", 0)
