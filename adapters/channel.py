@@ -4,6 +4,7 @@ The agent listens on an abstract Unix socket, which leaves no file behind; the w
 There is no thread and no gRPC in the worker: a `Channel` writes a request and reads its answer when that is wanted.
 """
 
+import select
 import socket
 from dataclasses import dataclass
 from typing import Literal
@@ -61,6 +62,7 @@ class Channel:
 
     def __init__(self, address: str, timeout: float = 120.0) -> None:
         self._timeout = timeout
+        self._got = bytearray()  # of the next answer; so waiting for it can be broken off and begun again
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(timeout)
@@ -71,15 +73,30 @@ class Channel:
 
     def send(self, call: Call) -> None:
         """Asks, and does not wait. Raises AgentGone."""
+        self._socket.settimeout(self._timeout)
         try:
             self._socket.sendall(framed(encode(call)))
         except OSError as error:
             raise AgentGone(f"the agent does not take a request ({error}): its launcher has ended") from None
 
-    def receive(self) -> Back:
-        """Waits for the answer to what was sent. Raises AgentGone, TimeoutError."""
-        (length,) = PREFIX.unpack(self._exactly(PREFIX.size))
-        return decode(Back, self._exactly(length_of(length)))
+    def ready(self) -> bool:
+        """Whether there is something to receive: `receive` will hardly wait."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def receive(self, timeout: float | None = None) -> Back:
+        """Waits for the answer to what was sent, `timeout` seconds or those of the channel.
+
+        Raises AgentGone, and TimeoutError, after which the same answer can be waited for again.
+        """
+        self._socket.settimeout(self._timeout if timeout is None else timeout)
+        self._fill(PREFIX.size)
+        end = PREFIX.size + length_of(PREFIX.unpack_from(self._got)[0])
+        self._fill(end)
+        body = bytes(self._got[PREFIX.size : end])
+        del self._got[:end]
+        return decode(Back, body)
 
     def ask(self, call: Call) -> Back:
         """Sends, and waits."""
@@ -90,17 +107,14 @@ class Channel:
         """Hangs up."""
         self._socket.close()
 
-    def _exactly(self, count: int) -> bytes:
-        parts: list[bytes] = []
-        while count:
+    def _fill(self, count: int) -> None:
+        while len(self._got) < count:
             try:
-                part = self._socket.recv(min(count, 2**20))
+                part = self._socket.recv(min(count - len(self._got), 2**20))
             except TimeoutError:
-                raise TimeoutError(f"the agent has not answered for {self._timeout:g} s") from None
+                raise TimeoutError(f"the agent has not answered for {self._socket.gettimeout():g} s") from None
             except OSError as error:
                 raise AgentGone(f"the agent has hung up ({error}): its launcher has ended") from None
             if not part:
                 raise AgentGone("the agent has hung up: its launcher has ended")
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
+            self._got += part

@@ -17,6 +17,7 @@ from torch.utils.data import Sampler
 
 from ..master.lockstep import LARGEST, Order, OutOfStep, Plan, Position, RanksDiffer, Step, Tail, disagreement
 from ..master.permutation import Permutation
+from .saves import Saves
 from .world import largest_world, world
 
 __all__ = ["ElasticBatchSampler"]
@@ -86,6 +87,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
         )
         self._position = Position()
         self._pass: _Pass | None = None
+        self._saves = Saves()
         self._agreed = 0  # the world size at which the ranks have been compared
         self._plan.check(_place()[1])
 
@@ -136,6 +138,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
             )
         self._pass.commit(self._step().accumulate)
         self._position = self._plan.after(self._position, self._pass.size)
+        self._saves.committed()
 
     @property
     def epoch(self) -> int:
@@ -189,6 +192,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
 
     def state_dict(self) -> dict[str, int | bool]:
         """The position of the last commit, as plain numbers. The same on every rank: one rank's checkpoint will do."""
+        self._saves.taken()
         return self._plan.state(self._position)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:

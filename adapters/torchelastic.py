@@ -10,6 +10,8 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .channel import AGENT
+from .saves import SCALE_UP
 from .world import LARGEST_WORLD, ROUND
 
 
@@ -20,6 +22,8 @@ class Placement:
     Attributes:
         round: its number; 0 is not told to the worker.
         largest_world: how many workers the job may come to have; 0 is not told.
+        agent: where the worker can ask its agent; empty is not told.
+        tells_saves: the job wants to know of checkpoints.
     """
 
     job: str
@@ -40,6 +44,8 @@ class Placement:
     signals: tuple[signal.Signals, ...] = ()
     round: int = 0
     largest_world: int = 0
+    agent: str = ""
+    tells_saves: bool = False
 
 
 def worker_environment(
@@ -77,6 +83,10 @@ def worker_environment(
     for name, number in ((ROUND, place.round), (LARGEST_WORLD, place.largest_world)):
         if number:
             environment[name] = str(number)
+    for name, value in ((AGENT, place.agent), (SCALE_UP, "commit" if place.tells_saves else "")):
+        environment.pop(name, None)  # that of a launcher around this one
+        if value:
+            environment[name] = value
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     if place.local_world_size > 1:
         # Several workers would each start one thread per core and slow each other down.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..adapters.torchelastic import Placement, worker_environment
+from ..master import talk
 from ..master.host import Terms
 from ..rendezvous import election, membership, presence
 from ..rendezvous.errors import AlreadyOver, Compacted, LeaseLost, Refused, StoreError, StoreRefused, StoreUnavailable
@@ -27,7 +28,9 @@ from ..rendezvous.store import KeyValue, Store
 from . import plan
 from .bell import Bell
 from .candidate import REFUSED_PAUSE, Candidate
+from .channel import Clerk
 from .failure import describe
+from .link import Link
 from .machine import Machine, Voice
 from .plan import Leave, Register, Start, Stop, View, Wait
 from .timeline import Timeline, describe_round
@@ -131,6 +134,7 @@ class _Facts:
     assignment: Assignment | None = None
     round: int = 0
     total: int = 0
+    saved: int = 0
     late: tuple[Exit, ...] = ()
     problem: str = ""
     failed_starts: int = 0
@@ -160,9 +164,12 @@ class Agent:
         self._interrupt = asyncio.Event()
         self._registered = asyncio.Event()
         self._leaving = False
+        self._unconfirmed = 0  # the lease under which it is about to register
         self._candidate = Candidate(store, self._keys, setup.terms, output.say)
         self._ports = machine.ports()
-        self._presence = presence.PresenceServer(self._incarnation, machine.listener)
+        self._presence = presence.PresenceServer(self._incarnation, machine.listener, self._visit)
+        self._link = Link(store, self._keys, lambda: self._candidate.ledgers, lambda: self._facts.header)
+        self._desk = machine.desk(Clerk(store, self._keys, self._link, self._on_saved).answer)
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they were begun
         self._lease_task: asyncio.Task[None] | None = None
         self._own_key_task: asyncio.Task[None] | None = None
@@ -183,6 +190,7 @@ class Agent:
             self._guardian.start()
             if self._setup.bind is not None:
                 await self._presence.start(self._setup.bind, self._setup.host)
+            await self._open_desk()
             self._spawn(self._watch_header(), "header")
             self._spawn(self._watch_workers(), "workers")
             self._spawn(self._watch_store(), "store")
@@ -199,6 +207,8 @@ class Agent:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._workers.close()
             await self._guardian.close()
+            await self._desk.close()
+            await self._link.close()
             await self._presence.close()
             self._ports.close()
             for number in (*self._setup.signals, signal.SIGTSTP):
@@ -266,6 +276,7 @@ class Agent:
             alive=alive,
             total=facts.total,
             exits=self._workers.exits if facts.round else (),
+            saved=facts.saved,
             late=facts.late,
             problem=facts.problem,
             unfit=facts.unfit,
@@ -374,7 +385,7 @@ class Agent:
                 facts.unfit = f"this node could not start its workers {facts.failed_starts} times in a row: {error}"
             return
         facts.failed_starts = 0
-        facts.round, facts.total = header.number, assignment.nproc
+        facts.round, facts.total, facts.saved = header.number, assignment.nproc, 0
         down = self.timeline.up(self._loop.time(), header)
         self._output.say(describe_round(header, assignment, down))
 
@@ -400,6 +411,8 @@ class Agent:
             signals=tuple(self._setup.signals),
             round=header.number,
             largest_world=self._setup.terms.policy.max_nodes * assignment.nproc,
+            agent=self._desk.address,
+            tells_saves=self._setup.terms.policy.scale_up == "commit",
         )
         environment = worker_environment(
             self._setup.environment, place, virtual_local_rank=self._setup.virtual_local_rank
@@ -413,6 +426,27 @@ class Agent:
             env=environment,
             error_file=error_file,
         )
+
+    async def _open_desk(self) -> None:
+        try:
+            await self._desk.start()
+        except OSError as error:
+            self._output.say(f"workers cannot ask this agent for data or anything else: no Unix socket ({error})")
+
+    async def _visit(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Another agent asks this one's master for data."""
+
+        def responder(run: str) -> talk.Respond | None:
+            ledgers = self._candidate.ledgers
+            return ledgers.answer if ledgers and ledgers.serves(run) else None
+
+        await talk.serve(line, reader, writer, responder)
+
+    def _on_saved(self, round: int) -> None:
+        """A worker of `round` has told of a checkpoint."""
+        if round == self._facts.round:
+            self._facts.saved += 1
+            self._bell.ring()
 
     async def _stop(self, first: int, grace: float) -> None:
         self.timeline.down(self._loop.time())
@@ -466,7 +500,7 @@ class Agent:
                     "tell any more how: the other nodes' logs do"
                 )
                 return
-            lease = await self._store.grant(setup.lease_ttl)
+            lease = self._unconfirmed = await self._store.grant(setup.lease_ttl)
             self._incarnation = secrets.token_hex(8)
             await self._presence.greet_as(self._incarnation)
             facts.stale = found[0].run if found and found[0].final else ""
@@ -489,6 +523,7 @@ class Agent:
                 # A key that was written and not confirmed must not stay as somebody who never comes.
                 with contextlib.suppress(StoreError):
                     await self._store.revoke(lease)
+                self._unconfirmed = 0
             if isinstance(error, AlreadyOver) and lease and facts.own_run:
                 return  # it may be its own run that has just succeeded: it looks again
             if isinstance(error, Refused):
@@ -498,6 +533,7 @@ class Agent:
             await asyncio.sleep(0.2)
             return
         facts.registration, facts.told = registration, member.report
+        self._unconfirmed = 0
         facts.round, facts.total, facts.late, facts.problem, facts.assignment = 0, 0, (), "", None
         self._lease_task = self._spawn(self._keep_lease(registration), "lease")
         self._own_key_task = self._spawn(self._watch_own_key(registration), "own key")
@@ -675,6 +711,10 @@ class Agent:
         """Takes this node out of the store in order; whatever does not work within the deadline the lease does."""
         registration = self._facts.registration
         if registration is None:
+            if self._unconfirmed:  # told to go while it registered: its key may be there, and somebody wait for it
+                with contextlib.suppress(TimeoutError, StoreError):
+                    async with asyncio.timeout(FAREWELL_SECONDS):
+                        await self._store.revoke(self._unconfirmed)
             return
         self._leaving = True  # what happens to its key from here on is its own doing
         over = self._over() or self._candidate.burying

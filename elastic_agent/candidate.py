@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from ..master.host import Master, Terms
 from ..master.publish import Publisher
+from ..master.service import Ledgers
 from ..rendezvous import election, presence
 from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header, Leader
@@ -43,6 +44,11 @@ class Candidate:
     def burying(self) -> bool:
         """This node's master is about to end the job or has done so, and nobody else will remove the job's keys."""
         return self._master is not None and self._master.over
+
+    @property
+    def ledgers(self) -> Ledgers | None:
+        """Those of this node's master, while there is one."""
+        return self._master.ledgers if self._master else None
 
     async def run(
         self,

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ..rendezvous import presence
 from ..rendezvous.member import Exit
+from .channel import Desk, Respond
 from .guardian import Guardian
 from .logs import Output
 from .ports import Ports
@@ -108,6 +109,20 @@ class PortSet(Protocol):
         ...
 
 
+class DeskOnMachine(Protocol):
+    """Where the workers of this node ask their agent (`channel.Desk`)."""
+
+    address: str
+
+    async def start(self) -> None:
+        """Begins to listen; OSError."""
+        ...
+
+    async def close(self) -> None:
+        """Hangs up."""
+        ...
+
+
 class Machine(Protocol):
     """Gives an agent its parts."""
 
@@ -121,6 +136,10 @@ class Machine(Protocol):
 
     def listener(self, bind: str) -> socket.socket:
         """A listening socket on a free port of that address; "" is every interface."""
+        ...
+
+    def desk(self, respond: Respond) -> DeskOnMachine:
+        """Where workers ask, and get what `respond` answers."""
         ...
 
 
@@ -146,3 +165,7 @@ class RealMachine:
     def listener(self, bind: str) -> socket.socket:
         """See `Machine.listener`."""
         return presence.listener(bind)
+
+    def desk(self, respond: Respond) -> Desk:
+        """See `Machine.desk`."""
+        return Desk(respond)

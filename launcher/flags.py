@@ -220,8 +220,9 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "scale-up",
         CHANGES,
-        "Take arriving nodes in at once (now), or only when a round must be opened anyway (never).",
-        "now|never",
+        "Take arriving nodes in at once (now), after the next checkpoint (commit), or only when a round must be opened "
+        "anyway (never).",
+        "now|commit|never",
         "now",
         torchrun=False,
     ),

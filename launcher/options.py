@@ -17,9 +17,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from ..rendezvous.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
+from ..rendezvous.round import ScaleUp
 from ..rendezvous.version import VERSION
 from . import flags
 from .flags import Scanned, UsageError, did_you_mean
@@ -386,16 +387,13 @@ def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> 
     return Command(kind, target, tuple(args), python)
 
 
-def _scale_up(scanned: Scanned) -> Literal["now", "never"]:
+def _scale_up(scanned: Scanned) -> ScaleUp:
     text, source = scanned.text("scale-up"), scanned.source("scale-up")
-    if text == "commit":
-        raise UsageError(
-            f"{source}: taking nodes in at a commit needs the data ledger, which this version does not have: "
-            "write now or never"
-        )
-    if text not in ("now", "never"):
-        raise UsageError(f"{source} is not one of now, never{did_you_mean(text or '', ('now', 'never'))}")
-    return text
+    for known in get_args(ScaleUp):
+        if text == known:
+            return known
+    known = get_args(ScaleUp)
+    raise UsageError(f"{source} is not one of {', '.join(known)}{did_you_mean(text or '', known)}")
 
 
 def _signals(scanned: Scanned) -> tuple[signal.Signals, ...]:

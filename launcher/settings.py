@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..rendezvous.endpoint import Endpoint
-from ..rendezvous.round import Policy
+from ..rendezvous.round import Policy, ScaleUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class Options:
     timing: Timing
     max_restarts: int
     same_failure_limit: int
-    scale_up: Literal["now", "never"]
+    scale_up: ScaleUp
     role: str
     node_rank: int | None
     local_addr: str | None

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import secrets
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from . import incident
 from .docket import Docket
 from .incident import Evidence, FailedWorker
 from .publish import Publisher
+from .service import Current, Ledgers
 
 T = TypeVar("T")
 
@@ -57,6 +58,7 @@ class Master:
 
     Attributes:
         over: it publishes the end of the job, or has done so; what is left is to remove the job's keys.
+        ledgers: of the job's datasets; they answer while this master runs.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Master:
         self._changed = asyncio.Event()
         self._said = ""
         self.over = False
+        self.ledgers = Ledgers(store, keys, publisher.leadership, self._current, say=say, now=now)
 
     async def run(self) -> Header:
         """Leads until the job is over and its keys are gone; returns the last header.
@@ -102,9 +105,11 @@ class Master:
             revision = await self._take_over()
             watch = asyncio.create_task(self._follow(revision + 1), name="master: members")
             tasks.append(watch)
+            ledgers = asyncio.create_task(self._keep_ledgers(), name="master: ledgers")
+            tasks.append(ledgers)
             while not (self._header and self._header.final):
                 self._changed.clear()
-                for task in (watch, *self._watchers.values()):
+                for task in (watch, ledgers, *self._watchers.values()):
                     if task.done():
                         task.result()
                 await self._refuse_strangers()
@@ -118,6 +123,18 @@ class Master:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_ledgers(self) -> None:
+        try:
+            await self.ledgers.run()
+        finally:
+            self._changed.set()  # so that `run` sees that this has ended
+
+    def _current(self) -> Current | None:
+        header = self._header
+        if header is None:
+            return None
+        return Current(header.run, header.number, header.state == "open")
 
     # -- what the store says --------------------------------------------------------------------------------------
 
@@ -144,6 +161,7 @@ class Master:
         self._round = Round(header.number, (), False, self._now())
         returned = any(seen.member.run == header.run for seen in self._members.values())
         if not returned and not present.intersection(known):
+            await self._publisher.drop_data(queues=header.state == "succeeded")
             self._say_elected()
             return listing.revision  # the remains of an earlier run: this one begins afresh, with the next number
         self._header = header
@@ -213,6 +231,8 @@ class Master:
         if before and before.member.incarnation != member.incarnation:
             self._forget(item.key)
             before = None
+        if before and self._has_saved(before.member, member):
+            self._round = dataclasses.replace(self._round, saved_at=self._now())
         since = before.since if before else self._now()
         self._members[item.key] = Seen(member, item.create_revision, since)
         if member.incarnation not in self._watchers and member.presence:
@@ -220,6 +240,15 @@ class Master:
                 self._watch_member(item, member), name=f"master: presence of {member.node}"
             )
         self._gather(member)
+
+    def _has_saved(self, before: Member, member: Member) -> bool:
+        """Workers of the current round have told of another checkpoint."""
+        known = before.report.saved if before.report.round == member.report.round else 0
+        return (
+            member.incarnation in self._in_round
+            and member.report.round == self._round.number
+            and member.report.saved > known
+        )
 
     def _forget(self, key: str) -> None:
         seen = self._members.pop(key, None)
@@ -311,6 +340,8 @@ class Master:
                 if report.problem or unsaid:
                     words = report.problem or "its workers failed, and its report does not say how"
                     self._note(Evidence(self._round.number, problems=((member.node, words),)))
+        if report.run and self._header and report.run != self._header.run:
+            return
         for exit_ in report.exits:
             if not exit_.ok and not exit_.stopped and exit_.round in (self._round.number, self._round.number - 1):
                 self._note(Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),)))
@@ -339,6 +370,7 @@ class Master:
                 await self._suspend(cause, reason)
             case Finish(outcome):
                 await self._finish(outcome, reason)
+        self.ledgers.look()
         return self._now()
 
     async def _open(self, decision: Open, reason: str) -> None:
@@ -370,7 +402,10 @@ class Master:
             tally=tally,
             incident=because,
         )
-        await self._publisher.open(header, assignments, previous.prefix if previous else "")
+        if not await self._publisher.open(
+            header, assignments, previous.prefix if previous else "", lambda: self._all_here(decision.nodes)
+        ):
+            return  # somebody was lost while the store was slow: decides again
         self._header = header
         self._docket.turn(number, tally, because)
         grown_at = self._now() if decision.cause == "joined" else self._round.grown_at
@@ -386,6 +421,10 @@ class Master:
             if incarnation in self._gone:
                 self._note(self._loss(incarnation))
         self._gone.clear()
+
+    def _all_here(self, nodes: Sequence[Member]) -> bool:
+        present = {seen.member.incarnation for seen in self._members.values() if not seen.gone}
+        return all(member.incarnation in present for member in nodes)
 
     async def _suspend(self, cause: Cause, reason: str) -> None:
         assert self._header is not None, "only a running round is suspended"
@@ -437,7 +476,7 @@ class Master:
             self._changed.clear()
             await _wait(self._changed, deadline - self._now())
         try:
-            await self._publisher.bury()
+            await self._publisher.bury(succeeded=self._header is not None and self._header.state == "succeeded")
         except Deposed:
             return  # buried by an attempt whose answer was lost
 

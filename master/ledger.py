@@ -30,6 +30,7 @@ Invariants: a place before the frontier is done, returned or leased, and only on
 lineage "ack" two of different ranks; no request changes what another round's workers did; a place becomes done once.
 """
 
+from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -184,7 +185,7 @@ class Owner:
     Attributes:
         rank, part: who.
         sequence: its last request.
-        answer: what that was answered; None while it waits.
+        answer: what that was answered; None while it waits. A position is left out of it: it is `State.cut`.
         leases: what it has, in the order in which it works on them.
         lost: places of which it has not been told yet that others have done them.
     """
@@ -211,6 +212,7 @@ class State:
         cuts: how many there were in this round.
         step: of the last one.
         cut: the last one.
+        run: of which run of the job (`Header.run`) `round` is; kept as it is here.
     """
 
     version: int
@@ -224,6 +226,7 @@ class State:
     cuts: int = 0
     step: int = 0
     cut: Position | None = None
+    run: str = ""
 
 
 class BadState(ValueError):
@@ -355,10 +358,10 @@ class Ledger:
             return self._open(request)
         if self.dataset.lineage == "checkpoint" and not self._state.begun:
             return Answer("refused", f"dataset {self.dataset.name!r} was not opened in this round")
-        parts = self._workers.setdefault(request.rank, {})
-        worker = parts.setdefault(request.part, _Worker(request.rank, request.part))
+        worker = self._workers.get(request.rank, {}).get(request.part) or _Worker(request.rank, request.part)
         if request.sequence == worker.sequence + 1:
             worker.sequence, worker.answer = request.sequence, None
+            self._workers.setdefault(request.rank, {})[request.part] = worker
             self._mark(request, now)
             self.changed = True
         elif request.sequence != worker.sequence:
@@ -371,10 +374,12 @@ class Ledger:
             answer = self._cut(request) if request.kind == "cut" else self._grant(worker, request.wants, now)
             if answer is None or answer.kind != "ok":
                 return answer
-            worker.answer = replace(answer, lost=worker.lost)
+            worker.answer = replace(answer, lost=worker.lost, position=None)
             worker.lost = ()
             self.changed = True
-        return worker.answer
+        # Ranks that each kept the position, which has a piece for each rank, would fill the store with its square. The
+        # next cut waits for this rank, so the last one is still the one that it asks for.
+        return replace(worker.answer, position=self._state.cut) if request.kind == "cut" else worker.answer
 
     def why(self, request: Request) -> str:
         """In words, what a request waits for that `answer` gave None for."""
@@ -404,7 +409,7 @@ class Ledger:
         if difference := _difference(request.dataset, self.dataset):
             advice = (
                 "declare it alike on every rank"
-                if self._opened or self.dataset.lineage == "checkpoint"
+                if self.dataset.lineage == "checkpoint"
                 else "its records were dealt out like that before: keep to it, or give the new one another name"
             )
             return Answer(
@@ -439,7 +444,7 @@ class Ledger:
     def _mark(self, request: Request, now: float) -> None:
         parts = self._workers[request.rank].values()
         for worker in parts:
-            done = [mark.place for mark in request.marks if mark.offset == DONE and mark.place in worker.leases]
+            done = {mark.place for mark in request.marks if mark.offset == DONE} & worker.leases.keys()
             for place in done:
                 self._done(worker, place, now)
             if done:
@@ -451,9 +456,18 @@ class Ledger:
                     if piece := worker.leases.get(mark.place):
                         worker.leases[mark.place] = replace(piece, offset=max(piece.offset, mark.offset))
             for place in request.release:
-                if (piece := worker.leases.pop(place, None)) and place not in self._twice:
-                    self._returned = sorted([*self._returned, piece])
-                self._twice.discard(place)
+                self._release(worker, place, now)
+
+    def _release(self, worker: _Worker, place: int, now: float) -> None:
+        if place not in worker.leases:
+            return
+        if next(iter(worker.leases)) == place:
+            worker.head_since = now
+        piece = worker.leases.pop(place)
+        if place in self._twice:
+            self._twice.remove(place)  # the other rank still has it
+        else:
+            insort(self._returned, piece)
 
     def _done(self, worker: _Worker, place: int, now: float) -> None:
         del worker.leases[place]
@@ -507,7 +521,7 @@ class Ledger:
                     continue
                 if index:
                     waiting.append((index, piece))
-                elif now - worker.head_since >= self._patience:
+                elif now >= worker.head_since + self._patience:  # as `due` says it, or rounding would part them
                     slow.append((worker.head_since, piece))
         if waiting:
             return max(waiting)[1]
@@ -596,7 +610,7 @@ def _sound(position: Position) -> bool:
 
 
 def _difference(here: Dataset, there: Dataset) -> str:
-    """What differs, as `size is 10 and not 12`; epochs may, where each rank restores its own position anyway."""
+    """What differs, as `size is 10 and not 12`; empty where nothing does."""
     names = ("size", "shard_size", "shards", "epochs", "shuffle", "seed", "lineage", "files")
     words: Sequence[str] = [
         f"{name} is {getattr(here, name)!r} and not {getattr(there, name)!r}"

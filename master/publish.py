@@ -5,7 +5,7 @@ knows yet; then the header that names the prefix, which is the commit point and 
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..rendezvous.election import Leadership
@@ -42,16 +42,25 @@ class Publisher:
         """Where the assignments of round `number` go: nobody else writes there."""
         return f"{self.leadership.revision}.{number}.{self.token}"
 
-    async def open(self, header: Header, assignments: Sequence[Assignment], previous_prefix: str) -> None:
-        """Makes `header`'s round the current one. Raises Deposed, StoreError (then nothing was committed, or the
-        header was; the next master reads which)."""
+    async def open(
+        self, header: Header, assignments: Sequence[Assignment], previous_prefix: str, wanted: Callable[[], bool]
+    ) -> bool:
+        """Makes `header`'s round the current one; False: it was not `wanted` any more when only the header was missing.
+
+        Raises Deposed, StoreError (then nothing was committed, or the header was; the next master reads which).
+        """
         for start in range(0, len(assignments), BATCH):
             puts = [
                 Put(self.keys.assignment(header.prefix, assignment.node), encode(assignment))
                 for assignment in assignments[start : start + BATCH]
             ]
             await self._fenced((), puts)
+        if not wanted():
+            await self._fenced((), [Delete(f"{self.keys.assignments}{header.prefix}/", prefix=True)])
+            self.token = secrets.token_hex(3)
+            return False
         await self.put_header(header, drop=previous_prefix)
+        return True
 
     async def put_header(self, header: Header, drop: str = "") -> None:
         """Replaces the header; with `drop`, the assignments under that older prefix go in the same transaction.
@@ -87,18 +96,30 @@ class Publisher:
             raise Deposed("another master leads")
         return result.succeeded
 
-    async def bury(self) -> None:
-        """The job is over and every node has gone: removes its keys, but for the tombstone of a success."""
+    async def bury(self, *, succeeded: bool) -> None:
+        """The job is over and every node has gone: removes its keys, but for the tombstone of a success.
+
+        A job that has not succeeded leaves its queues, and goes on with them when it is started again.
+        """
         await self._fenced(
             (),
             [
                 Delete(self.keys.assignments, prefix=True),
                 Delete(self.keys.evictions, prefix=True),
                 Delete(self.keys.successes, prefix=True),
+                *self._data(queues=succeeded),
                 Delete(self.keys.round),
                 Delete(self.leadership.key),
             ],
         )
+
+    async def drop_data(self, *, queues: bool) -> None:
+        """Removes what an earlier run of the job, which nobody has buried, says of its datasets."""
+        await self._fenced((), self._data(queues=queues))
+
+    def _data(self, *, queues: bool) -> list[Operation]:
+        ledgers: list[Operation] = [Delete(self.keys.ledgers, prefix=True)]
+        return [*ledgers, Delete(self.keys.queues, prefix=True)] if queues else ledgers
 
     async def drop_abandoned(self, keep: str) -> None:
         """Removes assignments that the current header does not name: an earlier master died before its header."""

@@ -6,6 +6,8 @@
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
 /elastic-run/<job>/successes/<incarnation>       a node whose workers of the current round all ended with 0
 /elastic-run/<job>/evictions/<incarnation>       leased: why a node was put out
+/elastic-run/<job>/ledgers/<name>                who has which shards of a dataset whose position lies in checkpoints
+/elastic-run/<job>/queues/<name>                 the same of one whose position lies here: only a success removes it
 /elastic-run/<job>/outcome                       leased for a minute: this job has just succeeded
 """
 
@@ -71,6 +73,24 @@ class Keys:
     def eviction(self, incarnation: str) -> str:
         """Why that incarnation was put out."""
         return f"{self.evictions}{incarnation}"
+
+    @property
+    def ledgers(self) -> str:
+        """The prefix of the ledgers of datasets of lineage "checkpoint"."""
+        return f"{self.root}ledgers/"
+
+    def ledger(self, name: str) -> str:
+        """The ledger of that dataset."""
+        return f"{self.ledgers}{quote(name, safe='')}"
+
+    @property
+    def queues(self) -> str:
+        """The prefix of the ledgers of datasets of lineage "ack"."""
+        return f"{self.root}queues/"
+
+    def queue(self, name: str) -> str:
+        """The ledger of that dataset."""
+        return f"{self.queues}{quote(name, safe='')}"
 
     @property
     def outcome(self) -> str:

@@ -85,12 +85,18 @@ class Report:
     succeeded: every local worker of `round` exited 0.
     leaving: the node was told to go (`problem` says by what); it wants no further round.
     unfit: the node leaves because it cannot start workers (`problem` says why).
+
+    `run` is the one of the job that this is about, empty before the node has seen one: a node that died may leave its
+    last report behind for a while, and the next run counts its rounds from 1 again.
+    `saved` counts the checkpoints of `round` that local workers told of, where the job asks (--scale-up=commit).
     """
 
     state: State = "waiting"
     round: int = 0
     exits: tuple[Exit, ...] = ()
     problem: str = ""
+    run: str = ""
+    saved: int = 0
 
 
 @dataclass(frozen=True, slots=True)

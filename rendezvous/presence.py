@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 HELLO_TIMEOUT = 3.0
 """Seconds for a greeting: a stopped process accepts (its kernel does) but does not greet."""
@@ -25,6 +25,13 @@ _KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
 
+_USER_TIMEOUT = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
+"""Milliseconds for which what was sent may stay without a receipt: only then is a lost machine noticed by who sends."""
+
+
+Visit = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Talks with a peer, given its first line, until one of them has had enough."""
+
 
 class PresenceServer:
     """Greets every peer that connects, and holds the connections until `close`.
@@ -32,13 +39,21 @@ class PresenceServer:
     Args:
         incarnation: who it says it is.
         listen: makes its socket.
+        visit: talks with a peer that says something; whoever only watches is silent.
 
     Attributes:
         address: `host:port` once it is started.
     """
 
-    def __init__(self, incarnation: str, listen: Callable[[str], socket.socket] | None = None) -> None:
+    def __init__(
+        self,
+        incarnation: str,
+        listen: Callable[[str], socket.socket] | None = None,
+        visit: Visit | None = None,
+    ) -> None:
         self.incarnation = incarnation
+        self._visit = visit
+        self._visits: dict[asyncio.Task[None], None] = {}
         self.address = ""
         self._listen = listen or listener
         self._server: asyncio.Server | None = None
@@ -66,13 +81,25 @@ class PresenceServer:
         try:
             writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
             await writer.drain()
+            if self._visit is not None and (line := await reader.readline()):
+                await self._talk(self._visit(line, reader, writer))
+                return
             while await reader.read(256):
                 pass
-        except OSError:
-            pass  # the peer is gone, which is its watcher's business
+        except (OSError, ValueError):
+            pass  # the peer is gone, which is its watcher's business; ValueError: its first line has no end
         finally:
             self._writers.pop(writer, None)
             writer.close()
+
+    async def _talk(self, visit: Awaitable[None]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._visits[task] = None
+        try:
+            await visit
+        finally:
+            del self._visits[task]
 
     async def close(self) -> None:
         """Stops listening and closes every connection."""
@@ -84,6 +111,8 @@ class PresenceServer:
         for writer in tuple(self._writers):
             writer.close()
         await asyncio.sleep(0)
+        if self._visits:
+            await asyncio.wait(self._visits, timeout=HELLO_TIMEOUT)
 
 
 async def watch_until_dead(address: str, incarnation: str) -> str:
@@ -129,6 +158,29 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
         await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
+
+
+async def dial(address: str, incarnation: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to that very incarnation, which has greeted. Raises OSError (a TimeoutError is one)."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(HELLO_TIMEOUT):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                for option in (*_KEEPALIVE, _USER_TIMEOUT):
+                    writer.get_extra_info("socket").setsockopt(*option)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                greeting = _incarnation_of(await reader.readline())
+                if greeting != incarnation:
+                    raise ConnectionError(f"{address} is not {incarnation}")
+            except BaseException:
+                writer.close()
+                raise
+    except TimeoutError:
+        raise TimeoutError(f"{address} has not greeted within {HELLO_TIMEOUT:g} s") from None
+    except ValueError as error:  # no address, or it talks without an end of line
+        raise ConnectionError(f"there is no agent at {address!r} ({error})") from None
+    return reader, writer
 
 
 def listener(bind: str) -> socket.socket:

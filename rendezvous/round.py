@@ -37,6 +37,10 @@ Outcome = Literal["succeeded", "failed", "repeated", "preempted", "timeout"]
 """How a job ends. `repeated`: the same failure again and again without progress."""
 
 
+ScaleUp = Literal["now", "commit", "never"]
+"""When arrivals are taken in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What the user asked for. Times are in seconds.
@@ -48,7 +52,8 @@ class Policy:
             short, because a node that is late is taken in later.
         join_timeout: how long the first round may wait for the minimum.
         recovery_timeout: how long a suspended job waits for nodes to come back.
-        scale_up: take arrivals in ("now"), or only when a round must be opened anyway ("never").
+        scale_up: take arrivals in ("now"), as soon as a checkpoint has been written ("commit"), or only when a round
+            must be opened anyway ("never").
         settle: after an arrival, wait this long for others, because each change restarts unchanged scripts.
         scale_up_interval: open at most one round per this for arrivals' sake.
     """
@@ -59,7 +64,7 @@ class Policy:
     last_call: float = 3.0
     join_timeout: float = 600.0
     recovery_timeout: float = 600.0
-    scale_up: Literal["now", "never"] = "now"
+    scale_up: ScaleUp = "now"
     settle: float = 10.0
     scale_up_interval: float = 60.0
 
@@ -120,6 +125,7 @@ class Round:
         opened_at: when it was opened, or when this master took over (the master's clock).
         fault: what the judge says of failed workers in it.
         grown_at: when a round was last opened for an arrival; long ago where none was.
+        saved_at: when this master last heard that workers of it had written a checkpoint; long ago where it did not.
     """
 
     number: int
@@ -128,6 +134,7 @@ class Round:
     opened_at: float
     fault: Fault | None = None
     grown_at: float = -math.inf
+    saved_at: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +235,8 @@ def _running(
     what = ""
     if lost:
         cause, what = "lost", f"{len(lost)} of {len(current.nodes)} nodes lost"
-        if fault and fault.cause == "lost":
-            what = fault.text
+        if fault and fault.cause in ("lost", "left"):  # who has said that it leaves may be gone by now
+            cause, what = fault.cause, fault.text
     elif left:
         cause, what = "left", fault.text if fault else f"{_names([seen.member for seen in left])} leaves in order"
     elif fault:
@@ -277,6 +284,8 @@ def _arrivals(
     )
     patience = sorted(seen.since for seen in newcomers)[need - 1] + 3 * policy.settle
     ready = max(min(arrived + policy.settle, patience), current.grown_at + policy.scale_up_interval)
+    if policy.scale_up == "commit" and current.saved_at < ready:
+        return Keep(), f"{names} arrived and will be taken in after the next checkpoint (--scale-up=commit)"
     if now < ready:
         return Keep(ready), (
             f"{names} arrived and will be taken in {round(ready - arrived, 1):g} s later, which restarts the script "

@@ -21,14 +21,17 @@ def job(tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest) -> 
         yield cluster
 
 
-def count(job: Cluster, *nodes: str, nnodes: str, max_restarts: int = 3, **options: str | int) -> None:
+def count(
+    job: Cluster, *nodes: str, nnodes: str, max_restarts: int = 3, scale_up: str | None = None, **options: str | int
+) -> None:
     """Starts the script that counts; its workers stop in each round for as long as the test lets them."""
     args = [f"--checkpoint={job.directory / 'counts.pt'}"]
     for name, value in options.items():
         args += [f"--{name.replace('_', '-')}", *str(value).split()]
     largest = {"ELASTIC_RUN_MAX_WORLD_SIZE": nnodes.rpartition(":")[2]}
     script = SCRIPTS / "histogram.py"
-    job.start(*nodes, script=script, args=args, nnodes=nnodes, max_restarts=max_restarts, env=largest)
+    flags: dict[str, str | int | None] = {"nnodes": nnodes, "max_restarts": max_restarts, "scale_up": scale_up}
+    job.start(*nodes, script=script, args=args, env=largest, **flags)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +73,22 @@ def test_ranks_that_would_not_train_on_the_same_data_are_refused_before_the_firs
     assert job.finish() == {"A": 1, "B": 1}
     for node in "AB":
         job.wait_for_line(node, "would not train on the same data: batch_size is 4 on rank 0 and 5 on rank 1")
+
+
+def test_with_scale_up_commit_an_arrival_is_taken_in_after_a_checkpoint(job: Cluster) -> None:
+    count(job, "A", nnodes="1:2", size=101, batch_size=3, epochs=60, save_every=3, hold=4, scale_up="commit")
+    job.wait_for_line("A", "rank 0 of 1 begins in epoch 0 after step 0")
+    first = job.workers(1)
+    first.wait_for("trains")
+    job.start("B", env={"ELASTIC_RUN_MAX_WORLD_SIZE": "2"})
+    job.wait_for_line("A", r"B arrived and will be taken in after the next checkpoint \(--scale-up=commit\)")
+    first[0].tell("go")
+
+    second = job.workers(2)
+    second.wait_for("trains")
+    (step,) = {int(line.rpartition(" ")[2]) for line in job.nodes["B"].lines if "of 2 begins in epoch" in line}
+    assert step >= 6, "a checkpoint was written after the arrival, and the round went on from it"
+    second[0].tell("go")
+    assert job.finish() == {"A": 0, "B": 0}
+    for node in "AB":
+        job.wait_for_line(node, r"each record was trained on \[60\] times")

@@ -34,6 +34,7 @@ DIFFERENT = {
 OURS = {
     "ELASTIC_RUN_TAG": "by which the agent finds whatever its workers have started",
     "ELASTIC_RUN_ROUND": "the number of the round",
+    "ELASTIC_RUN_AGENT": "where a worker can ask its agent",
     "ELASTIC_RUN_MAX_WORLD_SIZE": "how many workers the job may come to have",
 }
 """Variables that torchrun does not set."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from elastic_run.elastic_agent.agent import Agent, Result, Setup
+from elastic_run.elastic_agent.channel import Respond
 from elastic_run.elastic_agent.plan import SUCCEEDED
 from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
 from elastic_run.master.host import Terms
@@ -175,6 +176,18 @@ class PretendedPorts:
         return
 
 
+class PretendedDesk:
+    """Nobody asks."""
+
+    address = ""
+
+    async def start(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+
 class PretendedMachine:
     """Where the agent runs; what it says goes into `said`."""
 
@@ -190,6 +203,9 @@ class PretendedMachine:
 
     def listener(self, bind: str) -> socket.socket:
         raise AssertionError("nobody else is in the job")
+
+    def desk(self, respond: Respond) -> PretendedDesk:
+        return PretendedDesk()
 
     def say(self, line: str) -> None:
         self.said.append(line)

@@ -511,9 +511,9 @@ def test_more_than_3_restarts_may_be_asked_for_and_words_may_not() -> None:
     assert "not a whole number" in refusal("--max-restarts=many")
 
 
-def test_scaling_up_at_a_commit_is_refused_in_words() -> None:
+def test_arrivals_are_taken_in_at_once_at_a_commit_or_never() -> None:
     assert options("--scale-up=never").scale_up == "never"
-    assert "needs the data ledger" in refusal("--scale-up=commit")
+    assert options("--scale-up=commit").scale_up == "commit"
     assert "did you mean never?" in refusal("--scale-up=nevver")
 
 

@@ -400,6 +400,16 @@ class TestAnArrival:
         assert decision == Keep()
         assert "c waits as a spare" in reason
 
+    def test_waits_for_a_checkpoint_that_is_written_once_it_has_settled_where_the_user_wants_that(self) -> None:
+        policy = dataclasses.replace(POLICY, scale_up="commit")
+        decision, reason = plan(self.MEMBERS, running("a", "b"), policy, OLD)
+        assert decision == Keep()
+        assert "c arrived and will be taken in after the next checkpoint" in reason
+        early = dataclasses.replace(running("a", "b"), saved_at=109.0)
+        assert plan(self.MEMBERS, early, policy, OLD)[0] == Keep()
+        since = dataclasses.replace(running("a", "b"), saved_at=110.0)
+        assert opened(plan(self.MEMBERS, since, policy, 110.0)[0]) == ["a", "b", "c"]
+
     def test_of_a_spare_fills_the_place_of_a_lost_node_also_where_the_user_wants_no_restarts(self) -> None:
         policy = dataclasses.replace(POLICY, scale_up="never", max_nodes=2)
         members = [seen("b"), seen("c", state="waiting", round=0, since=100.0)]
@@ -476,7 +486,7 @@ def policies(draw: st.DrawFn) -> Policy:
         last_call=draw(seconds),
         join_timeout=draw(seconds),
         recovery_timeout=draw(seconds),
-        scale_up=draw(st.sampled_from(["now", "never"])),
+        scale_up=draw(st.sampled_from(["now", "commit", "never"])),
         settle=draw(seconds),
         scale_up_interval=draw(seconds),
     )

@@ -59,6 +59,12 @@ def test_the_launchers_own_environment_is_inherited_and_not_changed() -> None:
     assert inherited == {"PATH": "/bin", "RANK": "99"}
 
 
+def test_a_worker_is_told_of_its_own_agent_only() -> None:
+    outer = {"ELASTIC_RUN_AGENT": "@outer"}
+    assert worker_environment(outer, dataclasses.replace(PLACE, agent="@ours"))["ELASTIC_RUN_AGENT"] == "@ours"
+    assert "ELASTIC_RUN_AGENT" not in worker_environment(outer, PLACE)
+
+
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING"])
 def test_what_the_user_has_chosen_is_kept(name: str) -> None:
     assert worker_environment({name: "7"}, PLACE)[name] == "7"

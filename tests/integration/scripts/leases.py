@@ -1,0 +1,77 @@
+"""A worker that leases shards and does nothing with them, and writes down each lease and each receipt.
+
+    lease <round> <rank> <place>      the master has answered with it
+    told <round> <rank> <place>       the master is told next that it is done
+    done <round> <rank> <place>       the master has answered the request that told of it
+
+It says `half` when it has got a place from the second half, and waits there until the test says `go`.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+
+import puppet
+
+from elastic_run.adapters.channel import AGENT, Call, Channel
+from elastic_run.adapters.world import world
+from elastic_run.master.ledger import Answer, Dataset, Mark, Request
+
+here = world()
+
+
+def main() -> None:
+    """Until there are no more leases."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lineage", required=True)
+    parser.add_argument("--places", type=int, required=True)
+    parser.add_argument("--log", required=True)
+    options = parser.parse_args()
+    strings = puppet.connect()
+    log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    channel = Channel(os.environ[AGENT])
+
+    def note(what: str, places: tuple[int, ...]) -> None:
+        os.write(log, "".join(f"{what} {here.round} {here.rank} {place}\n" for place in places).encode())
+
+    dataset = Dataset("data", options.places, 1, options.places, lineage=options.lineage)
+    ask(channel, Request("open", "data", here.round, here.rank, here.size, dataset=dataset))
+    places: tuple[int, ...] = ()
+    number, told = 0, False
+    while True:
+        number += 1
+        marks = tuple(Mark(place) for place in places)
+        request = Request(
+            "exchange", "data", here.round, here.rank, here.size, sequence=number, marks=marks, wants=2
+        )  # fmt: skip
+        note("told", places)
+        answer = ask(channel, request)
+        note("done", places)
+        places = tuple(piece.place for piece in answer.leases)
+        note("lease", places)
+        if answer.ended:
+            return
+        if places and not told and max(places) >= options.places // 2:
+            told = True
+            strings.hold("half")
+        time.sleep(0.005)  # the work
+
+
+def ask(channel: Channel, request: Request) -> Answer:
+    """What the master says in the end; waits to be ended where the round is over."""
+    while True:
+        back = channel.ask(Call("ledger", here.round, request))
+        if back.answer is None:
+            sys.exit(f"the agent has no answer: {back.text}")
+        if back.answer.kind == "ok":
+            return back.answer
+        if back.answer.kind == "refused":
+            sys.exit(back.answer.text)
+        if back.answer.kind == "stale":
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()

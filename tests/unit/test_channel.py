@@ -1,0 +1,411 @@
+"""Workers ask their agent over a Unix socket, and agents ask the master over TCP; whoever is lost, nothing is lost.
+
+Not tested: that another user of this machine is turned away, because a test cannot become one.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from elastic_run.adapters.channel import AgentGone, Back, Call, Channel
+from elastic_run.elastic_agent import channel, link
+from elastic_run.elastic_agent.channel import Clerk, Desk
+from elastic_run.elastic_agent.link import Link
+from elastic_run.master import talk
+from elastic_run.master.ledger import Answer, Piece, Request
+from elastic_run.master.service import Ledgers
+from elastic_run.rendezvous.errors import Deposed, StoreUnavailable
+from elastic_run.rendezvous.frame import PREFIX, framed, read_frame
+from elastic_run.rendezvous.header import Header, HeaderState, Leader
+from elastic_run.rendezvous.keys import Keys
+from elastic_run.rendezvous.member import Fingerprint
+from elastic_run.rendezvous.memory import MemoryStore
+from elastic_run.rendezvous.presence import PresenceServer, watch_until_dead
+from elastic_run.rendezvous.store import KeyValue, Put
+from elastic_run.rendezvous.wire import decode, encode
+
+DEADLINE = 20.0
+"""Seconds that anything here may take on a busy machine; it takes milliseconds."""
+
+LOOPBACK = "127.0.0.1"
+KEYS = Keys("job")
+FINGERPRINT = Fingerprint("train.py", (), "1:2", "1", "0")
+
+
+def header(number: int = 1, state: HeaderState = "open", run: str = "run") -> Header:
+    return Header(number, run, state, "start", "", FINGERPRINT)
+
+
+def asks(number: int = 1, round: int = 1) -> Request:
+    return Request("exchange", "data", round, 0, 1, sequence=number, wants=1)
+
+
+def answered(number: int) -> Answer:
+    return Answer(leases=(Piece(number),))
+
+
+@dataclass
+class Master:
+    """What listens on the master's machine, and stands for its ledgers: leases place n to request n.
+
+    Attributes:
+        asked: the numbers of the requests that came.
+        held: those that are not answered before `gate` is set.
+        run: of the job; others are hung up on.
+    """
+
+    incarnation: str
+    run: str = "run"
+    asked: list[int] = field(default_factory=list[int])
+    held: set[int] = field(default_factory=set[int])
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    deposed: bool = False
+
+    def __post_init__(self) -> None:
+        self.server = PresenceServer(self.incarnation, visit=self._visit)
+
+    async def _visit(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await talk.serve(line, reader, writer, lambda run: self.answer if run == self.run else None)
+
+    async def answer(self, request: Request) -> Answer:
+        self.asked.append(request.sequence)
+        self.news.set()
+        if self.deposed:
+            raise Deposed("another leads")
+        if request.sequence in self.held:
+            await self.gate.wait()
+        return answered(request.sequence)
+
+    async def heard(self, count: int) -> None:
+        while len(self.asked) < count:
+            self.news.clear()
+            await self.news.wait()
+
+
+@dataclass
+class Place:
+    """An agent's side of the job: its store, its link, and what it knows."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    header: Header | None = field(default_factory=header)
+    here: Master | None = None
+    saved: list[int] = field(default_factory=list[int])
+
+    def __post_init__(self) -> None:
+        # What is asked of the ledgers here is one method, and a double has it.
+        self.link = Link(self.store, KEYS, lambda: cast(Ledgers | None, self.here), lambda: self.header)
+        self.clerk = Clerk(self.store, KEYS, self.link, self.saved.append)
+
+    async def trouble(self, words: str = "") -> None:
+        """Waits until an attempt has come to nothing for that reason."""
+        while not self.link.trouble or words not in self.link.trouble:
+            await later()
+
+    async def elect(self, master: Master, address: str | None = None) -> None:
+        where = master.server.address if address is None else address
+        await self.store.txn([], [Put(KEYS.leader, encode(Leader("m", master.incarnation, where)))])
+
+
+async def later() -> None:
+    """A moment has passed."""
+    await asyncio.sleep(0.001)
+
+
+@contextlib.asynccontextmanager
+async def leading(place: Place, incarnation: str = "M1", **more: Any) -> AsyncGenerator[Master, None]:
+    master = Master(incarnation, **more)
+    await master.server.start(LOOPBACK, LOOPBACK)
+    await place.elect(master)
+    try:
+        yield master
+    finally:
+        await master.server.close()
+
+
+@pytest.fixture
+async def place() -> AsyncGenerator[Place, None]:
+    made = Place()
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield made
+    finally:
+        await made.link.close()
+
+
+# -- from agent to master ---------------------------------------------------------------------------------------------
+
+
+async def test_many_requests_go_over_one_connection_and_are_answered_in_any_order(place: Place) -> None:
+    async with leading(place, held={1}) as master:
+        slow = asyncio.create_task(place.link.ask(asks(1)))
+        await master.heard(1)
+        assert await asyncio.gather(*(place.link.ask(asks(number)) for number in range(2, 50))) == [
+            answered(number) for number in range(2, 50)
+        ]
+        assert not slow.done()
+        master.gate.set()
+        assert await slow == answered(1)
+        assert len(vars(master.server)["_writers"]) == 1
+
+
+async def test_a_request_is_asked_again_where_the_master_is_lost_before_it_answers(place: Place) -> None:
+    async with leading(place, held={1, 2}) as master:
+        asked = [asyncio.create_task(place.link.ask(asks(number))) for number in (1, 2)]
+        await master.heard(2)
+        await master.server.close()
+        async with leading(place, "M2") as second:
+            assert [await each for each in asked] == [answered(1), answered(2)]
+            assert sorted(second.asked) == [1, 2]
+
+
+async def test_a_deposed_master_hangs_up_and_the_next_one_is_asked(place: Place) -> None:
+    async with leading(place, deposed=True) as master, leading(place, "M2") as second:
+        await place.elect(master)
+        asked = asyncio.create_task(place.link.ask(asks()))
+        await master.heard(3)
+        assert "hung up" in place.link.trouble
+        await place.elect(second)
+        assert await asked == answered(1)
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:none"])
+async def test_a_leader_without_an_address_is_asked_for_again(place: Place, address: str) -> None:
+    async with leading(place) as master:
+        await place.elect(master, address)
+        asked = asyncio.create_task(place.link.ask(asks()))
+        await place.trouble()
+        await place.elect(master)
+        assert await asked == answered(1)
+
+
+async def test_who_has_the_masters_address_now_is_not_asked(place: Place) -> None:
+    async with leading(place) as stranger:
+        await place.elect(Master("M2"), stranger.server.address)
+        asked = asyncio.create_task(place.link.ask(asks()))
+        await place.trouble("is not M2")
+        assert stranger.asked == []
+        async with leading(place, "M2"):
+            assert await asked == answered(1)
+
+
+async def test_a_silent_master_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "SILENCE", 0.05)
+    async with leading(place, held={1}) as silent:
+        asked = asyncio.create_task(place.link.ask(asks()))
+        await silent.heard(2)
+        async with leading(place, "M2"):
+            assert await asked == answered(1)
+
+
+async def test_an_agent_asks_its_own_master_without_a_connection(place: Place) -> None:
+    place.here = Master("M1")
+    assert await place.link.ask(asks()) == answered(1)
+    place.here.deposed = True
+    asked = asyncio.create_task(place.link.ask(asks(2)))
+    await place.here.heard(2)
+    place.here = None
+    async with leading(place, "M2"):
+        assert await asked == answered(2)
+
+
+async def test_a_request_of_a_round_that_is_over_is_not_asked_for_ever(place: Place) -> None:
+    asked = asyncio.create_task(place.link.ask(asks()))
+    await place.trouble()
+    place.header = header(2)
+    stale = await asked
+    assert stale.kind == "stale" and "round 2" in stale.text
+
+
+async def test_another_run_of_the_job_is_not_answered(place: Place) -> None:
+    async with leading(place, run="another") as master:
+        asked = asyncio.create_task(place.link.ask(asks()))
+        await place.trouble("hung up")
+        assert master.asked == []
+        master.run = "run"
+        assert await asked == answered(1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"x" * 5000,
+        b'{"ledger":7}\n',
+        b'{"ledger":"run"}\n\xff\xff\xff\xff',
+        b'{"ledger":"run"}\n' + framed(b"{}"),
+        b'{"ledger":"run"}\n' + framed(b"\xff"),
+        b'{"ledger":"run"}\n' + framed(json.dumps({"id": 1, "request": {"kind": "open"}}).encode()),
+    ],
+)
+async def test_whoever_says_what_cannot_be_understood_is_hung_up_on_and_nobody_else(place: Place, words: bytes) -> None:
+    async with leading(place) as master:
+        assert await place.link.ask(asks()) == answered(1)
+        watcher = asyncio.create_task(watch_until_dead(master.server.address, "M1"))
+        host, _, port = master.server.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        await reader.readline()
+        writer.write(words)
+        with contextlib.suppress(ConnectionResetError):  # where it hangs up before it has read all
+            assert await reader.read() == b""
+        writer.close()
+        assert await place.link.ask(asks(2)) == answered(2)
+        assert len(vars(master.server)["_writers"]) >= 1 and not watcher.done()
+        watcher.cancel()
+
+
+async def test_a_master_that_says_what_cannot_be_understood_is_dialled_again(place: Place) -> None:
+    async def babble(_: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_frame(reader)
+        writer.write(framed(b"babble"))
+        await reader.read()
+
+    server = PresenceServer("M1", visit=babble)
+    await server.start(LOOPBACK, LOOPBACK)
+    await place.elect(Master("M1"), server.address)
+    asked = asyncio.create_task(place.link.ask(asks()))
+    await place.trouble("hung up")
+    await server.close()
+    async with leading(place, "M2"):
+        assert await asked == answered(1)
+
+
+# -- the clerk --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_that_nobody_answers_is_answered_in_words(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "CALL_SECONDS", 0.05)
+    back = await place.clerk.answer(Call("ledger", 1, asks()))
+    assert back.answer is None and "nobody leads the job" in back.text
+
+
+async def test_later_is_passed_on(place: Place) -> None:
+    later = Answer("later", "others are missing")
+
+    class Busy(Master):
+        async def answer(self, request: Request) -> Answer:
+            return later
+
+    place.here = Busy("M1")
+    assert await place.clerk.answer(Call("ledger", 1, asks())) == Back(later)
+
+
+async def test_a_round_is_current_where_the_store_says_so_now(place: Place) -> None:
+    async def current() -> tuple[bool, str]:
+        back = await place.clerk.answer(Call("current", 1))
+        return back.current, back.text
+
+    assert await current() == (False, "the store knows of no round of this job")
+    for number, state, yes in ((1, "open", True), (2, "open", False), (1, "waiting", False), (1, "failed", False)):
+        await place.store.txn([], [Put(KEYS.round, encode(header(number, cast(HeaderState, state))))])
+        found, text = await current()
+        assert found == yes and bool(text) != yes
+
+
+async def test_a_store_that_does_not_answer_makes_no_round_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(MemoryStore):
+        async def get(self, key: str) -> KeyValue | None:
+            raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(channel, "CURRENT_SECONDS", 0.05)
+    monkeypatch.setattr(channel, "RETRY_PAUSE", 0.01)
+    back = await Place(Silent()).clerk.answer(Call("current", 1))
+    assert not back.current and "the store does not say" in back.text
+
+
+async def test_a_checkpoint_is_told(place: Place) -> None:
+    assert await place.clerk.answer(Call("saved", 7)) == Back()
+    assert place.saved == [7]
+
+
+# -- from worker to agent ---------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def desk(respond: Callable[[Call], Awaitable[Back]]) -> AsyncGenerator[Desk, None]:
+    made = Desk(respond)
+    await made.start()
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield made
+    finally:
+        await made.close()
+
+
+async def test_a_worker_asks_over_its_socket(place: Place) -> None:
+    async with leading(place), desk(place.clerk.answer) as listening:
+        assert listening.address.startswith("@elastic-run-")
+
+        def work() -> list[Back]:
+            asking = Channel(listening.address, DEADLINE)
+            try:
+                return [asking.ask(Call("ledger", 1, asks(number))) for number in (1, 2)]
+            finally:
+                asking.close()
+
+        several = await asyncio.gather(*(asyncio.to_thread(work) for _ in range(4)))
+        assert several == [[Back(answered(1)), Back(answered(2))]] * 4
+
+
+async def test_a_worker_whose_agent_has_ended_is_told_so() -> None:
+    waits = asyncio.Event()
+
+    async def respond(_: Call) -> Back:
+        waits.set()
+        await asyncio.get_running_loop().create_future()
+        return Back()
+
+    async with desk(respond) as listening:
+        asking = Channel(listening.address, DEADLINE)
+        asked = asyncio.create_task(asyncio.to_thread(asking.ask, Call("current", 1)))
+        await waits.wait()
+        await listening.close()
+        with pytest.raises(AgentGone):
+            await asked
+        asking.close()
+        with pytest.raises(AgentGone):
+            Channel(listening.address, DEADLINE)
+
+
+@pytest.mark.parametrize("words", [PREFIX.pack(2**32 - 1), framed(b"{}"), framed(b"\xff"), b"\0\0"])
+async def test_a_worker_that_says_what_cannot_be_understood_is_hung_up_on_alone(place: Place, words: bytes) -> None:
+    async with desk(place.clerk.answer) as listening:
+        good = Channel(listening.address, DEADLINE)
+        reader, writer = await asyncio.open_unix_connection("\0" + listening.address[1:])
+        writer.write(words)
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+        assert await asyncio.to_thread(good.ask, Call("saved", 1)) == Back()
+        good.close()
+
+
+async def test_no_descriptor_of_the_agent_reaches_its_workers(place: Place) -> None:
+    async with desk(place.clerk.answer) as listening:
+        asking = Channel(listening.address, DEADLINE)
+        await asyncio.to_thread(asking.ask, Call("saved", 1))
+        ours = [number for number in range(3, 200) if _is_unix_socket(number)]
+        assert ours and not any(os.get_inheritable(number) for number in ours)
+        asking.close()
+
+
+def _is_unix_socket(number: int) -> bool:
+    try:
+        with socket.socket(fileno=os.dup(number)) as found:
+            return found.family == socket.AF_UNIX
+    except OSError:
+        return False
+
+
+def test_a_call_survives_the_wire() -> None:
+    call = Call("ledger", 3, asks())
+    assert decode(Call, encode(call)) == call
+    back = Back(answered(2), current=True, text="why")
+    assert decode(Back, encode(back)) == back
