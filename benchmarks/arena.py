@@ -117,14 +117,15 @@ class Arena:
         words = command(launcher, job, node, self.folder)
         base = environment(launcher, os.environ)
         if launcher.kind != "bare":
-            return self._start(words, base, f"node{node}.log")
+            return self.start(words, base, f"node{node}.log")
         port = job.port or free_port()
         return [
-            self._start(words, base | bare_environment(rank, job.nproc, port), f"rank{rank}.log")
+            self.start(words, base | bare_environment(rank, job.nproc, port), f"rank{rank}.log")
             for rank in range(job.nproc)
         ][-1]
 
-    def _start(self, words: list[str], environ: dict[str, str], log: str) -> subprocess.Popen[bytes]:
+    def start(self, words: list[str], environ: dict[str, str], log: str) -> subprocess.Popen[bytes]:
+        """Starts a process in the run's folder, where `log` takes what it prints."""
         with (self.folder / log).open("wb") as out:
             process = subprocess.Popen(
                 words,

@@ -35,7 +35,8 @@ class Case:
         ours: what the others are compared with.
         peers: the others.
         measure: runs one launcher once, in the contest's round of that number.
-        phases: the names of the phases that `measure` tells; the first ends with the user's first line.
+        phases: the names of the phases that `measure` tells.
+        first_phase: what ends the first of them, which then has rows of its own in the table; empty: it has none.
         warm_up: whether a first run of each is left out, because it reads files that the later ones find in memory.
     """
 
@@ -48,4 +49,5 @@ class Case:
     peers: tuple[Launcher, ...]
     measure: Callable[[Arena, Launcher, int], Outcome]
     phases: tuple[str, ...] = ()
+    first_phase: str = "user's first line"
     warm_up: bool = False

@@ -24,10 +24,10 @@ def _tables(result: Result, draw: Draw) -> str:
     everyone = (result.ours, *result.peers)
     rows = table.rows(result.case.until, result.ours, result.peers)
     headings, phases = table.phase_rows(result.case.phases, everyone)
-    if len(headings) > 1:
+    if len(headings) > 1 and result.case.first_phase:
         ours, *peers = (table.until_phase(one, 0) for one in everyone)
         if ours is not None:
-            rows += table.rows("user's first line", ours, [peer for peer in peers if peer is not None])
+            rows += table.rows(result.case.first_phase, ours, [peer for peer in peers if peer is not None])
     parts = [draw(table.HEADINGS, rows)]
     if len(headings) > 1:
         parts.append(draw(headings, phases))

@@ -129,10 +129,11 @@ def ratio(ours: Series, peer: Series) -> Ratio | None:
 
 
 def seconds(value: float, bound: float = math.inf) -> str:
-    """A time with three significant figures, or `>bound`."""
+    """A time with two or three significant figures where it has so many, or `>bound`."""
     if math.isinf(value):
         return "never" if math.isinf(bound) else f">{bound:g}"
-    return f"{value:.3f}" if value < 1 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    digits = 4 if value < 0.01 else 3 if value < 1 else 2 if value < 10 else 1
+    return f"{value:.{digits}f}"
 
 
 def factor(value: float, limit: bool = False) -> str:

@@ -54,6 +54,13 @@ def test_a_quantile_lies_between_the_least_and_the_greatest(values: list[float],
     assert min(values) <= table.quantile(values, share) <= max(values)
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.00134, "0.0013"), (0.0345, "0.035"), (0.5, "0.500"), (3.456, "3.46"), (34.56, "34.6")]
+)
+def test_a_time_keeps_the_figures_that_matter(value: float, text: str) -> None:
+    assert table.seconds(value) == text
+
+
 def test_no_runs_have_no_quantile() -> None:
     with pytest.raises(ValueError, match="no runs"):
         table.quantile([], 0.5)
@@ -156,9 +163,9 @@ def test_a_document_without_the_sections_markers_is_refused() -> None:
 
 
 def test_the_document_of_the_figures_has_a_section_for_each_case() -> None:
-    cases = [case for name in ("startup", "worker_kill", "node_kill") for case in load(name).CASES]
+    cases = [case for name in load("__main__").ROUNDS for case in load(name).CASES]
     document = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert len(cases) == 5
+    assert len(cases) == 13
     assert table.replaced(document, {case.name: "new" for case in cases}) != document
 
 

@@ -1,0 +1,33 @@
+"""What the scripts of a run answer: one JSON value each, in a file that appears when it is whole."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .arena import Arena
+from .launchers import BARE, SCRIPTS, environment
+
+
+def answers(arena: Arena, count: int, bound: float) -> list[Any]:
+    """Waits for `answer0` to `answer<count - 1>` in the run's folder; what each holds. Raises DidNotCome."""
+    files = [arena.folder / f"answer{rank}" for rank in range(count)]
+    arena.until(lambda: all(file.exists() for file in files) or None, bound)
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def one_answer(arena: Arena, script: str, words: Sequence[str], bound: float, python: Path | None = None) -> Any:
+    """Runs a script whose last argument is the file for its answer, without any launcher. Raises DidNotCome.
+
+    Args:
+        arena: where it runs.
+        script: its name in `scripts/`.
+        words: its other arguments.
+        bound: seconds that it may take.
+        python: the interpreter; None: this one.
+    """
+    command = [str(python or sys.executable), str(SCRIPTS / script), *words, str(arena.folder / "answer0")]
+    arena.start(command, environment(BARE, os.environ), "script.log")
+    return answers(arena, 1, bound)[0]

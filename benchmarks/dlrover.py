@@ -1,0 +1,69 @@
+"""DLRover, in a virtual environment of its own, which is made when it is first wanted and removed at the end.
+
+What is measured of it is the part that deals out shards: the master's task manager, asked by the master's own client
+over gRPC, on the platform that DLRover calls `local`. It keeps all of that in memory.
+"""
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .arena import Arena, free_port
+from .launchers import BARE, Launcher, environment
+
+VERSION = "0.6.1"
+NEEDS = ("grpcio", "protobuf", "kubernetes", "tornado")
+"""What it imports and does not ask for."""
+
+PEER = Launcher(f"DLRover {VERSION}, in memory", "bare")
+
+_INSTALL_SECONDS = 300.0
+
+
+class NotThere(Exception):
+    """DLRover does not install or does not run here, and why."""
+
+
+@functools.cache
+def _made() -> tuple[Path, tempfile.TemporaryDirectory[str]]:
+    folder = tempfile.TemporaryDirectory(prefix="elastic-run-dlrover-")  # removed when this process ends
+    python = Path(folder.name) / "bin" / "python"
+    for words in (
+        [sys.executable, "-m", "venv", folder.name],
+        [str(python), "-m", "pip", "install", "--quiet", f"dlrover=={VERSION}", *NEEDS],
+        [str(python), "-c", "import dlrover.python.master.main"],
+    ):
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NotThere(str(error)) from None
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise NotThere(next((line for line in lines if line.startswith("ERROR")), lines[-1]))
+    return python, folder
+
+
+def interpreter() -> Path:
+    """The Python that can import it. Raises NotThere; the first call takes a minute."""
+    return _made()[0]
+
+
+def problem() -> str:
+    """Why it cannot take part, in words; empty where it can."""
+    try:
+        interpreter()
+    except NotThere as why:
+        return f"{PEER.name} does not take part: {why}"
+    return ""
+
+
+def master(arena: Arena) -> str:
+    """Starts a master, and waits until it listens; where. Raises DidNotCome."""
+    port = free_port()
+    words = [str(interpreter()), "-m", "dlrover.python.master.main", "--platform=local", "--job_name=benchmark"]
+    arena.start([*words, f"--port={port}", "--node_num=1"], environment(BARE, os.environ), "dlrover.log")
+    arena.until_listening(port)
+    return f"127.0.0.1:{port}"
