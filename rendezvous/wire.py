@@ -35,7 +35,7 @@ class _Unfit(Exception):
 
 def encode(value: object) -> bytes:
     """A frozen dataclass as compact JSON."""
-    return json.dumps(_plain(value), separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def decode(kind: type[T], data: bytes) -> T:
@@ -52,15 +52,15 @@ def decode(kind: type[T], data: bytes) -> T:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in typing.cast(tuple[object, ...], value)]
-    if names := _names(type(value)):
-        return {name: _plain(getattr(value, name)) for name in names}
-    return value
+def _fields(value: object) -> dict[str, object]:
+    """One level of a dataclass; the encoder asks for the next where it meets one."""
+    return {name: getattr(value, name) for name in _names(type(value))}
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False, default=_fields)
 
 
 @cache
