@@ -8,15 +8,29 @@ from typing import TYPE_CHECKING, Any
 from .rendezvous.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from .adapters.shards import Shard, Shards, is_current, shards
     from .adapters.world import World, world
     from .launcher.launch import LaunchFailed, elastic_launch, launch
 
-__all__ = ["LaunchFailed", "World", "__version__", "elastic_launch", "launch", "world"]
+__all__ = [
+    "LaunchFailed",
+    "Shard",
+    "Shards",
+    "World",
+    "__version__",
+    "elastic_launch",
+    "is_current",
+    "launch",
+    "shards",
+    "world",
+]
 
 
 def __getattr__(name: str) -> Any:  # Any: the type of whichever name is asked for
     if name in ("World", "world"):
         from .adapters import world as room
+    elif name in ("Shard", "Shards", "is_current", "shards"):
+        from .adapters import shards as room
     elif name in ("LaunchFailed", "elastic_launch", "launch"):
         from .launcher import launch as room
     else:

@@ -1,0 +1,999 @@
+"""Leased shards as a script sees them: alone, and with other ranks whose agent is a thread in this process."""
+
+import contextlib
+import gc
+import io
+import pickle
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import elastic_run
+from elastic_run.adapters import leases
+from elastic_run.adapters.channel import AGENT, AgentGone, Back, Call, Channel
+from elastic_run.adapters.leases import HELD, MOST
+from elastic_run.adapters.shards import (
+    DONE,
+    BadDataset,
+    BadPosition,
+    Misused,
+    NoLedger,
+    NotDone,
+    Refused,
+    RoundOver,
+    Shard,
+    Shards,
+    is_current,
+    shards,
+)
+from elastic_run.adapters.world import PLACE, ROUND, BadEnvironment
+from elastic_run.master.ledger import Answer, Ledger, Piece, Request, fresh, read, written
+from elastic_run.rendezvous.frame import PREFIX, framed
+from elastic_run.rendezvous.wire import decode, encode
+
+ENOUGH = 20.0
+"""Seconds that no test takes."""
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*PLACE, ROUND, AGENT):
+        monkeypatch.delenv(name, raising=False)
+
+
+def alone(size: Any = 100, shard_size: int = 10, **more: Any) -> Shards:
+    """A world of one without a launcher."""
+    return Shards(more.pop("name", "data"), size, shard_size=shard_size, environment={}, **more)
+
+
+# -- a world of one ---------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 300), st.integers(1, 50), st.integers(1, 3), st.booleans(), st.sampled_from(["checkpoint", "ack"])
+)
+def test_each_record_comes_once_in_each_epoch(
+    size: int, shard_size: int, epochs: int, shuffle: bool, commit: str
+) -> None:
+    found: Counter[tuple[int, int]] = Counter()
+    with alone(size, shard_size, epochs=epochs, shuffle=shuffle, commit=commit) as data:
+        for shard in data:
+            assert len(shard) == len(shard.indices)
+            found.update((shard.epoch, index) for index in shard.indices)
+            shard.done()
+    assert found == Counter({(epoch, index): 1 for epoch in range(epochs) for index in range(size)})
+
+
+def test_the_shards_come_in_the_order_of_the_layout() -> None:
+    with alone(1000, 100, name="train", epochs=2, seed=7) as data:
+        numbers: list[int] = []
+        for shard in data:
+            assert (shard.start, shard.stop) == (shard.number * 100, shard.number * 100 + 100)
+            assert shard.place == len(numbers) and shard.offset == 0 and shard.file == ""
+            numbers.append(shard.number)
+            shard.done()
+    assert numbers == [*(6, 9, 4, 8, 0, 3, 2, 1, 5, 7), *(6, 9, 1, 0, 5, 8, 7, 4, 2, 3)]
+
+
+def test_files_are_named_and_counted_within() -> None:
+    with alone([("a.csv", 25), (Path("b.csv"), 7)]) as data:
+        found: Counter[tuple[str, int]] = Counter()
+        for shard in data:
+            found.update((shard.file, index) for index in shard.indices)
+            shard.done()
+    assert found == Counter({("a.csv", index): 1 for index in range(25)} | {("b.csv", index): 1 for index in range(7)})
+
+
+def test_a_loop_that_is_left_and_begun_again_goes_on() -> None:
+    with alone() as data:
+        first = next(data)
+        first.done()
+        places = [first.place]
+        for shard in data:
+            places.append(shard.place)
+            shard.done()
+            if len(places) == 4:
+                break
+        for shard in data:
+            places.append(shard.place)
+            shard.done()
+        assert next(data, None) is None
+    assert places == [*range(10)]
+
+
+def test_shards_says_what_it_is() -> None:
+    with elastic_run.shards("data", 100, shard_size=10) as data:
+        shard = next(data)
+        assert isinstance(data, elastic_run.Shards) and isinstance(shard, elastic_run.Shard)
+        assert repr(shard) == f"<Shard {shard.key}: records {shard.start} to {shard.stop}, 0 of them done>"
+    assert shards is elastic_run.shards
+
+
+@settings(deadline=None)
+@given(st.integers(1, 200), st.integers(1, 30), st.integers(1, 3), st.integers(1, 3), st.data(), st.integers(0, 2**20))
+def test_what_a_chain_of_checkpoints_contains_has_each_record_once_in_each_epoch(
+    size: int, shard_size: int, before: int, after: int, choice: st.DataObject, seed: int
+) -> None:
+    in_model: Counter[tuple[int, int]] = Counter()
+    with alone(size, shard_size, epochs=before, seed=seed) as data:
+        for shard in data:
+            count = choice.draw(st.integers(0, len(shard)))
+            if count == len(shard):
+                shard.done()
+            else:
+                shard.progress(count)
+            in_model.update((shard.epoch, index) for index in shard.indices[:count])
+            if count < len(shard):
+                break
+        state = data.state_dict()
+    with alone(size, shard_size, epochs=after, seed=seed) as data:
+        data.load_state_dict(state)
+        for shard in data:
+            in_model.update((shard.epoch, index) for index in shard.indices)
+            shard.done()
+    for epoch in range(after):
+        assert all(in_model[epoch, index] == 1 for index in range(size))
+
+
+def test_a_position_has_what_was_said_and_nothing_else() -> None:
+    with alone() as data:
+        one, two, three, four = (next(data) for _ in range(4))
+        one.done()
+        two.progress(4)
+        four.progress(10)
+        state = data.state_dict(step=3)
+        todo = dict(tuple(pair) for pair in state["todo"])
+        assert todo.pop(two.place) == 4
+        assert todo.pop(three.place) == 0
+        assert one.place not in todo and four.place not in todo
+        four.done()
+        two.progress(10)
+        assert data.state_dict()["todo"] == [[place, offset] for place, offset in state["todo"] if place != two.place]
+    with alone() as again:
+        again.load_state_dict(state)
+        assert again.state_dict() == state
+        rest = next(again)
+        assert (rest.place, rest.offset, len(rest)) == (two.place, 4, 6)
+        assert rest.indices == list(two.indices)[4:]
+        rest.progress(2)
+        assert [two.place, 6] in again.state_dict()["todo"]
+
+
+def test_a_state_is_the_same_until_something_is_done() -> None:
+    with alone() as data:
+        state = data.state_dict()
+        assert state["frontier"] == 0 and state["todo"] == []
+        assert data.state_dict() == state
+
+
+def test_the_state_at_the_end_leaves_nothing_to_do() -> None:
+    with alone() as data:
+        for shard in data:
+            shard.done()
+        state = data.state_dict()
+    assert (state["frontier"], state["todo"]) == (10, [])
+    with alone() as again:
+        again.load_state_dict(state)
+        assert list(again) == []
+    with alone(epochs=2) as more:
+        more.load_state_dict(state)
+        assert [next(more).epoch, next(more).epoch] == [1, 1]
+
+
+def test_another_datasets_state_is_refused() -> None:
+    with alone() as data:
+        state = data.state_dict()
+    with alone(101) as other, pytest.raises(BadPosition, match="has size=100, and this one size=101"):
+        other.load_state_dict(state)
+
+
+def test_a_state_comes_before_the_first_shard() -> None:
+    with alone() as data:
+        state = data.state_dict()
+        with pytest.raises(Misused, match="after it was begun"):
+            data.load_state_dict(state)
+
+
+# -- misuse -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"size": 0}, {"size": []}, {"shard_size": 0}, {"epochs": 0}, {"commit": "never"}, {"name": ""}],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(given: dict[str, Any]) -> None:
+    with pytest.raises(BadDataset):
+        alone(**given)
+
+
+def test_a_shard_is_done_once() -> None:
+    with alone() as data:
+        shard = next(data)
+        shard.done()
+        with pytest.raises(Misused, match=f"twice for shard {shard.key}"):
+            shard.done()
+        with pytest.raises(Misused, match="after done"):
+            shard.progress(1)
+
+
+def test_progress_goes_forward_and_not_beyond_the_end() -> None:
+    with alone() as data:
+        shard = next(data)
+        shard.progress(3)
+        shard.progress(3)
+        for count in (2, -1, 11):
+            with pytest.raises(Misused, match=rf"progress\({count}\) of shard .* 3 of which"):
+                shard.progress(count)
+        for wrong in (True, 1.0, "4"):
+            with pytest.raises(TypeError, match="whole number"):
+                shard.progress(wrong)
+        shard.progress(10)
+        shard.done()
+
+
+@pytest.mark.parametrize("commit", ["checkpoint", "ack"])
+def test_a_loop_does_not_end_over_shards_that_are_not_done(commit: str) -> None:
+    with alone(commit=commit) as data:
+        had: list[Shard] = []
+        with pytest.raises(NotDone, match=r"e00000-s00000000. and 5 more: call done"):
+            for shard in data:
+                had.append(shard)
+        for shard in had:
+            shard.done()
+        assert list(data) == []
+
+
+def test_too_many_begun_shards_are_told_early() -> None:
+    with alone(10_000, 1) as data:
+        had: list[Shard] = []
+        with pytest.raises(NotDone, match="so many at once"):
+            for shard in data:
+                had.append(shard)
+        assert len(had) == HELD
+        had[0].done()
+        assert next(data).place == HELD
+
+
+def test_nothing_is_said_of_what_was_given_back() -> None:
+    data = alone()
+    one, two = next(data), next(data)
+    one.done()
+    data.close()
+    data.close()
+    with pytest.raises(Misused, match=r"given back by close\(\)"):
+        two.done()
+    with pytest.raises(Misused, match="was closed"):
+        next(data)
+    with pytest.raises(Misused, match="was closed"):
+        data.flush()
+
+
+def test_a_name_is_used_once_at_a_time() -> None:
+    with alone() as data:
+        next(data)
+        other = alone()
+        with pytest.raises(Misused, match="already used by this process"):
+            next(other)
+    next(alone())
+
+
+def test_a_dataset_that_nobody_has_any_more_may_be_begun_again() -> None:
+    next(alone())
+    gc.collect()
+    next(alone())
+
+
+def test_ack_has_no_position_in_checkpoints() -> None:
+    with alone() as data:
+        state = data.state_dict()
+    with alone(commit="ack") as data:
+        with pytest.raises(Misused, match=r"state_dict.* with commit='ack'"):
+            data.state_dict()
+        with pytest.raises(Misused, match=r"load_state_dict.* with commit='ack'"):
+            data.load_state_dict(state)
+
+
+@pytest.mark.parametrize("step", [-1, True, "3", 1.0])
+def test_a_step_is_a_number(step: Any) -> None:
+    with alone() as data, pytest.raises(TypeError, match="whole number"):
+        data.state_dict(step)
+
+
+def test_a_forked_process_may_not_go_on_with_its_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    with alone() as data:
+        shard = next(data)
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -1)
+            with pytest.raises(Misused, match=r"shards.part\(number\)"):
+                next(data)
+            with pytest.raises(Misused, match=r"shards.part\(number\)"):
+                shard.done()
+            data.close()
+        shard.done()
+        next(data)
+
+
+def test_it_is_not_sent_to_other_processes() -> None:
+    with alone() as data, pytest.raises(TypeError, match=r"send a part of it, shards.part\(number\)"):
+        pickle.dumps(data)
+
+
+def test_without_a_launcher_there_are_no_parts() -> None:
+    with alone() as data:
+        with pytest.raises(NoLedger, match="start the script with elastic-run"):
+            data.part(1)
+        for number in (0, True, "1"):
+            with pytest.raises(TypeError, match="whole number from 1"):
+                data.part(number)
+
+
+def place(rank: int = 0, size: int = 1, round: int = 0, agent: str = "") -> dict[str, str]:
+    """An environment."""
+    given = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
+    return given | ({ROUND: str(round)} if round else {}) | ({AGENT: agent} if agent else {})
+
+
+def test_several_ranks_need_elastic_run() -> None:
+    with pytest.raises(NoLedger, match=r"2 ranks share the data.*start the script with elastic-run"):
+        Shards("data", 10, shard_size=1, environment=place(0, 2))
+    Shards("data", 10, shard_size=1, environment=place(0, 1))
+
+
+def test_half_an_environment_is_refused() -> None:
+    with pytest.raises(NoLedger, match="has no ELASTIC_RUN_AGENT"):
+        Shards("data", 10, shard_size=1, environment=place(0, 1, 3))
+    with pytest.raises(NoLedger, match="which rank this is in which round"):
+        Shards("data", 10, shard_size=1, environment={AGENT: "@x"})
+    with pytest.raises(BadEnvironment):
+        Shards("data", 10, shard_size=1, environment={"RANK": "0"})
+
+
+# -- several ranks ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Agent:
+    """Agent and master in one: answers as they do, with one ledger, which is read anew before each request.
+
+    Attributes:
+        override: given a request, an answer in place of the ledger's, or None.
+        patience: seconds after which a waiting request is told "later".
+        clock: the ledger's; tests move it.
+        current: what it says to "current".
+        heard: every request, once for each time that it was asked.
+        waits: set while a request waits for others.
+        hold: while it is cleared, nothing is answered.
+    """
+
+    name: str = field(default_factory=lambda: f"elastic-run-test-{secrets.token_hex(8)}")
+    override: Callable[[Request], Answer | None] = lambda _: None
+    patience: float = ENOUGH
+    clock: float = 0.0
+    current: bool = True
+    heard: list[Request] = field(default_factory=list[Request])
+    calls: list[Call] = field(default_factory=list[Call])
+    ledger: Ledger | None = None
+    waits: threading.Event = field(default_factory=threading.Event)
+    hold: threading.Event = field(default_factory=threading.Event)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    threads: list[threading.Thread] = field(default_factory=list[threading.Thread])
+    sockets: list[socket.socket] = field(default_factory=list[socket.socket])
+
+    def listen(self, own: socket.socket) -> None:
+        while True:
+            try:
+                taken, _ = own.accept()
+            except OSError:
+                return
+            self.sockets.append(taken)
+            self.start(self.serve, taken)
+
+    def start(self, target: Callable[[socket.socket], None], with_: socket.socket) -> None:
+        thread = threading.Thread(target=target, args=(with_,))
+        self.threads.append(thread)
+        thread.start()
+
+    def serve(self, taken: socket.socket) -> None:
+        with contextlib.suppress(OSError), taken, taken.makefile("rwb") as stream:
+            while prefix := stream.read(PREFIX.size):
+                call = decode(Call, stream.read(PREFIX.unpack(prefix)[0]))
+                self.calls.append(call)
+                back = self.answer(call.request) if call.request else Back(current=self.current)
+                self.hold.wait(ENOUGH)
+                stream.write(framed(encode(back)))
+                stream.flush()
+
+    def answer(self, request: Request) -> Back:
+        with self.changed:
+            self.heard.append(request)
+            if answer := self.override(request):
+                return Back(answer)
+            if self.ledger is None:
+                assert request.dataset is not None
+                self.ledger = Ledger(fresh(request.dataset), self.clock)
+                self.ledger.turn(request.round)
+            while (answer := self.ledger.answer(request, self.clock)) is None:
+                self.waits.set()
+                if not self.changed.wait(self.patience):
+                    return Back(Answer("later", self.ledger.why(request)))
+            self.waits.clear()
+            read(written(self.ledger.state))  # it must always be such that a successor can read it
+            self.changed.notify_all()
+            return Back(answer)
+
+    def move(self, seconds: float) -> None:
+        """The clock goes on, and who waits is looked at again."""
+        with self.changed:
+            self.clock += seconds
+            self.changed.notify_all()
+
+    def shards(self, rank: int = 0, size: int = 1, records: Any = 100, shard_size: int = 10, **more: Any) -> Shards:
+        """What the script of that rank has."""
+        environment = place(rank, size, more.pop("round", 1), f"@{self.name}")
+        return Shards(more.pop("name", "data"), records, shard_size=shard_size, environment=environment, **more)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[Agent]:
+    """An agent that listens."""
+    found = Agent()
+    found.hold.set()
+    own = socket.socket(socket.AF_UNIX)
+    own.bind("\0" + found.name)
+    own.listen()
+    found.start(found.listen, own)
+    try:
+        yield found
+    finally:
+        for held in (own, *found.sockets):
+            with contextlib.suppress(OSError):
+                held.shutdown(socket.SHUT_RDWR)
+        for thread in found.threads:
+            thread.join(ENOUGH)
+        own.close()
+    assert not any(thread.is_alive() for thread in found.threads)
+
+
+@pytest.fixture
+def crowd() -> Iterator[ThreadPoolExecutor]:
+    """Threads, which stand for ranks."""
+    with ThreadPoolExecutor(8) as found:
+        yield found
+
+
+@pytest.fixture
+def agent(crowd: ThreadPoolExecutor) -> Iterator[Agent]:
+    """The same; it hangs up before the ranks are waited for."""
+    assert crowd
+    with listening() as found:
+        yield found
+
+
+def drained(data: Shards) -> list[tuple[int, int]]:
+    """Uses all that this rank gets."""
+    found: list[tuple[int, int]] = []
+    for shard in data:
+        found += [(shard.epoch, index) for index in shard.indices]
+        shard.done()
+    return found
+
+
+def results(futures: list[Future[Any]]) -> list[Any]:
+    return [future.result(ENOUGH) for future in futures]
+
+
+@pytest.mark.parametrize("commit", ["checkpoint", "ack"])
+def test_several_ranks_share_each_epoch(agent: Agent, crowd: ThreadPoolExecutor, commit: str) -> None:
+    ranks = [agent.shards(rank, 4, 1000, 7, epochs=3, commit=commit) for rank in range(4)]
+    found = results([crowd.submit(drained, data) for data in ranks])
+    counts = Counter(record for each in found for record in each)
+    assert counts.keys() == {(epoch, index) for epoch in range(3) for index in range(1000)}
+    if commit == "checkpoint":  # else an idle rank may do what waits in another's queue
+        assert counts.total() == 3000
+    assert agent.ledger is not None and agent.ledger.finished
+    for data in ranks:
+        data.close()
+
+
+def test_more_ranks_than_records_are_fine(agent: Agent, crowd: ThreadPoolExecutor) -> None:
+    ranks = [agent.shards(rank, 4, 2, 1) for rank in range(4)]
+    found = results([crowd.submit(drained, data) for data in ranks])
+    assert sorted(record for each in found for record in each) == [(0, 0), (0, 1)]
+
+
+def test_what_was_said_is_durable_before_the_loop_ends(agent: Agent) -> None:
+    data = agent.shards(commit="ack")
+    assert len(drained(data)) == 100
+    assert agent.ledger is not None and agent.ledger.finished
+
+
+def test_the_next_shards_are_there_before_they_are_asked_for(agent: Agent) -> None:
+    data = agent.shards(records=1000, shard_size=1)
+    for _ in range(200):
+        next(data).done()
+    data.flush()
+    agent.hold.clear()
+    for _ in range(20):  # no answer comes, and none is waited for
+        next(data).done()
+    agent.hold.set()
+    data.close()
+
+
+def test_leases_ahead_grow_with_a_quick_worker_up_to_a_limit(agent: Agent) -> None:
+    data = agent.shards(records=5000, shard_size=1)
+    drained(data)
+    wants = [request.wants for request in agent.heard if request.wants]
+    assert wants[0] == 1 and max(wants) <= MOST and max(wants) > MOST // 4
+    assert len(wants) < 5000 / 10
+
+
+def test_a_slow_worker_holds_few(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    data = agent.shards(records=50, shard_size=1)
+    for shard in data:
+        now[0] += 60.0
+        shard.done()
+    assert {request.wants for request in agent.heard if request.kind == "exchange"} <= {0, 1}
+    assert max(len(request.marks) for request in agent.heard) <= 2
+
+
+def test_a_large_world_leases_less_ahead(agent: Agent) -> None:
+    data = agent.shards(0, 2048, 5000, 1, commit="ack")
+    for _ in range(100):
+        next(data).done()
+    assert max(request.wants for request in agent.heard) <= 2
+    data.close()
+
+
+def test_a_request_that_has_to_wait_is_asked_again_and_told_once_in_a_while(
+    agent: Agent, crowd: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "QUIET", 0.0)
+    monkeypatch.setattr(leases, "REMINDER", 3600.0)
+    agent.patience = 0.01
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+        first = crowd.submit(drained, one := agent.shards(0, 2))
+        while len(agent.heard) < 3:  # asked three times
+            assert agent.waits.wait(ENOUGH)
+        results([first, crowd.submit(drained, two := agent.shards(1, 2))])
+    begun = "elastic-run: rank 0 waits: dataset 'data' begins when every rank has opened it: rank 1 did not yet\n"
+    assert err.getvalue().count(begun) == 1
+    opens = [request for request in agent.heard if request.kind == "open" and request.rank == 0]
+    assert len(opens) >= 3 and len(set(opens)) == 1
+    one.close()
+    two.close()
+
+
+def test_short_waits_are_not_told(agent: Agent, capfd: pytest.CaptureFixture[str]) -> None:
+    left = iter(range(5))
+    agent.override = lambda _: Answer("later", "so soon") if next(left, None) is not None else None
+    assert len(drained(agent.shards())) == 100
+    assert capfd.readouterr().err == ""
+
+
+def test_an_agent_that_cannot_answer_is_asked_again(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = iter([Back(text="the job's master has not answered for 60 s")])
+    answer = agent.answer
+    monkeypatch.setattr(agent, "answer", lambda request: next(left, None) or answer(request))
+    assert len(drained(agent.shards())) == 100
+
+
+def test_the_end_of_the_round_is_told_and_stays(agent: Agent) -> None:
+    data = agent.shards()
+    next(data).done()
+    data.flush()
+    agent.override = lambda _: Answer("stale", "round 1 is over: the job is in round 2")
+    shard = next(data)
+    shard.done()
+    for _ in range(2):
+        with pytest.raises(RoundOver, match="the job is in round 2"):
+            data.flush()
+    with pytest.raises(RoundOver):
+        next(data)
+    with pytest.raises(RoundOver):
+        data.state_dict()
+    heard = len(agent.heard)
+    data.close()
+    assert len(agent.heard) == heard
+
+
+def test_ranks_that_declare_other_data_are_refused(agent: Agent, crowd: ThreadPoolExecutor) -> None:
+    first = crowd.submit(next, agent.shards(0, 2))
+    assert agent.waits.wait(ENOUGH)
+    with pytest.raises(Refused, match=r"size is 101 and not 100.* on rank 1"):
+        next(two := agent.shards(1, 2, 101))
+    two.close()
+    next(agent.shards(1, 2))
+    first.result(ENOUGH)
+
+
+def test_ranks_that_restored_other_positions_are_refused(agent: Agent, crowd: ThreadPoolExecutor) -> None:
+    with alone() as data:
+        next(data).done()
+        state = data.state_dict()
+    one, two = agent.shards(0, 2), agent.shards(1, 2)
+    one.load_state_dict(state)
+    first = crowd.submit(next, one)
+    assert agent.waits.wait(ENOUGH)
+    with pytest.raises(Refused, match="Load the same checkpoint on every rank"):
+        next(two)
+    agent.move(0)
+    with pytest.raises(Refused, match=r"rank 0 restored a position with 2 shards begun.*; rank 1 restored nothing"):
+        first.result(ENOUGH)
+
+
+def test_an_agent_that_hangs_up_is_told(agent: Agent) -> None:
+    data = agent.shards()
+    next(data).done()
+    data.flush()
+    for taken in agent.sockets:
+        taken.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(AgentGone, match="its launcher has ended"):
+        drained(data)
+    data.close()
+
+
+def test_an_agent_that_is_not_there_is_told() -> None:
+    data = Shards("data", 10, shard_size=1, environment=place(0, 1, 1, "@elastic-run-nobody"))
+    with pytest.raises(AgentGone, match="does not listen"):
+        next(data)
+    data.close()
+
+
+# -- positions of several ranks ---------------------------------------------------------------------------------------
+
+
+def test_a_cut_has_what_every_rank_had_said_by_then(agent: Agent, crowd: ThreadPoolExecutor) -> None:
+    one, two = agent.shards(0, 2), agent.shards(1, 2)
+    a, b = results([crowd.submit(next, one), crowd.submit(next, two)])
+    a.done()
+    b.progress(3)
+    first = crowd.submit(one.state_dict, 5)
+    assert agent.waits.wait(ENOUGH)
+    state = two.state_dict(5)
+    assert first.result(ENOUGH) == state
+    assert [b.place, 3] in state["todo"]
+    assert a.place not in [pair[0] for pair in state["todo"]]
+    b.done()
+    again = results([crowd.submit(one.state_dict), crowd.submit(two.state_dict)])
+    assert again[0] == again[1] != state
+
+
+def test_a_cut_at_different_steps_is_refused(agent: Agent, crowd: ThreadPoolExecutor) -> None:
+    one, two = agent.shards(0, 2), agent.shards(1, 2)
+    first = crowd.submit(one.state_dict, 5)
+    assert agent.waits.wait(ENOUGH)
+    agent.patience = 0.01
+    with pytest.raises(Refused, match="different steps: rank 0 at step 5, rank 1 at step 6"):
+        two.state_dict(6)
+    agent.move(0)
+    with pytest.raises(Refused, match="different steps"):
+        first.result(ENOUGH)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 300), st.integers(1, 40), st.integers(0, 30))
+def test_positions_of_several_ranks_can_be_gone_on_from_by_any_number(
+    before: int, after: int, size: int, shard_size: int, steps: int
+) -> None:
+    def trains(data: Shards, most: int) -> tuple[list[tuple[int, int]], dict[str, object]]:
+        used: list[tuple[int, int]] = []
+        with contextlib.suppress(NotDone):
+            for shard in islice(data, most):
+                half = len(shard) // 2 if len(used) % 3 == 0 else len(shard)
+                shard.progress(half)
+                used += [(shard.epoch, index) for index in shard.indices[:half]]
+        return used, data.state_dict(most)
+
+    def rest(data: Shards, state: dict[str, object]) -> list[tuple[int, int]]:
+        data.load_state_dict(state)
+        return drained(data)
+
+    with listening() as one, ThreadPoolExecutor(8) as crowd:
+        ranks = [one.shards(rank, before, size, shard_size, epochs=2) for rank in range(before)]
+        had = results([crowd.submit(trains, data, steps) for data in ranks])
+        in_model = Counter(record for used, _ in had for record in used)
+        again = [one.shards(rank, after, size, shard_size, epochs=2, round=2) for rank in range(after)]
+        found = results([crowd.submit(rest, data, had[0][1]) for data in again])
+        in_model.update(record for each in found for record in each)
+        assert in_model == Counter({(epoch, index): 1 for epoch in range(2) for index in range(size)})
+
+
+# -- outputs that lie elsewhere ---------------------------------------------------------------------------------------
+
+
+def test_what_a_lost_worker_had_comes_back_in_the_next_round(agent: Agent) -> None:
+    first = agent.shards(commit="ack")
+    done = [next(first) for _ in range(4)]
+    for shard in done[:3]:
+        shard.done()
+    first.flush()
+    again = agent.shards(commit="ack", round=2)
+    places = [shard.place for shard in again if shard.done() is None]
+    assert sorted(places) == [*range(3, 10)]
+    assert places[0] == done[3].place
+    with pytest.raises(RoundOver):
+        done[3].done()
+        first.flush()
+
+
+def race(agent: Agent, crowd: ThreadPoolExecutor) -> tuple[Shards, Shard, "Future[list[int]]"]:
+    """A slow rank at place 0, which has leased place 1 ahead; and a quick one, which has done all others and waits."""
+    slow, quick = (agent.shards(rank, 2, 30, 10, commit="ack") for rank in range(2))
+
+    def uses_all() -> list[int]:
+        found: list[int] = []
+        for shard in quick:
+            if not found:
+                agent.move(10.0)  # so long takes a shard
+            found.append(shard.place)
+            shard.done()
+        return found
+
+    held = next(slow)
+    slow.flush()
+    found = crowd.submit(uses_all)
+    assert agent.waits.wait(ENOUGH)
+    return slow, held, found
+
+
+def test_a_slow_workers_shard_is_done_a_second_time_and_the_first_to_say_so_has_done_it(
+    agent: Agent, crowd: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, held, found = race(agent, crowd)
+    agent.move(1000.0)
+    assert found.result(ENOUGH) == [2, 1, 0]
+    held.done()  # too late, and no fault
+    monkeypatch.setattr(leases, "AHEAD", 0.0)  # as if a while had passed
+    assert list(slow) == []
+    assert agent.ledger is not None and agent.ledger.finished
+
+
+def test_what_others_have_done_is_skipped_if_it_was_not_begun(agent: Agent, crowd: ThreadPoolExecutor) -> None:
+    slow, held, found = race(agent, crowd)
+    held.done()
+    slow.flush()
+    assert list(slow) == []
+    assert found.result(ENOUGH) == [2, 1]
+
+
+def test_progress_is_kept_to_itself_where_outputs_are_of_whole_shards(agent: Agent) -> None:
+    data = agent.shards(commit="ack")
+    shard = next(data)
+    shard.progress(5)
+    shard.progress(10)
+    data.flush()
+    assert not any(request.marks for request in agent.heard)
+    shard.done()
+    data.flush()
+    assert [mark.place for request in agent.heard for mark in request.marks] == [shard.place]
+
+
+def test_shards_may_be_done_by_another_thread(agent: Agent, crowd: ThreadPoolExecutor) -> None:
+    data = agent.shards(records=2000, shard_size=1, commit="ack")
+    written_: list[Future[None]] = []
+    while True:
+        try:
+            for shard in data:
+                written_.append(crowd.submit(shard.done))
+            break
+        except NotDone:
+            results(written_)
+            written_.clear()
+    assert agent.ledger is not None and agent.ledger.finished
+
+
+# -- giving back ------------------------------------------------------------------------------------------------------
+
+
+def left(data: Shards) -> None:
+    """A script that leaves its loop early."""
+    for shard in data:
+        if shard.place == 3:
+            break
+        shard.done()
+
+
+@pytest.mark.parametrize("how", ["close", "with", "with an error", "garbage"])
+def test_what_is_held_is_given_back(agent: Agent, how: str) -> None:
+    data = agent.shards(commit="ack")
+    if how == "close":
+        left(data)
+        data.close()
+    elif how == "garbage":
+        left(data)
+        del data
+        gc.collect()
+    else:
+        with contextlib.suppress(KeyError), data:
+            left(data)
+            if how == "with an error":
+                raise KeyError
+    assert agent.ledger is not None
+    assert agent.ledger.position.todo[:1] == (Piece(3),)
+    assert not any(owner.leases for owner in agent.ledger.state.owners)
+    again = agent.shards(commit="ack")
+    assert [shard.place for shard in again if shard.done() is None] == [*range(3, 10)]
+
+
+def test_what_is_held_is_given_back_at_exit(agent: Agent) -> None:
+    script = (
+        "import elastic_run\n"
+        "for shard in (data := elastic_run.shards('data', 100, shard_size=10, commit='ack')):\n"
+        "    if shard.place == 3: break\n"
+        "    shard.done()\n"
+    )
+    root = str(Path(next(iter(elastic_run.__path__))).parent)
+    environment = place(0, 1, 1, f"@{agent.name}") | {"PYTHONPATH": root}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=ENOUGH)
+    assert agent.ledger is not None
+    assert agent.ledger.position.todo[:1] == (Piece(3),)
+    assert not any(owner.leases for owner in agent.ledger.state.owners)
+
+
+def test_an_agent_that_is_silent_does_not_hold_up_the_end(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "CLOSING", 0.01)
+    data = agent.shards()
+    next(data)
+    agent.hold.clear()
+    with pytest.raises(TimeoutError):
+        data.close()
+    agent.hold.set()
+
+
+# -- loader processes -------------------------------------------------------------------------------------------------
+
+
+def test_a_part_leases_in_another_process_and_this_one_says_what_is_done(agent: Agent) -> None:
+    data = agent.shards(records=30, shard_size=10)
+    part = data.part(1)
+    script = (
+        "import pickle, sys\n"
+        "part = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "for shard in part: print(shard.place, len(shard.indices))\n"
+    )
+    root = str(Path(next(iter(elastic_run.__path__))).parent)
+    told = subprocess.run(
+        [sys.executable, "-c", script, pickle.dumps(part).hex()],
+        env={"PYTHONPATH": root},
+        check=True,
+        timeout=ENOUGH,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.split() == ["0", "10", "1", "10", "2", "10"]
+    data.mark(0)
+    data.mark(1, 4)
+    data.mark(2, 10)
+    state = data.state_dict()
+    assert (state["frontier"], state["todo"]) == (3, [[1, 4]])
+    with pytest.raises(Misused, match="11 records of place 1"):
+        data.mark(1, 11)
+    with pytest.raises(TypeError, match="offset=-2"):
+        data.mark(1, -2)
+    data.close()
+
+
+def test_what_is_marked_where_outputs_lie_elsewhere_is_with_the_master_at_once(agent: Agent) -> None:
+    data = agent.shards(commit="ack")
+    shard = next(iter(data.part(1)))
+    data.mark(shard.place)
+    assert [mark.place for mark in agent.heard[-1].marks] == [shard.place]
+
+
+@pytest.mark.parametrize("commit", ["checkpoint", "ack"])
+def test_parts_share_the_data_with_their_process(agent: Agent, commit: str) -> None:
+    data = agent.shards(records=300, shard_size=10, commit=commit)
+    parts = [iter(data.part(number)) for number in (1, 2)]
+    places: list[int] = []
+    while parts:
+        for part in [*parts]:
+            if (shard := next(part, None)) is None:
+                parts.remove(part)
+                continue
+            with pytest.raises(Misused, match=r"Shards.mark\(shard.place\)"):
+                shard.done()
+            places.append(shard.place)
+            data.mark(shard.place, DONE)
+    data.flush()
+    assert sorted(places) == [*range(30)]
+    assert agent.ledger is not None and agent.ledger.finished
+
+
+def test_a_part_that_ends_gives_back_what_it_has_not_given_out(agent: Agent) -> None:
+    data = agent.shards(commit="ack")
+    part = iter(data.part(1))
+    one = next(part)
+    next(part)
+    part.close()
+    data.mark(one.place)
+    data.flush()
+    assert agent.ledger is not None
+    assert [len(owner.leases) for owner in agent.ledger.state.owners] == [0, 1]
+
+
+# -- what the agent is told and asked besides ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_rank_that_writes_checkpoints_tells_of_them_when_training_has_gone_on(
+    agent: Agent, crowd: ThreadPoolExecutor, rank: int
+) -> None:
+    environment = place(rank, 2, 1, f"@{agent.name}") | {"ELASTIC_RUN_SCALE_UP": "commit"}
+    data = Shards("data", 100, shard_size=10, environment=environment)
+    other = agent.shards(1 - rank, 2)
+    results([crowd.submit(each.state_dict) for each in (data, other)])
+    shard = next(data)
+    assert Call("saved", 1) not in agent.calls
+    shard.progress(1)
+    shard.done()
+    assert agent.calls.count(Call("saved", 1)) == (rank == 0)
+
+
+def test_an_answer_can_be_waited_for_again(agent: Agent) -> None:
+    channel = Channel(f"@{agent.name}")
+    agent.hold.clear()
+    channel.send(Call("current", 1))
+    assert not channel.ready()
+    with pytest.raises(TimeoutError, match=r"has not answered for 0\.01 s"):
+        channel.receive(0.01)
+    agent.hold.set()
+    assert channel.receive() == Back(current=True)
+    channel.close()
+
+
+def test_an_answer_that_is_there_can_be_seen(agent: Agent) -> None:
+    channel = Channel(f"@{agent.name}")
+    channel.send(Call("current", 1))
+    until = time.monotonic() + ENOUGH
+    while not channel.ready():
+        assert time.monotonic() < until
+    assert channel.receive(0.0001) == Back(current=True)
+    assert not channel.ready()
+    channel.close()
+
+
+def test_without_elastic_run_every_checkpoint_may_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_current()
+    for name, value in place(0, 2).items():
+        monkeypatch.setenv(name, value)
+    assert elastic_run.is_current()
+
+
+def test_the_agent_is_asked_whether_the_round_is_the_current_one(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in place(1, 2, 7, f"@{agent.name}").items():
+        monkeypatch.setenv(name, value)
+    assert is_current()
+    agent.current = False
+    assert not is_current()
+    assert agent.calls == [Call("current", 7)] * 2
+
+
+def test_where_nobody_can_be_asked_it_is_not_current(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in place(0, 1, 7, "@elastic-run-nobody").items():
+        monkeypatch.setenv(name, value)
+    assert not is_current()
+    monkeypatch.setenv(AGENT, f"@{agent.name}")
+    monkeypatch.setattr("elastic_run.adapters.shards.ASKING", 0.01)
+    agent.hold.clear()
+    assert not is_current()
+    agent.hold.set()
+    monkeypatch.delenv(AGENT)
+    assert not is_current()
