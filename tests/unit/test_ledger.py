@@ -1,0 +1,953 @@
+"""Leases, cuts and lost workers: a naive twin that keeps every record in a list, then each behaviour by itself."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from elastic_run.master.ledger import (
+    DONE,
+    MAX_WANTED,
+    NO_PACE,
+    SLOW,
+    VERSION,
+    Answer,
+    BadState,
+    Dataset,
+    Ledger,
+    Lineage,
+    Mark,
+    Piece,
+    Position,
+    Request,
+    check,
+    fresh,
+    read,
+    written,
+)
+
+RECORDS = 3
+"""In each shard of the twin's datasets."""
+
+Owned = tuple[int, int]
+"""Rank and part."""
+
+
+# -- the twin ---------------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """One process of the twin: what it last asked and was answered, and what it believes to have."""
+
+    def __init__(self, rank: int, part: int) -> None:
+        self.owner: Owned = (rank, part)
+        self.sequence = 0
+        self.request: Request | None = None
+        self.answer: Answer | None = None
+        self.offsets: dict[int, int] = {}
+
+    @property
+    def waits(self) -> bool:
+        return self.request is not None and self.answer is None
+
+
+class Jobs(RuleBasedStateMachine):
+    """A job's workers, who ask in any order, and one ledger, whose every answer is worked out from lists.
+
+    `used` holds the records that are done, `queues` who has which places. In lineage "checkpoint", `used` is what the
+    model has seen: a restore brings back what it was at that cut.
+    """
+
+    @initialize(
+        lineage=st.sampled_from(["checkpoint", "ack"]),
+        shards=st.integers(1, 7),
+        epochs=st.integers(1, 3),
+        world=st.integers(1, 4),
+        parts=st.integers(1, 2),
+        hurry=st.booleans(),
+    )
+    def begin(self, lineage: Lineage, shards: int, epochs: int, world: int, parts: int, hurry: bool) -> None:
+        self.dataset = Dataset("data", shards * RECORDS, RECORDS, shards, epochs, lineage=lineage)
+        self.now = 0.0
+        self.ledger = Ledger(fresh(self.dataset), self.now)
+        self.used: Counter[tuple[int, int]] = Counter()
+        self.trouble: Counter[int] = Counter()
+        self.saved: list[tuple[Position | None, Counter[tuple[int, int]]]] = [(None, Counter())]
+        self.old: list[Request] = []
+        self.round = 0
+        self.new_round(world, parts, 0, hurry)
+
+    def new_round(self, world: int, parts: int, save: int, hurry: bool) -> None:
+        """All workers are replaced; what the ledger is told of it is their first request."""
+        if self.round:
+            self.old += [worker.request for worker in self.workers.values() if worker.request]
+            if self.dataset.lineage == "ack":
+                self.trouble.update({next(iter(queue)) for queue in self.queues.values() if queue})
+        self.round += 1
+        self.world = world
+        self.workers = {(rank, part): Worker(rank, part) for rank in range(world) for part in range(parts)}
+        self.queues: dict[Owned, list[int]] = {owner: [] for owner in self.workers}
+        self.lost: dict[Owned, list[int]] = {owner: [] for owner in self.workers}
+        self.opened: set[int] = set()  # in this master's memory
+        self.welcome: set[int] = set()  # these know that the round has begun
+        self.votes: dict[int, int] = {}
+        self.cuts, self.cut_position = 0, Position()
+        self.restored: Position | None = None
+        if self.dataset.lineage == "checkpoint":
+            self.restored, used = self.saved[-1 - save % len(self.saved)]  # 0: the last one
+            self.used = used.copy()
+        self.open(0)
+        if hurry:
+            self.all_open()
+
+    # -- what is so
+
+    @property
+    def places(self) -> range:
+        return range(self.dataset.places)
+
+    def offset(self, place: int) -> int:
+        return sum(self.used[place, record] for record in range(RECORDS))
+
+    def is_done(self, place: int) -> bool:
+        return self.offset(place) == RECORDS
+
+    def owners_of(self, place: int) -> list[Owned]:
+        return [owner for owner, queue in self.queues.items() if place in queue]
+
+    @property
+    def all_done(self) -> bool:
+        return all(self.is_done(place) for place in self.places)
+
+    def piece(self, place: int) -> Piece:
+        return Piece(place, self.offset(place), self.trouble[place])
+
+    # -- asking
+
+    def ask(self, request: Request) -> Answer | None:
+        """Asks, and sees that any change is known as one."""
+        before = self.ledger.state
+        self.ledger.changed = False
+        answer = self.ledger.answer(request, self.now)
+        if request.kind == "exchange" and (self.dataset.lineage == "checkpoint" or not request.wants):
+            successor = Ledger(read(written(before)), self.now)  # with wants, "ack" depends on how long shards took
+            assert successor.answer(request, self.now) == answer
+            assert successor.state == self.ledger.state
+        assert self.ledger.changed or self.ledger.state == before
+        return answer
+
+    def ask_in_vain(self, request: Request, kind: str) -> None:
+        before = self.ledger.state
+        answer = self.ask(request)
+        assert answer and answer.kind == kind
+        assert answer.text
+        assert self.ledger.state == before
+
+    def open(self, rank: int) -> None:
+        request = Request("open", "data", self.round, rank, self.world, dataset=self.dataset, restored=self.restored)
+        answer = self.ask(request)
+        self.opened.add(rank)
+        begun = self.dataset.lineage == "ack" or bool(self.welcome) or len(self.opened) == self.world
+        assert answer == (Answer() if begun else None)
+        if begun:
+            self.welcome.add(rank)
+        else:
+            assert f"{min(set(range(self.world)) - self.opened)}" in self.ledger.why(request)
+
+    def exchange(self, worker: Worker, marks: Sequence[Mark], release: Sequence[int], wants: int) -> None:
+        rank, part = worker.owner
+        worker.sequence += 1
+        worker.request = Request(
+            "exchange",
+            "data",
+            self.round,
+            rank,
+            self.world,
+            part,
+            worker.sequence,
+            marks=tuple(marks),
+            release=tuple(release),
+            wants=wants,
+        )
+        worker.answer = None
+        self.mark(rank, marks, release)
+        self.expect(worker)
+
+    def cut(self, worker: Worker, marks: Sequence[Mark], step: int) -> None:
+        rank, _ = worker.owner
+        worker.sequence += 1
+        worker.request = Request(
+            "cut",
+            "data",
+            self.round,
+            rank,
+            self.world,
+            sequence=worker.sequence,
+            marks=tuple(marks),
+            cut=self.cuts + 1,
+            step=step,
+        )
+        worker.answer = None
+        self.mark(rank, marks, ())
+        self.expect(worker)
+
+    def mark(self, rank: int, marks: Sequence[Mark], release: Sequence[int]) -> None:
+        """What the ledger does with a request once, and the worker with what it believes."""
+        for mark in marks:
+            mine = [owner for owner in self.owners_of(mark.place) if owner[0] == rank]
+            if mine and (mark.offset == DONE or self.dataset.lineage == "checkpoint"):
+                until = RECORDS if mark.offset == DONE else mark.offset
+                for record in range(self.offset(mark.place), until):
+                    self.used[mark.place, record] += 1
+            if mark.offset == DONE and mine:
+                for owner in self.owners_of(mark.place):
+                    self.queues[owner].remove(mark.place)
+                    if owner[0] != rank:
+                        self.lost[owner].append(mark.place)
+        for place in release:
+            for owner in self.owners_of(place):
+                if owner[0] == rank:
+                    self.queues[owner].remove(place)
+        for owner, worker in self.workers.items():
+            if owner[0] == rank:
+                for mark in marks:
+                    if mark.offset == DONE:
+                        worker.offsets.pop(mark.place, None)
+                    elif mark.place in worker.offsets:
+                        worker.offsets[mark.place] = mark.offset
+                for place in release:
+                    worker.offsets.pop(place, None)
+
+    def expect(self, worker: Worker) -> None:
+        """Asks what the worker has to ask, and compares the answer with the lists."""
+        assert worker.request
+        answer = self.ask(worker.request)
+        expected = self.cut_answer(worker) if worker.request.kind == "cut" else self.leases(worker, answer)
+        if expected is None or expected.kind == "refused":
+            assert answer == (expected and replace(expected, text=answer.text if answer else ""))
+            assert not answer or answer.text
+            assert self.ledger.why(worker.request)
+            worker.answer = answer
+            return
+        expected = replace(expected, lost=tuple(self.lost[worker.owner]))
+        assert answer == expected
+        self.queues[worker.owner] += [piece.place for piece in expected.leases]
+        self.lost[worker.owner] = []
+        worker.answer = answer
+        for place in expected.lost:
+            worker.offsets.pop(place, None)
+        for piece in expected.leases:
+            worker.offsets[piece.place] = piece.offset
+
+    def leases(self, worker: Worker, answer: Answer | None) -> Answer | None:
+        assert worker.request
+        wants = worker.request.wants
+        if not wants:
+            return Answer(ended=self.all_done)
+        free = [place for place in self.places if not self.is_done(place) and not self.owners_of(place)]
+        if free:
+            return Answer(leases=tuple(map(self.piece, free[:wants])))
+        if self.dataset.lineage == "checkpoint" or self.all_done:
+            return Answer(ended=True)
+        if self.queues[worker.owner]:
+            return Answer()
+        others = [queue for owner, queue in self.queues.items() if owner[0] != worker.owner[0]]
+        second = [
+            (index, place) for queue in others for index, place in enumerate(queue) if len(self.owners_of(place)) == 1
+        ]
+        if waiting := [pair for pair in second if pair[0]]:
+            return Answer(leases=(self.piece(max(waiting)[1]),))
+        if answer is None:
+            due = self.ledger.due(self.now)
+            assert not second or (due is not None and due > self.now), "it could hang"
+            return None
+        (piece,) = answer.leases
+        assert piece.place in [place for _, place in second]
+        return Answer(leases=(self.piece(piece.place),))
+
+    def cut_answer(self, worker: Worker) -> Answer | None:
+        request = worker.request
+        assert request
+        if request.cut == self.cuts:
+            return Answer(position=self.cut_position)
+        self.votes[request.rank] = request.step
+        if len(self.votes) < self.world:
+            return None
+        if len(set(self.votes.values())) > 1:
+            return Answer("refused")
+        self.votes = {}
+        self.cuts += 1
+        self.cut_position = self.ledger.position
+        self.compare(self.cut_position)
+        self.saved.append((self.cut_position, self.used.copy()))
+        return Answer(position=self.cut_position)
+
+    def compare(self, position: Position) -> None:
+        """A position is all that is not done, and no more."""
+        todo = [piece.place for piece in position.todo]
+        assert todo == sorted(set(todo))
+        assert all(place < position.frontier for place in todo)
+        offsets = {piece.place: piece.offset for piece in position.todo}
+        offsets |= {place: 0 for place in self.places if place >= position.frontier}
+        assert offsets == {place: self.offset(place) for place in self.places if not self.is_done(place)}
+
+    # -- what may happen
+
+    def ready(self, *, waits: bool = False) -> list[Worker]:
+        """Workers that may ask something new; or those that wait."""
+        return [worker for worker in self.workers.values() if worker.owner[0] in self.welcome and worker.waits == waits]
+
+    @rule(rank=st.integers(0, 3))
+    def a_rank_opens(self, rank: int) -> None:
+        self.open(rank % self.world)
+
+    @rule()
+    def all_open(self) -> None:
+        for rank in range(self.world):
+            self.open(rank)
+        for rank in range(self.world):
+            self.open(rank)
+
+    @rule(who=st.integers(0, 7), wants=st.integers(0, 4), data=st.data())
+    def a_worker_exchanges(self, who: int, wants: int, data: st.DataObject) -> None:
+        if not (ready := self.ready()):
+            return
+        worker = ready[who % len(ready)]
+        marks = self.drawn(worker, data)
+        rest = sorted(self.believed(worker).keys() - {mark.place for mark in marks if mark.offset == DONE})
+        release = [place for place in rest if not data.draw(st.integers(0, 3))]
+        self.exchange(worker, marks, data.draw(st.permutations(release)), wants)
+
+    @rule(who=st.integers(0, 7))
+    def nothing_is_left_to_lease(self, who: int) -> None:
+        """So that the next idle worker is given what another has."""
+        ready = self.ready()
+        for worker in ready[who % 8 :] + ready[: who % 8]:
+            if self.dataset.lineage == "ack" and not worker.waits:
+                self.exchange(worker, (), (), len(self.places))
+
+    @rule(who=st.integers(0, 7), skew=st.sampled_from([0, 0, 0, 0, 1]), data=st.data())
+    def a_rank_cuts(self, who: int, skew: int, data: st.DataObject) -> None:
+        ready = [worker for worker in self.ready() if worker.owner[1] == 0]
+        if self.dataset.lineage == "ack" or not ready:
+            return
+        worker = ready[who % len(ready)]
+        self.cut(worker, self.drawn(worker, data), self.cuts * 10 + skew)
+
+    @rule()
+    def all_ranks_cut(self) -> None:
+        if self.dataset.lineage == "checkpoint":
+            self.all_open()
+            self.settle_cuts()
+            for worker in [worker for worker in self.ready() if worker.owner[1] == 0]:
+                self.cut(worker, (), self.cuts * 10)
+            self.settle_cuts()
+
+    def believed(self, worker: Worker) -> dict[int, int]:
+        """What the processes of its rank believe to have, with offsets."""
+        return {
+            place: offset
+            for owner, other in self.workers.items()
+            if owner[0] == worker.owner[0]
+            for place, offset in other.offsets.items()
+        }
+
+    def drawn(self, worker: Worker, data: st.DataObject) -> list[Mark]:
+        marks: list[Mark] = []
+        for place, offset in self.believed(worker).items():
+            marks += {
+                0: [Mark(place)],
+                1: [Mark(place), Mark(place)],  # as good as one
+                2: [Mark(place, min(offset + 1, RECORDS - 1))],
+                3: [],
+            }[data.draw(st.integers(0, 3))]
+        return marks
+
+    @rule(who=st.integers(0, 7))
+    def a_worker_asks_the_same_again(self, who: int) -> None:
+        if asked := [worker for worker in self.workers.values() if worker.request]:
+            worker = asked[who % len(asked)]
+            assert worker.request
+            if worker.answer is None or worker.answer.kind == "refused":
+                self.expect(worker)
+                return
+            before = self.ledger.state
+            assert self.ask(worker.request) == worker.answer
+            assert self.ledger.state == before
+
+    @rule(which=st.integers(0, 100))
+    def an_old_round_asks(self, which: int) -> None:
+        if self.old:
+            self.ask_in_vain(self.old[which % len(self.old)], "stale")
+
+    @rule(who=st.integers(0, 7), ahead=st.sampled_from([-2, -1, 2, 3]))
+    def a_number_is_out_of_line(self, who: int, ahead: int) -> None:
+        if ready := self.ready():
+            worker = ready[who % len(ready)]
+            if (sequence := worker.sequence + ahead) > 0:
+                rank, part = worker.owner
+                marks = tuple(Mark(place) for place in self.places)
+                request = Request("exchange", "data", self.round, rank, self.world, part, sequence, marks=marks)
+                self.ask_in_vain(request, "refused")
+
+    @rule(which=st.integers(0, 40), who=st.integers(0, 7))
+    def a_place_of_somebody_else_is_given_back_and_marked(self, which: int, who: int) -> None:
+        twice = [place for place in self.places if len(self.owners_of(place)) == 2]
+        several = twice or self.places
+        place = several[which % len(several)]
+        ready = [
+            worker
+            for worker in self.ready()
+            if worker.owner[0] not in {rank for rank, _ in self.owners_of(place)} and place not in self.believed(worker)
+        ]
+        if ready:
+            self.exchange(ready[who % len(ready)], [Mark(place), Mark(place, 1)], [place], 0)
+            for owner in self.owners_of(place)[:1]:
+                if not self.workers[owner].waits:
+                    self.exchange(self.workers[owner], [Mark(place)], (), 0)
+
+    @rule(seconds=st.floats(0, 20))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def another_master_takes_over(self) -> None:
+        state = self.ledger.state
+        self.ledger = Ledger(read(written(state)), self.now)
+        assert self.ledger.state == state
+        self.opened = set()
+        self.votes = {}
+
+    @rule(
+        world=st.integers(1, 4),
+        parts=st.integers(1, 2),
+        save=st.sampled_from([0, 0, 0, 1, 2]),
+        also=st.booleans(),
+        hurry=st.booleans(),
+    )
+    def a_round_begins(self, world: int, parts: int, save: int, also: bool, hurry: bool) -> None:
+        if also:
+            self.ledger.turn(self.round + 1)
+        self.new_round(world, parts, save, hurry)
+
+    # -- what is always so
+
+    @invariant()
+    def the_ledger_holds_what_the_lists_hold(self) -> None:
+        state = self.ledger.state
+        queues = {(owner.rank, owner.part): owner.leases for owner in state.owners}
+        for owner, queue in self.queues.items():
+            assert queues.get(owner, ()) == tuple(map(self.piece, queue))
+        assert queues.keys() <= self.queues.keys()
+        if self.dataset.lineage == "checkpoint" and not state.begun:
+            assert (state.frontier, state.returned, state.owners) == (0, (), ())
+            assert not self.welcome
+            return
+        returned = [piece.place for piece in state.returned]
+        assert returned == sorted(set(returned))
+        for place in self.places:
+            owners = self.owners_of(place)
+            assert len(owners) <= 1 or (len({rank for rank, _ in owners}) == 2 == len(owners))
+            assert len(owners) <= 1 or self.dataset.lineage == "ack"
+            states = [self.is_done(place), bool(owners), place in returned]
+            assert sum(states) == (place < state.frontier)
+        assert set(state.returned) == {self.piece(place) for place in returned}
+        assert all(times == 1 for times in self.used.values())
+        assert self.ledger.finished == self.all_done
+        self.compare(self.ledger.position)
+        troubled = {piece.place: piece.returned for piece in self.ledger.troubled}
+        assert troubled == {place: times for place, times in self.trouble.items() if times and not self.is_done(place)}
+
+    # -- the end
+
+    def settle_cuts(self) -> None:
+        """Whoever waits in a cut is joined by the others."""
+        for _ in range(10):
+            waiting = [worker for worker in self.ready(waits=True) if worker.request and worker.request.kind == "cut"]
+            if not waiting:
+                return
+            request = waiting[0].request
+            assert request
+            if request.cut > self.cuts:
+                for worker in list(self.ready()):
+                    if worker.owner[1] == 0 and request.cut > self.cuts:
+                        self.cut(worker, (), request.step)
+            for worker in waiting:
+                self.expect(worker)
+        raise AssertionError("ranks wait for a cut for ever")
+
+    def teardown(self) -> None:
+        if not hasattr(self, "ledger"):
+            return
+        self.all_open()
+        self.settle_cuts()
+        for _ in range(10 + 3 * len(self.places)):
+            for worker in self.workers.values():
+                if worker.waits:
+                    self.expect(worker)
+                else:
+                    self.exchange(worker, [Mark(place) for place in worker.offsets], (), 2)
+            self.the_ledger_holds_what_the_lists_hold()
+            if all(worker.answer and worker.answer.ended for worker in self.workers.values()):
+                break
+            self.now = self.ledger.due(self.now) or self.now
+        assert self.ledger.finished
+        assert all(worker.answer and worker.answer.ended for worker in self.workers.values())
+        each = Counter((place % self.dataset.shards, record) for place, record in self.used.elements())
+        assert each == {
+            (shard, record): self.dataset.epochs for shard in range(self.dataset.shards) for record in range(RECORDS)
+        }
+
+
+TestJobs = Jobs.TestCase
+TestJobs.settings = settings(max_examples=400, stateful_step_count=60, deadline=None)
+
+
+# -- each behaviour by itself -----------------------------------------------------------------------------------------
+
+DATA = Dataset("data", size=40, shard_size=10, shards=4)
+QUEUE = replace(DATA, lineage="ack")
+
+
+def opening(
+    rank: int, world: int, dataset: Dataset = DATA, restored: Position | None = None, round: int = 1
+) -> Request:
+    return Request("open", "data", round, rank, world, dataset=dataset, restored=restored)
+
+
+def exchange(
+    rank: int,
+    sequence: int,
+    wants: int = 0,
+    *marks: Mark,
+    release: tuple[int, ...] = (),
+    part: int = 0,
+    round: int = 1,
+    world: int = 2,
+) -> Request:
+    return Request("exchange", "data", round, rank, world, part, sequence, marks=marks, release=release, wants=wants)
+
+
+def cutting(rank: int, sequence: int, cut: int, step: int, *marks: Mark, world: int = 2) -> Request:
+    return Request("cut", "data", 1, rank, world, sequence=sequence, marks=marks, cut=cut, step=step)
+
+
+def begun(dataset: Dataset = DATA, world: int = 2, restored: Position | None = None) -> Ledger:
+    ledger = Ledger(fresh(dataset), 0.0)
+    answers = [ledger.answer(opening(rank, world, dataset, restored), 0.0) for rank in range(world)]
+    assert answers[-1] == Answer()
+    return ledger
+
+
+def ok(ledger: Ledger, request: Request, now: float = 0.0) -> Answer:
+    answer = ledger.answer(request, now)
+    assert answer
+    assert answer.kind == "ok", answer
+    return answer
+
+
+def places(answer: Answer) -> list[int]:
+    return [piece.place for piece in answer.leases]
+
+
+def again(ledger: Ledger, now: float = 0.0) -> Ledger:
+    """The next master's."""
+    return Ledger(read(written(ledger.state)), now)
+
+
+def refusal(answer: Answer | None) -> str:
+    assert answer
+    assert answer.kind == "refused"
+    return answer.text
+
+
+def test_a_round_begins_when_every_rank_has_opened_it() -> None:
+    ledger = Ledger(fresh(DATA), 0.0)
+    assert ledger.answer(opening(0, 3), 0.0) is None
+    assert ledger.answer(opening(2, 3), 0.0) is None
+    assert ledger.why(opening(0, 3)) == "dataset 'data' begins when every rank has opened it: rank 1 did not yet"
+    assert refusal(ledger.answer(exchange(0, 1, 1, world=3), 0.0)) == "dataset 'data' was not opened in this round"
+    for rank in (1, 0, 2, 1):
+        assert ledger.answer(opening(rank, 3), 0.0) == Answer()
+
+
+def test_a_successor_waits_for_every_rank_anew_while_the_round_has_not_begun() -> None:
+    ledger = Ledger(fresh(DATA), 0.0)
+    assert ledger.answer(opening(0, 2), 0.0) is None
+    ledger = again(ledger)
+    assert ledger.answer(opening(1, 2), 0.0) is None
+    assert ledger.answer(opening(0, 2), 0.0) == Answer()
+    assert again(ledger).answer(opening(1, 2), 0.0) == Answer()
+
+
+def test_ranks_that_have_restored_different_positions_are_refused_before_the_first_lease() -> None:
+    ledger = Ledger(fresh(DATA), 0.0)
+    positions = [None, Position(3, (Piece(1, 5),)), None]
+    requests = [opening(rank, 3, restored=position) for rank, position in enumerate(positions)]
+    assert [ledger.answer(request, 0.0) for request in requests[:2]] == [None, None]
+    texts = {refusal(ledger.answer(request, 0.0)) for request in (requests[2], *requests)}
+    assert texts == {
+        "the ranks would not train on the same data of 'data': ranks 0, 2 restored nothing; rank 1 restored a position "
+        "with 3 shards begun and 1 of them not done. Load the same checkpoint on every rank, or none on any"
+    }
+    assert not ledger.state.begun
+
+
+def test_a_rank_that_opens_a_round_that_has_begun_with_another_position_is_refused() -> None:
+    ledger = begun()
+    text = refusal(ledger.answer(opening(1, 2, restored=Position(1)), 0.0))
+    assert text == "rank 1 has restored another position of 'data'"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "advice"),
+    [
+        (DATA, "declare it alike on every rank"),
+        (QUEUE, "its records were dealt out like that before: keep to it, or give the new one another name"),
+    ],
+)
+def test_a_dataset_that_is_declared_in_two_ways_is_refused(dataset: Dataset, advice: str) -> None:
+    ledger = Ledger(fresh(dataset), 0.0)
+    ledger.answer(opening(0, 2, dataset), 0.0)
+    other = replace(dataset, size=39, seed=7)
+    assert refusal(ledger.answer(opening(1, 2, other), 0.0)) == (
+        f"dataset 'data' is declared in two ways: size is 39 and not 40, seed is 7 and not 0 on rank 1; {advice}"
+    )
+    if dataset is DATA:
+        assert ledger.answer(opening(1, 2, dataset), 0.0) == Answer()
+
+
+def test_the_next_round_may_declare_another_dataset_where_the_model_says_what_is_done() -> None:
+    ledger = begun()
+    larger = replace(DATA, size=60, shards=6, epochs=2)
+    assert ledger.answer(opening(0, 1, larger, Position(4, (Piece(3, 2),)), round=2), 0.0) == Answer()
+    assert ledger.dataset == larger
+    assert ok(ledger, exchange(0, 1, 2, round=2, world=1)).leases == (Piece(3, 2), Piece(4))
+
+
+def test_a_position_past_fewer_epochs_is_the_end() -> None:
+    ledger = begun(restored=Position(9, (Piece(2), Piece(7))))
+    assert ok(ledger, exchange(0, 1, 5)).leases == (Piece(2),)
+    assert ok(ledger, exchange(1, 1, 5)) == Answer(ended=True)
+
+
+def test_returned_pieces_are_leased_before_new_ones_and_both_in_order() -> None:
+    ledger = begun(replace(DATA, shards=10))
+    assert places(ok(ledger, exchange(0, 1, 3))) == [0, 1, 2]
+    ok(ledger, exchange(0, 2, 0, Mark(1, 4), release=(2, 1)))
+    assert ok(ledger, exchange(1, 1, 3)).leases == (Piece(1, 4), Piece(2), Piece(3))
+
+
+def test_no_answer_has_more_leases_than_fit() -> None:
+    ledger = begun(replace(DATA, shards=10**7))
+    assert len(ok(ledger, exchange(0, 1, 10**6)).leases) == MAX_WANTED
+
+
+def test_any_process_of_a_rank_may_say_what_is_done() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 2, part=3))
+    ok(ledger, exchange(0, 1, 0, Mark(0), Mark(1, 5)))
+    assert ledger.position == Position(2, (Piece(1, 5),))
+
+
+def test_another_rank_s_lease_is_neither_done_nor_given_back_by_a_word() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 2))
+    before = ledger.position
+    ok(ledger, exchange(1, 1, 0, Mark(0), Mark(1, 5), release=(0, 1)))
+    assert ledger.position == before
+    assert places(ok(ledger, exchange(1, 2, 2))) == [2, 3]
+
+
+def test_a_mark_that_goes_back_changes_nothing() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 1))
+    ok(ledger, exchange(0, 2, 0, Mark(0, 7)))
+    ok(ledger, exchange(0, 3, 0, Mark(0, 5)))
+    assert ledger.position.todo == (Piece(0, 7),)
+
+
+def test_a_place_that_is_marked_twice_in_one_request_is_done_once() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 2))
+    ok(ledger, exchange(0, 2, 0, Mark(0), Mark(0), Mark(0, 3)))
+    assert ledger.position == Position(2, (Piece(1),))
+
+
+def test_a_request_that_is_asked_again_has_no_second_effect_under_any_master() -> None:
+    ledger = begun()
+    first = exchange(0, 1, 2)
+    answer = ok(ledger, first)
+    assert ok(ledger, first) == answer == ok(again(ledger), first)
+    assert again(ledger).state == ledger.state
+    assert places(ok(again(ledger), exchange(1, 1, 2))) == [2, 3]
+
+
+def test_two_processes_that_ask_as_one_are_told_and_leave_no_trace() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 1))
+    before = ledger.state
+    for sequence in (3, 7):
+        assert refusal(ledger.answer(exchange(0, sequence, 1), 0.0)) == (
+            f"request {sequence} of rank 0 came after its request 1: is dataset 'data' used by two processes as one?"
+        )
+    refusal(ledger.answer(exchange(1, 5, 1), 0.0))
+    assert ledger.state == before
+
+
+def test_a_request_of_a_round_that_is_over_changes_nothing() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 2))
+    ledger.turn(2)
+    before = ledger.state
+    answer = ledger.answer(exchange(0, 2, 0, Mark(0)), 0.0)
+    assert answer == Answer("stale", "round 1 is over: the job is in round 2")
+    assert ledger.state == before
+
+
+def test_what_came_after_the_cut_dies_with_the_round() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 2))
+    assert ledger.answer(cutting(0, 2, 1, 10, Mark(0), Mark(1, 3)), 0.0) is None
+    position = ok(ledger, cutting(1, 1, 1, 10)).position
+    assert position == Position(2, (Piece(1, 3),))
+    assert ok(ledger, cutting(0, 2, 1, 10)).position == position
+    ok(ledger, exchange(0, 3, 2, Mark(1)))
+    assert ledger.answer(opening(0, 1, restored=position, round=2), 0.0) == Answer()
+    assert ok(ledger, exchange(0, 1, 3, round=2, world=1)).leases == (Piece(1, 3), Piece(2), Piece(3))
+
+
+def test_a_cut_waits_for_every_rank_and_says_so() -> None:
+    ledger = begun()
+    request = cutting(1, 1, 1, 10)
+    assert ledger.answer(request, 0.0) is None
+    assert ledger.why(request) == (
+        "state_dict() of 'data' is one position for all ranks, so that every rank must call it: rank 0 did not yet"
+    )
+    ledger = again(ledger)
+    assert ledger.answer(cutting(0, 1, 1, 10), 0.0) is None, "the next master asks everybody again"
+    assert ok(ledger, request) == ok(ledger, cutting(0, 1, 1, 10)) == Answer(position=Position())
+
+
+def test_a_successor_gives_the_position_of_the_cut_to_those_who_have_not_heard_it() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 1))
+    assert ledger.answer(cutting(0, 2, 1, 10), 0.0) is None
+    position = ok(ledger, cutting(1, 1, 1, 10)).position
+    ok(ledger, exchange(1, 2, 2, Mark(3)))
+    for _ in range(2):
+        ledger = again(ledger)
+        assert ok(ledger, cutting(0, 2, 1, 10)).position == position == Position(1, (Piece(0),))
+
+
+def test_cuts_at_different_steps_or_not_by_all_are_refused() -> None:
+    ledger = begun()
+    assert ledger.answer(cutting(0, 1, 1, 10), 0.0) is None
+    for request in (cutting(1, 1, 1, 11), cutting(0, 1, 1, 10)):
+        assert refusal(ledger.answer(request, 0.0)) == (
+            "the ranks call state_dict() at different steps: rank 0 at step 10, rank 1 at step 11"
+        )
+    assert ok(ledger, cutting(1, 2, 1, 10)).position == Position()
+    assert refusal(ledger.answer(cutting(0, 2, 1, 12), 0.0)) == (
+        "rank 0 calls state_dict() at step 12, and the other ranks did so at 10"
+    )
+    assert refusal(ledger.answer(cutting(0, 3, 3, 10), 0.0)) == (
+        "rank 0 calls state_dict() for the 3. time in this round, and the other ranks have done so 1 times: call it at "
+        "the same steps on every rank"
+    )
+
+
+def test_a_worker_of_a_synchronous_job_never_waits_for_shards_of_others() -> None:
+    ledger = begun()
+    ok(ledger, exchange(0, 1, 4))
+    assert ok(ledger, exchange(1, 1, 1)) == Answer(ended=True)
+    assert not ledger.finished
+    assert ok(ledger, exchange(0, 2, 0, *map(Mark, range(4)))) == Answer(ended=True)
+    assert ledger.finished
+
+
+def test_what_lost_workers_had_is_leased_again_and_who_was_at_it_is_counted() -> None:
+    ledger = begun(QUEUE)
+    ok(ledger, exchange(0, 1, 2))
+    ok(ledger, exchange(1, 1, 2))
+    ok(ledger, exchange(1, 2, 0, Mark(2)))
+    for round in (2, 3):
+        ledger.turn(round)
+        ok(ledger, exchange(0, 1, 1, round=round, world=1))
+    assert ledger.troubled == (Piece(0, returned=2), Piece(3, returned=1))
+    assert ok(ledger, exchange(0, 2, 5, round=3, world=1)).leases == (Piece(1), Piece(3, returned=1))
+
+
+def test_outputs_are_of_whole_shards() -> None:
+    ledger = begun(QUEUE)
+    ok(ledger, exchange(0, 1, 1))
+    ok(ledger, exchange(0, 2, 0, Mark(0, 9)))
+    assert ledger.position.todo == (Piece(0),)
+
+
+def test_an_idle_worker_is_given_the_last_shard_of_the_longest_queue_at_once() -> None:
+    ledger = begun(QUEUE, world=3)
+    ok(ledger, exchange(0, 1, 1))
+    ok(ledger, exchange(1, 1, 3))
+    assert places(ok(ledger, exchange(2, 1, 3))) == [3]
+    assert ok(ledger, exchange(2, 2, 3)) == Answer(), "it has something to do"
+
+
+def test_a_shard_that_takes_long_is_leased_a_second_time_when_it_is_due() -> None:
+    ledger = begun(QUEUE)
+    ok(ledger, exchange(0, 1, 3))
+    ok(ledger, exchange(1, 1, 1))
+    ok(ledger, exchange(0, 2, 0, Mark(0), Mark(1)), 4.0)  # 2 s for each
+    idle = exchange(1, 2, 1, Mark(3))
+    assert ledger.answer(idle, 4.0) is None
+    assert "waits until those are done, or come back" in ledger.why(idle)
+    due = ledger.due(4.0)
+    assert due is not None
+    assert 4.0 < due <= 4.0 + SLOW * 4.0
+    assert ledger.answer(idle, due - 0.01) is None
+    assert places(ok(ledger, idle, due)) == [2]
+
+
+def test_the_first_of_two_to_acknowledge_has_done_it_and_the_other_is_told() -> None:
+    ledger = begun(QUEUE)
+    ok(ledger, exchange(0, 1, 4))
+    assert places(ok(ledger, exchange(1, 1, 1))) == [3]
+    ledger = again(ledger)
+    ok(ledger, exchange(1, 2, 0, Mark(3)))
+    late = exchange(0, 2, 0, Mark(3), Mark(0))
+    assert ok(ledger, late).lost == (3,) == ok(again(ledger), late).lost
+    assert ok(ledger, exchange(0, 3)).lost == ()
+    assert ledger.position.todo == (Piece(1), Piece(2))
+
+
+def test_a_third_worker_is_not_given_what_two_have() -> None:
+    ledger = begun(replace(QUEUE, shards=1), world=3)
+    ok(ledger, exchange(0, 1, 1))
+    far = SLOW * NO_PACE
+    assert places(ok(ledger, exchange(1, 1, 1), far)) == [0]
+    assert ledger.answer(exchange(2, 1, 1), 9 * far) is None
+    assert ledger.due(9 * far) is None
+    ok(ledger, exchange(0, 2, 0, Mark(0)))
+    assert ok(ledger, exchange(2, 1, 1)) == Answer(ended=True)
+
+
+def test_the_slower_worker_s_own_other_process_is_no_second_worker() -> None:
+    ledger = begun(QUEUE, world=1)
+    ok(ledger, exchange(0, 1, 4, world=1))
+    assert ledger.answer(exchange(0, 1, 1, part=1, world=1), 1000.0) is None
+
+
+@pytest.mark.parametrize("release", [(0, 1), (1, 1), (0, 0), (1, 0)])
+def test_a_shard_that_two_have_and_one_gives_back_is_still_the_other_s(release: tuple[int, int]) -> None:
+    """Whoever gives it back; `release` is a rank and its part that ask."""
+    ledger = begun(QUEUE)
+    for idle in (0, 1):
+        ok(ledger, exchange(idle, 1))
+    ok(ledger, exchange(0, 1, 4, part=1))
+    assert places(ok(ledger, exchange(1, 1, 1, part=1))) == [3]
+    rank, part = release
+    ok(ledger, exchange(rank, 2, 0, part=part, release=(3,)))
+    assert 3 not in [piece.place for piece in ledger.state.returned]
+    ok(ledger, exchange(1 - rank, 2, 0, Mark(3), part=1))
+    assert ledger.position.todo == (Piece(0), Piece(1), Piece(2))
+
+
+def test_who_no_longer_has_a_shard_cannot_give_it_back() -> None:
+    ledger = begun(QUEUE, world=3)
+    ok(ledger, exchange(0, 1, 4))
+    assert places(ok(ledger, exchange(1, 1, 1))) == [3]
+    ok(ledger, exchange(2, 1, 0, release=(3,)))
+    ok(ledger, exchange(1, 2, 0, Mark(3)))
+    assert ok(ledger, exchange(0, 2)).lost == (3,)
+    assert ledger.position.todo == (Piece(0), Piece(1), Piece(2))
+
+
+def test_a_shard_takes_long_from_when_its_worker_began_with_it() -> None:
+    ledger = begun(replace(QUEUE, shards=3))
+    ok(ledger, exchange(0, 1, 2))
+    ok(ledger, exchange(1, 1, 1))
+    ok(ledger, exchange(1, 2, 0, Mark(2)), 1.0)
+    ok(ledger, exchange(0, 2, 0, release=(0,)), 100.0)
+    assert places(ok(ledger, exchange(1, 3, 1), 100.0)) == [0]
+    assert ledger.answer(exchange(1, 4, 1, Mark(0)), 101.0) is None
+    assert places(ok(ledger, exchange(1, 4, 1), 100.0 + SLOW)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("request_", "wrong"),
+    [
+        (exchange(0, 1, 1), ""),
+        (cutting(0, 1, 1, 0), ""),
+        (opening(0, 2), ""),
+        (opening(0, 2, restored=Position(3, (Piece(0), Piece(2, 4)))), ""),
+        (replace(opening(0, 2), dataset=None), "an open without its dataset"),
+        (replace(opening(0, 2), name="other"), "an open without its dataset"),
+        (opening(0, 2, replace(DATA, shards=0)), "dataset 'data' is empty"),
+        (opening(0, 2, restored=Position(-1)), "the position that was restored is damaged"),
+        (opening(0, 2, restored=Position(3, (Piece(3),))), "the position that was restored is damaged"),
+        (opening(0, 2, restored=Position(3, (Piece(-1),))), "the position that was restored is damaged"),
+        (opening(0, 2, restored=Position(3, (Piece(2), Piece(0)))), "the position that was restored is damaged"),
+        (opening(0, 2, restored=Position(3, (Piece(1), Piece(1, 2)))), "the position that was restored is damaged"),
+        (opening(0, 2, restored=Position(3, (Piece(1, -1),))), "the position that was restored is damaged"),
+        (exchange(0, 0), "a request without a number"),
+        (exchange(2, 1), "rank 2 of 2"),
+        (exchange(-1, 1), "rank -1 of 2"),
+        (exchange(0, 1, 0, Mark(-1)), "a mark of no place"),
+        (exchange(0, 1, 0, Mark(0, -2)), "a mark of no place"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_in_words(request_: Request, wrong: str) -> None:
+    assert check(request_) == wrong
+
+
+def test_what_another_version_has_stored_is_not_guessed_at() -> None:
+    with pytest.raises(BadState, match=r"its version is 2, and this elastic-run reads 1"):
+        read(written(replace(fresh(DATA), version=VERSION + 1)))
+    with pytest.raises(BadState, match=r"State\.frontier: expected int, found str"):
+        read(written(fresh(DATA)).replace(b'"frontier":0', b'"frontier":"0"'))
+
+
+# -- how large it is --------------------------------------------------------------------------------------------------
+
+MANY = 10**7
+"""Shards."""
+
+CONSTANT, PER_LEASE, PER_OWNER = 500, 200, 200
+"""Bytes. A lease is in an owner's queue and its last answer, and may be in the origin and the cut."""
+
+
+@pytest.mark.parametrize("lineage", ["checkpoint", "ack"])
+@pytest.mark.parametrize("slow", [False, True])
+def test_the_state_follows_the_number_of_workers_and_not_of_shards(lineage: Lineage, slow: bool) -> None:
+    world, ahead, turns = 4, MAX_WANTED, 40
+    ledger = begun(Dataset("data", MANY * 1000, 1000, MANY, lineage=lineage), world)
+    held: list[list[int]] = [[] for _ in range(world)]
+    for turn in range(1, turns + 1):
+        for rank in range(world):
+            keep = held[0][:1] if slow and rank == 0 else []
+            marks = [Mark(place) for place in held[rank] if place not in keep]
+            held[rank] = keep + places(ok(ledger, exchange(rank, turn, ahead - len(keep), *marks, world=world)))
+    assert ledger.state.frontier == pytest.approx(turns * world * ahead, rel=0.01)
+    for rank in range(world):
+        rest = [Mark(place) for place in held[rank][1:]]
+        ok(ledger, exchange(rank, turns + 1, 0, *rest, world=world))
+    assert len(written(ledger.state)) < CONSTANT + world * (PER_OWNER + PER_LEASE)
+
+
+def test_a_cut_is_kept_once_and_not_with_every_rank() -> None:
+    world = 200
+    ledger = begun(replace(DATA, shards=MANY), world)
+    for rank in range(world):
+        ok(ledger, exchange(rank, 1, 2, world=world))
+    for rank in range(world - 1):
+        assert ledger.answer(cutting(rank, 2, 1, 5, world=world), 0.0) is None
+    position = ok(ledger, cutting(world - 1, 2, 1, 5, world=world)).position
+    assert position is not None
+    assert len(position.todo) == 2 * world
+    for rank in range(world):
+        assert ok(again(ledger) if rank == 0 else ledger, cutting(rank, 2, 1, 5, world=world)).position == position
+    assert len(written(ledger.state)) < CONSTANT + world * (PER_OWNER + 2 * PER_LEASE)
