@@ -28,7 +28,7 @@ RETRY_PAUSE = 0.05
 """Seconds; the store paces its own attempts, this only yields to the other tasks."""
 
 OFTEN = 3
-"""Workers lost with one shard, from which on a person is told."""
+"""Rounds that have ended with a worker at one shard, from which on a person is told."""
 
 MAX_NAME = 200
 """Characters of a dataset's name, which becomes a key."""
@@ -289,8 +289,8 @@ class Ledgers:
         for piece in ledger.troubled:
             if piece.returned >= OFTEN and piece.place not in before:
                 self._say(
-                    f"a worker was lost {piece.returned} times while it worked on the shard at place {piece.place} of "
-                    f"dataset {ledger.dataset.name!r}: is there a record that kills it?"
+                    f"{piece.returned} rounds have ended while a worker was at place {piece.place} of dataset "
+                    f"{ledger.dataset.name!r}: is there a record in that shard that kills it?"
                 )
 
     # -- the store ------------------------------------------------------------------------------------------------
