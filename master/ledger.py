@@ -246,6 +246,21 @@ class _Worker:
     head_since: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What idle workers look at when nothing is left to lease; made once for all of them, until something changes.
+
+    Attributes:
+        leased: somebody has something.
+        waiting: with whose rank it is, each piece that waits in a queue and has one lease; the last in its queue first.
+        heads: since when it is worked on, and by which rank, each other piece that has one lease; the oldest first.
+    """
+
+    leased: bool
+    waiting: tuple[tuple[int, Piece], ...]
+    heads: tuple[tuple[float, int, Piece], ...]
+
+
 class Ledger:
     """The ledger of one dataset.
 
@@ -266,6 +281,7 @@ class Ledger:
         self._pace: float | None = None
         self._opened: dict[int, Request] = {}  # by rank, while the round has not begun
         self._votes: dict[int, Request] = {}  # by rank, for the next cut
+        self._end_known: _End | None = None
         self.changed = False
         once: set[int] = set()
         for owner in state.owners:
@@ -311,11 +327,7 @@ class Ledger:
     @property
     def finished(self) -> bool:
         """Every place is done."""
-        return (
-            not self._returned
-            and self._frontier >= self.dataset.places
-            and not any(worker.leases for worker in self._all)
-        )
+        return not self._returned and self._frontier >= self.dataset.places and not self._end.leased
 
     @property
     def troubled(self) -> tuple[Piece, ...]:
@@ -344,7 +356,7 @@ class Ledger:
         self._state = replace(
             self._state, round=round, begun=False, origin=None, cuts=0, step=0, cut=None, returned=(), owners=()
         )
-        self.changed = True
+        self.changed, self._end_known = True, None
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -363,7 +375,7 @@ class Ledger:
             worker.sequence, worker.answer = request.sequence, None
             self._workers.setdefault(request.rank, {})[request.part] = worker
             self._mark(request, now)
-            self.changed = True
+            self.changed, self._end_known = True, None
         elif request.sequence != worker.sequence:
             return Answer(
                 "refused",
@@ -376,7 +388,7 @@ class Ledger:
                 return answer
             worker.answer = replace(answer, lost=worker.lost, position=None)
             worker.lost = ()
-            self.changed = True
+            self.changed, self._end_known = True, None
         # Ranks that each kept the position, which has a piece for each rank, would fill the store with its square. The
         # next cut waits for this rank, so the last one is still the one that it asks for.
         return replace(worker.answer, position=self._state.cut) if request.kind == "cut" else worker.answer
@@ -437,7 +449,7 @@ class Ledger:
         self._returned = sorted(Piece(piece.place, piece.offset) for piece in origin.todo if piece.place < places)
         self._state = replace(self._state, begun=True, origin=restored)
         self._opened = {}
-        self.changed = True
+        self.changed, self._end_known = True, None
 
     # -- marks and leases -----------------------------------------------------------------------------------------
 
@@ -511,26 +523,41 @@ class Ledger:
         """What an idle worker may do a second time: the last that waits in somebody's queue, else what takes long."""
         if self.dataset.lineage != "ack" or idle.leases:
             return None
-        waiting: list[tuple[int, Piece]] = []
-        slow: list[tuple[float, Piece]] = []
-        for worker in self._all:
-            if worker.rank == idle.rank:
-                continue
-            for index, piece in enumerate(worker.leases.values()):
-                if piece.place in self._twice:
-                    continue
-                if index:
-                    waiting.append((index, piece))
-                elif now >= worker.head_since + self._patience:  # as `due` says it, or rounding would part them
-                    slow.append((worker.head_since, piece))
-        if waiting:
-            return max(waiting)[1]
-        return min(slow)[1] if slow else None
+        for rank, piece in self._end.waiting:
+            if rank != idle.rank:
+                return piece
+        for since, rank, piece in self._end.heads:
+            if now < since + self._patience:  # as `due` says it, or rounding would part them
+                return None
+            if rank != idle.rank:
+                return piece
+        return None
+
+    @property
+    def _end(self) -> _End:
+        if self._end_known is None:
+            waiting: list[tuple[int, Piece, int]] = []
+            heads: list[tuple[float, int, Piece]] = []
+            leased = False
+            for worker in self._all:
+                for index, piece in enumerate(worker.leases.values()):
+                    leased = True
+                    if piece.place in self._twice:
+                        continue
+                    if index:
+                        waiting.append((index, piece, worker.rank))
+                    else:
+                        heads.append((worker.head_since, worker.rank, piece))
+            last_first = tuple((rank, piece) for _, piece, rank in sorted(waiting, reverse=True))
+            self._end_known = _End(leased, last_first, tuple(sorted(heads)))
+        return self._end_known
 
     # -- cuts -----------------------------------------------------------------------------------------------------
 
     def _cut(self, request: Request) -> Answer | None:
         state = self._state
+        if self.dataset.lineage == "ack":
+            return Answer("refused", f"dataset {self.dataset.name!r} has its position in the store, and none to save")
         if request.cut == state.cuts and state.cut is not None:
             return self._at(request, state.step, state.cut)
         if request.cut != state.cuts + 1:
@@ -548,7 +575,7 @@ class Ledger:
             return Answer("refused", f"the ranks call state_dict() at different steps: {by_step}")
         self._state = replace(state, cuts=request.cut, step=request.step, cut=self.position)
         self._votes = {}
-        self.changed = True
+        self.changed, self._end_known = True, None
         return Answer(position=self._state.cut)
 
     def _at(self, request: Request, step: int, position: Position) -> Answer:

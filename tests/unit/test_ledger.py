@@ -789,6 +789,10 @@ def test_outputs_are_of_whole_shards() -> None:
     assert ledger.position.todo == (Piece(0),)
 
 
+def test_a_queue_has_no_position_to_save() -> None:
+    assert "has its position in the store" in refusal(begun(QUEUE).answer(cutting(0, 1, 1, 10), 0.0))
+
+
 def test_an_idle_worker_is_given_the_last_shard_of_the_longest_queue_at_once() -> None:
     ledger = begun(QUEUE, world=3)
     ok(ledger, exchange(0, 1, 1))
