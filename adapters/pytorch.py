@@ -1,7 +1,7 @@
 """What a PyTorch script uses: batches of a map-style dataset in synchronous training, at any world size.
 
 Which rank trains on what is arithmetic (`master/lockstep.py`); here are torch's classes around it. Nobody asks the
-master, and the only collective compares the ranks before the first step.
+master, and the only collective compares the ranks before the first step. For leased shards see `pytorch_shards.py`.
 """
 
 import dataclasses
@@ -17,10 +17,11 @@ from torch.utils.data import Sampler
 
 from ..master.lockstep import LARGEST, Order, OutOfStep, Plan, Position, RanksDiffer, Step, Tail, disagreement
 from ..master.permutation import Permutation
+from .pytorch_shards import ElasticIterableDataset, ElasticLoader, Records
 from .saves import Saves
 from .world import largest_world, world
 
-__all__ = ["ElasticBatchSampler"]
+__all__ = ["ElasticBatchSampler", "ElasticIterableDataset", "ElasticLoader", "Records"]
 
 AHEAD = 1024
 """Records of this rank that are worked out at a time."""

@@ -209,6 +209,16 @@ class Shards(Iterator[Shard]):
             raise StopIteration
         return Shard(self._leaser, *taken)
 
+    @property
+    def layout(self) -> Layout:
+        """Which records are in which shard."""
+        return self._layout
+
+    @property
+    def lineage(self) -> Lineage:
+        """Whose word counts: the argument `commit`."""
+        return self._leaser.lineage
+
     def flush(self) -> None:
         """Returns when everything that was said to be done is with the master, in its store."""
         self._leaser.flush()

@@ -433,8 +433,8 @@ def test_what_lost_workers_had_is_leased_in_the_next_round_and_trouble_is_told_o
             await ledgers.answer(opens(round=round))
             assert places(await ledgers.answer(wants(round=round, wants=2))) == [0, 1]
             assert bench.said == (
-                ["3 rounds have ended while a worker was at place 0 of dataset 'queue': is there a record in that shard "
-                 "that kills it?"] if round > 3 else []
+                ["3 rounds have ended while a worker was at place 0 of dataset 'queue': is there a record in that "
+                 "shard that kills it?"] if round > 3 else []
             )  # fmt: skip
 
     play(scenario)
