@@ -216,7 +216,6 @@ class _Desk:
 
     def __init__(self, source: Shards) -> None:
         self.source = source
-        # What is not for scripts to see, and of the same room.
         self.layout = source.layout
         self.acknowledges = source.lineage == "ack"
         self._held: dict[int, _Held] = {}  # by place, in the order in which they were leased
