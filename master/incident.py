@@ -50,7 +50,7 @@ _COUPLED_KIND = 4
 _COUPLED = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|lost)|closed by peer|broken pipe|socket (timeout|error)"
     r"|gloo|nccl|mpi_|ucc\b|store.*(timed? ?out|closed)|rendezvous|DistNetworkError|DistBackendError|DistStoreError"
-    r"|remote (process|peer)|peer (closed|exited|is gone)|timed out .*(waiting|store)|HorovodInternalError",
+    r"|remote (process|peer)|peer (closed|exited|is gone)|timed out .*(waiting|store)|HorovodInternalError|RoundOver",
     re.IGNORECASE,
 )
 

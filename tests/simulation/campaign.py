@@ -17,8 +17,8 @@ from .planted import caught, source_of
 
 CORES: Sequence[str] = (
     *(f"rendezvous/{name}.py" for name in ("round", "ranks", "membership", "election", "presence", "member", "header")),
-    *(f"master/{name}.py" for name in ("host", "docket", "incident", "publish")),
-    *(f"elastic_agent/{name}.py" for name in ("plan", "agent", "candidate", "bell")),
+    *(f"master/{name}.py" for name in ("host", "docket", "incident", "publish", "ledger", "service")),
+    *(f"elastic_agent/{name}.py" for name in ("plan", "agent", "candidate", "bell", "link", "channel")),
     *(f"rendezvous/{name}.py" for name in ("etcd_session", "etcd_watch")),
 )
 

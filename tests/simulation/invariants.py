@@ -19,6 +19,7 @@ from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.store import Event
 from elastic_run.rendezvous.wire import decode
 
+from .books import Books
 from .schedule import Fault
 from .script import COUPLED, MEETING, Group, Worker
 
@@ -131,6 +132,8 @@ class Checker:
         self._failed_starts: dict[str, int] = {}  # owner -> how many of its last starts have failed, in a row
         self._history: list[tuple[int, list[tuple[str, str]]]] = []  # revisions: what was done to which key
         self._running: dict[int, Group] = {}
+        self._led_until: dict[str, float] = {}  # owner -> when it has last ceased to lead
+        self.books = Books(world, self)
         self.last_header: Header | None = None
 
     # -- what the checker is told ---------------------------------------------------------------------------------
@@ -194,6 +197,27 @@ class Checker:
         """A group has begun to train."""
         self._running[group.workers[0].round] = group
 
+    def led(self, owner: str, since: float) -> bool:
+        """That agent's master has led the job at some moment since then."""
+        return owner == self._leader or self._led_until.get(owner, -1.0) >= since
+
+    def is_over(self, worker: Worker) -> bool:
+        """There has been a later round, or run, than the worker's."""
+        index = next((i for i, each in enumerate(self._published) if _is_of(worker, each.header)), len(self._published))
+        return index + 1 < len(self._published)
+
+    def went_early(self, workers: Sequence[Worker]) -> bool:
+        """One of them has ended with 0 because somebody wanted it, not because its work was done."""
+        hurt = [worker for each in self._published for worker, how, *_ in each.hurts if how == "exit0"]
+        return any(worker.told or worker in hurt for worker in workers)
+
+    def on_told_current(self, worker: Worker, asked_at: float) -> None:
+        """A worker was told that its round is the current one: it was, at some moment since it asked."""
+        for each, later in zip(self._published, (*self._published[1:], None), strict=True):
+            if _is_of(worker, each.header) and (later is None or later.at >= asked_at):
+                return
+        self._violated("a round is current when a worker is told so", f"{worker.name}, which asked at {asked_at:.4f}")
+
     def _check_answered(self, what: str, published: _Published) -> None:
         """Survivors do not wait for time-outs: what ends a round is answered by a header, at once."""
         able = [end for end in self._able() if end not in self._noticed]
@@ -245,6 +269,8 @@ class Checker:
                 self._success_keys.discard(key)
             elif key.startswith(keys.assignments):
                 self._on_assignment(key, event, written)
+            elif key.startswith((keys.ledgers, keys.queues)):
+                self.books.on_ledger(key, event)
         if keys.leader in written:
             self._on_leader(written[keys.leader], client, written)
         if keys.round in written:
@@ -261,6 +287,7 @@ class Checker:
         keys = self._keys
         for key, event in written.items():
             masters = key == keys.round or key.startswith(keys.assignments)
+            masters = masters or key.startswith((keys.ledgers, keys.queues))
             masters = masters or key.startswith(keys.evictions if event.kind == "put" else keys.successes)
             if masters and client and client != self._leader:
                 self._violated("a deposed master changes nothing", f"{client} wrote {key}; {self._leader} leads")
@@ -332,6 +359,8 @@ class Checker:
             return
         owner = self._leader
         self._leader = None
+        if owner is not None:
+            self._led_until[owner] = self._world.now
         self._ends_of_masters.append(self._world.now)
         if client and client != owner:
             if self._world.now - self._deposed.get(client, -PAUSE) < PAUSE:
@@ -792,6 +821,7 @@ class Checker:
                 }
                 if not before or before.header.state != "open" or len(ends) != header.world_size:
                     self._violated("success is when every worker has succeeded", f"only ranks {sorted(ends)} have")
+                self.books.on_success(header, number)
             case "failed":
                 over = header.restart_count > self._world.shape.restarts
                 trouble = self._did.get("taken_port", 0) + self._did.get("failed_start", 0)
@@ -980,6 +1010,8 @@ class Checker:
         # A suspended job whose nodes are all told to go ends as well.
         if self.calm and len(by_themselves) == len(world.ends) and (over or not self._expired):
             left = [key for key in world.store.keys(self._keys.root) if key != self._keys.outcome]
+            if self.last_header is None or self.last_header.state != "succeeded":  # it can go on where it was
+                left = [key for key in left if not key.startswith(self._keys.queues)]
             if left:
                 self._violated("no key is left", ", ".join(left))
         self._check_success_everywhere()
@@ -1071,6 +1103,10 @@ class Checker:
             and not worker.told
             for worker in self._world.workers
         )
+
+
+def _is_of(worker: Worker, header: Header) -> bool:
+    return (worker.run, worker.round, "open") == (header.run, header.number, header.state)
 
 
 def _total(tally: Tally) -> int:

@@ -4,9 +4,11 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from elastic_run.adapters.channel import Back, Call
 from elastic_run.elastic_agent.channel import Respond
 from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
 from elastic_run.rendezvous.member import Exit
@@ -43,7 +45,8 @@ class SimulatedMachine:
 
     def desk(self, respond: Respond) -> "SimulatedDesk":
         """See `Machine.desk`."""
-        return SimulatedDesk(respond)
+        desk = self._world.desks[self._owner] = SimulatedDesk(self._world, self._owner, respond)
+        return desk
 
 
 class SimulatedWorkers:
@@ -234,17 +237,47 @@ class SimulatedPorts:
 
 
 class SimulatedDesk:
-    """There is no socket: whoever plays a worker calls `respond`, as a task of the agent's process."""
+    """There is no socket: a worker's call is a task of the agent's process, as a visit of the real one is."""
 
-    def __init__(self, respond: Respond) -> None:
-        self.respond = respond
+    def __init__(self, world: "World", owner: str, respond: Respond) -> None:
+        self._world = world
+        self._owner = owner
+        self._respond = respond
+        self._visits: dict[asyncio.Task[Back], None] = {}
+        self._closed = False
         self.address = ""
 
     async def start(self) -> None:
         return
 
+    def visit(self, call: Call, then: Callable[[Back], object]) -> None:
+        """A worker asks; `then` hears the answer, unless the agent ends before."""
+        process, kernel = self._world.agents[self._owner], self._world.kernel
+        if self._closed or not process.alive:
+            return
+        context = process.context.copy()
+        task = kernel.create_task(self._answer(call), name="a worker's call", context=context)
+        self._visits[task] = None
+        task.add_done_callback(partial(self._answered, then), context=kernel.world)
+
+    async def _answer(self, call: Call) -> Back:
+        return await self._respond(call)
+
+    def _answered(self, then: Callable[[Back], object], task: "asyncio.Task[Back]") -> None:
+        self._visits.pop(task, None)
+        if task.cancelled():
+            return
+        if error := task.exception():
+            self._world.kernel.errors.append(f"{self._owner}: a worker's call raised {error!r}")
+            return
+        then(task.result())
+
     async def close(self) -> None:
-        return
+        self._closed = True
+        visits = [*self._visits]
+        for visit in visits:
+            visit.cancel()
+        await asyncio.gather(*visits, return_exceptions=True)
 
 
 class Voice:

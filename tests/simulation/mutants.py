@@ -1092,6 +1092,300 @@ running.2+1 worker n1 0 raise
 running.2+20 etcd_compact
 """,
     ),
+    Mutant(
+        "answered-too-soon",
+        "the master answers before the ledger is in the store",
+        "master/service.py",
+        (
+            "        for batch in _batches(changed) if changed else [()]:\n"
+            "            await self._commit(batch)\n"
+            "        for waiting in new:\n"
+        ),
+        (
+            "        for waiting, answer in given.items():\n"
+            "            waiting.give(answer)\n"
+            "        for batch in _batches(changed) if changed else [()]:\n"
+            "            await self._commit(batch)\n"
+            "        for waiting in new:\n"
+        ),
+        "what a worker is told a successor knows",
+        """\
+seed 0
+job data=checkpoint
+""",
+    ),
+    Mutant(
+        "ledger-unseen",
+        "a ledger is written whatever was written there meanwhile",
+        "master/service.py",
+        '[self._leadership.fence, *(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]',
+        "[self._leadership.fence]",
+        "a ledger does not go back",
+        """\
+seed 1
+job nodes=1 min=1 nproc=2 work=4 ttl=8 data=ack records=20 shard=1
+leased.6+0 etcd_freeze m1 1.5
+""",
+    ),
+    Mutant(
+        "ledger-unfenced",
+        "a deposed master writes its ledgers",
+        "master/service.py",
+        '[self._leadership.fence, *(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]',
+        '[*(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]',
+        "a deposed master changes nothing",
+        """\
+seed 343
+job nodes=1 min=1 data=checkpoint
+start+2 deafen n1 * 10.871
+""",
+    ),
+    Mutant(
+        "answered-unproven",
+        "an answer that changes nothing is given without asking who leads",
+        "master/service.py",
+        "for batch in _batches(changed) if changed else [()]:",
+        "for batch in _batches(changed) if changed else []:",
+        "a deposed master answers nothing",
+        """\
+seed 51
+job nodes=2 min=1 nproc=4 work=4 ttl=3 data=ack records=20 shard=1
+leased.5+0.001 freeze n2 5
+""",
+    ),
+    Mutant(
+        "ledger-unread",
+        "a new master does not read the ledgers",
+        "master/service.py",
+        "            self._entries = await self._read(current.run)\n",
+        "            self._entries = {}\n",
+        "every agent ends",
+        """\
+seed 1
+job min=1 data=checkpoint
+leased.4+0 kill n2
+""",
+    ),
+    Mutant(
+        "leases-of-another-run",
+        "what the workers of another run had is taken for that of this one",
+        "master/service.py",
+        "        if state.run == run:",
+        "        if True:",
+        "only who is of an old round is told so",
+        """\
+seed 1736
+job nodes=1 min=1 data=ack
+running.1+0.0006 worker n1 0 killed
+leased.3+0 leave n1
+running.2+2 start n1
+""",
+    ),
+    Mutant(
+        "asked-again",
+        "a request that is asked again has its effect again",
+        "master/ledger.py",
+        "        if request.sequence == worker.sequence + 1:",
+        "        if True:",
+        "every record is in the model once",
+        """\
+seed 4
+job min=1 data=checkpoint
+leased.7+0 worker n3 0 killed
+""",
+    ),
+    Mutant(
+        "leases-forgotten",
+        "what the last round's workers had is not leased anew",
+        "master/ledger.py",
+        "                    back[piece.place] = max(at_it, back.get(piece.place, at_it))\n",
+        "                    pass\n",
+        "a shard is done when its output is written",
+        """\
+seed 0
+job min=1 data=ack
+leased.4+0 kill n1
+""",
+    ),
+    Mutant(
+        "cut-too-soon",
+        "a cut does not wait for all ranks",
+        "master/ledger.py",
+        "        if len(self._votes) < request.world:",
+        "        if len(self._votes) < 1:",
+        "a position says what the model holds",
+        """\
+seed 0
+job data=checkpoint
+""",
+    ),
+    Mutant(
+        "leased-twice",
+        "what came back is leased and stays to be leased",
+        "master/ledger.py",
+        "        del self._returned[: len(pieces)]\n",
+        "",
+        "a shard is leased to one rank",
+        """\
+seed 0
+job min=1 data=checkpoint
+leased.7+0 kill n1
+""",
+    ),
+    Mutant(
+        "marks-added",
+        "marks are counted from what the lease gave",
+        "master/ledger.py",
+        "replace(piece, offset=max(piece.offset, mark.offset))",
+        "replace(piece, offset=piece.offset + mark.offset)",
+        "a position says what the model holds",
+        """\
+seed 21
+job data=checkpoint shard=5
+""",
+    ),
+    Mutant(
+        "cut-without-leases",
+        "a cut takes what workers have for done",
+        "master/ledger.py",
+        "            rest.update(worker.leases)\n",
+        "            pass\n",
+        "a position says what the model holds",
+        """\
+seed 0
+job data=checkpoint
+""",
+    ),
+    Mutant(
+        "done-by-both",
+        "the slower of two workers is not told that the other has done its shard",
+        "master/ledger.py",
+        "            if other.leases.pop(place, None):\n                other.lost += (place,)\n",
+        "            if other.leases.pop(place, None):\n",
+        "every shard has one accepted output",
+        """\
+seed 0
+job data=ack
+""",
+    ),
+    Mutant(
+        "given-back-lost",
+        "what is given back is leased to nobody",
+        "master/ledger.py",
+        "            insort(self._returned, piece)\n",
+        "            pass\n",
+        "a shard is done when its output is written",
+        """\
+seed 3
+job min=1 data=ack
+leased.4+0 kill n2
+""",
+    ),
+    Mutant(
+        "origin-ignored",
+        "a round begins where the last one was, not at the position that its ranks have restored",
+        "master/ledger.py",
+        "        self._frontier = min(origin.frontier, places)\n",
+        "        self._frontier = max(self._state.frontier, min(origin.frontier, places))\n",
+        "a position says what the model holds",
+        """\
+seed 1
+job min=1 data=checkpoint
+leased.4+0 kill n2
+""",
+    ),
+    Mutant(
+        "asked-anew",
+        "a request that is sent to another master gets another number",
+        "elastic_agent/link.py",
+        "                self.trouble = str(error)\n",
+        (
+            "                self.trouble = str(error)\n"
+            '                object.__setattr__(request, "sequence", request.sequence + 1)\n'
+        ),
+        "who asks rightly is not refused",
+        """\
+seed 1462
+job nodes=2 data=ack
+started.1+0 reset n1 n2 2.385
+""",
+    ),
+    Mutant(
+        "answers-mixed",
+        "all requests on a connection have one number",
+        "elastic_agent/link.py",
+        "        number = next(self._ids)\n",
+        "        number = 1\n",
+        "what a worker is told a successor knows",
+        """\
+seed 18
+job nproc=2 data=checkpoint
+""",
+    ),
+    Mutant(
+        "lost-connection",
+        "a lost connection to the master stays in use",
+        "elastic_agent/link.py",
+        "            self.lost = True\n",
+        "",
+        "every agent ends",
+        """\
+seed 1
+job min=1 data=checkpoint
+leased.4+0 kill n2
+""",
+    ),
+    Mutant(
+        "always-current",
+        "a worker is told that its round is current without a look",
+        "elastic_agent/channel.py",
+        'if header.number == round and header.state == "open":',
+        "if True:",
+        "a round is current when a worker is told so",
+        """\
+seed 2
+job nodes=2 work=0.1 data=checkpoint every=1
+running.1+0.21 worker n1 0 killed
+""",
+    ),
+    Mutant(
+        "bury-ledgers",
+        "the end leaves the ledgers in the store",
+        "master/publish.py",
+        "        ledgers: list[Operation] = [Delete(self.keys.ledgers, prefix=True)]",
+        "        ledgers: list[Operation] = []",
+        "no key is left",
+        """\
+seed 0
+job data=checkpoint
+""",
+    ),
+    Mutant(
+        "drop-queues",
+        "the next run removes the queues of one that was broken off",
+        "master/host.py",
+        'drop_data(queues=header.state == "succeeded")',
+        "drop_data(queues=True)",
+        "only a success removes a queue",
+        """\
+seed 38
+job min=1 scale_up=never last_call=0 data=ack
+start+3 kill n2
+""",
+    ),
+    Mutant(
+        "slow-never",
+        "nobody is given what a slow worker has",
+        "master/ledger.py",
+        "        for since, rank, piece in self._end.heads:",
+        "        for since, rank, piece in ():",
+        "every agent ends",
+        """\
+seed 694
+job data=ack
+leased.3+0 worker n2 0 exit0
+""",
+    ),
 )
 
 

@@ -12,8 +12,9 @@ Each line after the second is a fault: *when*, *what*, and to whom. `when` is a 
 seconds after it: `start`, `registered.n1` (first time), `elected.2` (the second leadership), `assigned.2` (the first
 assignments of round 2 are in the store, its header is not), `round.2` (the header of round 2 is), `started.2` (a
 first worker of round 2 has been started), `running.2` (all its workers have met), `finishing.2` (the first of them
-has ended with 0). A fault whose moment never comes does nothing. To add a kind of fault: a line in `VERBS`, and a
-method of that name in `world.py`.
+has ended with 0), `leased.2` (the second write of a ledger is in the store, and nobody knows yet), `saved.2` (the
+second checkpoint of a script that leases its data is written). A fault whose moment never comes does nothing. To add a
+kind of fault: a line in `VERBS`, and a method of that name in `world.py`.
 """
 
 import contextlib
@@ -32,6 +33,10 @@ class Shape:
         nodes: machines that start at the beginning, n1 ... nN.
         work: of training, until the script ends by itself.
         etcd: members of the store.
+        data: what the script leases: "" nothing, else the lineage, "checkpoint" or "ack"; see `data.py`.
+        records, shard, epochs: of its dataset: records in an epoch, and in a shard, and how often each is used.
+        every: steps between two checkpoints.
+        guard: 1 where a checkpoint is written only while the round is the current one.
         (the others: as the options of `elastic-run`)
     """
 
@@ -52,6 +57,12 @@ class Shape:
     ttl: int = 5
     shutdown: float = 5.0
     etcd: int = 3
+    data: str = ""
+    records: int = 12
+    shard: int = 3
+    epochs: int = 1
+    every: int = 2
+    guard: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +161,7 @@ def _shape(words: Sequence[str]) -> Shape:
         kind: Callable[[str], object] = {int: _whole, float: _number, str: str}[kinds[name]]  # type: ignore[index]  # its own types
         values[name] = kind(value)
     shape = Shape(**values)  # type: ignore[arg-type]  # checked above
-    for name in ("nodes", "min", "max", "unit", "nproc", "ttl", "etcd"):
+    for name in ("nodes", "min", "max", "unit", "nproc", "ttl", "etcd", "records", "shard", "epochs", "every"):
         if getattr(shape, name) < 1:
             raise ValueError(f"{name} is at least 1")
     if shape.min > shape.max:
@@ -159,6 +170,8 @@ def _shape(words: Sequence[str]) -> Shape:
         raise ValueError(f"unit={shape.unit} leaves no size between min={shape.min} and max={shape.max}")
     if shape.scale_up not in ("now", "never"):
         raise ValueError(f"scale_up is now or never, not {shape.scale_up!r}")
+    if shape.data not in LINEAGES:
+        raise ValueError(f"data is {' or '.join(LINEAGES[1:])}, not {shape.data!r}")
     return shape
 
 
@@ -235,7 +248,7 @@ def _check_word(kind: str, word: str, shape: Shape, nodes: Collection[str]) -> N
             raise NotImplementedError(f"say here what a {kind} may be")
 
 
-MOMENTS: Sequence[str] = ("elected", "assigned", "round", "started", "running", "finishing")
+MOMENTS: Sequence[str] = ("elected", "assigned", "round", "started", "running", "finishing", "leased", "saved")
 """Moments of which there is a first, a second, ...; beside `start` and `registered`."""
 
 VERBS: Mapping[str, str] = {
@@ -270,6 +283,9 @@ VERBS: Mapping[str, str] = {
 }
 """Every kind of fault, and what it is told."""
 
+LINEAGES: Sequence[str] = ("", "checkpoint", "ack")
+"""Of a job's data."""
+
 DEATHS: Sequence[str] = ("killed", "segv", "raise", "exit3", "exit0", "hang")
 """How a worker may end: SIGKILL, SIGSEGV, an exception, an exit code, exit code 0 before its work is done, or not."""
 
@@ -283,7 +299,36 @@ def draw(seed: int) -> Schedule:
     count = chance.choice((1, 2, 2, 3, 3, 4, 4, 5))
     while len(faults) < count:
         faults += _draw_fault(chance, shape, faults, kinds)
-    return Schedule(seed, shape, tuple(faults))
+    return _with_data(random.Random(f"data {seed}"), Schedule(seed, shape, tuple(faults)))
+
+
+def _with_data(chance: random.Random, schedule: Schedule) -> Schedule:
+    """The same, of a script that leases its data, for some."""
+    if chance.random() >= _DATA:
+        return schedule
+    shape = dataclasses.replace(
+        schedule.shape,
+        data=chance.choice(LINEAGES[1:]),
+        records=chance.choice((3, 6, 8, 11, 14)),
+        shard=chance.choice((1, 2, 3, 5)),
+        epochs=chance.choice((1, 1, 2)),
+        every=chance.choice((1, 1, 2, 3)),
+        guard=chance.choice((0, 1)),
+    )
+    faults = [
+        _at_a_lease(chance, shape, fault)
+        if fault.moment.startswith(("running", "finishing")) and chance.random() < _AT_A_LEASE
+        else fault
+        for fault in schedule.faults
+    ]
+    return dataclasses.replace(schedule, shape=shape, faults=tuple(faults))
+
+
+def _at_a_lease(chance: random.Random, shape: Shape, fault: Fault) -> Fault:
+    saved = shape.data == "checkpoint" and chance.random() < 0.5
+    moment = f"saved.{chance.randint(1, 4)}" if saved else f"leased.{chance.randint(1, 16)}"
+    after = chance.choice((0.0, 0.0005, 0.003, 0.05, 0.5)) * chance.uniform(0.0, 1.0)
+    return dataclasses.replace(fault, moment=moment, after=round(after, 4))
 
 
 def _draw_habit(chance: random.Random, shape: Shape) -> list[Fault]:
@@ -427,3 +472,9 @@ false evidence, which is seldom elsewhere, since it excuses what nothing else do
 
 _HABIT = 0.06
 """How many jobs have a worker that always ends in the same way."""
+
+_DATA = 0.3
+"""How many jobs have a script that leases its data."""
+
+_AT_A_LEASE = 0.5
+"""How many of their faults, of those that come while workers run, come as a ledger or a checkpoint is written."""

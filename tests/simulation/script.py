@@ -104,12 +104,19 @@ class Ground(Protocol):
 
 
 class Script:
-    """Trains `work` seconds in all; what a broken group had done by its last full second is not lost."""
+    """Trains `work` seconds in all; what a broken group had done by its last full second is not lost.
+
+    Attributes:
+        train: where the script leases its data, what a group does instead, once its workers have met.
+        write: where workers need not meet, what each does instead.
+    """
 
     def __init__(self, ground: Ground, work: float) -> None:
         self._ground = ground
         self._work = work
         self.progress = 0.0
+        self.train: Callable[[Group], object] | None = None
+        self.write: Callable[[Worker], object] | None = None
         self._groups: dict[tuple[str, str], Group] = {}
 
     # -- a worker's life
@@ -120,6 +127,9 @@ class Script:
 
     def _meet(self, worker: Worker) -> None:
         if worker.ended or self._held_up(worker, self._meet):
+            return
+        if self.write:
+            self._work_alone(worker, self.write)
             return
         group = self._groups.get(worker.place)
         if group is None or all(mate.ended for mate in group.workers.values()):
@@ -134,6 +144,16 @@ class Script:
         self._ground.after(MEETING, self._give_up, worker, group)
         self._try_to_begin(group)
 
+    def _work_alone(self, worker: Worker, write: Callable[[Worker], object]) -> None:
+        """A group only in that somebody looks whether all have begun."""
+        key = worker.run, str(worker.round)
+        group = self._groups.setdefault(key, Group(key, worker.world))
+        group.workers[worker.rank] = worker
+        write(worker)
+        if group.running_since is None and set(group.workers) == set(range(group.world)):
+            group.running_since = self._ground.now
+            self._ground.met(group)
+
     def _give_up(self, worker: Worker, group: Group) -> None:
         """Somebody has never come."""
         if group.running_since is None and not group.broken and worker.ended is None:
@@ -145,32 +165,38 @@ class Script:
             return
         if any(worker.ended for worker in group.workers.values()):
             return
-        if not self._whole(group):
+        if not self.whole(group):
             self._ground.after(0.5, self._try_to_begin, group)
             return
         group.running_since, group.done_before = self._ground.now, self.progress
         self._ground.met(group)
-        self._ground.after(max(0.0, self._work - self.progress), self._finish, group)
+        if self.train:
+            self.train(group)
+        else:
+            self._ground.after(max(0.0, self._work - self.progress), self.finish, group)
 
-    def _finish(self, group: Group) -> None:
+    def finish(self, group: Group) -> None:
+        """They have done their work, and end."""
         if group.broken:
             return
-        if not self._whole(group):
-            self._ground.after(0.5, self._finish, group)  # a collective waits; TCP sends again when it can
+        if not self.whole(group):
+            self._ground.after(0.5, self.finish, group)  # a collective waits; TCP sends again when it can
             return
         self.progress = max(self.progress, self._work)
         group.broken = True  # from here on nobody needs the others
         tail = self._ground.chance.choice((0.001, 0.05, 0.6))
         for worker in group.workers.values():
-            self._ground.after(self._ground.chance.uniform(0.0, tail), self._succeed, worker)
+            self._ground.after(self._ground.chance.uniform(0.0, tail), self.succeed, worker)
 
-    def _succeed(self, worker: Worker) -> None:
-        if worker.ended or self._held_up(worker, self._succeed):
+    def succeed(self, worker: Worker) -> None:
+        """It has done its work, and ends."""
+        if worker.ended or self._held_up(worker, self.succeed):
             return
         self.end(worker, 0, None)
         self._ground.finishing(worker)
 
-    def _whole(self, group: Group) -> bool:
+    def whole(self, group: Group) -> bool:
+        """A collective of all of them can be done now."""
         machines = list(dict.fromkeys(worker.machine for worker in group.workers.values()))
         if any(worker.paused for worker in group.workers.values()):
             return False

@@ -71,6 +71,8 @@ def test_comments_and_empty_lines_mean_nothing() -> None:
         ("job min=3 max=3 unit=2", "unit=2 leaves no size between min=3 and max=3"),
         ("job min=0", "min is at least 1"),
         ("job scale_up=later", "now or never, not 'later'"),
+        ("job data=queue", "data is checkpoint or ack, not 'queue'"),
+        ("job records=0", "records is at least 1"),
         ("seed", "seed takes one number"),
         ("seed twelve", "'twelve'"),
         ("start+soon kill n1", "'soon'"),
@@ -138,6 +140,15 @@ def test_a_failure_that_comes_again_after_each_restart_is_drawn_now_and_then() -
         moments = {fault.moment for fault in ends if fault.words == ends[0].words}
         habits += {"running.1", "running.2"} <= moments
     assert 30 < habits < 120
+
+
+def test_some_jobs_lease_their_data_and_some_faults_come_as_a_ledger_is_written() -> None:
+    schedules = [draw(seed) for seed in range(1000)]
+    lineages = [schedule.shape.data for schedule in schedules]
+    assert all(100 < lineages.count(lineage) < 200 for lineage in ("checkpoint", "ack"))
+    leased = [schedule for schedule in schedules if any(f.moment.startswith("leased.") for f in schedule.faults)]
+    assert len(leased) > 50
+    assert all(schedule.shape.data for schedule in leased)
 
 
 def test_seeds_draw_different_schedules() -> None:

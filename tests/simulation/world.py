@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from elastic_run.adapters.channel import Back, Call
 from elastic_run.elastic_agent import plan
 from elastic_run.elastic_agent.agent import Agent, Setup
 from elastic_run.elastic_agent.workers import WorkerSpec
 from elastic_run.master.host import Terms
+from elastic_run.master.ledger import Answer, Position, Request
+from elastic_run.master.service import Ledgers
 from elastic_run.rendezvous.errors import RendezvousError
 from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.keys import Keys
@@ -26,12 +29,16 @@ from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.store import Event, KeyValue
 
 from . import etcd
+from .data import Model, Trainers, Writers
 from .invariants import Checker, Violation
 from .kernel import Kernel, Process
-from .machine import SimulatedGuard, SimulatedMachine, Voice
+from .machine import SimulatedDesk, SimulatedGuard, SimulatedMachine, Voice
 from .network import Network
 from .schedule import Fault, Schedule
 from .script import Group, Script, Worker
+
+SOCKET = (0.00002, 0.0002)
+"""Seconds that a word takes between a worker and its agent."""
 
 PATIENCE = 20.0
 """Seconds that a node without workers waits for a store that does not answer."""
@@ -101,11 +108,16 @@ class World:
         self.keys = Keys("job")
         self.checker = Checker(self)
         self.script = Script(self, shape.work)
+        if shape.data == "checkpoint":
+            self.script.train = Trainers(self, self.script, shape).begin
+        elif shape.data == "ack":
+            self.script.write = Writers(self, self.script, shape).begin
         self.trace: list[str] = []
         self.violations: list[Violation] = []
         self.agents: dict[str, Process] = {}  # by owner, living and dead
         self.machine_of: dict[str, str] = {}  # owner -> machine
         self.guards: dict[str, SimulatedGuard] = {}
+        self.desks: dict[str, SimulatedDesk] = {}
         self.clients: dict[str, etcd.Client] = {}
         self.workers: list[Worker] = []
         self.ends: dict[str, End] = {}
@@ -160,7 +172,7 @@ class World:
             self.after(self.chance.uniform(0.0, 0.3), self._first_boot, f"n{number + 1}")
         self.moment("start")
         self._coming -= 1
-        with _seeded_secrets(random.Random(f"secrets {self.schedule.seed}")):
+        with _seeded_secrets(random.Random(f"secrets {self.schedule.seed}")), _overheard_ledgers(self):
             try:
                 self._run()
                 self.checker.at_end()
@@ -357,6 +369,51 @@ class World:
     def finishing(self, worker: Worker) -> None:
         """A worker has done its work."""
         self.moment(f"finishing.{worker.round}")
+
+    # -- data -----------------------------------------------------------------------------------------------------
+
+    def ask(self, worker: Worker, call: Call, then: Callable[[Back], object]) -> None:
+        """The worker asks its agent; `then` is called with the answer, while the worker lives."""
+        self.after(self.chance.uniform(*SOCKET), self._call, worker, call, then)
+
+    def _call(self, worker: Worker, call: Call, then: Callable[[Back], object]) -> None:
+        if not worker.ended:
+            self.desks[worker.owner].visit(call, lambda back: self._answer(worker, then, back))
+
+    def _answer(self, worker: Worker, then: Callable[[Back], object], back: Back) -> None:
+        self.after(self.chance.uniform(*SOCKET), self._heard, worker, then, back)
+
+    def _heard(self, worker: Worker, then: Callable[[Back], object], back: Back) -> None:
+        if worker.ended:
+            return
+        if worker.paused:
+            self.after(0.25, self._heard, worker, then, back)
+        else:
+            then(back)
+
+    def told(self, worker: Worker, request: Request, answer: Answer) -> None:
+        """A worker has an answer."""
+        self.checker.books.on_told(worker, request, answer)
+
+    def told_current(self, worker: Worker, asked_at: float) -> None:
+        """A worker was told that its round is the current one."""
+        self.checker.on_told_current(worker, asked_at)
+
+    def restored(self, worker: Worker, position: Position | None) -> None:
+        """A worker has loaded the last checkpoint, with that position, or there was none."""
+        self.checker.books.on_restored(worker, position)
+
+    def has_cut(self, worker: Worker, model: Model, position: Position) -> None:
+        """A worker has the position that belongs to its model."""
+        self.checker.books.on_cut(worker, model, position)
+
+    def trained(self, worker: Worker, model: Model) -> None:
+        """The ranks of that worker's group are all out of shards."""
+        self.checker.books.on_trained(worker, model)
+
+    def wrote(self, worker: Worker, place: int) -> None:
+        """An output is written."""
+        self.checker.books.on_output(worker, place)
 
     def reaches(self, a: str, b: str) -> bool:
         """Messages from machine a arrive at machine b."""
@@ -634,6 +691,25 @@ def _seeded_secrets(chance: random.Random) -> Generator[None]:
         yield
     finally:
         secrets.token_hex, secrets.randbits = kept
+
+
+@contextlib.contextmanager
+def _overheard_ledgers(world: World) -> Generator[None]:
+    """Whatever a master answers of its job's ledgers, the checker hears."""
+    kept = Ledgers.answer
+
+    async def answer(self: Ledgers, request: Request) -> Answer:
+        process, began = world.kernel.current(), world.now
+        answered = await kept(self, request)
+        if process is not None:
+            world.checker.books.on_answer(process.name, request, answered, began)
+        return answered
+
+    Ledgers.answer = answer
+    try:
+        yield
+    finally:
+        Ledgers.answer = kept
 
 
 def _is_number(word: str) -> bool:

@@ -1,0 +1,246 @@
+"""The histogram proof: whatever happens to a job, each record of each epoch is in its result exactly once.
+
+First random faults, drawn up front from a seed as in `test_random.py` (ELASTIC_RUN_SOAK=50 runs the seeds 1 to 50).
+Then the moments that matter, one by one: a process dies exactly there (`failpoint.py`).
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ..integration.cluster import DEADLINE
+from ..integration.conftest import Cluster as Etcd
+from .conftest import broken, explaining
+from .counted import LEASED, LOCKSTEP, OUTPUTS, Counted, Kind
+from .failpoint import COMMITS, LAUNCHER, READING, commit_point, deposed_point
+from .test_random import (
+    Scene,
+    agent_is_killed,
+    agent_is_stopped_until_its_workers_are_gone,
+    machine_is_lost,
+    member_of_etcd_is_started_again,
+    node_is_told_to_go,
+    worker_exits,
+    worker_is_killed,
+    worker_raises,
+)
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+SEEDS = range(1, 1 + int(os.environ.get("ELASTIC_RUN_SOAK", "2")))
+
+IN_A_ROW = 8
+"""Faults of one job; one of them takes the master's machine."""
+
+LOCKSTEPS = (
+    Kind("count_lockstep.py", options=("--loader-workers=2",)),
+    Kind("count_lockstep.py", options=("--accumulate=2", "--batch-size=3")),
+    Kind("count_lockstep.py", options=("--fixed-global-batch=10", "--batch-size=2")),
+    Kind("count_lockstep.py", options=("--batch-size=7",)),
+)
+"""By seed, one after the other. No batch divides the records, nor does any number of ranks."""
+
+
+@pytest.fixture
+def frail(
+    tmp_path: Path, etcd: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest
+) -> Iterator[Counted]:
+    """One job on a store of its own, to be hurt."""
+    made = Counted(tmp_path / "job", broken(request), inject, etcd=etcd)
+    with explaining(made):
+        yield made
+
+
+@pytest.fixture
+def job(
+    tmp_path: Path, quorum: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest
+) -> Iterator[Counted]:
+    """One job on a store that is not touched."""
+    made = Counted(tmp_path / "job", broken(request), inject, etcd=quorum)
+    with explaining(made):
+        yield made
+
+
+# -- random faults ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One fault of a schedule.
+
+    Attributes:
+        fault: its name.
+        pick: in 0..1, whom it happens to of those that are there.
+        after: how far the job must have come since the fault before: "anything", "workers" run, or it "trains".
+        nodes: how many there are to be afterwards, at least; new ones come.
+    """
+
+    fault: str
+    pick: float
+    after: str
+    nodes: int
+
+
+def masters_machine_is_lost(scene: Scene, pick: float) -> None:
+    scene.job.kill_machine(master(scene))
+
+
+FAULTS: dict[str, Callable[[Scene, float], None]] = {
+    fault.__name__: fault
+    for fault in (
+        worker_is_killed,
+        worker_raises,
+        worker_exits,
+        agent_is_killed,
+        machine_is_lost,
+        masters_machine_is_lost,
+        node_is_told_to_go,
+        agent_is_stopped_until_its_workers_are_gone,
+        member_of_etcd_is_started_again,
+    )
+}
+
+
+def schedule(seed: int) -> list[Turn]:
+    """The faults of one seed."""
+    draw = random.Random(f"data {seed}")
+    faults = draw.choices(sorted(FAULTS), k=IN_A_ROW - 1)
+    faults.insert(draw.randrange(IN_A_ROW), masters_machine_is_lost.__name__)
+    after = ("anything", "workers", "trains", "trains")
+    return [Turn(fault, draw.random(), draw.choice(after), draw.choice((2, 3))) for fault in faults]
+
+
+def master(scene: Scene) -> str:
+    """The node that leads, of those that run; there may be none for a moment."""
+    until = time.monotonic() + DEADLINE
+    while True:
+        try:
+            name = scene.job.master()
+        except AssertionError:
+            name = ""
+        if name in scene.job.running():
+            return name
+        if time.monotonic() > until:
+            raise scene.job.failed("nobody leads the job")
+        time.sleep(0.05)  # the store would have to be watched for it
+
+
+def survives(job: Counted, etcd: Etcd, kind: Kind, seed: int) -> None:
+    """Does all of a seed to a job of that kind; what is in its result, the job checks at its end."""
+    job.kind = kind
+    scene = Scene(job, etcd)
+
+    def fill(nodes: int) -> None:
+        missing = nodes - len(scene.staying())
+        if missing > 0:
+            job.train(*(next(scene.names) for _ in range(missing)), nnodes="1:3")
+
+    fill(3)
+    for turn in schedule(seed):
+        if turn.after == "trains":
+            job.advances(5)
+        if turn.after == "workers" or not job.living():
+            job.worker(0)
+        FAULTS[turn.fault](scene, turn.pick)
+        fill(turn.nodes)
+    job.advances()
+    codes = job.ends()
+    assert codes == {node: 143 if node in scene.told else 0 for node in codes}
+    assert any(code == 0 for code in codes.values())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_lockstep_trains_on_each_record_once_an_epoch(frail: Counted, etcd: Etcd, seed: int) -> None:
+    survives(frail, etcd, LOCKSTEPS[seed % len(LOCKSTEPS)], seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_leased_shards_are_trained_on_once_an_epoch(frail: Counted, etcd: Etcd, seed: int) -> None:
+    survives(frail, etcd, LEASED, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_acknowledged_shards_have_one_output_each(frail: Counted, etcd: Etcd, seed: int) -> None:
+    survives(frail, etcd, OUTPUTS, seed)
+
+
+# -- a worker dies exactly there --------------------------------------------------------------------------------------
+
+POINTS = [
+    (LOCKSTEP, "between the optimizer's step and commit, rank 1"),
+    (LOCKSTEP, "between commit and checkpoint, rank 0"),
+    (LOCKSTEP, "between a checkpoint and its rename"),
+    (LEASED, "between the optimizer's step and progress, rank 1"),
+    (LEASED, "between progress and state_dict, rank 1"),
+    (LEASED, "before its vote, which another rank has given, rank 1"),
+    (LEASED, "between state_dict and checkpoint, rank 1"),
+    (LEASED, "between a checkpoint and its rename"),
+    (OUTPUTS, "between an output and its rename, rank 1"),
+    (OUTPUTS, "between the rename and done, rank 1"),
+    (OUTPUTS, "between done and the next request, rank 1"),
+]
+
+
+@pytest.mark.parametrize("kind", [LOCKSTEP, LEASED, OUTPUTS], ids=["lockstep", "leased", "outputs"])
+def test_a_worker_dies_at_the_worst_moments(job: Counted, kind: Kind) -> None:
+    job.kind = kind
+    job.train("A", "B", nnodes=2, prefix=LAUNCHER)
+    for round, point in enumerate((point for of, point in POINTS if of is kind), 1):
+        job.advances(5)
+        job.worker(1)
+        job.happens(point)
+        assert "died by SIGKILL" in job.cause(round + 1)
+    job.advances(5)
+    assert job.ends() == {"A": 0, "B": 0}
+
+
+# -- the master dies exactly there ------------------------------------------------------------------------------------
+
+LEDGERS = [(LEASED, "a cut"), (OUTPUTS, "leases"), (LEASED, "leases")]
+"""What is written. The last is worth nothing to the next round, and all to the next master of the same one."""
+
+
+@pytest.mark.parametrize(("kind", "what"), LEDGERS[:2], ids=["a cut", "acknowledged"])
+def test_the_masters_node_dies_around_a_commit_of_its_ledgers(job: Counted, kind: Kind, what: str) -> None:
+    job.kind = kind
+    job.train("A", "B", nnodes="1:2", prefix=LAUNCHER)
+    for newcomer, when in zip("CDE", COMMITS, strict=True):
+        job.worker(1)
+        job.advances(5)
+        job.agent_dies_at(commit_point(when, what))
+        job.train(newcomer, prefix=LAUNCHER)
+    job.advances(5)
+    assert set(job.ends().values()) == {0}
+
+
+@pytest.mark.parametrize(("kind", "what"), LEDGERS, ids=["a cut", "acknowledged", "leases"])
+def test_a_master_is_deposed_around_a_commit_and_the_round_goes_on(job: Counted, kind: Kind, what: str) -> None:
+    job.kind = kind
+    job.train("A", "B", nnodes=2, prefix=LAUNCHER)
+    workers = [job.worker(rank).pid for rank in range(2)]
+    for when in COMMITS:
+        job.advances(5)
+        job.happens(deposed_point(when, what))
+    job.advances(5)
+    assert [worker.pid for worker in job.living()] == workers
+    assert job.ends() == {"A": 0, "B": 0}
+    assert "is not the master any more" in job.log("A") + job.log("B")
+
+
+@pytest.mark.parametrize("kind", [LEASED, OUTPUTS], ids=["leased", "acknowledged"])
+def test_the_next_master_dies_too_while_it_reads_the_ledgers(job: Counted, kind: Kind) -> None:
+    job.kind = kind
+    job.train("A", "B", "C", nnodes="1:3", prefix=LAUNCHER)
+    job.worker(2)
+    job.advances(5)
+    first = job.master()
+    job.kill_machine(first)
+    second = job.agent_dies_at(READING)
+    job.advances(5)
+    (third,) = {"A", "B", "C"} - {first, second}
+    assert job.ends() == {third: 0}

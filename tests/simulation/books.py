@@ -1,0 +1,251 @@
+"""What must hold of a job's data whatever happens: each record counts once.
+
+Kept like `invariants.py`, which tells it what happens: from every revision of a ledger in the store, from what masters
+answer and workers are told, and from what scripts train on, save and write. Of the product it takes what is on the
+wire and in the store, and what a place of a dataset stands for (`Layout`); never a decision.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from elastic_run.master.ledger import DONE, Answer, Piece, Position, Request, State, read
+from elastic_run.rendezvous.header import Header
+from elastic_run.rendezvous.store import Event
+
+from .data import Model, layout
+from .script import Worker
+
+if TYPE_CHECKING:
+    from .invariants import Checker
+    from .world import World
+
+Asker = tuple[str, int, int, int, int]
+"""Dataset, round, rank, part, and the number of the request."""
+
+
+@dataclass(eq=False)
+class _Book:
+    """One ledger, from its first revision until its key is removed.
+
+    Attributes:
+        accepted: by place, the workers that were told that what they had done of it counts.
+        outputs: places of which an output was written.
+    """
+
+    key: str
+    state: State
+    accepted: dict[int, list[Worker]] = field(default_factory=dict[int, list[Worker]])
+    outputs: set[int] = field(default_factory=set[int])
+
+
+class Books:
+    """Watches the data of one world."""
+
+    def __init__(self, world: "World", checker: "Checker") -> None:
+        self._world = world
+        self._checker = checker
+        self._keys = world.keys
+        self._layout = layout(world.shape)
+        self._books: dict[str, _Book] = {}  # by dataset
+        self._answers: dict[Asker, list[Answer]] = {}  # that the store has held
+        self._cuts: dict[tuple[str, int, int], list[Position | None]] = {}  # by dataset, round and number
+        self._begun: dict[tuple[str, int], list[Position | None]] = {}  # origins, by dataset and round
+        self._restored: dict[tuple[str, int], list[Position | None]] = {}  # by run and round
+        self._finals: dict[tuple[str, int], Model] = {}  # by run and round
+
+    # -- the store's history --------------------------------------------------------------------------------------
+
+    def on_ledger(self, key: str, event: Event) -> None:
+        """A ledger was written or removed."""
+        prefix = self._keys.queues if key.startswith(self._keys.queues) else self._keys.ledgers
+        name = unquote(key.removeprefix(prefix))
+        book = self._books.get(name)
+        if event.kind == "delete":
+            header = self._checker.last_header
+            if prefix == self._keys.queues and not (header and header.state == "succeeded"):
+                self._violated("only a success removes a queue", f"{key} was removed")
+            self._books.pop(name, None)
+            return
+        state = read(event.kv.value)
+        if book is None:
+            book = self._books[name] = _Book(key, state)
+        else:
+            self._check_forward(book.state, state)
+        if state.dataset.lineage == "ack":
+            self._check_outputs(book, state)
+        book.state = state
+        self._check_once(state)
+        self._remember(name, state)
+        self._tell(state)
+        self._world.count("leased")
+
+    def _check_forward(self, old: State, new: State) -> None:
+        """Nothing that was durable is taken back."""
+        if old.run != new.run:
+            return
+        if new.round < old.round:
+            self._violated(
+                "a worker of an old round changes nothing", f"the ledger went from {old.round} to {new.round}"
+            )
+        if new.round != old.round:
+            return
+        sequences = {(owner.rank, owner.part): owner.sequence for owner in new.owners}
+        back = [owner for owner in old.owners if sequences.get((owner.rank, owner.part), 0) < owner.sequence]
+        if back or new.cuts < old.cuts or (old.begun and new.frontier < old.frontier):
+            self._violated("a ledger does not go back", f"{old} became {new}")
+        elif old.begun and (again := _open(new, old.frontier) - _open(old)):
+            self._violated("what is done stays done", f"places {sorted(again)}")
+
+    def _check_outputs(self, book: _Book, new: State) -> None:
+        """A shard counts as done when its output is there."""
+        done = {place for place in range(new.frontier) if place not in _open(new)}
+        if missing := done - book.outputs:
+            self._violated("a shard is done when its output is written", f"places {sorted(missing)} have none")
+        done_before = {place for place in range(book.state.frontier) if place not in _open(book.state)}
+        if again := done_before - done:
+            self._violated("what is done stays done", f"places {sorted(again)}")
+
+    def _check_once(self, state: State) -> None:
+        """A shard is leased to one rank at a time, or where it is written out, to two different ones."""
+        held: dict[int, list[int]] = {piece.place: [-1] for piece in state.returned}
+        for owner in state.owners:
+            for piece in owner.leases:
+                held.setdefault(piece.place, []).append(owner.rank)
+        most = 2 if state.dataset.lineage == "ack" else 1
+        for place, ranks in held.items():
+            alone = len(ranks) == 1 or -1 not in ranks
+            if len(ranks) > most or len(set(ranks)) < len(ranks) or not alone or place >= state.frontier:
+                self._violated("a shard is leased to one rank", f"place {place} has {ranks} (-1: waits for anybody)")
+        if len({piece.place for piece in state.returned}) < len(state.returned):
+            self._violated("a shard is leased to one rank", f"{state.returned} would be leased twice")
+
+    def _remember(self, name: str, state: State) -> None:
+        for owner in state.owners:
+            if owner.answer is None:
+                continue
+            answers = self._answers.setdefault((name, state.round, owner.rank, owner.part, owner.sequence), [])
+            if owner.answer not in answers:
+                answers.append(owner.answer)
+        self._cuts.setdefault((name, state.round, state.cuts), []).append(state.cut)
+        if state.begun or state.dataset.lineage == "ack":
+            self._begun.setdefault((name, state.round), []).append(state.origin)
+
+    def _tell(self, state: State) -> None:
+        words = [f"from place {state.frontier} on nobody had any"]
+        if state.returned:
+            words.append(f"{_places(state.returned)} came back")
+        words += [f"rank {owner.rank} has {_places(owner.leases)}" for owner in state.owners if owner.leases]
+        self._world.say("store", f"ledger of round {state.round}: {'; '.join(words)}")
+
+    # -- what masters answer, and workers are told ----------------------------------------------------------------
+
+    def on_answer(self, owner: str, request: Request, answer: Answer, began: float) -> None:
+        """A master, on an agent, has answered what it was asked at `began`."""
+        if answer.kind not in ("ok", "refused"):
+            return
+        if not self._checker.led(owner, began):
+            self._violated("a deposed master answers nothing", f"{owner} answered {request} with {answer}")
+        if answer.kind == "ok":
+            self._check_known(request, answer)
+
+    def on_told(self, worker: Worker, request: Request, answer: Answer) -> None:
+        """A worker has its answer."""
+        match answer.kind:
+            case "ok":
+                self._check_known(request, answer)
+                self._accept(worker, request, answer)
+            case "stale" if not self._checker.is_over(worker):
+                self._violated("only who is of an old round is told so", f"{worker.name}: {answer.text}")
+            case "refused" if len(self._restored.get((worker.run, worker.round), [])) < 2:
+                self._violated("who asks rightly is not refused", f"{worker.name}: {answer.text}")
+            case _:
+                pass
+
+    def _check_known(self, request: Request, answer: Answer) -> None:
+        """The store has held the answer, as that of this very request."""
+        name, round = request.name, request.round
+        if request.kind == "open":
+            known = request.restored in self._begun.get((name, round), [])
+        else:
+            asker = name, round, request.rank, request.part, request.sequence
+            known = replace(answer, position=None) in self._answers.get(asker, [])
+            if request.kind == "cut":
+                known = known and answer.position in self._cuts.get((name, round, request.cut), [])
+        if not known:
+            self._violated("what a worker is told a successor knows", f"{request} was answered {answer}")
+
+    def _accept(self, worker: Worker, request: Request, answer: Answer) -> None:
+        book = self._books.get(request.name)
+        if book is None or book.state.dataset.lineage != "ack" or self._checker.is_over(worker):
+            return
+        for mark in request.marks:
+            if mark.offset == DONE and mark.place not in answer.lost:
+                accepted = book.accepted.setdefault(mark.place, [])
+                if worker not in accepted:
+                    accepted.append(worker)
+                if len(accepted) > 1:
+                    names = ", ".join(each.name for each in accepted)
+                    self._violated("every shard has one accepted output", f"place {mark.place}: {names}")
+
+    # -- what scripts do ------------------------------------------------------------------------------------------
+
+    def on_restored(self, worker: Worker, position: Position | None) -> None:
+        """A worker has loaded a checkpoint, or none."""
+        positions = self._restored.setdefault((worker.run, worker.round), [])
+        if position not in positions:
+            positions.append(position)
+
+    def on_cut(self, worker: Worker, model: Model, position: Position) -> None:
+        """A worker has a position for its checkpoint."""
+        if len(self._restored.get((worker.run, worker.round), [])) > 1:
+            self._violated("ranks train on what all of them have restored", worker.name)
+        todo = {piece.place: piece.offset for piece in position.todo}
+        expected: dict[tuple[int, int], int] = {}
+        for place in range(position.frontier):
+            span = self._layout.span(place)
+            for record in self._layout.indices(span)[: todo.get(place, len(span))]:
+                expected[span.epoch, record] = 1
+        if model != expected:
+            wrong = sorted(record for record in {*model, *expected} if model.get(record) != expected.get(record))
+            self._violated("a position says what the model holds", f"{worker.name}: {position}; wrong for {wrong}")
+
+    def on_trained(self, worker: Worker, model: Model) -> None:
+        """A group is out of shards."""
+        self._finals[worker.run, worker.round] = model
+
+    def on_output(self, worker: Worker, place: int) -> None:
+        """An output is written."""
+        for book in self._books.values():
+            book.outputs.add(place)
+
+    def on_success(self, header: Header, round: int) -> None:
+        """The job has succeeded with that round."""
+        shape = self._world.shape
+        workers = [each for each in self._world.workers if (each.run, each.round) == (header.run, round)]
+        if not shape.data or self._checker.went_early(workers):
+            return
+        if shape.data == "checkpoint":
+            model = self._finals.get((header.run, round), {})
+            wanted = {(epoch, record): 1 for epoch in range(shape.epochs) for record in range(shape.records)}
+            if model != wanted:
+                wrong = sorted(record for record in wanted if model.get(record) != 1)
+                self._violated("every record is in the model once", f"not so {wrong}")
+            return
+        for book in self._books.values():
+            done = {place for place in range(book.state.frontier) if place not in _open(book.state)}
+            if done != set(range(self._layout.shards * shape.epochs)):
+                self._violated("every shard has one accepted output", f"{book.state} at the success")
+
+    def _violated(self, rule: str, what: str) -> None:
+        self._world.violated(rule, what)
+
+
+def _open(state: State, frontier: int | None = None) -> set[int]:
+    """Places before the frontier that are not done; those before another one, where it is given."""
+    pieces = [*state.returned, *(piece for owner in state.owners for piece in owner.leases)]
+    return {piece.place for piece in pieces if frontier is None or piece.place < frontier}
+
+
+def _places(pieces: tuple[Piece, ...]) -> str:
+    return ", ".join(f"{piece.place}{f' (from {piece.offset})' if piece.offset else ''}" for piece in pieces)
