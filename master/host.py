@@ -93,7 +93,9 @@ class Master:
         self._changed = asyncio.Event()
         self._said = ""
         self.over = False
-        self.ledgers = Ledgers(store, keys, publisher.leadership, self._current, say=say, now=now)
+        self.ledgers = Ledgers(
+            store, keys, publisher.leadership, self._current, say=say, now=now, ended=self._ended_ranks
+        )
 
     async def run(self) -> Header:
         """Leads until the job is over and its keys are gone; returns the last header.
@@ -135,6 +137,13 @@ class Master:
         if header is None:
             return None
         return Current(header.run, header.number, header.state == "open")
+
+    def _ended_ranks(self) -> frozenset[int]:
+        """The ranks of the current round whose workers have ended with exit code 0."""
+        reports = (seen.member.report for seen in self._members.values() if seen.member.incarnation in self._in_round)
+        return frozenset(
+            exit_.rank for report in reports for exit_ in report.exits if exit_.ok and exit_.round == self._round.number
+        )
 
     # -- what the store says --------------------------------------------------------------------------------------
 

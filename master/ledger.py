@@ -393,15 +393,20 @@ class Ledger:
         # next cut waits for this rank, so the last one is still the one that it asks for.
         return replace(worker.answer, position=self._state.cut) if request.kind == "cut" else worker.answer
 
+    def missing(self, request: Request) -> list[int]:
+        """The ranks that a request waits for, where `answer` gave None for it."""
+        known = {"open": self._opened, "cut": self._votes}.get(request.kind)
+        return [] if known is None else [rank for rank in range(request.world) if rank not in known]
+
     def why(self, request: Request) -> str:
         """In words, what a request waits for that `answer` gave None for."""
         name = self.dataset.name
         if request.kind == "open":
-            return f"dataset {name!r} begins when every rank has opened it: {_missing(self._opened, request)}"
+            return f"dataset {name!r} begins when every rank has opened it: {_did_not_yet(self.missing(request))}"
         if request.kind == "cut":
             return (
                 f"state_dict() of {name!r} is one position for all ranks, so that every rank must call it: "
-                f"{_missing(self._votes, request)}"
+                f"{_did_not_yet(self.missing(request))}"
             )
         return f"every shard of {name!r} is done or with another worker: waits until those are done, or come back"
 
@@ -638,13 +643,17 @@ def _sound(position: Position) -> bool:
 
 def _difference(here: Dataset, there: Dataset) -> str:
     """What differs, as `size is 10 and not 12`; empty where nothing does."""
-    names = ("size", "shard_size", "shards", "epochs", "shuffle", "seed", "lineage", "files")
-    words: Sequence[str] = [
+    names = ("size", "shard_size", "epochs", "shuffle", "seed", "lineage")
+    found = [
         f"{name} is {getattr(here, name)!r} and not {getattr(there, name)!r}"
         for name in names
         if getattr(here, name) != getattr(there, name)
     ]
-    return ", ".join(words)
+    if here.files != there.files:
+        found.append("the list of files is another one")
+    elif not found and here.shards != there.shards:
+        found.append(f"it has {here.shards} shards and not {there.shards}")
+    return ", ".join(found)
 
 
 def _positions(opened: Mapping[int, Request]) -> str:
@@ -664,6 +673,6 @@ def _positions(opened: Mapping[int, Request]) -> str:
     return f"{'; '.join(words)}. Load the same checkpoint on every rank, or none on any"
 
 
-def _missing(known: Mapping[int, Request], request: Request) -> str:
-    ranks = [str(rank) for rank in range(request.world) if rank not in known]
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks[:8])}{' ...' if len(ranks) > 8 else ''} did not yet"
+def _did_not_yet(ranks: Sequence[int]) -> str:
+    words = ", ".join(map(str, ranks[:8])) + (" ..." if len(ranks) > 8 else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {words} did not yet"

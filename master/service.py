@@ -105,6 +105,7 @@ class Ledgers:
         current: the round that the job is in, None where this master does not know yet.
         say: prints one line for a person.
         now: the clock, seconds.
+        ended: the ranks of that round whose workers have ended with exit code 0.
     """
 
     def __init__(
@@ -116,11 +117,13 @@ class Ledgers:
         *,
         say: Callable[[str], None],
         now: Callable[[], float],
+        ended: Callable[[], frozenset[int]] = frozenset,
     ) -> None:
         self._store = store
         self._keys = keys
         self._leadership = leadership
         self._current = current
+        self._ended_ranks = ended
         self._say = say
         self._now = now
         self._waiting: list[_Waiting] = []  # in order of arrival
@@ -217,6 +220,10 @@ class Ledgers:
         new = [waiting for waiting in self._waiting if not waiting.met]
         entries = {} if self._entries is None else self._entries
         given = self._apply(entries, ready, current.run)
+        for waiting in ready:
+            if waiting not in given and (text := self._in_vain(entries, waiting.request)):
+                given[waiting] = Answer("refused", text)
+                waiting.decided = True
         if not given and not new:
             return
         changed, too_large = self._changed(entries, current.run)
@@ -255,6 +262,20 @@ class Ledgers:
             ledger = entries[name].ledger
             entries[name].due = ledger.due(now) if ledger and name in waits else None
         return given
+
+    def _in_vain(self, entries: dict[str, _Entry], request: Request) -> str:
+        """Why a request that waits for other ranks would wait for ever, in words; empty where it would not."""
+        entry = entries.get(request.name)
+        missing = entry.ledger.missing(request) if entry and entry.ledger else []
+        gone = sorted(self._ended_ranks().intersection(missing)) if missing else []
+        if not gone:
+            return ""
+        who = f"rank{'s' if len(gone) > 1 else ''} {', '.join(map(str, gone[:8]))}{' ...' if len(gone) > 8 else ''}"
+        what = "open" if request.kind == "open" else "call state_dict() of"
+        return (
+            f"rank {request.rank} waits for {who}, which ended with exit code 0 and will never {what} dataset "
+            f"{request.name!r} at this point: every rank must do so, at the same steps"
+        )
 
     def _decide(self, entries: dict[str, _Entry], request: Request, run: str, now: float) -> Answer | None:
         name = request.name

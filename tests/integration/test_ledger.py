@@ -116,3 +116,9 @@ def test_a_single_node_without_a_store_has_a_ledger_too(job: Cluster) -> None:
     job.workers(2).release()
     assert job.finish() == {"A": 0}
     assert sorted(noted(job, "lease")[1]) == list(range(PLACES))
+
+
+def test_a_rank_that_waits_for_one_that_has_ended_is_told_and_does_not_wait_for_ever(job: Cluster) -> None:
+    job.start("A", script=SCRIPTS / "ends_early.py", args=(), nproc_per_node=2, max_restarts=0)
+    assert job.finish() == {"A": 1}
+    job.wait_for_line("A", r"rank 0 waits for rank 1, which ended with exit code 0 and will never call state_dict\(\)")

@@ -81,6 +81,7 @@ class Bench:
     store: Faulty = field(default_factory=Faulty)
     said: list[str] = field(default_factory=list[str])
     current: Current | None = Current("run", 1, True)  # noqa: RUF009  a frozen value
+    ended: frozenset[int] = frozenset()
     leaders: int = 0
     leadership: Leadership | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
@@ -106,6 +107,7 @@ class Bench:
             lambda: self.current,
             say=self.said.append,
             now=asyncio.get_running_loop().time,
+            ended=lambda: self.ended,
         )
         self.tasks.append(asyncio.create_task(ledgers.run()))
         return ledgers
@@ -339,6 +341,20 @@ def test_a_cut_is_answered_when_the_last_rank_has_asked_for_it() -> None:
         assert not first.done()
         assert (await ledgers.answer(cuts(1))).position == Position()
         assert (await first).position == Position()
+
+    play(scenario)
+
+
+def test_who_waits_for_a_rank_that_has_ended_is_refused() -> None:
+    async def scenario(bench: Bench) -> None:
+        ledgers = await bench.lead()
+        first = asyncio.create_task(ledgers.answer(opens(0, 3, DATA)))
+        await ticks()
+        assert not first.done()
+        bench.ended = frozenset({2})
+        ledgers.look()
+        text = (await first).text
+        assert "rank 0 waits for rank 2, which ended with exit code 0 and will never open dataset 'data'" in text
 
     play(scenario)
 

@@ -1,0 +1,12 @@
+"""Rank 0 asks for a position that the other ranks, which have ended, will never ask for."""
+
+import elastic_run
+
+rank = elastic_run.world().rank
+data = elastic_run.shards("numbers", 400, shard_size=10)
+for number, shard in enumerate(data):
+    shard.done()
+    if number == 3:
+        break
+if rank == 0:
+    print(f"the position is {data.state_dict(1)}", flush=True)
