@@ -254,6 +254,7 @@ class _Pass(Iterator[list[int]]):
         self._drawn = 0
         self._committed = 0
         self._ended = False
+        self._warned = False
         self._asked = 0  # since the last commit; also in vain, as a loader does whose workers have fetched all
         self._asker = 0
 
@@ -304,6 +305,15 @@ class _Pass(Iterator[list[int]]):
                 "once, after the optimizer step that ends it"
                 if had
                 else "commit() although no batch was drawn since the last commit: call it once per optimizer step"
+            )
+        if self._committed and not self._warned and self._asker == threading.get_ident() and self._asked > accumulate:
+            self._warned = True
+            warnings.warn(
+                f"{self._asked} batches were given out since the last commit(), which covers {accumulate}: what is not "
+                "committed is given out again by the next loop. Call commit() once per optimizer step, and with "
+                "gradient accumulation say accumulate=...",
+                RuntimeWarning,
+                stacklevel=3,
             )
         self._committed += accumulate
         self._asked = 0

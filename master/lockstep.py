@@ -286,6 +286,8 @@ class Plan:
 
     def restored(self, state: Mapping[str, object]) -> Position:
         """The position that `state` says. Raises BadState where it is no place in this plan's orders."""
+        if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
+            raise BadState(f"the checkpoint's sampler state is {state!r}, and not what `state_dict()` gave")
         version = state.get("version")
         if version != STATE_VERSION:
             raise BadState(

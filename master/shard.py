@@ -189,6 +189,10 @@ class Layout:
 
     def restored(self, state: Mapping[str, object]) -> Position:
         """The position that `state` says; its number of epochs does not matter. Raises BadPosition."""
+        if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
+            raise BadPosition(
+                f"the checkpoint's state of dataset {self.name!r} is {state!r}, and not what `state_dict()` gave"
+            )
         version = state.get("version")
         if version != POSITION_VERSION:
             raise BadPosition(
@@ -261,6 +265,8 @@ def _files(given: Files) -> tuple[tuple[str, ...], tuple[int, ...]]:
         name = os.fspath(pair[0])
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"the file {name!r} must be named by a text, or a path")
+        if not name:
+            raise BadDataset("size lists a file without a name: give each its path")
         _whole(f"the records of file {name!r}", pair[1], 0, "records")
         names.append(name)
         counts.append(pair[1])

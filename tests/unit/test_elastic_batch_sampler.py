@@ -333,3 +333,28 @@ def test_arrays_of_places_are_permuted_as_single_ones_are(n: int, seed: int, dat
     places = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=40))
     found = [int(record) for record in permuted(permutation, torch.tensor(places))]
     assert found == [permutation[place] for place in places]
+
+
+def test_commits_that_fall_behind_the_batches_are_noticed() -> None:
+    sampler = ElasticBatchSampler(100, 2)
+    loader = DataLoader(Numbers(100), batch_sampler=sampler)
+    with pytest.warns(RuntimeWarning, match="2 batches were given out since the last commit"):
+        for number, _ in enumerate(loader):
+            if number % 2:
+                sampler.commit()
+
+
+def test_a_loop_that_draws_one_batch_ahead_is_not_complained_of() -> None:
+    sampler = ElasticBatchSampler(100, 2)
+    batches = iter(DataLoader(Numbers(100), batch_sampler=sampler))
+    following = next(batches, None)
+    while following is not None:
+        following = next(batches, None)
+        sampler.commit()
+    assert sampler.epoch == 1
+
+
+@pytest.mark.parametrize("state", [None, [], "x", 5])
+def test_a_state_that_is_none_is_refused_in_words(state: object) -> None:
+    with pytest.raises(BadState, match=r"not what `state_dict\(\)` gave"):
+        ElasticBatchSampler(10, 2).load_state_dict(state)  # type: ignore[arg-type]  # that is the point

@@ -276,3 +276,14 @@ def test_a_position_with_something_missing_is_refused(missing: str) -> None:
 def test_refusals_are_of_one_tree() -> None:
     assert issubclass(BadDataset, ShardsError) and issubclass(BadDataset, ValueError)
     assert issubclass(BadPosition, ShardsError) and issubclass(BadPosition, ValueError)
+
+
+@pytest.mark.parametrize("state", [None, [], "x", 5])
+def test_a_state_that_is_none_is_refused_in_words(state: object) -> None:
+    with pytest.raises(BadPosition, match=r"not what `state_dict\(\)` gave"):
+        Layout("data", 10, 2).restored(state)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_file_has_a_name() -> None:
+    with pytest.raises(BadDataset, match="a file without a name"):
+        Layout("data", [("", 3)], 2)
