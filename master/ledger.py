@@ -461,7 +461,8 @@ class Ledger:
     def _mark(self, request: Request, now: float) -> None:
         parts = self._workers[request.rank].values()
         for worker in parts:
-            done = {mark.place for mark in request.marks if mark.offset == DONE} & worker.leases.keys()
+            said = dict.fromkeys(mark.place for mark in request.marks if mark.offset == DONE)
+            done = [place for place in said if place in worker.leases]
             for place in done:
                 self._done(worker, place, now)
             if done:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 MEETING = 60.0
-"""Seconds that workers wait for one that never comes."""
+"""Seconds that workers wait for one that never comes: to meet, and in a collective."""
 
 COUPLED = (
     "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.{}]:41233",
@@ -234,7 +234,7 @@ class Script:
             if not mate.ended and mate is not dead:
                 self._hear_of(mate, dead, self._ground.is_on(dead.machine))
 
-    def _hear_of(self, mate: Worker, dead: Worker, told: bool) -> None:
+    def _hear_of(self, mate: Worker, dead: Worker, told: bool, waited: float = 0.0) -> None:
         """Tells `mate` of the end of `dead`, whose kernel has told it or, after a silence, refuses to know of it."""
         if mate.ended:
             return
@@ -243,8 +243,10 @@ class Script:
             delay = self._ground.chance.choice((0.0005, 0.01, 0.2)) * self._ground.chance.uniform(0.2, 2.0)
             words = self._ground.chance.choice(COUPLED).format(dead.rank)
             self._ground.after(delay if told else 1 + delay, self._fail_with, mate, words)
-        else:  # it hangs in its collective; TCP asks again and again
-            self._ground.after(2.0, self._hear_of, mate, dead, False)
+        elif waited < MEETING:  # it hangs in its collective; TCP asks again and again
+            self._ground.after(2.0, self._hear_of, mate, dead, False, waited + 2.0)
+        else:
+            self._fail_with(mate, COUPLED[0].format(dead.rank))
 
     def _fail_with(self, worker: Worker, message: str) -> None:
         if not worker.ended and not self._held_up(worker, lambda mate: self._fail_with(mate, message)):
