@@ -402,11 +402,11 @@ class Ledger:
         """In words, what a request waits for that `answer` gave None for."""
         name = self.dataset.name
         if request.kind == "open":
-            return f"dataset {name!r} begins when every rank has opened it: {_did_not_yet(self.missing(request))}"
+            return f"dataset {name!r} begins when every rank has opened it: {named(self.missing(request))} did not yet"
         if request.kind == "cut":
             return (
                 f"state_dict() of {name!r} is one position for all ranks, so that every rank must call it: "
-                f"{_did_not_yet(self.missing(request))}"
+                f"{named(self.missing(request))} did not yet"
             )
         return f"every shard of {name!r} is done or with another worker: waits until those are done, or come back"
 
@@ -674,6 +674,7 @@ def _positions(opened: Mapping[int, Request]) -> str:
     return f"{'; '.join(words)}. Load the same checkpoint on every rank, or none on any"
 
 
-def _did_not_yet(ranks: Sequence[int]) -> str:
+def named(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0, 2, 5`; only the beginning of a long list."""
     words = ", ".join(map(str, ranks[:8])) + (" ..." if len(ranks) > 8 else "")
-    return f"rank{'s' if len(ranks) > 1 else ''} {words} did not yet"
+    return f"rank{'s' if len(ranks) > 1 else ''} {words}"

@@ -19,7 +19,7 @@ from ..rendezvous.errors import Deposed, StoreUnavailable
 from ..rendezvous.keys import Keys
 from ..rendezvous.limits import MAX_REQUEST_BYTES
 from ..rendezvous.store import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
-from .ledger import Answer, BadState, Ledger, Lineage, Request, State, check, fresh, read, written
+from .ledger import Answer, BadState, Ledger, Lineage, Request, State, check, fresh, named, read, written
 
 PATIENCE = 10.0
 """Seconds after which a request that waits is told why, and to ask again."""
@@ -220,10 +220,12 @@ class Ledgers:
         new = [waiting for waiting in self._waiting if not waiting.met]
         entries = {} if self._entries is None else self._entries
         given = self._apply(entries, ready, current.run)
-        for waiting in ready:
-            if waiting not in given and (text := self._in_vain(entries, waiting.request)):
-                given[waiting] = Answer("refused", text)
-                waiting.decided = True
+        waits = [waiting for waiting in ready if waiting not in given and waiting.request.kind != "exchange"]
+        if waits and (ended := self._ended_ranks()):
+            for waiting in waits:
+                if text := _in_vain(entries, waiting.request, ended):
+                    given[waiting] = Answer("refused", text)
+                    waiting.decided = True
         if not given and not new:
             return
         changed, too_large = self._changed(entries, current.run)
@@ -262,20 +264,6 @@ class Ledgers:
             ledger = entries[name].ledger
             entries[name].due = ledger.due(now) if ledger and name in waits else None
         return given
-
-    def _in_vain(self, entries: dict[str, _Entry], request: Request) -> str:
-        """Why a request that waits for other ranks would wait for ever, in words; empty where it would not."""
-        entry = entries.get(request.name)
-        missing = entry.ledger.missing(request) if entry and entry.ledger else []
-        gone = sorted(self._ended_ranks().intersection(missing)) if missing else []
-        if not gone:
-            return ""
-        who = f"rank{'s' if len(gone) > 1 else ''} {', '.join(map(str, gone[:8]))}{' ...' if len(gone) > 8 else ''}"
-        what = "open" if request.kind == "open" else "call state_dict() of"
-        return (
-            f"rank {request.rank} waits for {who}, which ended with exit code 0 and will never {what} dataset "
-            f"{request.name!r} at this point: every rank must do so, at the same steps"
-        )
 
     def _decide(self, entries: dict[str, _Entry], request: Request, run: str, now: float) -> Answer | None:
         name = request.name
@@ -407,6 +395,20 @@ class Ledgers:
             entry.value, entry.revision = value, revision
             if entry.ledger:
                 entry.ledger.changed = False
+
+
+def _in_vain(entries: dict[str, _Entry], request: Request, ended: frozenset[int]) -> str:
+    """Why a request that waits for other ranks would wait for ever, in words; empty where it would not."""
+    entry = entries.get(request.name)
+    missing = entry.ledger.missing(request) if entry and entry.ledger else []
+    gone = sorted(ended.intersection(missing))
+    if not gone:
+        return ""
+    what = "open" if request.kind == "open" else "call state_dict() of"
+    return (
+        f"rank {request.rank} waits for {named(gone)}, which ended with exit code 0 and will never {what} dataset "
+        f"{request.name!r} at this point: every rank must do so, at the same steps"
+    )
 
 
 def _often(ledger: Ledger) -> set[int]:

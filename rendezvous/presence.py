@@ -139,9 +139,7 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
             await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
             continue
         try:
-            for option in _KEEPALIVE:
-                writer.get_extra_info("socket").setsockopt(*option)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            _keep_alive(writer)
             async with asyncio.timeout(HELLO_TIMEOUT):
                 greeting = _incarnation_of(await reader.readline())
             if greeting == incarnation:
@@ -167,9 +165,8 @@ async def dial(address: str, incarnation: str) -> tuple[asyncio.StreamReader, as
         async with asyncio.timeout(HELLO_TIMEOUT):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             try:
-                for option in (*_KEEPALIVE, _USER_TIMEOUT):
-                    writer.get_extra_info("socket").setsockopt(*option)
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                _keep_alive(writer)
+                writer.get_extra_info("socket").setsockopt(*_USER_TIMEOUT)
                 greeting = _incarnation_of(await reader.readline())
                 if greeting != incarnation:
                     raise ConnectionError(f"{address} is not {incarnation}")
@@ -190,6 +187,12 @@ def listener(bind: str) -> socket.socket:
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", 0))
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    """Has the kernel ask now and then whether the peer's machine is there."""
+    for option in (*_KEEPALIVE, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)):
+        writer.get_extra_info("socket").setsockopt(*option)
 
 
 def _incarnation_of(line: bytes) -> str:
