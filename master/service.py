@@ -19,6 +19,7 @@ from ..rendezvous.errors import Deposed, StoreUnavailable
 from ..rendezvous.keys import Keys
 from ..rendezvous.limits import MAX_REQUEST_BYTES
 from ..rendezvous.store import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
+from . import shard
 from .ledger import Answer, BadState, Ledger, Lineage, Request, State, check, fresh, named, read, written
 
 PATIENCE = 10.0
@@ -30,8 +31,8 @@ RETRY_PAUSE = 0.05
 OFTEN = 3
 """Rounds that have ended with a worker at one shard, from which on a person is told."""
 
-MAX_NAME = 200
-"""Characters of a dataset's name, which becomes a key."""
+MAX_NAME = shard.MAX_NAME
+"""Characters of a dataset's name."""
 
 _PER_TXN = (MAX_OPERATIONS - 1) // 2
 _KEY_BYTES = 128
@@ -142,7 +143,7 @@ class Ledgers:
 
     async def answer(self, request: Request) -> Answer:
         """The answer, once it is durable; "later" after PATIENCE. Raises Deposed where this master has ended."""
-        if wrong := check(request) or _unfit(request.name):
+        if wrong := check(request) or shard.unfit_name(request.name):
             return Answer("refused", wrong)
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
         if not self._ended:
@@ -413,17 +414,6 @@ def _in_vain(entries: dict[str, _Entry], request: Request, ended: frozenset[int]
 
 def _often(ledger: Ledger) -> set[int]:
     return {piece.place for piece in ledger.troubled if piece.returned >= OFTEN}
-
-
-def _unfit(name: str) -> str:
-    """Why this cannot be a dataset's name, in words; empty where it can."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return "the dataset's name is no text"
-    if not 0 < len(name) <= MAX_NAME:
-        return f"the dataset's name has {len(name)} characters: give it one of 1 to {MAX_NAME}"
-    return ""
 
 
 def _batches(changed: Sequence[tuple[_Entry, bytes]]) -> Iterator[Sequence[tuple[_Entry, bytes]]]:

@@ -288,15 +288,22 @@ def _digest(names: Sequence[str], counts: Sequence[int]) -> str:
     return digest.hexdigest()
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"the dataset's name {name!r} must be a text")
+def unfit_name(name: str) -> str:
+    """Why this cannot be a dataset's name, in words; empty where it can."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise BadDataset(f"the dataset's name {name!r} is no text that can be written") from None
+        return f"the dataset's name {name!r} is no text that can be written"
     if not 0 < len(name) <= MAX_NAME:
-        raise BadDataset(f"the dataset's name has {len(name)} characters: give it one of 1 to {MAX_NAME}")
+        return f"the dataset's name has {len(name)} characters: give it one of 1 to {MAX_NAME}"
+    return ""
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the dataset's name {name!r} must be a text")
+    if wrong := unfit_name(name):
+        raise BadDataset(wrong)
 
 
 def _whole(name: str, value: object, least: int, what: str, most: int = LARGEST) -> None:
