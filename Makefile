@@ -20,7 +20,7 @@ $(BIN)/.demo: pyproject.toml
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.demo
-	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples,dev,frameworks]'
 	@touch $@
 
 demo: $(BIN)/.demo  ## the main job on this machine: a DDP script lives through four faults

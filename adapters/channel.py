@@ -13,9 +13,6 @@ from ..master.ledger import Answer, Request
 from ..rendezvous.frame import PREFIX, framed, length_of
 from ..rendezvous.wire import decode, encode
 
-AGENT = "ELASTIC_RUN_AGENT"
-"""The variable that names the agent's socket: `@` and its abstract name."""
-
 
 @dataclass(frozen=True, slots=True)
 class Call:

@@ -21,9 +21,9 @@ from ..master.ledger import DONE, Answer, Ledger, Lineage, Mark, Piece, Position
 from ..master.shard import Layout, ShardsError, Span
 from ..rendezvous.frame import TooLong
 from ..rendezvous.wire import Malformed
-from .channel import AGENT, Back, Call, Channel
+from .channel import Back, Call, Channel
 from .saves import Saves
-from .world import world
+from .world import AGENT, world
 
 AHEAD = 0.5
 """Seconds of work, at this worker's own pace, that it leases ahead: few requests, and little that a lost worker had."""

@@ -17,11 +17,23 @@ from torch.utils.data import Sampler
 
 from ..master.lockstep import LARGEST, Order, OutOfStep, Plan, Position, RanksDiffer, Step, Tail, disagreement
 from ..master.permutation import Permutation
+from .commits import StateLost
 from .pytorch_shards import ElasticIterableDataset, ElasticLoader, Records
+from .pytorch_state import Attempt, HostsUpdated, State, run
 from .saves import Saves
 from .world import largest_world, world
 
-__all__ = ["ElasticBatchSampler", "ElasticIterableDataset", "ElasticLoader", "Records"]
+__all__ = [
+    "Attempt",
+    "ElasticBatchSampler",
+    "ElasticIterableDataset",
+    "ElasticLoader",
+    "HostsUpdated",
+    "Records",
+    "State",
+    "StateLost",
+    "run",
+]
 
 AHEAD = 1024
 """Records of this rank that are worked out at a time."""
@@ -194,6 +206,10 @@ class ElasticBatchSampler(Sampler[list[int]]):
     def state_dict(self) -> dict[str, int | bool]:
         """The position of the last commit, as plain numbers. The same on every rank: one rank's checkpoint will do."""
         self._saves.taken()
+        return self.position()
+
+    def position(self) -> dict[str, int | bool]:
+        """The same, for who takes it at every step: no checkpoint is written with it."""
         return self._plan.state(self._position)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
@@ -203,6 +219,13 @@ class ElasticBatchSampler(Sampler[list[int]]):
         where the state is of another size, seed or shuffle, of a newer version, or damaged.
         """
         self._position = self._plan.restored(state)
+        self._agreed = 0
+        if self._pass is not None:
+            self._pass.over = True
+            self._pass = None
+
+    def regroup(self) -> None:
+        """The ranks are others from now on, or have another order: a loop that runs is over, and they are compared."""
         self._agreed = 0
         if self._pass is not None:
             self._pass.over = True

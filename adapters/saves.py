@@ -7,11 +7,8 @@ another step, has: so the first commit after `state_dict()` is told, and the rou
 import os
 from collections.abc import Mapping
 
-from .channel import AGENT, AgentGone, Call, Channel
-from .world import world
-
-SCALE_UP = "ELASTIC_RUN_SCALE_UP"
-"""The variable that says when arrivals are taken in: the launcher's --scale-up."""
+from .channel import AgentGone, Call, Channel
+from .world import AGENT, SCALE_UP, world
 
 
 class Saves:

@@ -34,10 +34,10 @@ from ..master.ledger import DONE, Lineage
 from ..master.shard import BadDataset, BadPosition, Files, Layout, ShardsError, Span
 from ..rendezvous.frame import TooLong
 from ..rendezvous.wire import Malformed
-from .channel import AGENT, AgentGone, Call, Channel
+from .channel import AgentGone, Call, Channel
 from .leases import Leaser, Misused, NoLedger, NotDone, Refused, RoundOver, Seat, seat_of
 from .saves import Saves
-from .world import world
+from .world import AGENT, world
 
 __all__ = [
     "DONE",

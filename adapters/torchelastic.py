@@ -10,9 +10,33 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .channel import AGENT
-from .saves import SCALE_UP
-from .world import LARGEST_WORLD, ROUND
+from .trace import TRACE, TRACE_NODE
+from .world import AGENT, LARGEST_WORLD, ROUND, SCALE_UP
+
+DEVICES = "CUDA_VISIBLE_DEVICES"
+
+PER_WORKER = frozenset(
+    [
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "GROUP_WORLD_SIZE",
+        "ROLE_RANK",
+        "ROLE_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "TORCHELASTIC_RESTART_COUNT",
+        "TORCHELASTIC_MAX_RESTARTS",
+        "TORCHELASTIC_ERROR_FILE",
+        DEVICES,
+        ROUND,
+        AGENT,
+    ]
+)
+"""The variables that are not the same for all workers of a node in all rounds, often are made so by a script (the
+devices), or are known only once the agent listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +48,8 @@ class Placement:
         largest_world: how many workers the job may come to have; 0 is not told.
         agent: where the worker can ask its agent; empty is not told.
         tells_saves: the job wants to know of checkpoints.
+        trace: the file that the launcher traces to; empty is not told.
+        node: the node's name there.
     """
 
     job: str
@@ -46,6 +72,8 @@ class Placement:
     largest_world: int = 0
     agent: str = ""
     tells_saves: bool = False
+    trace: str = ""
+    node: str = ""
 
 
 def worker_environment(
@@ -83,7 +111,12 @@ def worker_environment(
     for name, number in ((ROUND, place.round), (LARGEST_WORLD, place.largest_world)):
         if number:
             environment[name] = str(number)
-    for name, value in ((AGENT, place.agent), (SCALE_UP, "commit" if place.tells_saves else "")):
+    for name, value in (
+        (AGENT, place.agent),
+        (SCALE_UP, "commit" if place.tells_saves else ""),
+        (TRACE, place.trace),
+        (TRACE_NODE, place.node if place.trace else ""),
+    ):
         environment.pop(name, None)  # that of a launcher around this one
         if value:
             environment[name] = value

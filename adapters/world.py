@@ -7,6 +7,11 @@ from dataclasses import dataclass
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 ROUND = "ELASTIC_RUN_ROUND"
 LARGEST_WORLD = "ELASTIC_RUN_MAX_WORLD_SIZE"
+AGENT = "ELASTIC_RUN_AGENT"
+"""The variable that names the agent's socket: `@` and its abstract name."""
+
+SCALE_UP = "ELASTIC_RUN_SCALE_UP"
+"""The variable that says when arrivals are taken in: the launcher's --scale-up."""
 
 
 class BadEnvironment(ValueError):

@@ -1,6 +1,6 @@
 """The agent: one per machine. It looks, asks `plan.py` what to do, does it, and looks again.
 
-Everything that can happen to a node is kept in `_Facts` by a task of its own (the round's header, this node's own
+Everything that can happen to a node is kept in `Facts` by a task of its own (the round's header, this node's own
 key, the lease, the workers' exits, signals); each change wakes the loop. The loop decides nothing: `plan.report` and
 `plan.act` do, and they see the whole state of affairs every time.
 """
@@ -10,89 +10,41 @@ import contextlib
 import os
 import secrets
 import signal
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
 
-from ..adapters.torchelastic import Placement, worker_environment
 from ..master import talk
-from ..master.host import Terms
 from ..rendezvous import election, membership, presence
 from ..rendezvous.errors import AlreadyOver, Compacted, LeaseLost, Refused, StoreError, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import Exit, Fingerprint, Member, Report
+from ..rendezvous.member import Exit, Member
 from ..rendezvous.membership import Registration
-from ..rendezvous.ranks import Assignment
 from ..rendezvous.store import KeyValue, Store
+from ..rendezvous.trace import Trace
 from . import plan
 from .bell import Bell
 from .candidate import REFUSED_PAUSE, Candidate
 from .channel import Clerk
-from .failure import describe
+from .facts import Facts, Setup
 from .link import Link
 from .machine import Machine, Voice
-from .plan import Leave, Register, Start, Stop, View, Wait
-from .timeline import Timeline, describe_round
-from .workers import StartFailed, WorkerSpec
-
-SILENCE = (1.25, 1.0)
-"""Of a lease's seconds, and seconds more: so long a stopped agent may be silent before its guardian ends its workers. A
-little longer than its lease can live (a beat is younger than a renewal, and the store looks every half second), so that
-the job hears of the loss first, and not of what the other ranks die of."""
+from .plan import Break, Invite, Leave, Ready, Reform, Register, Start, Stop, View, Wait
+from .timeline import Timeline
+from .trace import Recorder
+from .worker_group import WorkerGroup
 
 FAREWELL_SECONDS = 5.0
 """Seconds that a node takes at most to tell the store that it goes; then its lease does it."""
 
 
-MAX_FAILED_STARTS = 2
-"""A node that could not start its workers so often in a row leaves: the others must not be stopped for it again."""
+LOOK_INSIDE_SECONDS = (0.25, 30.0)
+"""Between two looks of a node that is in no round at those that are: at first, and in the end."""
 
 REPEAT_SECONDS = 0.5
 """Two signals within this are one notice: `timeout`, schedulers and container runtimes signal a whole process group,
 and the launcher's parent passes it on once more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What one agent is started with.
-
-    Attributes:
-        job: the job's id.
-        node: this node's name (others of that name make it name-2, ...).
-        host: what peers call this machine; the workers' MASTER_ADDR where it has rank 0.
-        bind: the address its presence listener binds; "" is every interface; None: nobody else is in the job.
-        nproc: worker processes here.
-        command: the workers' command line.
-        environment: what the workers inherit.
-        terms: what the master needs.
-        lease_ttl: seconds until a silent machine is taken for lost.
-        store_patience: seconds that a node without workers waits for a store that does not answer.
-        shutdown_timeout: seconds that workers get between a notice and SIGKILL.
-        signals: which signals are a notice to leave.
-    """
-
-    job: str
-    node: str
-    host: str
-    bind: str | None
-    nproc: int
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    terms: Terms
-    lease_ttl: int = 5
-    store_patience: float = 60.0
-    shutdown_timeout: float = 30.0
-    signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    role: str = "default"
-    topology: str = ""
-    node_rank: int | None = None
-    virtual_local_rank: bool = False
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """What must be equal on every node."""
-        return self.terms.fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,32 +68,6 @@ class Result:
     timeline: Timeline
 
 
-@dataclass(slots=True)
-class _Facts:
-    """All that the agent knows; see `plan.View` for the meaning."""
-
-    notice: Literal["none", "leave", "kill"] = "none"
-    notice_signal: int = 0
-    notice_at: float = 0.0
-    workers_gone_at: float | None = None
-    registration: Registration | None = None
-    refusal: str = ""
-    orphaned: str = ""
-    stale: str = ""
-    own_run: str = ""
-    header: Header | None = None
-    header_revision: int = 0
-    assignment: Assignment | None = None
-    round: int = 0
-    total: int = 0
-    saved: int = 0
-    late: tuple[Exit, ...] = ()
-    problem: str = ""
-    failed_starts: int = 0
-    unfit: str = ""
-    told: Report = field(default_factory=Report)
-
-
 class Agent:
     """One node's part in a job. `run` returns when it is over.
 
@@ -150,23 +76,24 @@ class Agent:
         store: the job's store; the caller closes it.
         output: where workers' lines and the launcher's own go.
         machine: what it runs on.
+        trace: where it records what it does; None: nowhere.
     """
 
-    def __init__(self, setup: Setup, store: Store, output: Voice, machine: Machine) -> None:
+    def __init__(self, setup: Setup, store: Store, output: Voice, machine: Machine, trace: Trace | None = None) -> None:
         self._setup = setup
         self._store = store
         self._output = output
         self._keys = Keys(setup.job)
         self._loop = asyncio.get_running_loop()
         self._incarnation = secrets.token_hex(8)
-        self._facts = _Facts()
+        self._facts = Facts()
         self._bell = Bell()
         self._interrupt = asyncio.Event()
         self._registered = asyncio.Event()
         self._leaving = False
         self._unconfirmed = 0  # the lease under which it is about to register
-        self._candidate = Candidate(store, self._keys, setup.terms, output.say)
-        self._ports = machine.ports()
+        self._trace = Recorder(trace or Trace())
+        self._candidate = Candidate(store, self._keys, setup.terms, output.say, trace)
         self._presence = presence.PresenceServer(self._incarnation, machine.listener, self._visit)
         self._link = Link(store, self._keys, lambda: self._candidate.ledgers, lambda: self._facts.header)
         self._desk = machine.desk(Clerk(store, self._keys, self._link, self._on_saved).answer)
@@ -175,8 +102,18 @@ class Agent:
         self._own_key_task: asyncio.Task[None] | None = None
         self._master_task: asyncio.Task[None] | None = None
         self.timeline = Timeline(self._loop.time())
-        silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
-        self._workers, self._guardian = machine.workers(self._incarnation, silence)
+        self._workers = WorkerGroup(
+            setup,
+            machine,
+            self._incarnation,
+            self._facts,
+            output,
+            self._trace,
+            self.timeline,
+            self._bell,
+            self._confirmed,
+        )
+        self._guardian = self._workers.guardian
         self._said: dict[str, str] = {}
 
     # -- the loop -------------------------------------------------------------------------------------------------
@@ -188,17 +125,20 @@ class Agent:
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
         try:
             self._guardian.start()
+            await self._open_desk()
+            self._workers.warm_up()
             if self._setup.bind is not None:
                 await self._presence.start(self._setup.bind, self._setup.host)
-            await self._open_desk()
             self._spawn(self._watch_header(), "header")
-            self._spawn(self._watch_workers(), "workers")
+            self._spawn(self._workers.watch(), "workers")
             self._spawn(self._watch_store(), "store")
             self._spawn(self._tell(), "report")
+            self._spawn(self._look_inside(), "the others' workers")
             self._spawn(self._beat(), "guardian's beat")
             self._master_task = self._spawn(
                 self._candidate.run(self._await_registration, lambda: self._facts.stale, self._over), "leadership"
             )
+            self._trace.ready()
             return await self._decide()
         finally:
             tasks = [*self._tasks]
@@ -206,13 +146,16 @@ class Agent:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._workers.close()
-            await self._guardian.close()
-            await self._desk.close()
-            await self._link.close()
-            await self._presence.close()
-            self._ports.close()
+            await asyncio.gather(self._guardian.close(), self._hang_up())
             for number in (*self._setup.signals, signal.SIGTSTP):
                 self._loop.remove_signal_handler(number)
+
+    async def _hang_up(self) -> None:
+        """Ends what others reach this agent by, and what it reaches them by."""
+        self._workers.hang_up()
+        await self._desk.close()
+        await self._link.close()
+        await self._presence.close()
 
     async def _decide(self) -> Result:
         while True:
@@ -230,13 +173,27 @@ class Agent:
                 case Register():
                     await self._unless(self._register(), lambda: self._facts.notice != "none")
                 case Start(header, assignment):
-                    await self._unless(self._start(header, assignment), lambda: self._facts.notice != "none")
+                    await self._unless(self._workers.start(header, assignment), lambda: self._facts.notice != "none")
+                case Ready(header):
+                    await self._unless(self._workers.get_ready(header), lambda: self._facts.notice != "none")
+                case Invite(round, seconds):
+                    self._workers.invite(round)
+                    await self._bell.after(heard, min(seconds, 1.0))
+                    continue
+                case Break(round):
+                    self._workers.shatter(round)
+                    await self._bell.after(heard, 1.0)
+                    continue
+                case Reform(header, assignment):
+                    await self._unless(self._workers.reform(header, assignment), lambda: self._facts.notice != "none")
                 case Stop(first, grace):
-                    await self._unless(self._stop(first, grace), self._worse_than(view))
+                    await self._unless(self._workers.stop(first, grace), self._worse_than(view))
                 case Leave(code):
                     exits = self._workers.exits
                     self.timeline.ended(self._loop.time())
-                    await self._farewell()
+                    self._trace.instant("leave", code=code, why=why)
+                    with self._trace.span("farewell"):
+                        await self._farewell()
                     return self.result(code, why, exits)
             self._bell.ring()  # whatever was done is news to the task that reports it
 
@@ -282,6 +239,16 @@ class Agent:
             unfit=facts.unfit,
             leading=self._candidate.leadership is not None,
             told=facts.told,
+            staying=len(self._workers.staying),
+            holding=len(self._workers.holding),
+            done=len(self._workers.done),
+            waiting=len(self._workers.waiting),
+            forming=len(self._workers.forming),
+            stranded=self._workers.stranded(now),
+            header_age=now - facts.header_at,
+            keeps=facts.keeps,
+            outside=facts.outside or facts.keeps,
+            unready=facts.unready,
             store_gone=gone,
             shutdown_timeout=self._setup.shutdown_timeout,
         )
@@ -330,6 +297,7 @@ class Agent:
     def _on_notice(self, number: int) -> None:
         facts = self._facts
         name = signal.Signals(number).name
+        self._trace.instant("notice", signal=name)
         now = self._loop.time()
         if facts.notice != "none" and now - facts.notice_at < REPEAT_SECONDS:
             return
@@ -355,81 +323,41 @@ class Agent:
 
     # -- the workers ----------------------------------------------------------------------------------------------
 
-    async def _start(self, header: Header, assignment: Assignment) -> None:
-        await self._stop(signal.SIGKILL, 0.0)  # what the last workers left behind, and how they ended
+    async def _look_inside(self) -> None:
+        """A node that has no part in the round finds out whether the workers of those that have keep their process."""
+        facts, seen, pause = self._facts, 0, LOOK_INSIDE_SECONDS[0]
+        while self._desk.address:
+            heard = self._bell.count
+            header = facts.header
+            if header is None or header.state != "open" or facts.assignment or facts.outside or not facts.registration:
+                await self._bell.after(heard)
+                continue
+            if header.number != seen:
+                seen, pause = header.number, LOOK_INSIDE_SECONDS[0]
+            with contextlib.suppress(StoreUnavailable):
+                facts.outside = await membership.round_keeps(self._store, self._keys, header)
+            if facts.outside:
+                self._bell.ring()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LOOK_INSIDE_SECONDS[1])
+
+    async def _confirmed(self, header: Header) -> bool:
+        """Whether the store still has this header, just before something is done on account of it."""
         try:
             fresh = await membership.read_header(self._store, self._keys)
         except StoreUnavailable as error:
             self._say_once("store", f"cannot start round {header.number} yet: {error}")
-            return
-        facts = self._facts
+            return False
         if fresh is None or fresh[0] != header:
             if fresh:
                 await self._take_header(*fresh)  # superseded while this node was getting ready
-            return
-        if assignment.group_rank == 0 and not self._ports.release(header.master_port):
-            facts.problem = f"port {header.master_port} for the workers' MASTER_PORT is taken by another program"
-            try:
-                self._ports.renew()
-            except OSError as error:
-                facts.unfit = str(error)
-            self._output.say(f"round {header.number}: {facts.problem}; offers others")
-            return
-        try:
-            self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
-        except (StartFailed, ValueError, OSError) as error:
-            facts.problem = str(error)
-            facts.failed_starts += 1
-            self._output.say(f"round {header.number}: {error}")
-            if facts.failed_starts >= MAX_FAILED_STARTS:
-                facts.unfit = f"this node could not start its workers {facts.failed_starts} times in a row: {error}"
-            return
-        facts.failed_starts = 0
-        facts.round, facts.total, facts.saved = header.number, assignment.nproc, 0
-        down = self.timeline.up(self._loop.time(), header)
-        self._output.say(describe_round(header, assignment, down))
-
-    def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
-        rank = assignment.first_rank + local_rank
-        error_file = self._output.error_file(header.number, local_rank)
-        place = Placement(
-            job=self._setup.job,
-            rank=rank,
-            local_rank=local_rank,
-            world_size=assignment.world_size,
-            local_world_size=assignment.nproc,
-            group_rank=assignment.group_rank,
-            group_size=assignment.group_size,
-            role=self._setup.role,
-            role_rank=assignment.role_first_rank + local_rank,
-            role_world_size=assignment.role_world_size,
-            master_addr=header.master_addr,
-            master_port=header.master_port,
-            restart_count=header.restart_count,
-            max_restarts=header.max_restarts,
-            error_file=str(error_file),
-            signals=tuple(self._setup.signals),
-            round=header.number,
-            largest_world=self._setup.terms.policy.max_nodes * assignment.nproc,
-            agent=self._desk.address,
-            tells_saves=self._setup.terms.policy.scale_up == "commit",
-        )
-        environment = worker_environment(
-            self._setup.environment, place, virtual_local_rank=self._setup.virtual_local_rank
-        )
-        command = tuple(part.replace("${local_rank}", str(local_rank)) for part in self._setup.command)
-        return WorkerSpec(
-            round=header.number,
-            rank=rank,
-            local_rank=local_rank,
-            argv=command,
-            env=environment,
-            error_file=error_file,
-        )
+            return False
+        return True
 
     async def _open_desk(self) -> None:
         try:
             await self._desk.start()
+            self._workers.listen(self._desk.address)
         except OSError as error:
             self._output.say(f"workers cannot ask this agent for data or anything else: no Unix socket ({error})")
 
@@ -446,27 +374,6 @@ class Agent:
         """A worker of `round` has told of a checkpoint."""
         if round == self._facts.round:
             self._facts.saved += 1
-            self._bell.ring()
-
-    async def _stop(self, first: int, grace: float) -> None:
-        self.timeline.down(self._loop.time())
-        own = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok)
-        await self._workers.stop(first=first, grace=grace)
-        self._facts.late = own
-        self._ports.hold()
-
-    async def _watch_workers(self) -> None:
-        known: tuple[Exit, ...] = ()
-        while True:
-            await self._workers.changed()
-            exits = self._workers.exits
-            for exit_ in exits:
-                if not exit_.ok and not exit_.stopped and exit_ not in known:
-                    what = f": {exit_.message}" if exit_.message else ""
-                    self._output.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
-            known = exits
-            if self._workers.alive == 0 or any(not exit_.ok for exit_ in exits):
-                self.timeline.down(self._loop.time())
             self._bell.ring()
 
     async def _beat(self) -> None:
@@ -510,7 +417,7 @@ class Agent:
                 host=setup.host,
                 presence=self._presence.address,
                 nproc=setup.nproc,
-                ports=self._ports.offered,
+                ports=self._workers.ports.offered,
                 fingerprint=setup.fingerprint,
                 role=setup.role,
                 topology=setup.topology,
@@ -532,6 +439,7 @@ class Agent:
             self._say_once("register", f"cannot register yet: {error}")
             await asyncio.sleep(0.2)
             return
+        self._trace.registered()
         facts.registration, facts.told = registration, member.report
         self._unconfirmed = 0
         facts.round, facts.total, facts.late, facts.problem, facts.assignment = 0, 0, (), "", None
@@ -587,6 +495,7 @@ class Agent:
         if current is None or current.revision != registration.revision or self._leaving:
             return
         self._facts.registration = None
+        self._trace.lost(why)
         self._registered.clear()
         if not self._facts.refusal:
             self._output.say(f"this node is no longer a member of the job: {why}; it registers again")
@@ -599,11 +508,16 @@ class Agent:
             heard = self._bell.count
             registration = facts.registration
             wanted = plan.report(self._view())
-            if registration is None or (wanted == facts.told and registration.member.ports == self._ports.offered):
+            if registration is None or (
+                wanted == facts.told and registration.member.ports == self._workers.ports.offered
+            ):
                 await self._bell.after(heard)
                 continue
+            begun = self._loop.time()
             try:
-                updated = await membership.report(self._store, self._keys, registration, wanted, self._ports.offered)
+                updated = await membership.report(
+                    self._store, self._keys, registration, wanted, self._workers.ports.offered
+                )
             except StoreUnavailable as error:
                 self._say_once("store", f"cannot report to the job: {error}; tries again, the workers go on")
                 await asyncio.sleep(0.2)
@@ -621,6 +535,7 @@ class Agent:
             if updated is None:
                 await self._put_out(registration)
                 continue
+            self._trace.reported(wanted.state, begun)
             facts.registration, facts.told = updated, wanted
             self._bell.ring()
 
@@ -674,6 +589,8 @@ class Agent:
             return
         if facts.header_revision != revision:
             facts.problem = ""
+            facts.header_at = self._loop.time()
+            self._trace.header(header, mine=assignment is not None)
         facts.header, facts.header_revision, facts.assignment = header, revision, assignment
         current = facts.registration
         if assignment or (current and revision > current.revision and not header.final):

@@ -12,6 +12,7 @@ from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
 from ..rendezvous.store import KeyValue, Store
+from ..rendezvous.trace import Trace
 from ..rendezvous.wire import Malformed, decode
 
 REFUSED_PAUSE = 1.0
@@ -25,16 +26,20 @@ class Candidate:
         store, keys: where the job is.
         terms: what the master needs.
         say: prints one line for a person.
+        trace: where the master records what it does; None: nowhere.
 
     Attributes:
         leadership: held while this node's master runs, else None.
     """
 
-    def __init__(self, store: Store, keys: Keys, terms: Terms, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, keys: Keys, terms: Terms, say: Callable[[str], None], trace: Trace | None = None
+    ) -> None:
         self._store = store
         self._keys = keys
         self._terms = terms
         self._say = say
+        self._trace = trace
         self._now = asyncio.get_running_loop().time
         self._dead: dict[str, str] = {}  # incarnations of masters whose death this node has seen, with the proof
         self.leadership: election.Leadership | None = None
@@ -99,7 +104,16 @@ class Candidate:
     async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
         publisher = Publisher(self._store, self._keys, leadership, lease, 0)
-        master = Master(self._store, self._keys, publisher, self._terms, say=self._say, now=self._now, dead=self._dead)
+        master = Master(
+            self._store,
+            self._keys,
+            publisher,
+            self._terms,
+            say=self._say,
+            now=self._now,
+            dead=self._dead,
+            trace=self._trace,
+        )
         self.leadership, self._master = leadership, master
         try:
             return await master.run()

@@ -2,8 +2,9 @@
 
 The agent holds the writing end of a pipe to it. When the agent is gone (end of file) or stopped for longer than its
 lease allows (silence), the guardian kills the workers' sessions and everything that carries the agent's tag, again and
-again until nothing is left. `Guardian` is the agent's side; below it is the process itself, run by path as
-`python -I -S guardian.py TAG SILENCE`, so that it needs the standard library only and starts with little memory.
+again until nothing is left. An agent that has seen for itself that nothing is left says so, and the guardian just ends.
+`Guardian` is the agent's side; below it is the process itself, run by path as `python -I -S guardian.py TAG SILENCE`,
+so that it needs the standard library only and starts with little memory.
 
 What it cannot find: a process that has left its session *and* runs in an environment without the tag.
 """
@@ -140,11 +141,11 @@ def carries(pid: int, tag: str) -> bool:
     return False
 
 
-def belonging(candidates: Iterator[Process], sessions: Collection[int], tag: str) -> list[Process]:
+def belonging(candidates: Iterator[Process], sessions: Collection[int], tag: str | None) -> list[Process]:
     """Those of `candidates` that still run and are in one of `sessions`, carry `tag`, or descend from one that does."""
     everyone = {found.pid: found for found in candidates}
     everyone.pop(os.getpid(), None)
-    ours = {pid for pid, found in everyone.items() if found.session in sessions or carries(pid, tag)}
+    ours = {pid for pid, found in everyone.items() if found.session in sessions or (tag and carries(pid, tag))}
     grown = True
     while grown:
         below = {pid for pid, found in everyone.items() if found.parent in ours and pid not in ours}
@@ -248,7 +249,10 @@ class Guardian:
         self._tell("pause", must=True)
 
     async def close(self, seconds: float = 2.0) -> None:
-        """End the guardian: it ends by itself at the end of the pipe, or is killed after `seconds`."""
+        """End the guardian: it ends by itself at the end of the pipe, or is killed after `seconds`.
+
+        Call this when all workers were stopped: where the kernel shows that nothing of them is left, it need not look.
+        """
         import asyncio
 
         self._closed = True
@@ -266,6 +270,8 @@ class Guardian:
 
         self._loop.add_reader(self._pidfd, ended)
         try:
+            if self._nothing_left():
+                self._tell("end")
             self._shut_pipe()
             await asyncio.wait({gone}, timeout=seconds)
         finally:
@@ -339,6 +345,14 @@ class Guardian:
             # It does not read its pipe (stopped by someone): a new one is told everything.
             self._process.kill()
 
+    def _nothing_left(self) -> bool:
+        """No session is watched, and nothing below this process carries the tag. False where that cannot be seen."""
+        try:
+            # Twice: the kernel's list of children may skip some while others end.
+            return not self._sessions and not any(belonging(descendants(os.getpid()), (), self._tag) for _ in range(2))
+        except OSError:
+            return False
+
     def _shut_pipe(self) -> None:
         if self._process and self._process.stdin:
             self._process.stdin.close()
@@ -371,6 +385,7 @@ class _Watch:
         self.paused = False
         self.quiet = 0.0
         self.struck = False
+        self.ended = False
         self._rest = b""
 
     def hear(self, data: bytes) -> None:
@@ -384,6 +399,8 @@ class _Watch:
                 self.sessions.discard(int(number))
             elif word == b"pause":
                 self.paused = True
+            elif word == b"end":
+                self.ended = True
 
     def waited(self, asked: float) -> None:
         """Nothing was heard in a wait of `asked` seconds, however long it took.
@@ -459,6 +476,8 @@ def main(tag: str, silence: float | None) -> int:
             if not data:
                 break
             watch.hear(data)
+            if watch.ended:
+                return 0
         elif silence is not None and asked is not None:
             watch.waited(asked)
             if watch.quiet >= silence and not watch.struck:
@@ -468,4 +487,5 @@ def main(tag: str, silence: float | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], None if sys.argv[2] == "never" else float(sys.argv[2])))
+    # No interpreter teardown: the agent waits for this end.
+    os._exit(main(sys.argv[1], None if sys.argv[2] == "never" else float(sys.argv[2])))

@@ -4,7 +4,7 @@
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,8 @@ from .channel import Desk, Respond
 from .guardian import Guardian
 from .logs import Output
 from .ports import Ports
+from .rings import Rings
+from .seed import Recipe, Seed
 from .workers import Workers, WorkerSpec
 
 
@@ -42,12 +44,33 @@ class WorkerSet(Protocol):
         """How many of the current workers have not ended."""
         ...
 
+    @property
+    def pids(self) -> Mapping[int, int]:
+        """The living workers: local rank to pid."""
+        ...
+
     async def changed(self) -> None:
         """Waits until `exits` or `alive` has changed."""
         ...
 
-    def start(self, specs: Sequence[WorkerSpec]) -> None:
+    def warm(self, recipe: Recipe) -> None:
+        """Begins to make the warm interpreter that workers are forked from."""
+        ...
+
+    async def ready(self) -> None:
+        """Waits until a start would wait for nothing more."""
+        ...
+
+    async def start(self, specs: Sequence[WorkerSpec]) -> None:
         """Starts all or none (StartFailed)."""
+        ...
+
+    def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
+        """The next round, in which these, by pid, keep their process."""
+        ...
+
+    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+        """Ends those that were not kept, and starts all or none beside the others (StartFailed)."""
         ...
 
     async def stop(self, *, first: int, grace: float) -> tuple[Exit, ...]:
@@ -123,6 +146,58 @@ class DeskOnMachine(Protocol):
         ...
 
 
+class RingSet(Protocol):
+    """The rings of workers that keep their process (`rings.Rings`, where each method is explained)."""
+
+    def start(self, desk: str) -> None:
+        """Listens beside the desk; OSError."""
+        ...
+
+    def close(self) -> None:
+        """Hangs up."""
+        ...
+
+    def staying(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that keep their process."""
+        ...
+
+    def holding(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that have the job's state."""
+        ...
+
+    def done(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that have trained to the end, and take no other place."""
+        ...
+
+    def waiting(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that wait for their next place."""
+        ...
+
+    def forming(self, pids: Collection[int]) -> frozenset[int]:
+        """Those whose ring does not stand yet."""
+        ...
+
+    def trouble(self, pids: Collection[int]) -> str:
+        """What the first of them says that was broken."""
+        ...
+
+    def plan(self, pids: Collection[int], round: int) -> None:
+        """Tells these that another round is wanted."""
+        ...
+
+    def shatter(self, pids: Collection[int], round: int) -> None:
+        """Breaks the rings of these."""
+        ...
+
+    def place(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
+        """Gives one that waits its place; False where it has gone."""
+        ...
+
+    def forget(self, pid: int) -> None:
+        """This worker has ended."""
+        ...
+
+
 class Machine(Protocol):
     """Gives an agent its parts."""
 
@@ -142,21 +217,28 @@ class Machine(Protocol):
         """Where workers ask, and get what `respond` answers."""
         ...
 
+    def rings(self, changed: Callable[[], None]) -> RingSet:
+        """The rings of workers that keep their process; `changed` hears of what they say."""
+        ...
+
 
 class RealMachine:
     """This one.
 
     Args:
         output: where the workers' lines go.
+        early: the agent's tag, and the process of a warm interpreter that carries it already.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, early: tuple[str, Seed] | None = None) -> None:
         self._output = output
+        self._early = early
 
     def workers(self, tag: str, silence: float | None) -> tuple[Workers, Guardian]:
         """See `Machine.workers`."""
+        tag, seed = self._early or (tag, None)
         guardian = Guardian(tag=tag, silence=silence, say=self._output.say)
-        return Workers(tag=tag, output=self._output, guardian=guardian), guardian
+        return Workers(tag=tag, output=self._output, guardian=guardian, seed=seed), guardian
 
     def ports(self) -> Ports:
         """See `Machine.ports`."""
@@ -169,3 +251,7 @@ class RealMachine:
     def desk(self, respond: Respond) -> Desk:
         """See `Machine.desk`."""
         return Desk(respond)
+
+    def rings(self, changed: Callable[[], None]) -> Rings:
+        """See `Machine.rings`."""
+        return Rings(changed)

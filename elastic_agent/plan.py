@@ -24,6 +24,9 @@ the cause before the consequences arrive."""
 FAREWELL_PATIENCE = 5.0
 """Seconds that a leaving node, its workers gone, waits to be left out of the round: so that nobody thinks it lost."""
 
+STRANDED_SECONDS = 2.0
+"""So long workers whose ring broke wait for the news of who is lost; then they want a new round in any case."""
+
 FINAL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for workers of a job that has failed elsewhere."""
 
@@ -53,6 +56,16 @@ class View:
         unfit: why this node cannot start workers at all; empty where it can.
         leading: the job's master runs here.
         told: what the store holds about this node.
+        staying: how many living workers keep their process when the membership changes.
+        holding: how many of them have the job's state.
+        done: how many others, which could have, have trained to the end.
+        waiting: how many of them have left their ring and wait for their next place.
+        forming: how many of them have a place, and no ring yet.
+        stranded: they wait because their ring broke, and have for STRANDED_SECONDS, though no round has come; in words.
+        keeps: all workers here have said that they keep their process.
+        outside: the workers of the round that this node has no part in keep theirs.
+        unready: its workers were started without a place, and ended.
+        header_age: seconds since `header` was seen.
         store_gone: the store has not answered for longer than the node waits for it; in words.
         shutdown_timeout: seconds that workers get between a notice and SIGKILL.
     """
@@ -77,6 +90,16 @@ class View:
     unfit: str = ""
     leading: bool = False
     told: Report = field(default_factory=Report)
+    staying: int = 0
+    holding: int = 0
+    done: int = 0
+    waiting: int = 0
+    forming: int = 0
+    stranded: str = ""
+    header_age: float = 0.0
+    keeps: bool = False
+    outside: bool = False
+    unready: bool = False
     store_gone: str = ""
     shutdown_timeout: float = 30.0
 
@@ -102,6 +125,36 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """Start workers without a place: they do all that comes before their first ring, and wait. Who stays waits too."""
+
+    header: Header
+
+
+@dataclass(frozen=True, slots=True)
+class Invite:
+    """Ask the workers to leave the ring for `round` together, at a step's end, and wait for them up to `seconds`."""
+
+    round: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Break the workers' ring: the job waits for nodes, and they keep what they have until then."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reform:
+    """Give each worker that keeps its process its place in this round, and start those that are missing."""
+
+    header: Header
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End every local worker: signal `first`, SIGKILL after `grace` seconds."""
 
@@ -116,14 +169,16 @@ class Leave:
     code: int
 
 
-Action = Wait | Register | Start | Stop | Leave
+Action = Wait | Register | Start | Ready | Invite | Break | Reform | Stop | Leave
 
 
 def report(view: View) -> Report:
     """What the store should hold about this node."""
     wanted = _report(view)
     header = _current(view)
-    return wanted if wanted is view.told or header is None else dataclasses.replace(wanted, run=header.run)
+    if wanted is view.told or header is None:
+        return wanted
+    return dataclasses.replace(wanted, run=header.run, holding=view.holding)
 
 
 def _report(view: View) -> Report:
@@ -144,7 +199,8 @@ def _report(view: View) -> Report:
     if header is None:
         return Report("waiting")
     if header.state != "open" or view.assignment is None:
-        return Report("waiting", header.number, exits)
+        ready = view.round == 0 and 0 < view.total == view.alive == view.waiting
+        return Report("waiting", header.number, exits, ready=ready)
     if view.problem:
         return Report("failed", header.number, exits, view.problem)
     if view.round != header.number:
@@ -153,7 +209,10 @@ def _report(view: View) -> Report:
         return Report("failed", view.round, exits)
     if done:
         return Report("succeeded", view.round, exits)
-    return Report("running", view.round, exits, saved=view.saved)
+    if view.stranded:
+        return Report("failed", view.round, exits, view.stranded)
+    keeps = view.keeps and view.staying == view.total  # a new one among them may still be on its way
+    return Report("running", view.round, exits, saved=view.saved, keeps=keeps, done=view.done > 0)
 
 
 def act(view: View) -> tuple[Action, str]:
@@ -182,19 +241,43 @@ def act(view: View) -> tuple[Action, str]:
     if header is None:
         return Wait(), "waiting for the first round"
     if header.state == "waiting" or view.assignment is None:
-        if view.alive:
+        if view.alive and view.staying and header.state == "waiting":
+            return (Break(header.number) if view.waiting < view.staying else Wait()), header.reason
+        if (
+            header.state == "open"
+            and view.outside
+            and not view.unready
+            and (view.round if view.staying else not view.alive)
+        ):
+            return Ready(header), "not in the current round: gets its workers ready"
+        if view.alive and (view.round or header.state == "waiting"):
             return _kill(), header.reason
-        return (
-            Wait(),
-            header.reason if header.state == "waiting" else "not in the current round: waiting to be taken in",
-        )
+        if header.state == "waiting":
+            return Wait(), header.reason
+        return Wait(), "not in the current round: waiting to be taken in"
     if view.round == header.number or view.problem:
         return Wait(), ""
+    if view.alive and view.staying:
+        return _reform(view, header, view.assignment), header.reason
     if view.alive:
         # An arrival is planned: scripts that save something on SIGTERM get the time for it; the others end at once.
         planned = header.cause == "joined"
         return (Stop(signal.SIGTERM, view.shutdown_timeout) if planned else _kill()), header.reason
     return Start(header, view.assignment), header.reason
+
+
+def _reform(view: View, header: Header, assignment: Assignment) -> Action:
+    """How the workers that keep their process come into `header`'s round."""
+    planned = header.number == view.round + 1 and header.cause in ("joined", "left")
+    patience = view.shutdown_timeout - view.header_age
+    if planned and _trains(view) and view.waiting < view.alive and patience > 0:
+        return Invite(header.number, patience)
+    return Reform(header, assignment)
+
+
+def _trains(view: View) -> bool:
+    """The ring of the workers here is whole, as far as this node can tell: it is left at a step's end."""
+    return view.staying == view.alive == view.total and not view.forming
 
 
 def _current(view: View) -> Header | None:
@@ -215,6 +298,8 @@ def _leave(view: View) -> tuple[Action, str]:
     if told and view.told.state not in DEPARTING and patient:
         return Wait(NOTICE_PATIENCE if view.unfit else NOTICE_PATIENCE - view.notice_age), why
     if view.alive:
+        if told and (last_step := _last_step(view, header)):
+            return last_step, why
         return Stop(view.notice_signal or signal.SIGTERM, view.shutdown_timeout), why
     # What is left to be published: the round without this node, or by its own master the end of the job.
     counted = header is not None and header.state == "open" and view.assignment is not None
@@ -222,6 +307,16 @@ def _leave(view: View) -> tuple[Action, str]:
     if told and view.told.state in DEPARTING and (counted or last) and not view.left_out_overdue:
         return Wait(0.5), "waiting to be left out of the round"
     return Leave(code), why
+
+
+def _last_step(view: View, header: Header | None) -> Action | None:
+    """A leaving node whose workers keep their process lets them leave the ring together with the others."""
+    patience = view.shutdown_timeout - view.notice_age
+    if not _trains(view) or view.waiting == view.alive or patience <= 0 or header is None:
+        return None
+    if header.state != "open" or (header.nodes < 2 and header.number == view.round):
+        return None  # there are no others, or they have stopped
+    return Wait(patience) if header.number == view.round else Invite(header.number, patience)
 
 
 def _gone(view: View, code: int, why: str, grace: float) -> tuple[Action, str]:

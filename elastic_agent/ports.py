@@ -10,8 +10,9 @@ import random
 import socket
 from pathlib import Path
 
-OFFERED = 4
-"""Ports that one node offers at a time."""
+OFFERED = 8
+"""Ports that one node offers at a time. A worker that is given time to end still has its own: a port comes again only
+after so many rounds."""
 
 _LOWEST = 20_000
 

@@ -74,8 +74,11 @@ class Timeline:
             self._since = now
 
 
-def describe_round(header: Header, assignment: Assignment, down: float) -> str:
-    """The one line for a change of membership: old size, new size, cause, seconds without workers."""
+def describe_round(header: Header, assignment: Assignment, down: float, kept: int = 0) -> str:
+    """The one line for a change of membership: old size, new size, cause, seconds without workers.
+
+    `kept`: so many workers here have kept their process.
+    """
     ranks = f"rank {assignment.first_rank}"
     if assignment.nproc > 1:
         ranks = f"ranks {assignment.first_rank}-{assignment.first_rank + assignment.nproc - 1}"
@@ -84,4 +87,7 @@ def describe_round(header: Header, assignment: Assignment, down: float) -> str:
         size = f"{header.previous_nodes} -> {size}"
     workers = f"{header.world_size} worker{'s' if header.world_size != 1 else ''}"
     lost = f"; no worker ran for {down:.2f} s" if header.previous_nodes else ""
+    if kept:
+        those = "all workers" if kept == assignment.nproc else f"{kept} of {assignment.nproc} workers"
+        lost = f"; {those} here keep their process"
     return f"round {header.number}: {size}, {workers}, {ranks} here: {header.reason}{lost}"

@@ -1,8 +1,9 @@
 """The worker processes of this machine: start them, hear at once when one ends, and leave nothing of them behind.
 
-Every worker leads a session of its own and is told to the guardian. Its end is heard through a pidfd, never by
-polling, and its exit code is collected by that very handle. What it wrote is in its pipes by the time it has ended, so
-an `Exit` is complete the moment it appears, also where a grandchild holds the pipes open.
+A worker is a fork of a warm interpreter (`zygotes.py`) where there is one and it fits, and else a fresh process. Either
+is a child of the agent, leads a session of its own and is told to the guardian. Its end is heard through a pidfd, never
+by polling, and its exit code is collected by that very handle. What it wrote is in its pipes by the time it has ended,
+so an `Exit` is complete the moment it appears, also where a grandchild holds the pipes open.
 
 Stopping is by evidence, not by hope: after the grace, everything that is in a worker's session, carries the agent's tag
 or descends from such a process is killed, until the kernel shows none. The agent is a subreaper, so that orphans (a
@@ -20,7 +21,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,6 @@ from ..rendezvous.member import Exit
 from .failure import last_line, out_of_memory, read_failure
 from .guardian import (
     LOOK_AGAIN_SECONDS,
-    TAG_VARIABLE,
     Guardian,
     Process,
     belonging,
@@ -40,6 +40,9 @@ from .guardian import (
 from .logs import Lines, Output, StreamName
 from .out_of_memory import oom_kills
 from .reaper import Reaper
+from .seed import SHIM, Recipe, Seed, tagged
+from .zygote import NotForked
+from .zygotes import Zygotes
 
 TAIL_BYTES = 64 << 10
 """Of each worker's stderr, kept in memory to explain its end."""
@@ -52,8 +55,6 @@ ERROR_FILE_BYTES = 1 << 20
 
 SPARE = 2
 """Descriptors held back for a look at the workers' processes: a handle and a file of /proc."""
-
-SHIM = Path(__file__).with_name("shim.py").absolute()
 
 _TERM = signal.SIGTERM
 """By its own name, because `Workers.signal` hides the module inside its class."""
@@ -118,6 +119,13 @@ class _Pipe:
         while rest > 0 and not self.closed and (size := self.read()):
             rest -= size
 
+    def follow(self, lines: Lines) -> None:
+        """What comes from now on goes there: the worker has another rank."""
+        self.lines.close()
+        self.lines = lines
+        if self.closed:
+            lines.close()
+
     def close(self) -> None:
         if not self.closed:
             self.closed = True
@@ -129,11 +137,13 @@ class _Pipe:
 class _Worker:
     """One started worker."""
 
-    def __init__(self, spec: WorkerSpec, popen: "subprocess.Popen[bytes]", out: _Pipe, err: _Pipe) -> None:
+    def __init__(
+        self, spec: WorkerSpec, pid: int, out: _Pipe, err: _Pipe, popen: "subprocess.Popen[bytes] | None" = None
+    ) -> None:
         self.spec = spec
         self.popen = popen
-        self.pid = popen.pid
-        self.pidfd = os.pidfd_open(popen.pid)
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
         self.out = out
         self.err = err
         self.born = time.monotonic()
@@ -146,8 +156,9 @@ class _Worker:
         if found is None:
             return None
         exited = found.si_code == os.CLD_EXITED
-        # Popen must not wait for this pid again: it may have a new owner.
-        self.popen.returncode = found.si_status if exited else -found.si_status
+        if self.popen is not None:
+            # It must not wait for this pid again, which may have a new owner.
+            self.popen.returncode = found.si_status if exited else -found.si_status
         os.close(self.pidfd)
         return (found.si_status, None) if exited else (None, found.si_status)
 
@@ -161,6 +172,7 @@ class Workers:
         guardian: is told of every session.
         cwd: where they start; None: here.
         reaper: collects orphans; None: one of its own.
+        seed: the process of a warm interpreter that runs already.
     """
 
     def __init__(
@@ -171,15 +183,18 @@ class Workers:
         guardian: Guardian,
         cwd: Path | None = None,
         reaper: Reaper | None = None,
+        seed: Seed | None = None,
         kill_seconds: float = KILL_SECONDS,
     ) -> None:
         self._tag = tag
         self._output = output
         self._guardian = guardian
         self._cwd = cwd
+        self._seed = seed
         self._kill_seconds = kill_seconds
         self.reaper = reaper or Reaper()
         self._current: list[_Worker] = []
+        self._gone: list[_Worker] = []  # not kept, and not yet ended
         self._exits: list[Exit] = []
         self._undead: tuple[int, ...] = ()
         self._stopping = False
@@ -191,6 +206,7 @@ class Workers:
         self._ending: asyncio.Task[None] | None = None
         self._paused_reading = False
         self._oom_kills = 0
+        self._zygotes: Zygotes | None = None
         self._spare: list[int] = []
 
     @property
@@ -224,8 +240,26 @@ class Workers:
             await self._bell.wait()
         self._seen = self._version
 
-    def start(self, specs: Sequence[WorkerSpec]) -> None:
-        """Start all of `specs` or none (StartFailed). Call `stop` first where there were others before."""
+    def warm(self, recipe: Recipe) -> None:
+        """Begin to make the warm interpreter that workers are forked from; without it each is a fresh one.
+
+        `recipe.environment` is what the workers have in common, without the agent's tag.
+        """
+        self.reaper.start()
+        seed, self._seed = self._seed, None
+        self._zygotes = Zygotes(recipe.tagged(self._tag), cwd=self._cwd, say=self._output.say, seed=seed)
+        self._zygotes.start()
+
+    async def ready(self) -> None:
+        """Wait until a start would wait for nothing more: the warm interpreter is there, or will not come."""
+        if self._zygotes is not None:
+            await self._zygotes.settled()
+
+    async def start(self, specs: Sequence[WorkerSpec]) -> None:
+        """Start all of `specs` or none (StartFailed). Call `stop` first where there were others before.
+
+        Where the caller is cancelled, what was started meanwhile is found and ended by the next `stop`.
+        """
         if undead := self.undead:
             raise StartFailed(f"process {undead[0]} of the earlier workers still does not die")
         if self.alive or self._ending is not None:
@@ -236,17 +270,36 @@ class Workers:
         self._stopping = False
         self._seen = self._version
         self._oom_kills = oom_kills()
-        for spec in specs:
-            try:
-                self._current.append(self._start(spec))
-            except OSError as error:
-                started, self._current = self._current, []
-                for worker in started:
-                    worker.counts = False
-                    self._kill_group(worker)
-                raise StartFailed(
-                    f"cannot start the worker of rank {spec.rank} (local {spec.local_rank}): {error}"
-                ) from error
+        await self._begin(specs)
+
+    def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
+        """The next round, in which these keep their process. Call `fill` then: it ends the others.
+
+        Args:
+            kept: what each of them is from now on, by pid.
+        """
+        for worker in self._current:
+            if worker.pid not in kept:
+                worker.counts = False
+                self._gone.append(worker)
+        self._current = [worker for worker in self._current if worker.pid in kept]
+        self._exits = []
+        for worker in self._current:
+            spec = worker.spec = kept[worker.pid]
+            worker.out.follow(self._output.open(spec.round, spec.rank, spec.local_rank, "stdout"))
+            worker.err.follow(self._output.open(spec.round, spec.rank, spec.local_rank, "stderr"))
+        self._version += 1
+
+    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+        """Ends those that were not kept, and starts all of `specs` or none beside the others (StartFailed).
+
+        An orphan of an ended worker that has left its session lives on until all are stopped.
+        """
+        gone, self._gone = self._gone, []
+        await self._clear(gone)
+        self._oom_kills = oom_kills()
+        if specs:
+            await self._begin(specs)
 
     def signal(self, signum: int) -> None:
         """Send `signum` to every living worker itself, not to its children."""
@@ -291,6 +344,9 @@ class Workers:
 
     async def close(self) -> None:
         """Kill what still runs and give up all handles."""
+        if self._zygotes is not None:
+            await self._zygotes.close()
+            self._zygotes = None  # what is left of them is ended with the workers
         await self.stop()
         self._forget()
         with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at is not collected
@@ -299,43 +355,98 @@ class Workers:
 
     # Starting.
 
-    def _start(self, spec: WorkerSpec) -> _Worker:
-        inherited = spec.env.get(TAG_VARIABLE)
-        env = {**spec.env, TAG_VARIABLE: f"{inherited},{self._tag}" if inherited else self._tag}
-        with contextlib.ExitStack() as undo:
-            out = self._pipe(spec, "stdout", undo)
+    async def _begin(self, specs: Sequence[WorkerSpec]) -> None:
+        """Starts all of `specs` beside those that run, or none of them (StartFailed)."""
+        if self._zygotes is not None and await self._fork(self._zygotes, specs):
+            return
+        started: list[_Worker] = []
+        for spec in specs:
             try:
-                err = self._pipe(spec, "stderr", undo)
-            except OSError:
-                os.close(out[1])
-                raise
+                started.append(self._start(spec))
+            except OSError as error:
+                for worker in started:
+                    worker.counts = False
+                    self._kill_group(worker)
+                raise StartFailed(
+                    f"cannot start the worker of rank {spec.rank} (local {spec.local_rank}): {error}"
+                ) from error
+        self._current += started
+
+    def _start(self, spec: WorkerSpec) -> _Worker:
+        with contextlib.ExitStack() as undo:
+            (out, out_end), (err, err_end) = self._pipes(spec, undo)
             try:
                 # stdin is inherited, as torchrun does: a debugger in a single worker works.
                 popen = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), "--", *spec.argv],
-                    env=env,
+                    env=tagged(spec.env, self._tag),
                     cwd=self._cwd,
-                    stdout=out[1],
-                    stderr=err[1],
+                    stdout=out_end,
+                    stderr=err_end,
                     start_new_session=True,
                 )
             finally:
-                os.close(out[1])
-                os.close(err[1])
+                os.close(out_end)
+                os.close(err_end)
             try:
-                worker = _Worker(spec, popen, out[0], err[0])
+                worker = _Worker(spec, popen.pid, out, err, popen)
             except OSError:
                 popen.kill()
                 popen.wait()
                 raise
             undo.pop_all()
+        self._attend(worker)
+        return worker
+
+    async def _fork(self, zygotes: Zygotes, specs: Sequence[WorkerSpec]) -> bool:
+        """Fork all of `specs` from the warm interpreter; False where they have to be started afresh."""
+        environments = [tagged(spec.env, self._tag) for spec in specs]
+        if not zygotes.fits({spec.argv for spec in specs}, environments):
+            return False
+        with contextlib.ExitStack() as undo:
+            pipes: list[tuple[_Pipe, _Pipe]] = []
+            ends: list[tuple[int, int]] = []
+            try:
+                for spec in specs:
+                    (out, out_end), (err, err_end) = self._pipes(spec, undo)
+                    pipes.append((out, err))
+                    ends.append((out_end, err_end))
+                pids = await zygotes.fork(ends, environments)
+            except (NotForked, OSError):
+                return False
+            finally:
+                for pair in ends:
+                    for end in pair:
+                        os.close(end)
+            try:
+                workers = [
+                    _Worker(spec, pid, out, err) for spec, pid, (out, err) in zip(specs, pids, pipes, strict=True)
+                ]
+            except OSError as error:
+                raise StartFailed(f"cannot watch the workers: {error}") from error  # the next stop finds them
+            undo.pop_all()
+        self._current += workers
+        for worker in workers:
+            self._attend(worker)
+        return True
+
+    def _attend(self, worker: _Worker) -> None:
+        """Tell the guardian of a new worker, and listen to it."""
         self._guardian.watch(worker.pid)
         loop = asyncio.get_running_loop()
         loop.add_reader(worker.pidfd, self._look, worker)
         if not self._paused_reading:
             for pipe in (worker.out, worker.err):
                 loop.add_reader(pipe.descriptor, self._read, pipe)
-        return worker
+
+    def _pipes(self, spec: WorkerSpec, undo: contextlib.ExitStack) -> tuple[tuple[_Pipe, int], tuple[_Pipe, int]]:
+        """Of stdout and stderr: our reading end and the worker's writing end, which the caller closes."""
+        out = self._pipe(spec, "stdout", undo)
+        try:
+            return out, self._pipe(spec, "stderr", undo)
+        except OSError:
+            os.close(out[1])
+            raise
 
     def _pipe(self, spec: WorkerSpec, stream: StreamName, undo: contextlib.ExitStack) -> tuple[_Pipe, int]:
         lines = self._output.open(spec.round, spec.rank, spec.local_rank, stream)
@@ -459,9 +570,31 @@ class Workers:
                     return
             await _ended(left, rest, self._hurry)
 
+    async def _clear(self, gone: Sequence[_Worker]) -> None:
+        """Kills these workers and what is in their sessions, while others live."""
+        if not gone:
+            return
+        until = time.monotonic() + self._kill_seconds
+        for worker in gone:
+            self._kill_group(worker)
+        sessions = {worker.pid for worker in gone}
+        while time.monotonic() < until and (left := self._left(sessions)) != []:
+            with self._room(), contextlib.suppress(OSError):
+                for found in left or ():
+                    kill(found)
+            await _ended(left, until - time.monotonic())
+        for worker in gone:
+            self._look(worker)
+            for pipe in (worker.out, worker.err):
+                pipe.drain()
+                pipe.close()
+            if worker.ended.is_set():
+                self._guardian.forget(worker.pid)
+        self._undead = tuple(worker.pid for worker in gone if not worker.ended.is_set())
+
     async def _kill_rest(self) -> None:
         until = time.monotonic() + self._kill_seconds
-        for worker in self._current:
+        for worker in (*self._current, *self._gone):
             self._kill_group(worker)
         left = self._left()
         while left is None or left:
@@ -481,7 +614,12 @@ class Workers:
                 f"process {found.pid} does not die: SIGKILL was sent {self._kill_seconds:g} s ago "
                 f"and its state is {found.state}{' (the kernel waits for a device)' if found.state == 'D' else ''}"
             )
-        # Their ends are known to the kernel: what is missing is a turn of the loop.
+        # A process whose first thread is gone counts as ended already; its other threads may take some ms longer.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
+                for worker in self._current:
+                    if worker.pid not in self._undead:
+                        await worker.ended.wait()
         for worker in self._current:
             if worker.pid not in self._undead:
                 self._look(worker)
@@ -496,19 +634,28 @@ class Workers:
             "the guardian does it when this agent ends"
         )
 
-    def _left(self) -> list[Process] | None:
-        """What of the current workers still runs; None where no descriptor is left to look."""
-        sessions = {worker.pid for worker in self._current}
+    def _left(self, of: Collection[int] | None = None) -> list[Process] | None:
+        """What of the current workers still runs; None where no descriptor is left to look.
+
+        With `of`, only what is in those sessions or descends from them.
+        """
+        sessions = {worker.pid for worker in (*self._current, *self._gone)} if of is None else of
+        tag = self._tag if of is None else None
         with self._room():
             try:
-                left = belonging(descendants(os.getpid()), sessions, self._tag)
+                left = belonging(self._descendants(), sessions, tag)
                 if not left:
                     # The kernel's list of children may skip some while others end: believed when it is empty twice.
-                    left = belonging(descendants(os.getpid()), sessions, self._tag)
+                    left = belonging(self._descendants(), sessions, tag)
                 self.reaper.adopt(found.pid for found in left if found.pid not in sessions)
             except OSError:
                 return None
         return left
+
+    def _descendants(self) -> Iterator[Process]:
+        """Of this process, but for the warm interpreters, which stay."""
+        warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()
+        return (found for found in descendants(os.getpid()) if found.session not in warm)
 
     @contextlib.contextmanager
     def _room(self) -> Generator[None]:
@@ -549,7 +696,7 @@ class Workers:
                 pipe.close()
             # An undead one is still waited for, so that it does not stay as a zombie.
             worker.counts = False
-        self._current = []
+        self._current, self._gone = [], []
         self._exits = []
 
 

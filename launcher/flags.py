@@ -12,7 +12,6 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
 
@@ -262,6 +261,17 @@ FLAGS: tuple[Flag, ...] = (
         "Run the script by runpy.run_path; wins over --no-python.",
         remark="by `runpy.run_path`, in an interpreter of its own",
     ),
+    Flag(
+        "start-method",
+        COMMAND,
+        "fork: workers are forked from an interpreter that has imported what the script imports; spawn: each is a "
+        "fresh one.",
+        "fork|spawn",
+        "fork",
+        choices=("spawn", "fork", "forkserver"),
+        remark="`fork` unless given (torchrun: `spawn`): from an interpreter that has imported what the script "
+        "imports; `forkserver` is the same, `spawn` starts each worker as a fresh interpreter",
+    ),
     Flag("role", COMMAND, "The workers' ROLE_NAME.", "NAME", "default", remark="`ROLE_NAME`; one role in a job"),
     Flag(
         "virtual-local-rank",
@@ -328,6 +338,14 @@ FLAGS: tuple[Flag, ...] = (
         own_node=True,
     ),
     Flag(
+        "trace",
+        OUTPUT,
+        "Record what happens when to this file, for ui.perfetto.dev; one file for each node and run.",
+        "FILE",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
         "color",
         OUTPUT,
         "Colour on the terminal; auto also obeys NO_COLOR.",
@@ -335,6 +353,13 @@ FLAGS: tuple[Flag, ...] = (
         "auto",
         choices=("auto", "always", "never"),
         torchrun=False,
+    ),
+    Flag(
+        "explain-preload",
+        OUTPUT,
+        "Print what workers of this command are forked with, and why not with more; runs nothing.",
+        torchrun=False,
+        own_node=True,
     ),
     Flag("version", OUTPUT, "Print the version and exit.", torchrun=False),
     Flag("help", OUTPUT, "Print this and exit.", short="h", torchrun=False),
@@ -358,16 +383,6 @@ FLAGS: tuple[Flag, ...] = (
         "0.1",
         status="no effect",
         remark="because a worker's exit is an event here; nothing is polled",
-    ),
-    Flag(
-        "start-method",
-        IGNORED,
-        "Every worker is a fresh interpreter.",
-        "NAME",
-        "spawn",
-        choices=("spawn", "fork", "forkserver"),
-        status="no effect",
-        remark="because every worker is a fresh interpreter, as with `spawn`",
     ),
     Flag(
         "event-log-handler",
@@ -529,6 +544,8 @@ def _unknown(typed: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
     """The end of a sentence: `: did you mean X?` with the known word nearest to `word`, a full stop without one."""
+    from difflib import get_close_matches  # here, because words are rarely wrong
+
     near = get_close_matches(word, list(known), n=1)
     return f": did you mean {prefix}{near[0]}?" if near else "."
 

@@ -9,7 +9,6 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from .flags import UsageError
@@ -128,6 +127,8 @@ def _no_such_file(what: str, name: str) -> str:
         others = sorted(file.name for file in folder.iterdir() if file.is_file())
     except OSError:
         others = []
+    from difflib import get_close_matches  # here, because names are rarely wrong
+
     near = [str(folder / found) for found in get_close_matches(Path(name).name, others, n=3)]
     hint = f": did you mean {' or '.join(near)}?" if near else f" (in {folder.absolute()}): check its name."
     return f"there is no {what} {name}{hint}"

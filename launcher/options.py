@@ -142,6 +142,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         signals=_signals(scanned),
         shutdown_timeout=_shutdown_timeout(scanned, environ),
         virtual_local_rank=scanned.has("virtual-local-rank"),
+        warm=scanned.text("start-method") != "spawn",
+        explain=scanned.has("explain-preload"),
         output=_output(scanned, nproc, environ),
         given=tuple(_for_other_nodes(scanned)),
         notes=tuple(notes),
@@ -453,8 +455,23 @@ def _output(scanned: Scanned, nproc: int, environ: Mapping[str, str]) -> Output:
         stdout_filters=_words(scanned, "duplicate-stdout-filters"),
         stderr_filters=_words(scanned, "duplicate-stderr-filters"),
         summary_json=Path(summary) if summary is not None else None,
+        trace=_trace(scanned),
         color=color,
     )
+
+
+def _trace(scanned: Scanned) -> Path | None:
+    """The file, from the root: workers may change their folder. One that holds something else is not added to."""
+    text = scanned.text("trace")
+    if text is None:
+        return None
+    path, source = Path(text).absolute(), scanned.source("trace")
+    check_writable_file(path, source)
+    if path.is_file() and os.access(path, os.R_OK):
+        with path.open("rb") as file:
+            if file.read(1) not in (b"", b"["):
+                raise UsageError(f"{source} holds something that is no trace: name another file")
+    return path
 
 
 def _streams(scanned: Scanned, name: str, nproc: int) -> tuple[Std, ...]:

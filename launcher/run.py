@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from ..elastic_agent import plan
-from ..elastic_agent.agent import Agent, Result, Setup
+from ..elastic_agent import trace as recording
+from ..elastic_agent.agent import Agent, Result
+from ..elastic_agent.facts import Setup
 from ..elastic_agent.logs import Output
 from ..elastic_agent.machine import RealMachine
 from ..elastic_agent.timeline import Timeline
 from ..master.host import Terms
-from ..rendezvous import embedded
-from ..rendezvous.binary import OLDEST, EtcdTooOld, NoEtcdBinary
 from ..rendezvous.endpoint import (
     DEFAULT_PORT,
     Endpoint,
@@ -30,16 +29,20 @@ from ..rendezvous.endpoint import (
     resolve,
     routable_address,
 )
-from ..rendezvous.errors import RendezvousError, StoreUnavailable
+from ..rendezvous.errors import NoUsableEtcd, RendezvousError, StoreUnavailable
 from ..rendezvous.member import Fingerprint
 from ..rendezvous.memory import MemoryStore
 from ..rendezvous.store import Store
+from ..rendezvous.trace import AGENT, Trace
 from ..rendezvous.version import VERSION
-from .settings import Command, Credentials, Options, join_command
+from .early import heeded, inherited, node_name, recipe, worker_command
+from .settings import Credentials, Options, join_command
 from .summary import last_lines, write_json
 
 if TYPE_CHECKING:
-    from ..rendezvous.etcd import Tls
+    from ..elastic_agent.seed import Seed
+    from ..rendezvous.etcd import Credentials as EtcdUser
+    from ..rendezvous.etcd import EtcdStore, Tls
 
 
 class Unreachable(RendezvousError):
@@ -61,33 +64,6 @@ class Place:
 
     host: str
     bind: str | None
-
-
-def worker_command(command: Command) -> tuple[str, ...]:
-    """The command line of each worker (pure)."""
-    match command.kind:
-        case "executable":
-            return (command.target, *command.args)
-        case "module":
-            return (command.python, "-u", "-m", command.target, *command.args)
-        case "run_path":
-            code = (
-                "import os, runpy, sys; sys.path[0] = os.getcwd(); del sys.argv[0]; "
-                "runpy.run_path(sys.argv[0], run_name='__main__')"
-            )
-            return (command.python, "-u", "-c", code, command.target, *command.args)
-        case "script":
-            return (command.python, "-u", command.target, *command.args)
-
-
-def node_name(options: Options) -> str:
-    """What this node is called: in the job, and before each of its workers' lines."""
-    return options.node_name or socket.gethostname().split(".")[0] or "node"
-
-
-def heeded(signals: Iterable[signal.Signals]) -> tuple[signal.Signals, ...]:
-    """Those that this process did not inherit as ignored: `nohup` does no more than that, and is to be honoured."""
-    return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
 
 
 def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
@@ -117,8 +93,8 @@ def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
     return Place(host, host)
 
 
-def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
-    """What the agent is started with (pure)."""
+def setup(options: Options, where: Place, environ: Mapping[str, str], trace: str) -> Setup:
+    """What the agent is started with; `trace`: the file that is traced to."""
     command = options.command
     fingerprint = Fingerprint(
         script=command.target if command.kind != "script" else os.path.normpath(command.target),
@@ -134,7 +110,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
         bind=where.bind,
         nproc=options.nproc,
         command=worker_command(command),
-        environment={name: value for name, value in environ.items() if name != "ELASTIC_RUN_ETCD_PASSWORD"},
+        environment=inherited(environ),
         terms=Terms(
             policy=options.policy,
             max_restarts=options.max_restarts,
@@ -149,14 +125,30 @@ def setup(options: Options, where: Place, environ: Mapping[str, str]) -> Setup:
         topology=options.topology,
         node_rank=options.node_rank,
         virtual_local_rank=options.virtual_local_rank,
+        recipe=recipe(options, environ, trace),
     )
 
 
-async def run(options: Options, environ: Mapping[str, str]) -> Result:
-    """Takes this machine's part in the job, and prints how it ended."""
+async def run(
+    options: Options,
+    environ: Mapping[str, str],
+    entered: float | None = None,
+    early: "tuple[str, Seed] | None" = None,
+) -> Result:
+    """Takes this machine's part in the job, and prints how it ended.
+
+    Args:
+        options: what was asked for.
+        environ: what the workers inherit.
+        entered: when the command line was begun to be read, in monotonic seconds; None: there was none.
+        early: what was begun before (`early.begin`).
+    """
     output = _output(options)
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded = False
+    trace = _trace(options, output)
+    if entered is not None:
+        recording.begin(trace, entered)
     try:
         for note in options.notes:
             output.say(note)
@@ -166,13 +158,14 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
         except Unreachable as error:
             output.say(str(error))
             return Result(plan.REFUSED, str(error), None, "", (), Timeline(asyncio.get_running_loop().time()))
-        agent_setup = setup(options, where, environ)
+        agent_setup = setup(options, where, environ, trace.file or "")
         output.say(
             f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
             f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here; this node is {agent_setup.node}"
         )
-        result = await _take_part(options, endpoints, agent_setup, output)
+        result = await _take_part(options, endpoints, agent_setup, RealMachine(output, early), output, trace)
         succeeded = result.code == plan.SUCCEEDED
+        trace.instant("exit", AGENT, code=result.code, reason=result.reason)
         for line in last_lines(options, result, where.host):
             output.say(line)
         if options.output.summary_json:
@@ -182,17 +175,26 @@ async def run(options: Options, environ: Mapping[str, str]) -> Result:
                 output.say(f"the summary could not be written: {error}")
         return result
     finally:
+        trace.close()
         await output.close(succeeded=succeeded)
 
 
-async def _take_part(options: Options, endpoints: tuple[Endpoint, ...], agent_setup: Setup, output: Output) -> Result:
+async def _take_part(
+    options: Options,
+    endpoints: tuple[Endpoint, ...],
+    agent_setup: Setup,
+    machine: RealMachine,
+    output: Output,
+    trace: Trace,
+) -> Result:
     begun = asyncio.get_running_loop().time()
     told: list[int] = []
     agent: Agent | None = None
     try:
         with _ended_by(options.signals, told):
             async with _store(options, endpoints, agent_setup, output) as store:
-                agent = Agent(agent_setup, store, output, RealMachine(output))
+                trace.since(begun, "store", AGENT, kind=options.store.kind)
+                agent = Agent(agent_setup, store, output, machine, trace)
                 return await agent.run()
     except asyncio.CancelledError:
         if not told:
@@ -270,9 +272,8 @@ async def _store(
         return
     # grpc's own lines say again, a hundred times, what the store's errors say; workers have their environment already.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Here, because a job of one node has no use for grpc.
-    from ..rendezvous.etcd import Credentials as EtcdUser
-    from ..rendezvous.etcd import EtcdStore
+    # Here, because a job of one node has no use for grpc, nor for an etcd.
+    from ..rendezvous import embedded
 
     text = ",".join(map(str, endpoints))
     if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
@@ -284,24 +285,40 @@ async def _store(
         output.say(f"traffic between the nodes of this job is not encrypted yet (it uses {agent_setup.host})")
     credentials = options.store.credentials
     deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
+    loading = asyncio.create_task(asyncio.to_thread(_etcd_store), name="import grpc")  # beside the start of an etcd
     try:
         hosting = await embedded.ensure(
             endpoints, directory=options.store.directory, announce=output.say, deadline=deadline
         )
+        store_class = await loading
     except StoreUnavailable as error:
         raise NobodyAnswered(str(error)) from None
+    finally:
+        loading.cancel()
     for note in hosting.notes:
         output.say(note)
-    store = EtcdStore(
+    store = store_class(
         [str(endpoint) for endpoint in endpoints],
         tls=_tls(credentials),
-        credentials=EtcdUser(credentials.user, credentials.password) if credentials.user else None,
+        credentials=_user(credentials),
     )
     try:
         _refuse_old((await store.status()).version, text)
         yield store
     finally:
         await store.close()
+
+
+def _etcd_store() -> "type[EtcdStore]":
+    from ..rendezvous.etcd import EtcdStore
+
+    return EtcdStore
+
+
+def _user(credentials: Credentials) -> "EtcdUser | None":
+    from ..rendezvous.etcd import Credentials as EtcdUser
+
+    return EtcdUser(credentials.user, credentials.password) if credentials.user else None
 
 
 def _tls(credentials: Credentials) -> "Tls | None":
@@ -315,6 +332,8 @@ def _tls(credentials: Credentials) -> "Tls | None":
 
 
 def _refuse_old(version: str, where: str) -> None:
+    from ..rendezvous.binary import OLDEST, EtcdTooOld
+
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
         raise EtcdTooOld(
@@ -324,9 +343,18 @@ def _refuse_old(version: str, where: str) -> None:
 
 
 def _code(error: RendezvousError) -> int:
-    if isinstance(error, Unreachable | NoEtcdBinary | EtcdTooOld | embedded.EmbeddedFailed):
+    if isinstance(error, Unreachable | NoUsableEtcd):
         return plan.REFUSED
     return plan.TIMEOUT if isinstance(error, NobodyAnswered) else plan.STORE_LOST
+
+
+def _trace(options: Options, output: Output) -> Trace:
+    file = options.output.trace
+    if file is None:
+        return Trace()
+    with contextlib.suppress(OSError):  # whoever opens the file in it says so
+        file.parent.mkdir(parents=True, exist_ok=True)
+    return Trace(str(file), node_name(options), output.say, create=True)
 
 
 def _output(options: Options) -> Output:
@@ -358,6 +386,6 @@ def _binary(stream: TextIO | None) -> BinaryIO:
     return Path(os.devnull).open("wb") if stream is None else stream.buffer
 
 
-def main(options: Options) -> int:
-    """Runs the job's part on this machine in an event loop of its own."""
-    return asyncio.run(run(options, dict(os.environ))).code
+def main(options: Options, entered: float, early: "tuple[str, Seed] | None") -> int:
+    """Runs the job's part on this machine in an event loop of its own; `entered`, `early`: see `run`."""
+    return asyncio.run(run(options, dict(os.environ), entered, early)).code

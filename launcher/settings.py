@@ -127,6 +127,7 @@ class Output:
         stdout_filters, stderr_filters: lines that contain one of these are copied to filtered_stdout.log and
             filtered_stderr.log; none are where it is empty.
         summary_json: the file for the final summary; its folder may not exist yet.
+        trace: the file for the trace, from the root; None: nothing is traced.
         color: auto means only on a terminal (NO_COLOR has been read).
     """
 
@@ -137,6 +138,7 @@ class Output:
     stdout_filters: tuple[str, ...]
     stderr_filters: tuple[str, ...]
     summary_json: Path | None
+    trace: Path | None
     color: Literal["auto", "always", "never"]
 
 
@@ -157,6 +159,8 @@ class Options:
         topology: nodes with an equal label get neighbouring ranks; empty for none.
         signals: forwarded to the workers; the node then leaves in order.
         shutdown_timeout: seconds between asking workers to end and SIGKILL.
+        warm: workers are forked from a warm interpreter; False: each is a fresh one.
+        explain: only say what workers would be forked with.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
     """
@@ -180,6 +184,8 @@ class Options:
     signals: tuple[signal.Signals, ...]
     shutdown_timeout: float
     virtual_local_rank: bool
+    warm: bool
+    explain: bool
     output: Output
     given: tuple[str, ...]
     notes: tuple[str, ...]

@@ -1,7 +1,8 @@
 """The cases before the judge: evidence by round, the incident that is still open, and what has been charged (pure).
 
-A round is opened on the first evidence, and its verdict is provisional: for `incident.GATHER` seconds what arrives
-late may still change what the round before ended of. Time is an argument, and so is the current round.
+A round is opened on the first evidence that is no mere consequence, and its verdict is provisional: what arrives for
+`incident.GATHER` seconds may still change what the round before ended of. Time is an argument, and so is the current
+round.
 
 Invariants: an incident is charged once; evidence of a round that nothing had ended charges nothing; what is lost while
 nobody trains belongs to the incident that suspended the job.
@@ -11,7 +12,7 @@ import math
 
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.round import Fault, Round
-from .incident import GATHER, Evidence, charge, fatal, judge
+from .incident import GATHER, ROOT_SECONDS, Evidence, charge, consequence, fatal, judge
 
 
 class Docket:
@@ -60,7 +61,9 @@ class Docket:
         if incident.cause in ("failure", "problem"):  # the others are free, whatever the tally
             end = fatal(charge(self.settled(), incident), max_restarts, same_failure_limit)
         text = f"{incident.text}; {end[1]}" if end else incident.text
-        return Fault(text, incident.cause, end[0] if end else None, self._since[number] + GATHER)
+        since = self._since[number]
+        root_by = since + ROOT_SECONDS if consequence(incident) else -math.inf
+        return Fault(text, incident.cause, end[0] if end else None, since + GATHER, root_by)
 
     def settled(self) -> Tally:
         """The tally with the incident that opened the current round."""

@@ -16,12 +16,13 @@ from typing import TypeVar
 
 from ..rendezvous import presence, ranks
 from ..rendezvous.errors import Compacted, Deposed, StoreUnavailable
-from ..rendezvous.header import Eviction, Header
+from ..rendezvous.header import Eviction, Header, Incident
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, Fingerprint, Member
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.round import Cause, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
 from ..rendezvous.store import Event, KeyValue, Store
+from ..rendezvous.trace import Trace
 from ..rendezvous.wire import Malformed, decode
 from . import incident
 from .docket import Docket
@@ -30,6 +31,13 @@ from .publish import Publisher
 from .service import Current, Ledgers
 
 T = TypeVar("T")
+
+ROW = "master"
+"""Of the trace."""
+
+LONG_LOOK, LONGEST_GATHERING = 0.001, 0.1
+"""Seconds. A look at all members that takes longer than the one is followed by as long a time in which news is only
+gathered, up to the other: else a thousand nodes that report one by one cost a thousand looks at a thousand nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,7 @@ class Master:
         watch: returns, with words, once a peer is proven dead (`presence.watch_until_dead`).
         dead: incarnations that are proven dead, each with the proof in words; what this master learns is added, because
             the same evidence is not had twice, and this master may lose its leadership before it has acted on it.
+        trace: where it records evidence, decisions and what it publishes; None: nowhere.
 
     Attributes:
         over: it publishes the end of the job, or has done so; what is left is to remove the job's keys.
@@ -72,6 +81,7 @@ class Master:
         now: Callable[[], float],
         watch: Callable[[str, str], Awaitable[str]] = presence.watch_until_dead,
         dead: dict[str, str] | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self._store = store
         self._keys = keys
@@ -81,9 +91,12 @@ class Master:
         self._now = now
         self._watch = watch
         self._lost_how = {} if dead is None else dead
+        self._trace = trace or Trace()
+        self._evidence_at = (-1, 0.0)  # the round that evidence came of last, and when its first came
         self._fingerprint = terms.fingerprint
         self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by key
+        self._strangers: dict[str, None] = {}  # keys of members that were started with something else, in order
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._in_round: frozenset[str] = frozenset()  # of `_round.nodes`
         self._header: Header | None = None
@@ -92,6 +105,7 @@ class Master:
         self._gone: dict[str, tuple[str, str | None, str]] = {}  # incarnation -> node, why it left, how it was lost
         self._changed = asyncio.Event()
         self._said = ""
+        self._look = 0.0  # seconds that the last look at all members took
         self.over = False
         self.ledgers = Ledgers(
             store, keys, publisher.leadership, self._current, say=say, now=now, ended=self._ended_ranks
@@ -118,6 +132,8 @@ class Master:
                 deadline = await self._step()
                 if not self._changed.is_set():
                     await _wait(self._changed, None if deadline is None else deadline - self._now())
+                if self._look > LONG_LOOK:
+                    await asyncio.sleep(min(self._look, LONGEST_GATHERING))
             await self._farewell()
             return self._header
         finally:
@@ -176,6 +192,8 @@ class Master:
         self._header = header
         self._docket = Docket(header.tally, header.incident)
         self._fingerprint = header.fingerprint
+        for key, seen in self._members.items():
+            self._compare(key, seen.member)
         self._max_restarts = header.max_restarts
         grown_at = self._now() if header.cause == "joined" else -math.inf
         self._round = Round(header.number, tuple(known), header.state == "open", self._now(), grown_at=grown_at)
@@ -244,11 +262,18 @@ class Master:
             self._round = dataclasses.replace(self._round, saved_at=self._now())
         since = before.since if before else self._now()
         self._members[item.key] = Seen(member, item.create_revision, since)
+        self._compare(item.key, member)
         if member.incarnation not in self._watchers and member.presence:
             self._watchers[member.incarnation] = asyncio.create_task(
                 self._watch_member(item, member), name=f"master: presence of {member.node}"
             )
         self._gather(member)
+
+    def _compare(self, key: str, member: Member) -> None:
+        """Whether the member is a stranger."""
+        self._strangers.pop(key, None)
+        if member.fingerprint != self._fingerprint:
+            self._strangers[key] = None
 
     def _has_saved(self, before: Member, member: Member) -> bool:
         """Workers of the current round have told of another checkpoint."""
@@ -323,10 +348,9 @@ class Master:
     async def _refuse_strangers(self) -> None:
         """Puts out nodes that were started with something else under this job's id."""
         ours = self._fingerprint
-        for key, seen in list(self._members.items()):
-            if seen.gone or seen.member.fingerprint == ours:
-                continue
-            if difference := describe_difference(seen.member.fingerprint, ours):
+        for key in list(self._strangers):
+            seen = self._members.get(key)
+            if seen and not seen.gone and (difference := describe_difference(seen.member.fingerprint, ours)):
                 reason = (
                     f"job {self._keys.job!r} is another job than this node's: {difference}. "
                     "Give this one its own --rdzv-id, or start both with the same command"
@@ -334,6 +358,7 @@ class Master:
                 await self._publisher.evict(key, seen.order, seen.member.incarnation, Eviction(reason, final=True))
                 self._say(f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}")
                 self._forget(key)
+            self._strangers.pop(key, None)
 
     # -- incidents ------------------------------------------------------------------------------------------------
 
@@ -356,17 +381,30 @@ class Master:
                 self._note(Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),)))
 
     def _note(self, evidence: Evidence) -> None:
+        if evidence.round == self._round.number != self._evidence_at[0]:
+            self._evidence_at = evidence.round, self._now()
+            self._trace.instant("evidence", ROW, round=evidence.round)
+        known = self._docket.pending
         self._docket.note(evidence, self._round, self._now())
+        self._correct(known, self._round.number)
+
+    def _correct(self, known: Incident | None, number: int) -> None:
+        """Says why round `number` was opened, where its header, which named `known`, was written too early to tell."""
+        found = self._docket.pending
+        if known and found and found.cause == "failure" and found.text != known.text:
+            self._say(f"round {number} was opened because {found.text}")
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
     async def _step(self) -> float | None:
         """Decides once and carries it out; returns when to look again."""
-        fault = None
+        fault, now = None, self._now()
         if self._round.running:
             fault = self._docket.fault(self._round.number, self._max_restarts, self._terms.same_failure_limit)
         current = dataclasses.replace(self._round, fault=fault)
-        decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, self._now())
+        decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, now)
+        decided = self._now()
+        self._look = decided - now
         match decision:
             case Keep(until):
                 if reason and reason != self._said:
@@ -379,6 +417,10 @@ class Master:
                 await self._suspend(cause, reason)
             case Finish(outcome):
                 await self._finish(outcome, reason)
+        what = type(decision).__name__.lower()
+        begun = self._evidence_at[1] if self._evidence_at[0] == current.number else now
+        self._trace.since(begun, "decision", ROW, until=decided, what=what, reason=reason)
+        self._trace.since(decided, "publish", ROW, what=what, round=current.number + 1)
         self.ledgers.look()
         return self._now()
 
@@ -417,6 +459,7 @@ class Master:
             return  # somebody was lost while the store was slow: decides again
         self._header = header
         self._docket.turn(number, tally, because)
+        self._correct(because, number)
         grown_at = self._now() if decision.cause == "joined" else self._round.grown_at
         nodes = tuple(member.incarnation for member in decision.nodes)
         self._round = Round(number, nodes, True, self._now(), grown_at=grown_at)

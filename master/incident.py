@@ -11,7 +11,8 @@ cause, and is charged to one budget:
   - a node that could not start its workers (a port was taken) is charged to nobody, within reason.
 
 The evidence is complete `GATHER` seconds after the first of it. A new round does not wait for that: the verdict is
-provisional until then. Only a verdict that ends the job waits.
+provisional until then. Only a verdict that ends the job waits for it; one that knows of consequences only waits for
+`ROOT_SECONDS`.
 """
 
 import dataclasses
@@ -26,6 +27,10 @@ from ..rendezvous.round import Outcome
 
 GATHER = 1.0
 """Seconds from the first evidence to the final verdict: connection errors of survivors arrive within this."""
+
+ROOT_SECONDS = 0.25
+"""Where all that is known are ranks that lost another, whoever ended first has so long to be the one to tell: an
+interpreter closes its connections a moment before its process is gone, and a new round would end it in that moment."""
 
 QUICK_SECONDS = 60.0
 """A failure this soon after the start, without a report of progress, counts as no progress."""
@@ -115,9 +120,16 @@ def judge(evidence: Evidence) -> Incident:
     return Incident(number, "problem", f"node {node} could not start its workers: {what}", node=node)
 
 
+def consequence(incident: Incident) -> bool:
+    """All that is known are ranks that lost another: what of is not."""
+    return incident.exit is not None and _kind(incident.exit) == _COUPLED_KIND
+
+
 def describe(failed: FailedWorker) -> str:
-    """One failed worker in words."""
+    """One failed worker in words. Whoever lost a peer is no cause, even where no other is known (yet)."""
     exit_ = failed.exit
+    if _kind(exit_) == _COUPLED_KIND:
+        return f"rank {exit_.rank} on node {failed.node} lost another rank (exit code {exit_.code}: {exit_.message})"
     how = f"died by {signal_name(exit_.signal)} ({exit_.signal})" if exit_.signal else f"exited with code {exit_.code}"
     what = f": {exit_.message}" if exit_.message else ""
     return f"rank {exit_.rank} on node {failed.node} {how}{what}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .endpoint import Binding, Endpoint, authority
-from .errors import RendezvousError
+from .errors import NoUsableEtcd
 from .seat import Member, joining_cluster, member_name, peer_port, peer_url, static_cluster
 
 OLDEST = (3, 4)
@@ -18,11 +18,11 @@ COMPACTION_REVISIONS = 10_000
 """Revisions that the store remembers; etcd's default never forgets, and fills its quota in days."""
 
 
-class NoEtcdBinary(RendezvousError):
+class NoEtcdBinary(NoUsableEtcd):
     """There is no etcd on this machine, and one must be started."""
 
 
-class EtcdTooOld(RendezvousError):
+class EtcdTooOld(NoUsableEtcd):
     """The etcd on this machine is older than can be used, or does not say its version."""
 
 
@@ -109,8 +109,9 @@ def etcd_arguments(
     members: Sequence[Member] | None = None,
 ) -> list[str]:
     """etcd's command line, without the program; `members` where it joins a store that lives."""
-    # Times in milliseconds. A lone member elects itself; three need slack for each other's disks.
-    heartbeat, election = (10, 100) if len(endpoints) == 1 else (30, 300)
+    # Times in milliseconds. A lone member elects itself within the second of them. The first, which etcd wants to be at
+    # most a fifth of that, is its tick, and each tick costs processor time. Three need slack for each other's disks.
+    heartbeat, election = (20, 100) if len(endpoints) == 1 else (30, 300)
     listen_peer = f"http://{authority(where.listen, peer_port(seat.port))}"
     return [
         *("--name", member_name(seat)),

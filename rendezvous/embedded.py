@@ -2,7 +2,7 @@
 
 `seat` decides, `gateway` asks, `binary` says what is started, `keeper` runs it; this module holds the lock and waits.
 
-    RendezvousError
+    NoUsableEtcd
     ├── NoEtcdBinary    a member must be started and there is no etcd to start (see `binary`)
     ├── EtcdTooOld      the one there is cannot be used (see `binary`)
     └── EmbeddedFailed  a member cannot be started, or did not live; the message quotes etcd's log
@@ -37,7 +37,7 @@ from typing import Any
 from . import gateway, keeper
 from .binary import binary_version, child_environment, etcd_arguments, find_binary, refuse_old, trying_out_only
 from .endpoint import Binding, Endpoint, binding, is_local
-from .errors import RendezvousError, StoreUnavailable
+from .errors import NoUsableEtcd, StoreUnavailable
 from .seat import (
     Data,
     Decision,
@@ -73,7 +73,7 @@ _TAIL_LINES = 5
 Announce = Callable[[str], None]
 
 
-class EmbeddedFailed(RendezvousError):
+class EmbeddedFailed(NoUsableEtcd):
     """A member of the store could not be started here, or ended."""
 
 
@@ -290,7 +290,7 @@ class _Attempt:
     async def run(self) -> Hosting:
         probes: tuple[Probe, ...] = ()
         last: Decision | None = None
-        interval = 0.02
+        interval = 0.01
         resolve_at = self._now()
         while True:
             if self._now() >= resolve_at:
@@ -311,9 +311,9 @@ class _Attempt:
                 self._check_deadline(probes, last)
                 # etcd announces its readiness to nobody, so it is asked again; only its end is an event.
                 await self._pause(interval)
-                interval = min(0.5, interval * 1.5)
+                interval = min(0.5, interval * 1.25)
             else:
-                interval = 0.02
+                interval = 0.01
                 self._steady = self._now()
                 self._check_deadline(probes, last)
 

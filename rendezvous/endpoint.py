@@ -9,8 +9,6 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import psutil
-
 DEFAULT_PORT = 2379
 """The port that etcd's clients use."""
 
@@ -153,6 +151,8 @@ def resolve(host: str) -> tuple[str, ...]:
 
 def interface_addresses() -> frozenset[str]:
     """Every address of this machine's interfaces, without scope."""
+    import psutil  # here, because a job of one node asks for none of them, and waits for every import
+
     return frozenset(
         address.address.partition("%")[0]
         for addresses in psutil.net_if_addrs().values()
@@ -168,8 +168,8 @@ def is_loopback(address: str) -> bool:
 
 def is_local(host: str) -> bool:
     """The host is this machine. A name that does not resolve is not."""
-    interfaces = interface_addresses()
-    return any(is_loopback(address) or address in interfaces for address in resolve(host))
+    addresses = resolve(host)
+    return any(map(is_loopback, addresses)) or not interface_addresses().isdisjoint(addresses)
 
 
 def routable_address(peers: Iterable[Endpoint | str]) -> str:
@@ -219,8 +219,10 @@ def binding(host: str, peers: Sequence[Endpoint | str]) -> Binding:
     routes to them.
     """
     addresses = resolve(host)
-    interfaces = interface_addresses()
-    outward = [address for address in addresses if address in interfaces and not is_loopback(address)]
+    outward = [address for address in addresses if not is_loopback(address)]
+    if outward:  # asked only where it matters: that takes longer than all the rest
+        interfaces = interface_addresses()
+        outward = [address for address in outward if address in interfaces]
     if outward:
         return Binding(outward[0], outward[0])
     loopback = next((address for address in addresses if is_loopback(address)), "127.0.0.1")

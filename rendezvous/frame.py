@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections.abc import Iterator
 
 PREFIX = struct.Struct(">I")
 
@@ -23,6 +24,17 @@ def length_of(length: int) -> int:
     if length > LIMIT:
         raise TooLong(f"a message of {length} bytes: at most {LIMIT} can be sent")
     return length
+
+
+def take_frames(got: bytearray) -> Iterator[bytes]:
+    """Takes each whole message out of what has come so far. Raises TooLong."""
+    while len(got) >= PREFIX.size:
+        end = PREFIX.size + length_of(PREFIX.unpack_from(got)[0])
+        if len(got) < end:
+            return
+        body = bytes(got[PREFIX.size : end])
+        del got[:end]
+        yield body
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes | None:

@@ -13,7 +13,6 @@ import argparse
 import base64
 import contextlib
 import ctypes
-import http.client
 import json
 import os
 import re
@@ -126,6 +125,8 @@ def node_keys(answer: dict[str, object]) -> list[bytes]:
 
 def _ask(client: tuple[str, int], path: str, body: dict[str, object]) -> dict[str, object] | None:
     """One call of etcd's JSON gateway; None where it does not answer. Not urllib: it would heed http_proxy."""
+    import http.client  # here, because etcd is started first, and the agent has no use for it
+
     connection = http.client.HTTPConnection(*client, timeout=_ASK_SECONDS)
     try:
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})

@@ -88,6 +88,10 @@ class Report:
 
     `run` is the one of the job that this is about, empty before the node has seen one: a node that died may leave its
     last report behind for a while, and the next run counts its rounds from 1 again.
+    `keeps`: all workers here keep their process when the membership changes.
+    `holding`: so many living workers here have the job's state, as far as they say so.
+    `done`: workers here have trained to the end, though they have not ended; then they keep their process no more.
+    `ready`: the node has no part in the round, but its workers are there already, and wait for their place.
     `saved` counts the checkpoints of `round` that local workers told of, where the job asks (--scale-up=commit).
     """
 
@@ -97,6 +101,10 @@ class Report:
     problem: str = ""
     run: str = ""
     saved: int = 0
+    keeps: bool = False
+    ready: bool = False
+    done: bool = False
+    holding: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,14 @@ async def read_assignment(store: Store, keys: Keys, header: Header, member: Memb
     return assignment if mine else None
 
 
+async def round_keeps(store: Store, keys: Keys, header: Header) -> bool:
+    """Whether the workers of `header`'s round say that they keep their process when the membership changes."""
+    listing = await store.list(keys.nodes)
+    members = [_decoded(Member, item) for item in listing.items]
+    reports = [member.report for member in members if member.report.state == "running"]
+    return len(reports) == header.nodes and all(found.keeps and found.run == header.run for found in reports)
+
+
 async def read_eviction(store: Store, keys: Keys, incarnation: str) -> Eviction | None:
     """Why that incarnation was put out, where the master left word."""
     found = await store.get(keys.eviction(incarnation))

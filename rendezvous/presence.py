@@ -15,9 +15,13 @@ from collections.abc import Awaitable, Callable
 HELLO_TIMEOUT = 3.0
 """Seconds for a greeting: a stopped process accepts (its kernel does) but does not greet."""
 
-REDIAL_PAUSES = (0.01, 0.05, 0.2, 0.5)
+REDIAL_PAUSES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 0.5)
 """Seconds between attempts while there is neither a greeting nor evidence; the last is repeated. They begin short
-because a dying process may close its connections a moment before its listener."""
+because a dying process closes its connections some milliseconds before its listener."""
+
+BACKLOG = 4096
+"""Peers that may wait to be accepted, where the kernel allows so many: when a job of thousands of nodes gets another
+master, all of them dial it at once, and who finds the queue full tries again only seconds later."""
 
 _KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
@@ -64,7 +68,7 @@ class PresenceServer:
         """Listens on a free port of `bind` (an address; "" is every interface); `address` becomes `host:port`."""
         listening = self._listen(bind)
         port: int = listening.getsockname()[1]
-        self._server = await asyncio.start_server(self._greet, sock=listening, limit=1024)
+        self._server = await asyncio.start_server(self._greet, sock=listening, limit=1024, backlog=BACKLOG)
         self.address = f"[{advertise}]:{port}" if ":" in advertise else f"{advertise}:{port}"
 
     async def greet_as(self, incarnation: str) -> None:

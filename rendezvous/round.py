@@ -21,6 +21,7 @@ Invariants, whatever the members report:
   - time only ever delays a decision that the deadlines in `Policy` name; nothing else waits.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,12 @@ Outcome = Literal["succeeded", "failed", "repeated", "preempted", "timeout"]
 
 ScaleUp = Literal["now", "commit", "never"]
 """When arrivals are taken in."""
+
+IN_PLACE_SETTLE = 1.0
+"""At most so many seconds an arrival waits for others, and for the last change, where no worker is restarted for it."""
+
+READY_SECONDS = 60.0
+"""So long it may take to get its workers ready, before it is taken in without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +112,14 @@ class Fault:
         cause: what the next round is to be charged to.
         fatal: how the job ends on account of it, or None where a new round may be opened.
         settled_at: when the evidence is complete (the master's clock); a fatal verdict waits for that.
+        root_by: where only ranks that lost another have told of it: so long whoever ended first may still say why.
     """
 
     text: str
     cause: Cause
     fatal: Outcome | None
     settled_at: float
+    root_by: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +249,12 @@ def _running(
     elif left:
         cause, what = "left", fault.text if fault else f"{_names([seen.member for seen in left])} leaves in order"
     elif fault:
+        if now < fault.root_by:
+            return Keep(fault.root_by), f"{fault.text}; which rank ended first, and of what, is not known yet"
         cause, what = fault.cause, fault.text
     if cause:
+        if cause != "problem":
+            candidates = _able(candidates, current, policy)
         size = policy.usable(len(candidates))
         if size == 0:
             missing = _missing(len(candidates), policy)
@@ -255,7 +268,41 @@ def _running(
     newcomers = [seen for seen in candidates if seen.member.incarnation not in in_the_round]
     if not newcomers:
         return Keep(), ""
-    return _arrivals(newcomers, candidates, members, current, policy, now)
+    if in_round and all(seen and seen.member.report.keeps for seen in in_round):
+        settle = min(policy.settle, IN_PLACE_SETTLE)
+        interval = min(policy.scale_up_interval, IN_PLACE_SETTLE)
+        policy = dataclasses.replace(policy, settle=settle, scale_up_interval=interval)
+        until = {seen.order: max(seen.since, current.opened_at) + READY_SECONDS for seen in newcomers}
+        busy = [seen for seen in newcomers if not seen.member.report.ready and now < until[seen.order]]
+        newcomers = [seen for seen in newcomers if seen not in busy]
+        candidates = [seen for seen in candidates if seen not in busy]
+        if busy and policy.usable(len(candidates)) <= len(current.nodes):
+            names = _names([seen.member for seen in busy])
+            return Keep(min(until[seen.order] for seen in busy)), f"{names} gets its workers ready"
+        return _arrivals(newcomers, candidates, members, current, policy, now, "")
+    some = any(seen and seen.member.report.keeps for seen in in_round)
+    return _arrivals(newcomers, candidates, members, current, policy, now, "some workers" if some else "the script")
+
+
+def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequence[Seen]:
+    """Those that can go on at once, where workers keep their process: who has to start some comes when they are ready.
+
+    All candidates, where these would be too few, where none of them has the job's state, where somebody who lives and
+    has it would be left out, or where who is left out now might not be taken in later.
+    """
+    here = [seen for seen in candidates if seen.member.incarnation in current.nodes]
+    able = [seen for seen in here if seen.member.report.keeps]
+    ready = [seen for seen in candidates if seen not in here and seen.member.report.ready]
+    whole = {seen in able for seen in here if seen.member.report.holding} == {True}
+    if not whole or policy.scale_up != "now" or not policy.usable(len(able) + len(ready)):
+        return candidates
+    return [seen for seen in candidates if seen in able or seen in ready]
+
+
+def _finishes(member: Member, number: int) -> bool:
+    """A worker of it has trained to the end in round `number`, or has ended with exit code 0."""
+    report = member.report
+    return (report.done and report.round == number) or any(exit_.ok and exit_.round == number for exit_ in report.exits)
 
 
 def _arrivals(
@@ -265,15 +312,17 @@ def _arrivals(
     current: Round,
     policy: Policy,
     now: float,
+    restarted: str,
 ) -> tuple[Decision, str]:
     names = _names([seen.member for seen in newcomers])
+    price = f", which restarts {restarted}" if restarted else ""
     size = policy.usable(len(candidates))
     if policy.scale_up == "never":
         return Keep(), f"{names} waits as a spare (--scale-up=never) and enters at the next change"
     if size <= len(current.nodes):
         room = "the maximum is in" if len(current.nodes) >= policy.max_nodes else f"node unit {policy.node_unit}"
         return Keep(), f"{names} waits as a spare ({room}) and enters at the next loss"
-    if any(exit_.ok and exit_.round == current.number for seen in members for exit_ in seen.member.report.exits):
+    if any(_finishes(seen.member, current.number) for seen in members):
         return Keep(), f"{names} came at the end: workers of round {current.number} are finishing already"
     arrived = max(seen.since for seen in newcomers)
     # A node that comes and goes must not keep the others out for ever, from when enough were there to grow.
@@ -288,12 +337,14 @@ def _arrivals(
         return Keep(), f"{names} arrived and will be taken in after the next checkpoint (--scale-up=commit)"
     if now < ready:
         return Keep(ready), (
-            f"{names} arrived and will be taken in {round(ready - arrived, 1):g} s later, which restarts the script "
+            f"{names} arrived and will be taken in {round(ready - arrived, 1):g} s later{price} "
             "(--scale-up=never keeps arrivals as spares)"
         )
-    return _open(candidates, current, size, "joined"), (
-        f"{names} joined, for which the script is restarted (--scale-up=never keeps arrivals as spares)"
-    )
+    why = f"{names} joined"
+    if restarted:
+        verb = "are" if restarted.endswith("s") else "is"
+        why += f", for which {restarted} {verb} restarted (--scale-up=never keeps arrivals as spares)"
+    return _open(candidates, current, size, "joined"), why
 
 
 def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -> Open:

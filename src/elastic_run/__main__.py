@@ -1,8 +1,6 @@
 """`python -m elastic_run` is the command `elastic-run`."""
 
-import sys
-
-from .launcher.cli import main
+from .launcher.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -14,6 +14,7 @@ left over. A new kind of fault is a method here that begins with `self.fault("wh
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import re
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from elastic_run.master.incident import GATHER
 from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.keys import ROOT, Keys
 from elastic_run.rendezvous.member import Member
@@ -77,12 +79,14 @@ class Worker:
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """A signal from outside."""
         self.job.fault(f"{number.name} to rank {self.puppet.rank}")
-        os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # an earlier fault was quicker
+            os.kill(self.pid, number)
 
     def does(self, statement: str) -> None:
         """Runs Python between two steps, without waiting for it."""
         self.job.fault(f"rank {self.puppet.rank} does {statement!r}")
-        self.puppet.tell(statement)
+        with contextlib.suppress(OSError):  # an earlier fault was quicker
+            self.puppet.tell(statement)
 
 
 class Job(Cluster):
@@ -170,8 +174,14 @@ class Job(Cluster):
         return [Worker(self, each) for each in sorted(found, key=lambda each: (each.round, each.rank))]
 
     def cause(self, round: int) -> str:
-        """Why that round was opened, as the first node says that starts workers in it. Waits for it."""
+        """Why that round was opened, as the first node says that starts workers in it. Waits for it.
+
+        Where the consequence was known before the cause, the master's node says the cause when it has it, if ever.
+        """
         _, found = self.wait_anywhere(rf"\[elastic-run\] round {round}: \d.* here: (.*)")
+        if "lost another rank" in found[1]:
+            with contextlib.suppress(AssertionError):
+                _, found = self.wait_anywhere(rf"\[elastic-run\] round {round} was opened because (.*)", GATHER + 1)
         return found[1]
 
     def stays(self, *others: str) -> str:

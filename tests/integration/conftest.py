@@ -1,7 +1,7 @@
 """Real etcd servers for tests: one member, three members, and faults that happen to them.
 
 `etcd` and `etcd3` are a cluster of the test's own, to be hurt at will; `shared_etcd` is one for all tests that leave
-it as it was but for their keys.
+it as it was but for their keys. `job` and `alone` are jobs (`cluster.py`), with and without such a store.
 """
 
 import asyncio
@@ -19,6 +19,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from pathlib import Path
 
 import pytest
+
+from . import cluster
 
 START_SECONDS = 20.0
 _prefixes = itertools.count()
@@ -342,3 +344,17 @@ async def relay() -> AsyncIterator[Callable[[str], Awaitable[Relay]]]:
     yield make
     for wire in relays:
         await wire.close()
+
+
+@pytest.fixture
+def job(tmp_path: Path, shared_etcd: Cluster, request: pytest.FixtureRequest) -> Iterator[cluster.Cluster]:
+    """One job, on a store that other tests use as well."""
+    with cluster.Cluster(tmp_path / "job", shared_etcd.endpoint, cluster.failure(request)) as made:
+        yield made
+
+
+@pytest.fixture
+def alone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[cluster.Cluster]:
+    """A job of one node that keeps its store to itself."""
+    with cluster.Cluster(tmp_path / "job", None, cluster.failure(request)) as made:
+        yield made

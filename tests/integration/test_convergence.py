@@ -5,17 +5,17 @@ The script is `examples/convergence.py`, whose ranks write down which records th
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .cluster import EXAMPLES, Cluster, failure
+from .cluster import EXAMPLES, Cluster
 
 if TYPE_CHECKING:
-    from .conftest import Cluster as Etcd
+    pass
 
 pytestmark = pytest.mark.torch
 
@@ -37,13 +37,6 @@ class Logged:
     records: tuple[int, ...]
     ranks: int
     world: int
-
-
-@pytest.fixture
-def job(tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """One job, on a store that other tests use as well."""
-    with Cluster(tmp_path / "job", shared_etcd.endpoint, failure(request)) as cluster:
-        yield cluster
 
 
 def train(job: Cluster, run: str, *nodes: str, nnodes: str, step_seconds: float = 0.0) -> Path:

@@ -4,7 +4,6 @@ import contextlib
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,20 +13,6 @@ from .cluster import DEADLINE, EXAMPLES, SCRIPTS, Cluster, embedded_ports, failu
 
 if TYPE_CHECKING:
     from .conftest import Cluster as Etcd
-
-
-@pytest.fixture
-def job(tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """One job, on a store that other tests use as well."""
-    with Cluster(tmp_path / "job", shared_etcd.endpoint, failure(request)) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def alone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A job of one node that keeps its store to itself."""
-    with Cluster(tmp_path / "job", None, failure(request)) as cluster:
-        yield cluster
 
 
 @pytest.fixture

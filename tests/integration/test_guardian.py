@@ -5,6 +5,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent import guardian as guardian_module
-from elastic_run.elastic_agent.guardian import Guardian, carries, children, descendants, process
+from elastic_run.elastic_agent.guardian import Guardian, Process, carries, children, descendants, process
 
 DEADLINE = 60.0
 """Seconds; generous, because the machine may be busy. Nothing here waits that long unless it fails."""
@@ -37,7 +38,7 @@ AGENT = """
         (folder / "guardian.pid").write_text(f"{guardian.pid}\\n")
         workers = Workers(tag=folder.name, output=output, guardian=guardian)
         script = (folder / "worker.py").read_text()
-        workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-u", "-c", script), dict(os.environ))])
+        await workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-u", "-c", script), dict(os.environ))])
         (folder / "worker.pid").write_text(f"{workers.pids[0]}\\n")
         if silence is not None:
             async def beat() -> None:
@@ -72,6 +73,17 @@ WORKER = """
             stay("daemon")
         os._exit(0)
     stay("self")
+"""
+
+
+ADOPTER = """
+    import ctypes, os, subprocess, sys
+    from elastic_run.elastic_agent.guardian import descendants
+
+    PR_SET_CHILD_SUBREAPER = 36
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the launcher's orphans, dead or alive, come here
+    subprocess.run(sys.argv[1:], check=True)
+    print("left:", [(found.pid, found.state) for found in descendants(os.getpid())])
 """
 
 
@@ -114,6 +126,18 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def tagged_child(tag: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["/bin/sleep", "600"], env={**os.environ, "ELASTIC_RUN_TAG": tag})
+
+
+def tagged_orphan(tag: str) -> int:
+    environment = {**os.environ, "ELASTIC_RUN_TAG": tag}
+    made = subprocess.run(
+        ["/bin/sh", "-c", "sleep 600 >&- & echo $!"], env=environment, stdout=subprocess.PIPE, check=True
+    )
+    return int(made.stdout)
 
 
 def is_alive(pid: int) -> bool:
@@ -284,6 +308,56 @@ async def test_a_paused_silence_does_not_count(sleeper: "subprocess.Popen[bytes]
     guardian.beat()
     assert await asyncio.to_thread(sleeper.wait, DEADLINE) == -signal.SIGKILL
     await guardian.close()
+
+
+async def test_a_guardian_whose_agent_sees_nothing_left_ends_without_a_look(monkeypatch: pytest.MonkeyPatch):
+    words: list[str] = []
+    tell = Guardian._tell
+    monkeypatch.setattr(Guardian, "_tell", lambda self, word, **must: (words.append(word), tell(self, word, **must)))
+    guardian = Guardian(tag="unneeded")
+    guardian.start()
+    pid = guardian.pid
+    # It is not below this process, so only a look at the whole machine would find it.
+    orphan = tagged_orphan("unneeded")
+    await guardian.close()
+    assert words == ["end"]
+    assert pid is not None
+    assert process(pid) is None
+    assert is_alive(orphan)
+    os.kill(orphan, signal.SIGKILL)
+
+
+async def test_a_guardian_looks_where_something_of_the_workers_is_left_below_the_agent():
+    guardian = Guardian(tag="needed")
+    guardian.start()
+    left = tagged_child("needed")
+    await guardian.close()
+    assert left.wait(DEADLINE) == -signal.SIGKILL
+
+
+async def test_a_guardian_looks_where_its_agent_cannot(monkeypatch: pytest.MonkeyPatch):
+    guardian = Guardian(tag="blind")
+    guardian.start()
+    left = tagged_child("blind")
+
+    def blind(_root: int) -> Iterator[Process]:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(guardian_module, "descendants", blind)
+    await guardian.close()
+    assert left.wait(DEADLINE) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_launcher_that_has_ended_leaves_no_process_behind(method: str, tmp_path: Path):
+    (tmp_path / "worker.py").write_text("print('worked')\n")
+    launcher = [sys.executable, "-m", "elastic_run", "--standalone", f"--start-method={method}", "worker.py"]
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(ADOPTER), *launcher], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    assert "worked" in found.stdout
+    assert found.stdout.splitlines()[-1] == "left: []"
 
 
 async def test_closing_a_guardian_twice_or_before_its_start_does_no_harm():

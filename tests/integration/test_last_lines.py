@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from .conftest import Cluster as Etcd
 
 
-@pytest.fixture
-def job(tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """One job, on a store that other tests use as well."""
-    with Cluster(tmp_path / "job", shared_etcd.endpoint, failure(request)) as cluster:
-        yield cluster
-
-
 def run(job: Cluster, how: str) -> dict[str, str]:
     """Has rank 1 fail in that way, for good; the last 15 lines of each node."""
     job.start("A", "B", script=SCRIPTS / "fails.py", args=[how], nnodes=2, max_restarts=0)

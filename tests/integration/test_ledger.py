@@ -2,29 +2,18 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.store import Delete
 
-from .cluster import SCRIPTS, Cluster, failure
+from .cluster import SCRIPTS, Cluster
 
 if TYPE_CHECKING:
-    from .conftest import Cluster as Etcd
+    pass
 
 PLACES = 400
-
-
-@pytest.fixture
-def job(tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """One job, on a store that other tests use as well."""
-    with Cluster(tmp_path / "job", shared_etcd.endpoint, failure(request)) as cluster:
-        yield cluster
 
 
 def lease(job: Cluster, *nodes: str, lineage: str, **flags: Any) -> None:  # Any: as `Cluster.start` has them

@@ -1,24 +1,15 @@
 """Whole jobs that count how often they train on each record, while workers and machines die and come."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from .cluster import SCRIPTS, Cluster, failure
+from .cluster import SCRIPTS, Cluster
 
 if TYPE_CHECKING:
-    from .conftest import Cluster as Etcd
+    pass
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture
-def job(tmp_path: Path, shared_etcd: "Etcd", request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """One job, on a store that other tests use as well."""
-    with Cluster(tmp_path / "job", shared_etcd.endpoint, failure(request)) as cluster:
-        yield cluster
 
 
 def count(

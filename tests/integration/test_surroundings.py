@@ -38,6 +38,14 @@ def test_a_closed_standard_output_hurts_nobody(script: Path) -> None:
     assert "succeeded" in done.stderr
 
 
+@pytest.mark.parametrize(("output", "code"), [("/dev/null", 3), ("/dev/full", 120)])
+def test_what_is_not_yet_written_at_the_end_is_written_or_missed(output: str, code: int) -> None:
+    ends = "import sys; from elastic_run.launcher import cli; cli.main = lambda: sys.stdout.write('abc'); cli.run()"
+    command = ["sh", "-c", f'"$@" >{output}', "sh", sys.executable, "-c", ends]
+    done = subprocess.run(command, env={**os.environ, "PYTHONUNBUFFERED": ""}, check=False)
+    assert done.returncode == code  # 120 is the interpreter's own
+
+
 def test_under_nohup_a_closed_terminal_is_no_notice(script: Path) -> None:
     job = subprocess.Popen(
         ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *COMMAND, str(script)],
@@ -119,7 +127,7 @@ async def test_a_worker_whose_last_words_cannot_be_read_has_ended_all_the_same(
     workers = Workers(tag=f"surroundings-{os.getpid()}", output=output, guardian=guardian)
     guardian.start()
     try:
-        workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-c", "raise SystemExit(3)"), dict(os.environ))])
+        await workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-c", "raise SystemExit(3)"), dict(os.environ))])
         async with asyncio.timeout(DEADLINE):
             while workers.alive or not workers.exits:
                 await workers.changed()

@@ -5,14 +5,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .cluster import SCRIPTS, Cluster, embedded_ports, failure
+from .cluster import SCRIPTS, Cluster, embedded_ports
 
 if TYPE_CHECKING:
     from .conftest import Cluster as Etcd
@@ -203,18 +203,11 @@ def test_stdin_is_the_launchers_own(both: Both) -> None:
         assert worker["stdin"] == [typed.st_dev, typed.st_ino]
 
 
-@pytest.fixture
-def job(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A job of one node."""
-    with Cluster(tmp_path / "job", None, failure(request)) as cluster:
-        yield cluster
-
-
-def test_torch_knows_that_it_is_launched_and_its_error_files_are_read(job: Cluster) -> None:
-    job.start("A", script=SCRIPTS / "recorded_error.py", standalone="", max_restarts=0)
-    assert job.finish(DEADLINE) == {"A": 1}
-    assert "rank 0] launched by torchelastic: True" in job.log("A")
-    end = job.last_lines("A")
+def test_torch_knows_that_it_is_launched_and_its_error_files_are_read(alone: Cluster) -> None:
+    alone.start("A", script=SCRIPTS / "recorded_error.py", standalone="", max_restarts=0)
+    assert alone.finish(DEADLINE) == {"A": 1}
+    assert "rank 0] launched by torchelastic: True" in alone.log("A")
+    end = alone.last_lines("A")
     assert "exited with code 9" in end
     assert "ValueError: kept only in the error file" in end
     assert "in main" in end, "the traceback is in the error file, too"

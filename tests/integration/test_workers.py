@@ -50,9 +50,9 @@ class Machine:
     def spec(self, rank: int, *argv: str, round: int = 1) -> WorkerSpec:
         return WorkerSpec(round, rank, rank, argv, dict(os.environ), self.output.error_file(round, rank))
 
-    def start(self, *scripts: str, round: int = 1) -> None:
+    async def start(self, *scripts: str, round: int = 1) -> None:
         """Start a Python worker for each of `scripts`."""
-        self.workers.start(
+        await self.workers.start(
             [
                 self.spec(rank, sys.executable, "-u", "-c", textwrap.dedent(script), round=round)
                 for rank, script in enumerate(scripts)
@@ -61,7 +61,7 @@ class Machine:
 
     async def run(self, *scripts: str) -> tuple[Exit, ...]:
         """Start workers and wait until all have ended."""
-        self.start(*scripts)
+        await self.start(*scripts)
         return await self.ended()
 
     async def ended(self) -> tuple[Exit, ...]:
@@ -119,7 +119,7 @@ async def test_a_signal_that_ended_a_worker_is_named(machine: Machine):
 
 
 async def test_an_exit_is_heard_while_others_run(machine: Machine):
-    machine.start("raise SystemExit(1)", "import time; time.sleep(600)")
+    await machine.start("raise SystemExit(1)", "import time; time.sleep(600)")
     async with asyncio.timeout(DEADLINE):
         await machine.workers.changed()
     assert [exit.rank for exit in machine.workers.exits] == [0]
@@ -127,7 +127,7 @@ async def test_an_exit_is_heard_while_others_run(machine: Machine):
 
 
 async def test_changed_waits_for_a_new_end(machine: Machine):
-    machine.start("raise SystemExit(1)", "import time; time.sleep(600)")
+    await machine.start("raise SystemExit(1)", "import time; time.sleep(600)")
     await machine.workers.changed()
     waiting = asyncio.create_task(machine.workers.changed())
     await asyncio.sleep(0)
@@ -149,12 +149,12 @@ async def test_a_traceback_is_captured_without_any_change_to_the_script(machine:
 
 
 async def test_the_error_file_of_a_library_is_read(machine: Machine):
-    machine.start("")
+    await machine.start("")
     await machine.ended()
     await machine.workers.stop()
     script = "import sys; open(sys.argv[1], 'w').write('{\"message\": \"told by a library\"}'); sys.exit(1)"
     spec = machine.spec(0, sys.executable, "-c", script, str(machine.output.error_file(2, 0)), round=2)
-    machine.workers.start([spec])
+    await machine.workers.start([spec])
     (exit,) = await machine.ended()
     assert exit.message == "told by a library"
 
@@ -177,7 +177,7 @@ async def test_a_program_that_says_why_it_exits_is_quoted(machine: Machine):
 
 
 async def test_a_program_that_does_not_exist_is_exit_127_with_a_sentence(machine: Machine):
-    machine.workers.start([machine.spec(0, "no-such-program")])
+    await machine.workers.start([machine.spec(0, "no-such-program")])
     (exit,) = await machine.ended()
     assert (exit.code, exit.message) == (127, "cannot run no-such-program: no such file or command")
 
@@ -185,7 +185,7 @@ async def test_a_program_that_does_not_exist_is_exit_127_with_a_sentence(machine
 async def test_a_file_that_is_not_executable_is_exit_126_with_a_sentence(machine: Machine, tmp_path: Path):
     plain = tmp_path / "plain.txt"
     plain.write_text("hello")
-    machine.workers.start([machine.spec(0, str(plain))])
+    await machine.workers.start([machine.spec(0, str(plain))])
     (exit,) = await machine.ended()
     assert (exit.code, exit.message) == (126, f"cannot run {plain}: permission denied")
 
@@ -194,7 +194,7 @@ async def test_a_script_whose_interpreter_is_missing_says_so(machine: Machine, t
     script = tmp_path / "run.sh"
     script.write_text("#!/no/such/shell\n")
     script.chmod(0o755)
-    machine.workers.start([machine.spec(0, str(script))])
+    await machine.workers.start([machine.spec(0, str(script))])
     (exit,) = await machine.ended()
     assert exit.code == 127
     assert "interpreter named in its first line" in exit.message
@@ -213,7 +213,7 @@ async def test_where_one_cannot_be_started_none_runs(machine: Machine, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "Popen", second_fails)
         with pytest.raises(StartFailed, match=r"rank 1 \(local 1\).*temporarily unavailable"):
-            machine.start("import time; time.sleep(600)", "")
+            await machine.start("import time; time.sleep(600)", "")
     assert machine.workers.alive == 0
     await until(lambda: process(started[0].pid) is None)
     assert machine.workers.exits == ()
@@ -231,7 +231,7 @@ async def test_a_worker_starts_as_a_fresh_process_would(machine: Machine):
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
-        machine.start(script)
+        await machine.start(script)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
         signal.signal(signal.SIGUSR2, signal.SIG_DFL)
@@ -251,7 +251,7 @@ async def test_a_worker_starts_as_a_fresh_process_would(machine: Machine):
 
 
 async def test_a_notice_goes_to_the_worker_itself(machine: Machine):
-    machine.start("""
+    await machine.start("""
         import signal, subprocess, sys
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         signal.signal(signal.SIGTERM, lambda *_: (print("told, child is", child.poll()), sys.exit(7)))
@@ -267,7 +267,7 @@ async def test_a_notice_goes_to_the_worker_itself(machine: Machine):
 
 
 async def test_a_worker_that_ends_in_its_grace_is_not_killed(machine: Machine):
-    machine.start("""
+    await machine.start("""
         import signal, sys
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
         print("ready")
@@ -292,14 +292,14 @@ async def test_a_shells_child_gets_the_grace_too(machine: Machine, tmp_path: Pat
             open({str(saved)!r}, "w").write("yes")
         """)
     )
-    machine.workers.start([machine.spec(0, "/bin/sh", "-c", f"{sys.executable} {script}; echo not reached")])
+    await machine.workers.start([machine.spec(0, "/bin/sh", "-c", f"{sys.executable} {script}; echo not reached")])
     await machine.shown("ready")
     await machine.workers.stop(grace=DEADLINE)
     assert saved.read_text() == "yes"
 
 
 async def test_a_worker_that_ignores_the_notice_is_killed_after_its_grace(machine: Machine):
-    machine.start("""
+    await machine.start("""
         import signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print("ready")
@@ -311,7 +311,7 @@ async def test_a_worker_that_ignores_the_notice_is_killed_after_its_grace(machin
 
 
 async def test_a_second_stop_cuts_the_grace_of_the_first(machine: Machine):
-    machine.start("""
+    await machine.start("""
         import signal
         signal.signal(signal.SIGTERM, lambda *_: print("told"))
         print("ready")
@@ -327,7 +327,7 @@ async def test_a_second_stop_cuts_the_grace_of_the_first(machine: Machine):
 
 
 async def test_a_stop_goes_on_where_its_caller_is_cancelled(machine: Machine):
-    machine.start("""
+    await machine.start("""
         import signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print("ready")
@@ -343,7 +343,7 @@ async def test_a_stop_goes_on_where_its_caller_is_cancelled(machine: Machine):
 
 
 async def test_an_end_before_the_stop_is_not_called_stopped(machine: Machine):
-    machine.start("raise SystemExit('no data')", "import time; time.sleep(600)")
+    await machine.start("raise SystemExit('no data')", "import time; time.sleep(600)")
     pid = machine.workers.pids[0]
     # Its end is known to the kernel but not yet to the event loop, which must not run in between.
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -376,7 +376,7 @@ async def test_nothing_that_a_worker_started_outlives_the_stop(
 ):
     path = tmp_path / "pid"
     stay = f"import os, signal; open({str(path)!r}, 'w').write(str(os.getpid()) + chr(10)); signal.pause()"
-    machine.start(f"""
+    await machine.start(f"""
         import os, signal, sys, time
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
@@ -411,7 +411,7 @@ async def test_orphans_that_end_are_collected_while_the_worker_runs(machine: Mac
     # The kernel names the eldest child that has ended first: this one, which its owner does not collect yet.
     elder = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, elder.pid, os.WEXITED | os.WNOWAIT)
-    machine.start(f"""
+    await machine.start(f"""
         import os, time
         if os.fork() == 0:
             os.setsid()
@@ -428,7 +428,7 @@ async def test_orphans_that_end_are_collected_while_the_worker_runs(machine: Mac
 
 
 async def test_exit_codes_of_other_children_are_not_taken(machine: Machine):
-    machine.start("import time; time.sleep(600)")
+    await machine.start("import time; time.sleep(600)")
     same_session = subprocess.Popen([sys.executable, "-c", "raise SystemExit(42)"])
     own_session = subprocess.Popen([sys.executable, "-c", "raise SystemExit(43)"], start_new_session=True)
     other = await asyncio.create_subprocess_exec(sys.executable, "-c", "raise SystemExit(44)")
@@ -464,7 +464,7 @@ async def test_a_grandchilds_output_is_shown_after_its_worker_ended(machine: Mac
 
 async def test_a_worker_that_closes_its_streams_goes_on(machine: Machine, tmp_path: Path):
     path = tmp_path / "pid"
-    machine.start(f"""
+    await machine.start(f"""
         import os, signal
         os.close(1); os.close(2)
         open({str(path)!r}, "w").write(str(os.getpid()) + chr(10))
@@ -494,7 +494,7 @@ async def test_much_output_in_front_of_a_slow_terminal_is_whole_in_the_file(tmp_
         )
         machine.workers = Workers(tag="slow", output=machine.output, guardian=machine.guardian)
         machine.guardian.start()
-        machine.start(f"""
+        await machine.start(f"""
             import sys
             for n in range({size} // 64):
                 sys.stdout.write("%063d\\n" % n)
@@ -522,7 +522,7 @@ async def test_a_terminal_that_stands_still_holds_back_the_worker_but_not_its_st
         )
         machine.workers = Workers(tag="stuck", output=machine.output, guardian=machine.guardian)
         machine.guardian.start()
-        machine.start("while True: print('x' * 1000)")
+        await machine.start("while True: print('x' * 1000)")
         await until(lambda: machine.output.full)
         # Long enough for far more than this, were the worker not held back.
         await asyncio.sleep(0.5)
@@ -546,7 +546,7 @@ async def test_a_full_disk_does_not_hurt_the_worker(machine: Machine):
 
 async def test_rounds_follow_each_other_and_each_has_its_folder(machine: Machine):
     for round in (1, 2, 3):
-        machine.start(f"print('round {round}')", round=round)
+        await machine.start(f"print('round {round}')", round=round)
         (exit,) = await machine.ended()
         assert exit.round == round
         await machine.workers.stop()
@@ -556,7 +556,7 @@ async def test_rounds_follow_each_other_and_each_has_its_folder(machine: Machine
 
 async def test_many_rounds_leave_no_open_files_behind(machine: Machine):
     async def one_round() -> int:
-        machine.start("print('hello')", "import time; time.sleep(600)")
+        await machine.start("print('hello')", "import time; time.sleep(600)")
         await machine.workers.changed()
         await machine.workers.stop()
         await machine.output.flush()
@@ -567,13 +567,13 @@ async def test_many_rounds_leave_no_open_files_behind(machine: Machine):
 
 
 async def test_workers_that_still_run_are_not_started_over(machine: Machine):
-    machine.start("import time; time.sleep(600)")
+    await machine.start("import time; time.sleep(600)")
     with pytest.raises(RuntimeError, match="stop them first"):
-        machine.start("")
+        await machine.start("")
 
 
 async def test_a_paused_worker_goes_on_when_resumed_and_dies_when_stopped(machine: Machine):
-    machine.start("import time\nwhile True:\n    print('tick'); time.sleep(0.01)")
+    await machine.start("import time\nwhile True:\n    print('tick'); time.sleep(0.01)")
     await machine.shown("tick")
     pid = machine.workers.pids[0]
     machine.workers.pause()
@@ -588,7 +588,7 @@ async def test_a_paused_worker_goes_on_when_resumed_and_dies_when_stopped(machin
 
 async def test_a_process_that_does_not_die_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch):
     stubborn = Workers(tag="stubborn", output=machine.output, guardian=machine.guardian, kill_seconds=0.1)
-    stubborn.start([machine.spec(0, sys.executable, "-c", "import time; time.sleep(600)")])
+    await stubborn.start([machine.spec(0, sys.executable, "-c", "import time; time.sleep(600)")])
     pid = stubborn.pids[0]
 
     # Nothing on an ordinary machine survives SIGKILL on demand: here the signals are lost on their way.
@@ -602,7 +602,7 @@ async def test_a_process_that_does_not_die_is_named(machine: Machine, monkeypatc
     assert exits == ()
     assert stubborn.undead == (pid,)
     with pytest.raises(StartFailed, match=f"process {pid} .* does not die"):
-        stubborn.start([])
+        await stubborn.start([])
     await machine.output.flush()
     assert f"process {pid} does not die".encode() in machine.err.getvalue()
     os.kill(pid, signal.SIGKILL)
@@ -664,7 +664,7 @@ def test_a_real_kill_for_lack_of_memory_is_named(small_group: Path, tmp_path: Pa
             guardian.start()
             workers = Workers(tag="oom", output=output, guardian=guardian)
             greedy = "x = []\\nwhile True: x.append(bytearray(10_000_000))"
-            workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-c", greedy), dict(os.environ))])
+            await workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-c", greedy), dict(os.environ))])
             while workers.alive:
                 await workers.changed()
             output.say(workers.exits[0].message)
@@ -689,3 +689,93 @@ def _read_slowly(descriptor: int) -> int:
         total += len(data)
         time.sleep(0.001)
     return total
+
+
+ECHOES = """
+    # Has a child, and prints each word that it is signalled to.
+    import os, signal, subprocess, sys
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    signal.signal(signal.SIGUSR1, lambda *_: print(os.environ["NAME"], "is heard", flush=True))
+    print(child.pid, "is its child", flush=True)
+    while True:
+        signal.pause()
+"""
+
+
+def echoing(machine: Machine, rank: int, local: int, name: str, round: int) -> WorkerSpec:
+    environment = {**os.environ, "NAME": name}
+    argv = (sys.executable, "-u", "-c", textwrap.dedent(ECHOES))
+    return WorkerSpec(round, rank, local, argv, environment, machine.output.error_file(round, local))
+
+
+async def children(machine: Machine, count: int) -> list[int]:
+    """The pids of the workers' children, in the order of their lines."""
+    await machine.shown("is its child", count)
+    lines = machine.out.getvalue().decode().splitlines()
+    return [int(line.split()[-4]) for line in lines if "is its child" in line]
+
+
+async def test_who_is_kept_goes_on_with_another_rank_and_who_is_not_is_ended_with_its_children(machine: Machine):
+    await machine.workers.start([echoing(machine, rank, rank, f"worker {rank}", 1) for rank in range(3)])
+    await children(machine, 3)
+    before = machine.workers.pids
+    machine.workers.keep({before[2]: echoing(machine, 0, 2, "", 2)})
+    await machine.workers.fill([echoing(machine, 1, 0, "new", 2)])
+    after = machine.workers.pids
+    assert after[2] == before[2]
+    assert set(after) == {0, 2}
+    assert after[0] != before[0]
+    assert not is_alive(before[0])
+    assert not is_alive(before[1])
+    born = await children(machine, 4)
+    await until(lambda: sum(map(is_alive, born)) == 2)
+    assert machine.workers.exits == (), "nobody of this round has ended"
+
+    machine.workers.signal(signal.SIGUSR1)
+    await machine.shown("is heard", 2)
+    text = machine.out.getvalue().decode()
+    assert "rank 0] worker 2 is heard" in text, "its lines come under its new rank"
+    assert "rank 1] new is heard" in text
+    await until(lambda: b"worker 2 is heard" in machine.log(rank=2, round=2))
+
+    os.kill(after[2], signal.SIGKILL)
+    async with asyncio.timeout(DEADLINE):
+        while not machine.workers.exits:
+            await machine.workers.changed()
+    (exit,) = machine.workers.exits
+    assert (exit.round, exit.rank, exit.local_rank, exit.signal) == (2, 0, 2, signal.SIGKILL)
+
+
+async def test_a_worker_that_has_ended_is_replaced_beside_those_that_are_kept(machine: Machine):
+    await machine.start("raise SystemExit(3)", "import time; time.sleep(600)")
+    async with asyncio.timeout(DEADLINE):
+        await machine.workers.changed()
+    (kept,) = machine.workers.pids.values()
+    machine.workers.keep({kept: machine.spec(1, sys.executable, round=2)})
+    assert machine.workers.exits == ()
+    await machine.workers.fill([machine.spec(0, sys.executable, "-c", "raise SystemExit(4)", round=2)])
+    async with asyncio.timeout(DEADLINE):
+        while not machine.workers.exits:
+            await machine.workers.changed()
+    assert [(exit.round, exit.rank, exit.code) for exit in machine.workers.exits] == [(2, 0, 4)]
+    assert machine.workers.pids == {1: kept}
+
+
+async def test_where_none_can_be_started_beside_them_those_that_are_kept_live(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+):
+    await machine.start("raise SystemExit(3)", "import time; time.sleep(600)")
+    async with asyncio.timeout(DEADLINE):
+        await machine.workers.changed()
+    (kept,) = machine.workers.pids.values()
+    machine.workers.keep({kept: machine.spec(1, sys.executable, round=2)})
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(StartFailed, match="cannot start the worker of rank 0"):
+        await machine.workers.fill([machine.spec(0, sys.executable, round=2)])
+    monkeypatch.undo()
+    assert machine.workers.pids == {1: kept}
+    assert is_alive(kept)

@@ -157,7 +157,7 @@ class Books:
                 self._accept(worker, request, answer)
             case "stale" if not self._checker.is_over(worker):
                 self._violated("only who is of an old round is told so", f"{worker.name}: {answer.text}")
-            case "refused" if len(self._restored.get((worker.run, worker.round), [])) < 2:
+            case "refused" if not (_left_early(worker) or len(self._restored.get((worker.run, worker.round), [])) > 1):
                 self._violated("who asks rightly is not refused", f"{worker.name}: {answer.text}")
             case _:
                 pass
@@ -249,3 +249,9 @@ def _open(state: State, frontier: int | None = None) -> set[int]:
 
 def _places(pieces: tuple[Piece, ...]) -> str:
     return ", ".join(f"{piece.place}{f' (from {piece.offset})' if piece.offset else ''}" for piece in pieces)
+
+
+def _left_early(worker: Worker) -> bool:
+    """A rank that trained with it has ended as if the job were done, and will never do what it waits for."""
+    group = worker.group
+    return group is not None and any(mate.ended is not None and mate.ended[0] == 0 for mate in group.workers.values())

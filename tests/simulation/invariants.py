@@ -22,6 +22,8 @@ from elastic_run.rendezvous.wire import decode
 from .books import Books
 from .schedule import Fault
 from .script import COUPLED, MEETING, Group, Worker
+from .stayers import FORM
+from .survivors import Survivors
 
 if TYPE_CHECKING:
     from .world import End, World
@@ -63,6 +65,16 @@ TROUBLE = 30.0
 AWAY = 0.75
 """Seconds: who is cut off from the store for no longer says that it leaves before its workers are told."""
 
+SOON = 1.0
+"""Seconds that an arrival waits at most for others, where workers keep their process."""
+
+READY = 60.0
+"""Seconds after which one is taken in whose workers are not ready, where they keep their process."""
+
+FREED = 10.5
+"""Seconds: workers that keep their process have so long to leave their ring before others are started beside them, and
+the header is read before that."""
+
 FINAL = 5.0
 """Seconds that the workers of a job that has failed elsewhere have after SIGTERM."""
 
@@ -84,6 +96,7 @@ class _Life:
     node: str
     born: float
     member: Member
+    able_since: float = 0.0  # since when its report says the same of its workers' readiness
     departing_since: float | None = None
     gone_at: float | None = None
     evicted_at: float | None = None
@@ -123,7 +136,7 @@ class Checker:
         self._assignments: dict[str, dict[str, Assignment]] = {}  # prefix -> key -> assignment
         self._published: list[_Published] = []
         self._header_key = False
-        self._read: dict[str, tuple[float, int]] = {}  # owner -> its last read of the header: when, which revision
+        self._read: dict[str, list[tuple[float, int]]] = {}  # owner -> its reads of the header: when, which revision
         self._noticed: dict[str, float] = {}
         self._did: dict[str, int] = {}  # verb -> effective faults
         self._cuts: list[tuple[float, float]] = []  # from when to when; without end where not only the store is cut off
@@ -134,6 +147,7 @@ class Checker:
         self._running: dict[int, Group] = {}
         self._led_until: dict[str, float] = {}  # owner -> when it has last ceased to lead
         self.books = Books(world, self)
+        self.survivors = Survivors(world, self)
         self.last_header: Header | None = None
 
     # -- what the checker is told ---------------------------------------------------------------------------------
@@ -166,11 +180,12 @@ class Checker:
             if how not in ("hang", "exit0") and self.last_header is published.header:
                 self._world.after(ANSWER, self._check_answered, f"{worker.name} ended ({how})", published)
         if how == "exit0":
-            self._world.busy_until = max(self._world.busy_until, self._world.now + MEETING + 10)
+            meeting = FORM if self._shape.inplace else MEETING
+            self._world.busy_until = max(self._world.busy_until, self._world.now + meeting + 10)
 
     def on_header_read(self, owner: str, revision: int) -> None:
         """An agent has had an answer about the header."""
-        self._read[owner] = (self._world.now, revision)
+        self._read.setdefault(owner, []).append((self._world.now, revision))
 
     def on_start(self, owner: str, *, fails: bool) -> None:
         """An agent starts its workers of a round, or cannot."""
@@ -205,6 +220,31 @@ class Checker:
         """There has been a later round, or run, than the worker's."""
         index = next((i for i, each in enumerate(self._published) if _is_of(worker, each.header)), len(self._published))
         return index + 1 < len(self._published)
+
+    def is_leaving(self, owner: str) -> bool:
+        """That agent was told to go, or is gone."""
+        return owner in self._noticed or owner in self._world.ends
+
+    def is_member(self, owner: str) -> bool:
+        """As far as the store knows, that agent is in the job and stays."""
+        life = self._newest_life(owner)
+        here = life is not None and life.gone_at is None and life.evicted_at is None and life.departing_since is None
+        return here and not self.is_leaving(owner)
+
+    def takes_part(self, owner: str) -> bool:
+        """That agent is in the job for all that anybody knows, and nothing was done to it."""
+        header = self.last_header
+        if header is None or header.final or not self.calm or "failed_start" in self._did:
+            return False
+        return self.is_member(owner)
+
+    def has_only_grown(self, worker: Worker) -> bool:
+        """Nothing else has happened than that nodes came, and the worker has the time to leave its ring for them."""
+        header, now = self.last_header, self._world.now
+        if header is None or header.cause != "joined" or header.number != worker.round + 1:
+            return False
+        patience = self._shape.shutdown - (now - self._published[-1].at)
+        return {"start"}.issuperset(self._did) and patience > WATCHED
 
     def went_early(self, workers: Sequence[Worker]) -> bool:
         """One of them has ended with 0 because somebody wanted it, not because its work was done."""
@@ -317,7 +357,8 @@ class Checker:
         if life is None:
             self._lives[member.incarnation] = life = _Life(client, member.node, now, member)
             self._world.moment(f"registered.{self._world.machine_of[client]}")
-            self._world.after(self._patience(), self._check_arrival, life)
+            for seconds in (0.0, READY) if self._shape.inplace else (0.0,):
+                self._world.after(seconds + self._patience(), self._check_arrival, life)
         elif life.gone_at is not None:
             self._violated("the dead do not come back", f"{client} wrote {key} again after it was gone")
         if life.owner != client:
@@ -325,6 +366,8 @@ class Checker:
         told = life.member.report
         if member.report.state == "failed" and (told.state, told.round) != ("failed", member.report.round):
             self._world.after(ANSWER, self._check_heard, life, member.report.round)
+        if (told.keeps, told.ready) != (member.report.keeps, member.report.ready):
+            life.able_since = now
         life.member = member
         if member.report.state == "succeeded":
             self._succeeded.setdefault((member.incarnation, member.report.round), now)
@@ -415,7 +458,8 @@ class Checker:
         self._check_tally(before, published)
         self._published.append(published)
         self.last_header = header
-        self._world.after(max(self._shape.shutdown, FINAL) + ANSWER, self._check_old_workers, header, self._world.now)
+        leaving = max(self._shape.shutdown, FINAL) + ANSWER + (FREED if self._shape.inplace else 0.0)
+        self._world.after(leaving, self._check_old_workers, header, self._world.now)
         self._world.moment(f"round.{header.number}")
 
     def _check_old_workers(self, header: Header, since: float) -> None:
@@ -423,8 +467,19 @@ class Checker:
         if not self.calm:
             return
         for worker in self._world.workers:
-            if worker.began < since and not worker.ended and worker.owner not in self._world.ends:
+            if self._is_old(worker, header, since) and worker.owner not in self._world.ends:
                 self._violated("old workers end", f"{worker.name} still runs in round {header.number}")
+
+    def _is_old(self, worker: Worker, header: Header, since: float) -> bool:
+        """It should have ended on account of that header, which was published at `since`, or have another place."""
+        if worker.ended or worker.began >= since:
+            return False
+        if not self._shape.inplace:
+            return True
+        if header.final:
+            return self._world.now - since > FINAL + ANSWER
+        # Who keeps its process waits for its next place: while the job does, or in round 0.
+        return header.state == "open" and header is self.last_header and worker.round not in (0, header.number)
 
     def _check_succession(self, before: _Published | None, header: Header) -> None:
         """At most one round is current: numbers follow each other, and nothing follows the end of a run."""
@@ -528,6 +583,7 @@ class Checker:
             and life.member.fingerprint == published.header.fingerprint
             and now - LAG > life.born
             and life.born < last
+            and not self._gets_ready(life)
         ]
         if self.calm and earlier:
             self._violated("who comes first is taken first", f"{', '.join(earlier)} came earlier and must wait")
@@ -541,13 +597,22 @@ class Checker:
         new = sorted((self._lives[i] for i in published.assignments if i not in old), key=lambda life: life.born)
         # One that cannot be taken in without others waits for those, and they have the time to settle, too.
         enough = [life for more, life in enumerate(new, 1) if self._usable(len(old) + more) > len(old)]
+        settle, interval = shape.settle, shape.interval
+        if shape.inplace:  # no worker is restarted for them
+            settle, interval = min(settle, SOON), min(interval, SOON)
+            if self.calm and all(self._has(self._lives[i], "keeps") for i in old):
+                self.survivors.on_arrivals(
+                    [
+                        life.node
+                        for life in new
+                        if not life.member.report.ready and now - max(life.born, before.at) < READY - LAG
+                    ]
+                )
         if shape.scale_up == "never" or not new or len(published.assignments) <= len(old):
             self._violated("arrivals restart the script as the user said", f"{header.reason}: {len(new)} joined")
-        elif enough and now - enough[0].born < shape.settle:
+        elif enough and now - enough[0].born < settle:
             self._violated("arrivals restart the script as the user said", f"{enough[0].node} has just arrived")
-        elif (
-            now - max(self._grown_at, before.at if before.header.cause == "joined" else self._grown_at) < shape.interval
-        ):
+        elif now - max(self._grown_at, before.at if before.header.cause == "joined" else self._grown_at) < interval:
             self._violated("arrivals restart the script as the user said", "another had arrived a moment before")
         ended = [
             worker.ended_at
@@ -618,12 +683,22 @@ class Checker:
             and (each := self._lives[incarnation]).departing_since is None
             and each.member.fingerprint == header.fingerprint
             and self._world.now - each.born > allowed - 0.01
+            and not (self._gets_ready(each) and self._world.now - each.born < READY)
         ]
         training = [w for w in self._world.workers if (w.run, w.round) == (header.run, header.number)]
         quiet = all(worker.ended is None for worker in training) and self._world.now - published.at > allowed
         able = {self._lives[i].owner for i in published.assignments}.isdisjoint((*self._noticed, *self._world.ends))
         if life in waiting and quiet and able and self._usable(header.nodes + len(waiting)) > header.nodes:
             self._violated("who can be taken in is taken in", f"{life.node} waits for {allowed:g} s")
+
+    def _gets_ready(self, life: _Life) -> bool:
+        """The others need not wait for it: it has workers to start, and theirs keep their process."""
+        of_round = bool(self._published) and life.member.incarnation in self._in_force(self._published[-1])
+        return bool(self._shape.inplace) and not self._has(life, "keeps" if of_round else "ready")
+
+    def _has(self, life: _Life, what: str) -> bool:
+        """Its report says so, and the master knows."""
+        return bool(getattr(life.member.report, what)) and self._world.now - life.able_since > LAG
 
     def _patience(self) -> float:
         return max(3 * self._shape.settle, self._shape.interval) + ANSWER
@@ -640,6 +715,7 @@ class Checker:
             and life.member.fingerprint == published.header.fingerprint
             and life.owner not in self._world.ends
             and now - life.born > LAG
+            and not self._gets_ready(life)
         ]
         if self._usable(len(published.assignments) + len(waiting)) > len(published.assignments):
             self._violated("who can be taken in is taken in", ", ".join(life.node for life in waiting))
@@ -691,7 +767,9 @@ class Checker:
     def _slack(self, kind: str) -> int:
         """Agents that ended by themselves in a running job (they could not start workers) are lost or left, too."""
         if kind == "problems":
-            return 3 * self._did.get("failed_start", 0)
+            # Whose ring breaks, and hears of no loss, says so: where a rank has left as if its work were done.
+            early = sum(how == "exit0" for each in self._published for _, how, *_ in each.hurts)
+            return 3 * self._did.get("failed_start", 0) + (early if self._shape.inplace else 0)
         return sum(1 for end in self._world.ends.values() if end.code not in (None, 0))
 
     def _check_root_cause(self, published: _Published, charged: Tally) -> None:
@@ -858,20 +936,54 @@ class Checker:
 
     def on_worker_start(self, worker: Worker, env: Mapping[str, str]) -> None:
         """An agent starts a worker: it must be what the current header gives to that very agent."""
+        published = self._check_place(worker, env)
+        if published is None:
+            return
+        header = published.header
+        for other in self._world.live_workers(worker.machine):
+            if other.owner == worker.owner and other.round != worker.round:
+                self._violated("no two rounds on one machine", f"{worker.name} starts beside {other.name}")
+        if other := next(
+            (w for w in self._world.live_workers(worker.machine) if w.round == worker.round and w.rank == worker.rank),
+            None,
+        ):
+            self._violated("a rank is started once", f"{worker.name} twice ({other.owner}, {worker.owner})")
+        last = self._last_start.get(worker.machine)
+        if last and last[0] == header.run and worker.round < last[1]:
+            self._violated("no older round starts after a newer one", f"{worker.name} after round {last[1]}")
+        self._last_start[worker.machine] = (header.run, worker.round)
+
+    def on_worker_kept(self, worker: Worker, env: Mapping[str, str]) -> None:
+        """An agent gives a worker its place in another round."""
+        self.survivors.on_kept(worker)
+        self._check_place(worker, env)
+
+    def _last_read(self, worker: Worker) -> tuple[float, _Published | None]:
+        """When its agent has last read the header, and which; that of its round, where its ring was left meanwhile."""
+        reads = self._read.get(worker.owner, [(-1.0, 0)])
+        for at, revision in reversed(reads if self._shape.inplace else reads[-1:]):
+            published = next((each for each in reversed(self._published) if each.revision == revision), None)
+            if published is not None and published.header.number == worker.round:
+                return at, published
+        at, revision = reads[-1]
+        return at, next((each for each in reversed(self._published) if each.revision == revision), None)
+
+    def _check_place(self, worker: Worker, env: Mapping[str, str]) -> _Published | None:
+        """What a worker is told is what the header gives to its agent that this has just read; None where it is not."""
         now = self._world.now
-        at, revision = self._read.get(worker.owner, (-1.0, 0))
-        published = next((each for each in reversed(self._published) if each.revision == revision), None)
-        if published is None or at != now or published.header.number != worker.round:
+        at, published = self._last_read(worker)
+        fresh = now - at < FREED if self._shape.inplace else at == now
+        if published is None or not fresh or published.header.number != worker.round:
             seen = f"round {published.header.number}" if published else "nothing"
             self._violated(
                 "the header is read again just before workers start", f"{worker.name}: {seen} was read at {at:.4f}"
             )
-            return
+            return None
         header = published.header
         mine = [each for i, each in published.assignments.items() if self._lives[i].owner == worker.owner]
         if header.state != "open" or len(mine) != 1:
             self._violated("assignments that no header names start nobody", worker.name)
-            return
+            return None
         self._check_new_run(published)
         life = self._lives[mine[0].incarnation]
         if self._newest_life(worker.owner) is not life:
@@ -890,18 +1002,7 @@ class Checker:
         wrong = {name: env.get(name) for name, value in expected.items() if env.get(name) != value}
         if wrong:
             self._violated("workers are told what the header says", f"{worker.name}: {wrong}")
-        for other in self._world.live_workers(worker.machine):
-            if other.owner == worker.owner and other.round != worker.round:
-                self._violated("no two rounds on one machine", f"{worker.name} starts beside {other.name}")
-        if other := next(
-            (w for w in self._world.live_workers(worker.machine) if w.round == worker.round and w.rank == worker.rank),
-            None,
-        ):
-            self._violated("a rank is started once", f"{worker.name} twice ({other.owner}, {worker.owner})")
-        last = self._last_start.get(worker.machine)
-        if last and last[0] == header.run and worker.round < last[1]:
-            self._violated("no older round starts after a newer one", f"{worker.name} after round {last[1]}")
-        self._last_start[worker.machine] = (header.run, worker.round)
+        return published
 
     # -- ends -----------------------------------------------------------------------------------------------------
 
@@ -978,7 +1079,7 @@ class Checker:
             self._violated("who lives is a member", ", ".join(out))
         if self.last_header:
             for worker in self._world.workers:
-                if not worker.ended and worker.began < self._published[-1].at:
+                if self._is_old(worker, self.last_header, self._published[-1].at):
                     self._violated("old workers end", f"{worker.name} still runs in round {self.last_header.number}")
         header = self.last_header
         if not usable or (header and header.final):
@@ -1035,6 +1136,8 @@ class Checker:
             )
             if not later and not gone:
                 self._violated("workers that run are left alone", f"{worker.name} was killed at {worker.ended_at:.3f}")
+            elif self._shape.inplace:
+                continue  # who has its ring to leave is told otherwise, and `survivors.py` knows who is ended
             elif later and all(each.header.cause == "joined" for each in later) and not worker.told and self.calm:
                 self._violated("for an arrival workers are told first", f"{worker.name} was killed at once")
 

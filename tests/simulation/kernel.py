@@ -471,6 +471,14 @@ class Kernel(asyncio.BaseEventLoop):
         """Whether the calling process had one."""
         return self._in_process().handlers.pop(sig, None) is not None
 
+    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:  # Any: a simulated socket
+        """For sockets that are not the network's: between processes of one machine."""
+        fd.listened_to(callback, args)
+
+    def remove_reader(self, fd: Any) -> bool:  # Any: as above
+        """Whether somebody listened."""
+        return fd.ignored()
+
     def _in_process(self) -> Process:
         process = _process.get(None)
         if process is None:

@@ -3,16 +3,19 @@
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elastic_run.adapters.channel import Back, Call
 from elastic_run.elastic_agent.channel import Respond
+from elastic_run.elastic_agent.ports import OFFERED
+from elastic_run.elastic_agent.seed import Recipe
 from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
 from elastic_run.rendezvous.member import Exit
 
+from .rings import SimulatedRings
 from .script import Worker
 
 if TYPE_CHECKING:
@@ -48,6 +51,11 @@ class SimulatedMachine:
         desk = self._world.desks[self._owner] = SimulatedDesk(self._world, self._owner, respond)
         return desk
 
+    def rings(self, changed: Callable[[], None]) -> SimulatedRings:
+        """See `Machine.rings`."""
+        rings = self._world.rings[self._owner] = SimulatedRings(self._world, self._owner, changed)
+        return rings
+
 
 class SimulatedWorkers:
     """The workers of one agent; `workers.Workers` explains each method."""
@@ -57,6 +65,7 @@ class SimulatedWorkers:
         self.machine = machine
         self._owner = owner
         self.current: list[Worker] = []
+        self._gone: list[Worker] = []  # not kept, and not yet ended
         self._exits: list[Exit] = []
         self._stopping = False
         self._news = asyncio.Event()
@@ -73,13 +82,46 @@ class SimulatedWorkers:
     def alive(self) -> int:
         return len(self.current) - len(self._exits)
 
+    @property
+    def pids(self) -> dict[int, int]:
+        ended = {exit_.pid for exit_ in self._exits}
+        return {worker.local: worker.number for worker in self.current if worker.number not in ended}
+
+    def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
+        self._gone += [worker for worker in self.current if worker.number not in kept]
+        self.current = [worker for worker in self.current if worker.number in kept]
+        self._exits = []
+        self._world.checker.survivors.on_not_kept(self._gone)
+        for worker in self.current:
+            self._world.keeps_worker(worker, kept[worker.number])
+        self._version += 1
+        self._news.set()
+
+    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+        gone, self._gone = self._gone, []
+        for worker in gone:
+            self._world.script.end(worker, None, signal.SIGKILL)
+        if gone:
+            await asyncio.sleep(self._world.chance.uniform(0.0005, 0.003))  # until their processes are gone
+        if not specs:
+            return
+        if self._world.start_fails(self.machine, self._owner):
+            raise StartFailed("cannot start the worker: [Errno 11] Resource temporarily unavailable")
+        self._begin(specs)
+
     async def changed(self) -> None:
         while self._seen == self._version:
             self._news.clear()
             await self._news.wait()
         self._seen = self._version
 
-    def start(self, specs: Sequence[WorkerSpec]) -> None:
+    def warm(self, recipe: Recipe) -> None:
+        raise NotImplementedError("these workers are no processes")
+
+    async def ready(self) -> None:
+        return
+
+    async def start(self, specs: Sequence[WorkerSpec]) -> None:
         if self.alive or self._ending is not None:
             raise RuntimeError("workers of an earlier round still run: stop them first")
         self.current, self._exits, self._stopping = [], [], False
@@ -87,9 +129,12 @@ class SimulatedWorkers:
         self._over = asyncio.Event()
         if self._world.start_fails(self.machine, self._owner):
             raise StartFailed("cannot start the worker: [Errno 11] Resource temporarily unavailable")
-        for spec in specs:
-            self.current.append(self._world.start_worker(self.machine, self._owner, spec, self._ended))
-        self._world.started_workers(self._owner, self.current)
+        self._begin(specs)
+
+    def _begin(self, specs: Sequence[WorkerSpec]) -> None:
+        begun = [self._world.start_worker(self.machine, self._owner, spec, self._ended) for spec in specs]
+        self.current += begun
+        self._world.started_workers(self._owner, begun)
 
     def _ended(self, worker: Worker) -> None:
         # The kernel wakes the agent a moment later.
@@ -124,6 +169,7 @@ class SimulatedWorkers:
                 if worker.ended:
                     self._collect(worker)
             self._stopping = True
+            self._world.checker.survivors.on_stop(self._owner, self.current)
             self._deadline = float("inf")
         loop = asyncio.get_running_loop()
         self._deadline = min(self._deadline, loop.time() + grace)
@@ -152,8 +198,9 @@ class SimulatedWorkers:
                 break
             if self.alive:
                 self._over.clear()
-        for worker in self.current:
+        for worker in (*self.current, *self._gone):
             self._world.script.end(worker, None, signal.SIGKILL)
+        self._gone = []
         while self.alive:
             self._over.clear()
             await self._over.wait()
@@ -169,7 +216,7 @@ class SimulatedWorkers:
 
     def kill(self) -> None:
         """What the guardian does, and the kernel when the agent is gone."""
-        for worker in self.current:
+        for worker in (*self.current, *self._gone):
             self._world.script.end(worker, None, signal.SIGKILL)
 
 
@@ -221,7 +268,7 @@ class SimulatedPorts:
         self.renew()
 
     def renew(self) -> None:
-        self.offered = tuple(self._world.next_port() for _ in range(4))
+        self.offered = tuple(self._world.next_port() for _ in range(OFFERED))
 
     def release(self, port: int) -> bool:
         if self._world.taken_ports.get(self._machine, 0):
@@ -248,7 +295,8 @@ class SimulatedDesk:
         self.address = ""
 
     async def start(self) -> None:
-        return
+        if self._world.shape.inplace:
+            self.address = f"@{self._owner}"
 
     def visit(self, call: Call, then: Callable[[Back], object]) -> None:
         """A worker asks; `then` hears the answer, unless the agent ends before."""

@@ -669,8 +669,8 @@ job scale_up=never last_call=0
         "late-arrival",
         "an arrival restarts workers that are finishing",
         "rendezvous/round.py",
-        "if any(exit_.ok and exit_.round == current.number for",
-        "if False and any(exit_.ok and exit_.round == current.number for",
+        "if any(_finishes(seen.member, current.number) for",
+        "if False and any(_finishes(seen.member, current.number) for",
         "arrivals do not restart what is finishing",
         """\
 seed 1806
@@ -820,8 +820,8 @@ started.2+0.5    worker n2 0 exit3
     Mutant(
         "failed-starts-add-up",
         "starts that failed long ago still count as if they were in a row at a node",
-        "elastic_agent/agent.py",
-        "        facts.failed_starts = 0\n",
+        "elastic_agent/worker_group.py",
+        "        self._facts.failed_starts = 0\n",
         "",
         "who can start workers stays",
         """\
@@ -1161,9 +1161,9 @@ leased.5+0.001 freeze n2 5
         "            self._entries = {}\n",
         "every agent ends",
         """\
-seed 1
+seed 2
 job min=1 data=checkpoint
-leased.4+0 kill n2
+leased.2+0 kill n2
 """,
     ),
     Mutant(
@@ -1276,9 +1276,9 @@ job data=ack
         "            pass\n",
         "a shard is done when its output is written",
         """\
-seed 3
+seed 24
 job min=1 data=ack
-leased.4+0 kill n2
+leased.3+0 kill n1
 """,
     ),
     Mutant(
@@ -1305,7 +1305,7 @@ leased.4+0 kill n2
         ),
         "who asks rightly is not refused",
         """\
-seed 1462
+seed 0
 job nodes=2 data=ack
 started.1+0 reset n1 n2 2.385
 """,
@@ -1384,6 +1384,124 @@ start+3 kill n2
 seed 694
 job data=ack
 leased.3+0 worker n2 0 exit0
+""",
+    ),
+    Mutant(
+        "lowest-step",
+        "a new ring goes on from the lowest step that one of its ranks has",
+        "adapters/commits.py",
+        "    best = max(claims)\n",
+        "    best = min(claims)\n",
+        "no committed step is lost while one who has it lives",
+        """\
+seed 0
+job inplace=1
+running.1+1      worker n1 0 killed
+""",
+    ),
+    Mutant(
+        "any-source",
+        "a rank that is a step behind brings its state to others, and keeps it",
+        "adapters/commits.py",
+        "if claim == best]",
+        "if claim.step != NOTHING]",
+        "no committed step is lost while one who has it lives",
+        """\
+seed 0
+job nodes=4 max=4 work=4 inplace=1
+running.1+1      worker n1 0 raise
+round.2+0.02     worker n2 0 killed
+""",
+    ),
+    Mutant(
+        "suspended-ends",
+        "workers that keep their process are ended while the job waits for nodes",
+        "elastic_agent/plan.py",
+        'if view.alive and view.staying and header.state == "waiting":',
+        "if False:",
+        "who is free in time keeps its process",
+        """\
+seed 0
+job min=3 inplace=1
+running.1+1      kill n2
+""",
+    ),
+    Mutant(
+        "breaks-for-arrivals",
+        "for an arrival rings are broken, where they could be left after a step",
+        "elastic_agent/plan.py",
+        "if planned and _trains(view) and view.waiting < view.alive and patience > 0:",
+        "if False:",
+        "for an arrival nobody loses a step",
+        """\
+seed 0
+job nodes=2 inplace=1
+running.1+1      start n3
+""",
+    ),
+    Mutant(
+        "asked-for-ever",
+        "a worker that has been given a place still counts as one that waits for it",
+        "elastic_agent/rings.py",
+        'found.round, found.asked, found.formed, found.why = round, False, False, ""',
+        'found.round, found.formed, found.why = round, False, ""',
+        "who gets a place has asked for it",
+        """\
+seed 1
+job nodes=2 inplace=1
+running.1+1      start n3
+""",
+    ),
+    Mutant(
+        "unready-arrivals",
+        "in place, an arrival is taken in before its workers are ready",
+        "rendezvous/round.py",
+        "busy = [seen for seen in newcomers if not seen.member.report.ready and now < until[seen.order]]",
+        "busy = [seen for seen in newcomers if now < 0]",
+        "nobody waits for an arrival's workers",
+        """\
+seed 0
+job nodes=2 settle=0 interval=0 inplace=1
+running.1+1      start n3
+""",
+    ),
+    Mutant(
+        "no-time-to-leave",
+        "workers that keep their process have no time to leave a ring that was broken",
+        "elastic_agent/worker_group.py",
+        "FREE_SECONDS = 1.0\n",
+        "FREE_SECONDS = 0.0\n",
+        "who is free in time keeps its process",
+        """\
+seed 0
+job inplace=1
+running.1+1      worker n1 0 killed
+""",
+    ),
+    Mutant(
+        "dead-hold-sockets",
+        "an agent keeps the sockets of its dead workers open",
+        "elastic_agent/rings.py",
+        "            os.close(descriptor)\n        _break(found)\n",
+        "            os.close(descriptor)\n",
+        "every agent ends",
+        """\
+seed 0
+job inplace=1
+running.1+1      worker n1 0 exit0
+""",
+    ),
+    Mutant(
+        "silent-about-a-broken-ring",
+        "workers whose ring broke, though nobody is known to be lost, wait for ever",
+        "elastic_agent/plan.py",
+        "    if view.stranded:\n",
+        "    if False:\n",
+        "every agent ends",
+        """\
+seed 0
+job inplace=1
+running.1+1      worker n1 0 exit0
 """,
     ),
 )

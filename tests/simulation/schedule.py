@@ -13,8 +13,11 @@ seconds after it: `start`, `registered.n1` (first time), `elected.2` (the second
 assignments of round 2 are in the store, its header is not), `round.2` (the header of round 2 is), `started.2` (a
 first worker of round 2 has been started), `running.2` (all its workers have met), `finishing.2` (the first of them
 has ended with 0), `leased.2` (the second write of a ledger is in the store, and nobody knows yet), `saved.2` (the
-second checkpoint of a script that leases its data is written). A fault whose moment never comes does nothing. To add a
-kind of fault: a line in `VERBS`, and a method of that name in `world.py`.
+second checkpoint of a script that leases its data is written); and where workers keep their process, `formed.2` (the
+ring of round 2 stands, and its ranks have said which step they have), `transferring.2` (for the second time a rank
+begins to bring its state to another), `committed.2` (the first rank has committed the second step that was trained). A
+fault whose moment never comes does nothing. To add a kind of fault: a line in `VERBS`, and a method of that name in
+`world.py`.
 """
 
 import contextlib
@@ -37,6 +40,8 @@ class Shape:
         records, shard, epochs: of its dataset: records in an epoch, and in a shard, and how often each is used.
         every: steps between two checkpoints.
         guard: 1 where a checkpoint is written only while the round is the current one.
+        inplace: 1 where the workers keep their process when the membership changes; see `stayers.py`.
+        step: of training, there.
         (the others: as the options of `elastic-run`)
     """
 
@@ -63,6 +68,8 @@ class Shape:
     epochs: int = 1
     every: int = 2
     guard: int = 1
+    inplace: int = 0
+    step: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +179,10 @@ def _shape(words: Sequence[str]) -> Shape:
         raise ValueError(f"scale_up is now or never, not {shape.scale_up!r}")
     if shape.data not in LINEAGES:
         raise ValueError(f"data is {' or '.join(LINEAGES[1:])}, not {shape.data!r}")
+    if shape.step < SHORTEST:
+        raise ValueError(f"step is at least {SHORTEST:g} s")
+    if shape.inplace and shape.data:
+        raise ValueError("workers that keep their process lease no data here: inplace and data exclude each other")
     return shape
 
 
@@ -248,7 +259,10 @@ def _check_word(kind: str, word: str, shape: Shape, nodes: Collection[str]) -> N
             raise NotImplementedError(f"say here what a {kind} may be")
 
 
-MOMENTS: Sequence[str] = ("elected", "assigned", "round", "started", "running", "finishing", "leased", "saved")
+MOMENTS: Sequence[str] = (
+    *("elected", "assigned", "round", "started", "running", "finishing", "leased", "saved"),
+    *("formed", "transferring", "committed"),
+)
 """Moments of which there is a first, a second, ...; beside `start` and `registered`."""
 
 VERBS: Mapping[str, str] = {
@@ -283,6 +297,9 @@ VERBS: Mapping[str, str] = {
 }
 """Every kind of fault, and what it is told."""
 
+SHORTEST = 0.01
+"""Seconds of a step."""
+
 LINEAGES: Sequence[str] = ("", "checkpoint", "ack")
 """Of a job's data."""
 
@@ -299,7 +316,8 @@ def draw(seed: int) -> Schedule:
     count = chance.choice((1, 2, 2, 3, 3, 4, 4, 5))
     while len(faults) < count:
         faults += _draw_fault(chance, shape, faults, kinds)
-    return _with_data(random.Random(f"data {seed}"), Schedule(seed, shape, tuple(faults)))
+    schedule = _with_data(random.Random(f"data {seed}"), Schedule(seed, shape, tuple(faults)))
+    return _in_place(random.Random(f"in place {seed}"), schedule)
 
 
 def _with_data(chance: random.Random, schedule: Schedule) -> Schedule:
@@ -329,6 +347,30 @@ def _at_a_lease(chance: random.Random, shape: Shape, fault: Fault) -> Fault:
     moment = f"saved.{chance.randint(1, 4)}" if saved else f"leased.{chance.randint(1, 16)}"
     after = chance.choice((0.0, 0.0005, 0.003, 0.05, 0.5)) * chance.uniform(0.0, 1.0)
     return dataclasses.replace(fault, moment=moment, after=round(after, 4))
+
+
+def _in_place(chance: random.Random, schedule: Schedule) -> Schedule:
+    """The same, of workers that keep their process, for some."""
+    if schedule.shape.data or chance.random() >= _IN_PLACE:
+        return schedule
+    faults = [
+        _at_a_ring(chance, fault)
+        if fault.moment.startswith(("running", "round", "started")) and chance.random() < _AT_A_RING
+        else fault
+        for fault in schedule.faults
+    ]
+    shape = dataclasses.replace(schedule.shape, inplace=1, step=chance.choice((0.1, 0.25, 0.25, 0.7)))
+    if chance.random() < _IN_MID_STEP:
+        words = f"n{chance.randint(1, shape.nodes)}", str(chance.randrange(shape.nproc)), "killed"
+        faults.append(_at_a_ring(chance, Fault("", 0.0, "worker", words), ("committed", "transferring")))
+    return dataclasses.replace(schedule, shape=shape, faults=tuple(faults))
+
+
+def _at_a_ring(chance: random.Random, fault: Fault, moments: Sequence[str] = ()) -> Fault:
+    last = {"formed": 4, "transferring": 5, "committed": 20}
+    moment = chance.choice(moments or tuple(last))
+    after = chance.choice((0.0, 0.0005, 0.003, 0.05, 0.5)) * chance.uniform(0.0, 1.0)
+    return dataclasses.replace(fault, moment=f"{moment}.{chance.randint(1, last[moment])}", after=round(after, 4))
 
 
 def _draw_habit(chance: random.Random, shape: Shape) -> list[Fault]:
@@ -478,3 +520,12 @@ _DATA = 0.3
 
 _AT_A_LEASE = 0.5
 """How many of their faults, of those that come while workers run, come as a ledger or a checkpoint is written."""
+
+_IN_PLACE = 0.3
+"""How many of the other jobs have workers that keep their process."""
+
+_IN_MID_STEP = 0.35
+"""How many of them lose a worker in the middle of a step, or while a state is on its way."""
+
+_AT_A_RING = 0.5
+"""How many of their faults, of those that come as a round begins or workers run, come as a ring forms or trains."""

@@ -44,6 +44,7 @@ class Worker:
     world: int
     began: float
     on_end: Callable[["Worker"], None]
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
     ended: tuple[int | None, int | None, str] | None = None
     ended_at: float = 0.0
     told: bool = False
@@ -291,3 +292,6 @@ class Script:
         """Their machine has no power any more: they are gone, and nobody is told."""
         for worker in workers.values():
             self.end(worker, None, signal.SIGKILL)
+
+    def agent_gone(self, owner: str) -> None:
+        """An agent's process has ended, which workers like these do not notice."""

@@ -16,6 +16,7 @@ import pytest
 
 from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidate
+from elastic_run.master import host
 from elastic_run.master.host import Master, Terms, describe_difference
 from elastic_run.master.publish import Publisher
 from elastic_run.rendezvous import election, membership
@@ -25,7 +26,7 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.memory import MemoryStore
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.round import Decision, Policy, Seen, plan
 from elastic_run.rendezvous.store import Compare, Operation, Put, TxnResult
 from elastic_run.rendezvous.wire import decode, encode
 
@@ -59,6 +60,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._virtual.now
+
+    def takes(self, seconds: float) -> None:
+        """What is done now takes so long."""
+        self._virtual.now += seconds
 
 
 @dataclass
@@ -318,6 +323,30 @@ class TestTheFirstRound:
             assert len([line for line in job.said if "waiting for" in line]) == 1
 
         simulate(scenario)
+
+    def test_of_many_nodes_that_arrive_one_by_one_costs_less_than_a_look_at_all_for_each(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[int] = []
+
+        async def scenario(job: Job) -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+
+            def slow(members: Sequence[Seen], *others: Any) -> tuple[Decision, str]:
+                looks.append(len(members))
+                loop.takes(0.02)
+                return plan(members, *others)
+
+            monkeypatch.setattr(host, "plan", slow)
+            await job.lead(await job.join("0"))
+            for number in range(1, 100):
+                await later(0.001)
+                await job.join(str(number))
+            await job.header(1)
+
+        simulate(scenario, policy=Policy(100, 100))
+        assert looks[-1] == 100 and len(looks) < 20
 
 
 class LateAnswers(MemoryStore):
@@ -611,10 +640,24 @@ class TestAFailure:
             await b.fail(1, "ValueError: the cause")
             await c.fail(1, "RuntimeError: Connection reset by peer")
             await quiet()
+            said = [line for line in job.said if "was opened because" in line]
+            assert said == ["round 2 was opened because rank 0 on node b exited with code 1: ValueError: the cause"]
             await later(30)
             await a.fail(2, "OSError: another")
             header = await job.header(3)
             assert header.tally.failures == 1 and header.restart_count == 2
+
+        simulate(scenario)
+
+    def test_that_is_told_just_after_its_consequence_is_what_the_round_is_opened_for(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            await a.fail(1, "RuntimeError: Connection closed by peer")
+            await later(0.1)
+            began = clock()
+            await b.fail(1, "ValueError: the cause")
+            header = await job.header(2)
+            assert clock() == began and "the cause" in header.reason
 
         simulate(scenario)
 
@@ -638,6 +681,7 @@ class TestAFailure:
             assert "Connection closed" in (await job.header(2)).reason
             await b.fail(1, "ValueError: the cause")
             await later(30)
+            assert any("round 2 was opened because" in line and "the cause" in line for line in job.said)
             await c.leave(2)
             header = await job.header(3)
             assert "ValueError" in header.tally.signature and header.tally.failures == 1

@@ -73,6 +73,8 @@ def test_comments_and_empty_lines_mean_nothing() -> None:
         ("job scale_up=later", "now or never, not 'later'"),
         ("job data=queue", "data is checkpoint or ack, not 'queue'"),
         ("job records=0", "records is at least 1"),
+        ("job step=0", "step is at least 0.01 s"),
+        ("job inplace=1 data=ack", "inplace and data exclude each other"),
         ("seed", "seed takes one number"),
         ("seed twelve", "'twelve'"),
         ("start+soon kill n1", "'soon'"),
@@ -149,6 +151,17 @@ def test_some_jobs_lease_their_data_and_some_faults_come_as_a_ledger_is_written(
     leased = [schedule for schedule in schedules if any(f.moment.startswith("leased.") for f in schedule.faults)]
     assert len(leased) > 50
     assert all(schedule.shape.data for schedule in leased)
+
+
+def test_some_workers_keep_their_process_and_some_faults_come_as_their_ring_forms_or_trains() -> None:
+    schedules = [draw(seed) for seed in range(1000)]
+    staying = [schedule for schedule in schedules if schedule.shape.inplace]
+    assert 150 < len(staying) < 250
+    assert not any(schedule.shape.data for schedule in staying)
+    for moment in ("formed.", "transferring.", "committed."):
+        at = [schedule for schedule in schedules if any(f.moment.startswith(moment) for f in schedule.faults)]
+        assert len(at) > 20
+        assert all(schedule.shape.inplace for schedule in at)
 
 
 def test_seeds_draw_different_schedules() -> None:

@@ -15,8 +15,10 @@ from functools import partial
 from typing import Any, cast
 
 from elastic_run.adapters.channel import Back, Call
+from elastic_run.adapters.commits import NOTHING
 from elastic_run.elastic_agent import plan
-from elastic_run.elastic_agent.agent import Agent, Setup
+from elastic_run.elastic_agent.agent import Agent
+from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.workers import WorkerSpec
 from elastic_run.master.host import Terms
 from elastic_run.master.ledger import Answer, Position, Request
@@ -34,8 +36,10 @@ from .invariants import Checker, Violation
 from .kernel import Kernel, Process
 from .machine import SimulatedDesk, SimulatedGuard, SimulatedMachine, Voice
 from .network import Network
+from .rings import SimulatedRings
 from .schedule import Fault, Schedule
 from .script import Group, Script, Worker
+from .stayers import Ring, Stayers
 
 SOCKET = (0.00002, 0.0002)
 """Seconds that a word takes between a worker and its agent."""
@@ -107,7 +111,7 @@ class World:
         )
         self.keys = Keys("job")
         self.checker = Checker(self)
-        self.script = Script(self, shape.work)
+        self.script = Stayers(self, shape) if shape.inplace else Script(self, shape.work)
         if shape.data == "checkpoint":
             self.script.train = Trainers(self, self.script, shape).begin
         elif shape.data == "ack":
@@ -118,6 +122,7 @@ class World:
         self.machine_of: dict[str, str] = {}  # owner -> machine
         self.guards: dict[str, SimulatedGuard] = {}
         self.desks: dict[str, SimulatedDesk] = {}
+        self.rings: dict[str, SimulatedRings] = {}
         self.clients: dict[str, etcd.Client] = {}
         self.workers: list[Worker] = []
         self.ends: dict[str, End] = {}
@@ -309,6 +314,7 @@ class World:
             self.guards[owner].agent_gone()
         if code is None and owner in self.clients:
             self.clients[owner].die()
+        self.script.agent_gone(owner)
         self.checker.on_agent_end(self.ends[owner])
 
     def agent_on(self, machine: str) -> str | None:
@@ -332,12 +338,30 @@ class World:
             world=int(env["WORLD_SIZE"]),
             began=self.now,
             on_end=lambda ended: (self._worker_ended(ended), on_end(ended)),
+            environment=env,
         )
-        self.checker.on_worker_start(worker, env)
+        if worker.round or not self.shape.inplace:
+            self.checker.on_worker_start(worker, env)
         self.workers.append(worker)
         self.script.begin(worker)
-        self.moment(f"started.{worker.round}")
+        if worker.round:
+            self.moment(f"started.{worker.round}")
         return worker
+
+    def keeps_worker(self, worker: Worker, spec: WorkerSpec) -> None:
+        """An agent gives a worker its place in another round."""
+        env = spec.env
+        worker.round = spec.round
+        if spec.round == 0:
+            self.say(worker.owner, f"keeps the worker {worker.number} without a place")
+            return
+        self.say(
+            worker.owner, f"keeps the worker {worker.number}: rank {env['RANK']} of {env['WORLD_SIZE']} from here on"
+        )
+        worker.run = self.checker.last_header.run if self.checker.last_header else ""
+        worker.rank, worker.world = int(env["RANK"]), int(env["WORLD_SIZE"])
+        worker.place = env["MASTER_ADDR"], env["MASTER_PORT"]
+        self.checker.on_worker_kept(worker, env)
 
     def start_fails(self, machine: str, owner: str) -> bool:
         """Whether its workers cannot be started this time."""
@@ -350,6 +374,9 @@ class World:
     def started_workers(self, owner: str, workers: Sequence[Worker]) -> None:
         """An agent has started its workers of one round."""
         first, last = workers[0], workers[-1]
+        if first.round == 0:
+            self.say(owner, f"starts {len(workers)} workers without a place")
+            return
         ranks = f"rank {first.rank}" if first is last else f"ranks {first.rank}-{last.rank}"
         self.say(owner, f"starts {ranks} of {first.world} for round {first.round}")
 
@@ -365,6 +392,13 @@ class World:
         self.say("script", f"round {worker.round} trains with {group.world} workers")
         self.checker.on_running(group)
         self.moment(f"running.{worker.round}")
+
+    def stands(self, ring: Ring, steps: Sequence[int]) -> None:
+        """A ring of workers that keep their process stands, and they say which step they have."""
+        have = ", ".join("nothing" if step == NOTHING else str(step) for step in steps)
+        self.say("script", f"the ring of round {ring.round} stands; its ranks have committed {have}")
+        self.checker.survivors.on_stands(ring)
+        self.moment(f"formed.{ring.round}")
 
     def finishing(self, worker: Worker) -> None:
         """A worker has done its work."""

@@ -6,16 +6,19 @@ The machine is pretended: its workers end when the test says so. The clock jumps
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from elastic_run.elastic_agent.agent import Agent, Result, Setup
+from elastic_run.elastic_agent.agent import Agent, Result
 from elastic_run.elastic_agent.channel import Respond
+from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.plan import SUCCEEDED
+from elastic_run.elastic_agent.rings import Rings
+from elastic_run.elastic_agent.seed import Recipe
 from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
 from elastic_run.master.host import Terms
 from elastic_run.rendezvous.errors import LeaseLost, MaybeApplied, StoreError, StoreRefused, StoreUnavailable
@@ -115,11 +118,27 @@ class PretendedWorkers:
         self.exits, self.alive = (Exit(self.started[-1], 0, 0, 1, code, stopped=stopped),), 0
         self._news.set()
 
+    @property
+    def pids(self) -> dict[int, int]:
+        return {0: 1} if self.alive else {}
+
+    def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
+        raise NotImplementedError("this worker does not keep its process")
+
+    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+        raise NotImplementedError("this worker does not keep its process")
+
     async def changed(self) -> None:
         await self._news.wait()
         self._news.clear()
 
-    def start(self, specs: Sequence[WorkerSpec]) -> None:
+    def warm(self, recipe: Recipe) -> None:
+        raise NotImplementedError("these workers are no processes")
+
+    async def ready(self) -> None:
+        return
+
+    async def start(self, specs: Sequence[WorkerSpec]) -> None:
         self.exits = ()
         if self.failing:
             self.failing -= 1
@@ -188,6 +207,13 @@ class PretendedDesk:
         return
 
 
+class PretendedRings(Rings):
+    """Nobody keeps its process."""
+
+    def start(self, desk: str) -> None:
+        pass
+
+
 class PretendedMachine:
     """Where the agent runs; what it says goes into `said`."""
 
@@ -206,6 +232,9 @@ class PretendedMachine:
 
     def desk(self, respond: Respond) -> PretendedDesk:
         return PretendedDesk()
+
+    def rings(self, changed: Callable[[], None]) -> "PretendedRings":
+        return PretendedRings(changed)
 
     def say(self, line: str) -> None:
         self.said.append(line)

@@ -17,7 +17,11 @@ from elastic_run.elastic_agent.plan import (
     SUCCEEDED,
     TIMEOUT,
     Action,
+    Break,
+    Invite,
     Leave,
+    Ready,
+    Reform,
     Register,
     Start,
     Stop,
@@ -330,3 +334,108 @@ class TestANotice:
         again = view(RUNNING, notice="kill", notice_signal=TERM, told=Report(told, 1))
         assert action(again) == NOW_KILL
         assert action(view(again, alive=0)) == Leave(128 + TERM)
+
+
+STAYING = view(RUNNING, alive=2, total=2, staying=2)
+"""Both workers keep their process, and train."""
+
+NEXT = {"header": header(2, cause="lost"), "assignment": assignment(2)}
+PLANNED = {"header": header(2, cause="joined"), "assignment": assignment(2)}
+
+
+class TestWorkersThatKeepTheirProcess:
+    def test_get_their_next_place_when_a_node_was_lost(self) -> None:
+        assert action(view(STAYING, **NEXT)) == Reform(header(2, cause="lost"), assignment(2))
+
+    def test_are_kept_beside_one_that_does_not(self) -> None:
+        assert isinstance(action(view(STAYING, staying=1, **NEXT)), Reform)
+
+    def test_are_all_stopped_where_none_does(self) -> None:
+        assert action(view(STAYING, staying=0, **NEXT)) == NOW_KILL
+
+    def test_are_asked_to_leave_their_ring_for_an_arrival(self) -> None:
+        assert action(view(STAYING, header_age=10.0, **PLANNED)) == Invite(2, 20.0)
+
+    def test_get_their_place_for_an_arrival_when_all_have_left_their_ring(self) -> None:
+        assert isinstance(action(view(STAYING, waiting=1, **PLANNED)), Invite)
+        assert isinstance(action(view(STAYING, waiting=2, **PLANNED)), Reform)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"header_age": 30.0},
+            {"forming": 1},
+            {"alive": 1, "staying": 1, "exits": (ended(1),)},
+            {"staying": 1},
+            {"header": header(3, cause="joined"), "assignment": assignment(3)},
+        ],
+        ids=["overdue", "no ring yet", "one is dead", "one does not stay", "a round between"],
+    )
+    def test_are_not_asked_for_an_arrival_where_their_ring_is_not_whole(self, changes: dict[str, object]) -> None:
+        assert isinstance(action(view(STAYING, **{**PLANNED, **changes})), Reform)
+
+    def test_keep_what_they_have_while_the_job_waits_for_nodes(self) -> None:
+        suspended = view(STAYING, header=header(2, "waiting", "lost"), assignment=None)
+        assert action(suspended) == Break(2)
+        assert action(view(suspended, waiting=2)) == Wait()
+        assert action(view(suspended, staying=0)) == NOW_KILL
+
+    def test_are_stopped_where_their_node_is_a_spare_or_no_member(self) -> None:
+        assert action(view(STAYING, header=header(2), assignment=None)) == NOW_KILL
+        assert action(view(STAYING, registered=False)) == NOW_KILL
+
+    def test_of_a_leaving_node_leave_their_ring_with_the_others(self) -> None:
+        left = {"header": dataclasses.replace(header(2, cause="left"), nodes=1), "assignment": None}
+        two = dataclasses.replace(header(1), nodes=2)
+        leaving = view(noticed(STAYING, age=4.0), told=Report("leaving", 1), header=two)
+        assert action(leaving) == Wait(26.0)
+        assert action(view(leaving, **left)) == Invite(2, 26.0)
+        assert action(view(leaving, **left, waiting=2)) == Stop(TERM, 30.0)
+        assert action(view(leaving, **left, notice_age=30.0)) == Stop(TERM, 30.0)
+        assert action(view(leaving, header=header(1))) == Stop(TERM, 30.0)
+
+    def test_say_that_they_do(self) -> None:
+        assert report(view(STAYING, keeps=True)) == dataclasses.replace(said("running", 1), keeps=True)
+        over = view(STAYING, keeps=True, staying=1, done=1)
+        assert report(over) == dataclasses.replace(said("running", 1), done=True), "they take no other place"
+
+    def test_whose_ring_broke_for_no_reason_that_is_known_want_a_new_round(self) -> None:
+        assert report(view(STAYING, waiting=2, stranded="reset")) == said("failed", 1, (), "reset")
+
+
+OUTSIDE = View(header=header(4), outside=True, told=said("waiting", 4))
+"""In no round, and the workers of those that are keep their process."""
+
+
+class TestANodeInNoRound:
+    def test_gets_its_workers_ready_where_those_of_the_round_stay(self) -> None:
+        assert action(OUTSIDE) == Ready(header(4))
+
+    @pytest.mark.parametrize("changes", [{"outside": False}, {"unready": True}, {"alive": 1, "total": 1}])
+    def test_waits_otherwise(self, changes: dict[str, object]) -> None:
+        assert action(view(OUTSIDE, **changes)) == Wait()
+
+    def test_gets_them_ready_beside_those_that_stay_where_it_was_left_out_for_a_failure(self) -> None:
+        left_out = view(OUTSIDE, round=3, total=2, alive=1, staying=1, header=header(4, cause="failure"))
+        assert action(left_out) == Ready(header(4, cause="failure"))
+        assert action(view(left_out, alive=0, staying=0)) == Ready(header(4, cause="failure"))
+        assert action(view(left_out, staying=0)) == NOW_KILL, "those that do not stay have no part in the job"
+
+    def test_says_that_it_is_ready_when_all_of_them_wait_for_their_place(self) -> None:
+        warm = view(OUTSIDE, total=2, alive=2, staying=2, waiting=1)
+        assert report(warm) == said("waiting", 4)
+        assert report(view(warm, waiting=2)) == dataclasses.replace(said("waiting", 4), ready=True)
+        assert report(view(OUTSIDE, total=0)) == said("waiting", 4)
+
+    def test_gives_them_their_place_when_it_is_taken_in(self) -> None:
+        ready = view(OUTSIDE, total=2, alive=2, staying=2, waiting=2)
+        taken = view(ready, header=header(5, cause="joined"), assignment=assignment(5))
+        assert action(taken) == Reform(header(5, cause="joined"), assignment(5))
+
+    def test_starts_workers_that_have_not_come_so_far_afresh(self) -> None:
+        taken = view(OUTSIDE, total=1, alive=1, header=header(5, cause="lost"), assignment=assignment(5))
+        assert action(taken) == NOW_KILL
+
+    def test_keeps_its_workers_while_the_job_waits_for_nodes(self) -> None:
+        ready = view(OUTSIDE, total=1, alive=1, staying=1, waiting=1, header=header(5, "waiting"))
+        assert action(ready) == Wait()

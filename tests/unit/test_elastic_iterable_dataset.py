@@ -19,10 +19,13 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader  # noqa: E402  # only where torch is
 
-from elastic_run.adapters.channel import AGENT  # noqa: E402
 from elastic_run.adapters.pytorch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
 from elastic_run.adapters.shards import BadPosition, Misused, NotDone, Refused, Shards  # noqa: E402
-from elastic_run.adapters.world import PLACE, ROUND  # noqa: E402
+from elastic_run.adapters.world import (  # noqa: E402
+    AGENT,
+    PLACE,
+    ROUND,
+)
 
 from .test_shards import ENOUGH, listening  # noqa: E402
 

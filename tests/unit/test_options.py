@@ -661,6 +661,26 @@ def test_a_summary_that_cannot_be_written_is_refused(folder: Path) -> None:
     assert "cannot be written" in refusal("--summary-json=train.py/summary.json")
 
 
+def test_a_trace_is_a_file_that_workers_find_from_any_folder(folder: Path) -> None:
+    assert options().output.trace is None
+    assert options("--trace=out/trace.json").output.trace == folder / "out/trace.json"
+    (folder / "trace.json").write_text("[\n")
+    assert options("--trace=trace.json").output.trace == folder / "trace.json"  # it is gone on with
+    assert options("--trace=trace.json").given == ()
+
+
+def test_a_trace_that_cannot_be_written_is_refused(folder: Path) -> None:
+    assert "is a folder: name a file" in refusal(f"--trace={folder}")
+    assert "cannot be written" in refusal("--trace=train.py/trace.json")
+    assert "cannot be written" in refusal("--trace=/proc/trace.json")
+
+
+def test_what_is_no_trace_is_not_written_to(folder: Path) -> None:
+    (folder / "notes.txt").write_text("dear diary")
+    assert refusal("--trace=notes.txt") == "--trace=notes.txt holds something that is no trace: name another file"
+    assert (folder / "notes.txt").read_text() == "dear diary"
+
+
 # -- the user's own etcd ----------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Membership is decided right: each behaviour of `plan`, then its invariants for any members."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import get_args
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from elastic_run.rendezvous import ranks
 from elastic_run.rendezvous.member import DEPARTING, Exit, Fingerprint, Member, Report, State
 from elastic_run.rendezvous.round import (
+    IN_PLACE_SETTLE,
+    READY_SECONDS,
     Cause,
     Decision,
     Fault,
@@ -256,6 +259,16 @@ class TestARunningRound:
         fault = failure(settled_at=OLD)
         assert isinstance(plan([seen("a"), seen("b")], running("a", "b", fault=fault), POLICY, 0.0)[0], Open)
 
+    def test_waits_a_moment_for_the_cause_where_only_consequences_are_known(self) -> None:
+        fault = dataclasses.replace(failure("rank 1 lost another rank"), root_by=0.25)
+        current = running("a", "b", fault=fault)
+        members = [seen("a"), seen("b", state="failed")]
+        decision, reason = plan(members, current, POLICY, 0.0)
+        assert decision == Keep(0.25) and "not known yet" in reason
+        assert isinstance(plan(members, current, POLICY, 0.25)[0], Open)
+        decision, _ = plan([seen("b", state="failed"), seen("c")], running("a", "b", fault=fault), POLICY, 0.0)
+        assert isinstance(decision, Open) and decision.cause == "lost", "a loss explains it"
+
     def test_gathers_evidence_before_a_verdict_that_ends_the_job(self) -> None:
         fault = failure("no budget", "failed", settled_at=1.0)
         decision, reason = plan([seen("a"), seen("b")], running("a", "b", fault=fault), POLICY, 0.5)
@@ -460,6 +473,117 @@ class TestAnArrival:
         assert isinstance(decision, Open)
 
 
+class TestAnArrivalWhereWorkersKeepTheirProcess:
+    ROUND = running("a", "b")
+
+    def members(self, *, ready: bool, since: float, others_keep: bool = True) -> list[Seen]:
+        """Those of the round, and `c`, which has just come."""
+        found = [seen("a"), seen("b"), seen("c", state="waiting", round=0, since=since)]
+        says = ({"keeps": True}, {"keeps": others_keep}, {"ready": ready})
+        return [
+            dataclasses.replace(
+                each, member=dataclasses.replace(each.member, report=dataclasses.replace(each.member.report, **said))
+            )
+            for each, said in zip(found, says, strict=True)
+        ]
+
+    def test_is_not_taken_in_before_its_workers_are_ready(self) -> None:
+        decision, reason = plan(self.members(ready=False, since=OLD), self.ROUND, POLICY, OLD + 30)
+        assert decision == Keep(OLD + READY_SECONDS)
+        assert reason == "c gets its workers ready"
+
+    def test_is_taken_in_soon_after_they_are(self) -> None:
+        members = self.members(ready=True, since=OLD)
+        assert plan(members, self.ROUND, POLICY, OLD)[0] == Keep(OLD + IN_PLACE_SETTLE)
+        decision, reason = plan(members, self.ROUND, POLICY, OLD + IN_PLACE_SETTLE)
+        assert opened(decision) == ["a", "b", "c"]
+        assert reason == "c joined"
+
+    def test_is_taken_in_where_they_take_too_long(self) -> None:
+        members = self.members(ready=False, since=OLD)
+        assert opened(plan(members, self.ROUND, POLICY, OLD + READY_SECONDS)[0]) == ["a", "b", "c"]
+
+    def test_does_not_hold_up_another_that_is_ready(self) -> None:
+        late = seen("d", state="waiting", round=0, since=OLD + 5)
+        members = [*self.members(ready=True, since=OLD), late]
+        assert opened(plan(members, self.ROUND, POLICY, OLD + 10)[0]) == ["a", "b", "c"]
+
+    def test_settles_as_ever_where_one_of_the_round_does_not(self) -> None:
+        members = self.members(ready=True, since=OLD, others_keep=False)
+        decision, reason = plan(members, self.ROUND, POLICY, OLD + IN_PLACE_SETTLE)
+        assert decision == Keep(OLD + POLICY.settle)
+        assert "which restarts some workers" in reason
+
+    def test_comes_too_late_where_a_worker_has_trained_to_the_end(self) -> None:
+        members = self.members(ready=True, since=0.0)
+        report = dataclasses.replace(members[0].member.report, keeps=False, done=True)
+        members[0] = dataclasses.replace(members[0], member=dataclasses.replace(members[0].member, report=report))
+        decision, reason = plan(members, self.ROUND, POLICY, OLD)
+        assert decision == Keep()
+        assert reason == "c came at the end: workers of round 1 are finishing already"
+
+    def test_enters_at_once_where_too_few_are_left_without_it(self) -> None:
+        members = self.members(ready=False, since=OLD)
+        assert opened(plan([members[0], members[2]], self.ROUND, POLICY, OLD)[0]) == ["a", "c"]
+
+
+class TestAChangeWhereWorkersKeepTheirProcess:
+    """Nobody who can go on at once waits for a node that has to start workers."""
+
+    ROUND = running("a", "b", "c", opened_at=OLD, fault=failure("rank 1 failed"))
+    WIDE = dataclasses.replace(POLICY, min_nodes=1, max_nodes=3)
+
+    def members(self, **of_b: object) -> list[Seen]:
+        found = [seen(name) for name in "abc"]
+        whole: dict[str, object] = {"keeps": True, "holding": 1}
+        says: list[dict[str, object]] = [whole, {"state": "failed", **of_b}, whole]
+        return [
+            dataclasses.replace(
+                each, member=dataclasses.replace(each.member, report=dataclasses.replace(each.member.report, **said))
+            )
+            for each, said in zip(found, says, strict=True)
+        ]
+
+    def test_goes_on_without_the_node_whose_worker_failed(self) -> None:
+        decision, reason = plan(self.members(), self.ROUND, self.WIDE, OLD)
+        assert opened(decision) == ["a", "c"]
+        assert reason == "rank 1 failed"
+
+    def test_waits_for_it_where_a_worker_of_it_lives_and_has_the_state(self) -> None:
+        assert opened(plan(self.members(holding=1), self.ROUND, self.WIDE, OLD)[0]) == ["a", "b", "c"]
+
+    def test_leaves_nobody_out_where_the_others_have_no_state_yet(self) -> None:
+        members = self.members()
+        for index in (0, 2):
+            member = members[index].member
+            member = dataclasses.replace(member, report=dataclasses.replace(member.report, holding=0))
+            members[index] = dataclasses.replace(members[index], member=member)
+        assert opened(plan(members, self.ROUND, self.WIDE, OLD)[0]) == ["a", "b", "c"]
+
+    @pytest.mark.parametrize("changes", [{"min_nodes": 3}, {"scale_up": "never"}, {"scale_up": "commit"}])
+    def test_waits_for_it_where_too_few_are_left_or_it_could_not_come_back(self, changes: dict[str, object]) -> None:
+        policy = dataclasses.replace(self.WIDE, **changes)  # type: ignore[arg-type]
+        assert opened(plan(self.members(), self.ROUND, policy, OLD)[0]) == ["a", "b", "c"]
+
+    def test_waits_for_it_where_only_its_start_went_wrong(self) -> None:
+        problem = Fault("b could not start its workers", "problem", None, OLD)
+        current = running("a", "b", "c", opened_at=OLD, fault=problem)
+        assert opened(plan(self.members(), current, self.WIDE, OLD)[0]) == ["a", "b", "c"]
+
+    def test_takes_it_in_again_as_soon_as_its_workers_are_ready(self) -> None:
+        current = running("a", "c", number=2, opened_at=OLD)
+        members = self.members(state="waiting", round=2)
+        decision, reason = plan(members, current, self.WIDE, OLD + 5)
+        assert decision == Keep(OLD + READY_SECONDS)
+        assert reason == "b gets its workers ready"
+        members = self.members(state="waiting", round=2, ready=True)
+        assert opened(plan(members, current, self.WIDE, OLD + 5)[0]) == ["a", "c", "b"]
+
+    def test_does_not_wait_for_an_arrival_that_is_not_ready(self) -> None:
+        members = [*self.members(keeps=True, state="running", holding=1)[:2], seen("d", state="waiting", round=0)]
+        assert opened(plan(members, self.ROUND, self.WIDE, OLD)[0]) == ["a", "b"]
+
+
 @dataclasses.dataclass(frozen=True)
 class World:
     """One input of `plan`."""
@@ -532,7 +656,8 @@ def worlds(draw: st.DrawFn) -> World:
         causes: list[Cause] = ["failure", "lost", "left", "problem"]
         fatal = draw(st.sampled_from(endings))
         cause = "failure" if fatal else draw(st.sampled_from(causes))
-        fault = Fault("somebody failed", cause, fatal, now + draw(st.integers(-1, 1)))
+        root_by = now + draw(st.integers(-1, 1)) if cause == "failure" else -math.inf
+        fault = Fault("somebody failed", cause, fatal, now + draw(st.integers(-1, 1)), root_by)
     opened_at = float(draw(st.integers(0, 50)))
     return World(tuple(members), Round(number, nodes, phase == "running", opened_at, fault), policy, now)
 
@@ -642,7 +767,9 @@ def the_order_in_which_members_are_listed_does_not_matter(world: World) -> None:
 
 def only_differences_of_the_clock_count(world: World) -> None:
     current, shift = world.current, 1000.0
-    fault = dataclasses.replace(current.fault, settled_at=current.fault.settled_at + shift) if current.fault else None
+    fault = current.fault
+    if fault:
+        fault = dataclasses.replace(fault, settled_at=fault.settled_at + shift, root_by=fault.root_by + shift)
     later = World(
         tuple(dataclasses.replace(item, since=item.since + shift) for item in world.members),
         dataclasses.replace(current, opened_at=current.opened_at + shift, fault=fault),

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from elastic_run.adapters.channel import AGENT, Back, Call
-from elastic_run.adapters.saves import SCALE_UP, Saves
+from elastic_run.adapters.channel import Back, Call
+from elastic_run.adapters.saves import Saves
+from elastic_run.adapters.world import AGENT, SCALE_UP
 from elastic_run.rendezvous.frame import PREFIX, framed
 from elastic_run.rendezvous.wire import decode, encode
 

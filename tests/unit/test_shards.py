@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import elastic_run
 from elastic_run.adapters import leases
-from elastic_run.adapters.channel import AGENT, AgentGone, Back, Call, Channel
+from elastic_run.adapters.channel import AgentGone, Back, Call, Channel
 from elastic_run.adapters.leases import HELD, MOST
 from elastic_run.adapters.shards import (
     DONE,
@@ -40,7 +40,7 @@ from elastic_run.adapters.shards import (
     is_current,
     shards,
 )
-from elastic_run.adapters.world import PLACE, ROUND, BadEnvironment
+from elastic_run.adapters.world import AGENT, PLACE, ROUND, BadEnvironment
 from elastic_run.master.ledger import Answer, Ledger, Piece, Request, fresh, read, written
 from elastic_run.rendezvous.frame import PREFIX, framed
 from elastic_run.rendezvous.wire import decode, encode

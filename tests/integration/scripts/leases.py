@@ -15,8 +15,8 @@ import time
 
 import puppet
 
-from elastic_run.adapters.channel import AGENT, Call, Channel
-from elastic_run.adapters.world import world
+from elastic_run.adapters.channel import Call, Channel
+from elastic_run.adapters.world import AGENT, world
 from elastic_run.master.ledger import Answer, Dataset, Mark, Request
 
 here = world()

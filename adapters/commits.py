@@ -1,0 +1,47 @@
+"""Who has the job's state after a change, and who gets it from whom (pure).
+
+A peer can be lost inside a collective that some survivors completed, so their claims may differ by a step; the highest
+is the job's state. Who was left out of rings that the others went on in may have the same number of steps, and another
+state: the newer ring's is the job's.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+NOTHING = -1
+"""The claim of a worker that has just been started, or whose state is not whole."""
+
+
+class Claim(NamedTuple):
+    """What one rank says of itself when a new ring stands.
+
+    Attributes:
+        step: the last that it has committed and whose state it still has whole; NOTHING where it has none.
+        ring: the round in which it last had the same state as all others; 0: in none.
+    """
+
+    step: int
+    ring: int = 0
+
+
+class StateLost(RuntimeError):
+    """Workers remember a committed step, and none of those that live has it whole."""
+
+
+def lost(claims: Sequence[Claim]) -> bool:
+    """Some remember a committed step, and nobody has it whole."""
+    return max(claims).step == NOTHING and any(claim.ring for claim in claims)
+
+
+def transfers(claims: Sequence[Claim]) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """The step to go on from, and (source, target) ranks, so that each rank has its state afterwards.
+
+    The ranks that have it share the work. Where nobody has any (the job's beginning), it is rank 0's own, step 0.
+
+    Args:
+        claims: of all ranks, in their order.
+    """
+    best = max(claims)
+    sources = [rank for rank, claim in enumerate(claims) if claim == best] if best.step != NOTHING else [0]
+    targets = [rank for rank in range(len(claims)) if rank not in set(sources)]
+    return max(best.step, 0), tuple((sources[index % len(sources)], target) for index, target in enumerate(targets))

@@ -1,0 +1,178 @@
+"""torch's process groups for a worker that keeps its process: formed, broken and formed again, round after round.
+
+A ring is broken from outside: the agent shuts its sockets down (`membership.py`), and whoever waits in a collective is
+free at once. So nothing here waits for torch's own timeouts but for the moment in which gloo connects.
+"""
+
+import contextlib
+import datetime
+import inspect
+import os
+import socket
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed import distributed_c10d
+
+from .membership import Membership
+from .world import World
+
+dist: Any = distributed  # half of it has no types in torch, and half of the rest is not exported
+c10d: Any = distributed_c10d
+
+CONNECT_SECONDS = 5.0
+"""For the groups to connect, once all ranks are known to be there."""
+
+FORM_SECONDS = 600.0
+"""For all ranks to come to a new ring; a rank that is lost meanwhile ends the wait at once."""
+
+LINGER_SECONDS = 1.0
+"""A group that is no longer used is kept for so long: torch ends it by waiting for its threads, and deadlocks where one
+of them still wants Python's lock."""
+
+_PAUSE = 0.001
+
+_LOOK_SECONDS = 0.05
+
+
+class Superseded(Exception):
+    """While the ring was formed, its round was over."""
+
+
+class Ring:
+    """The process groups of one worker.
+
+    Args:
+        members: who gives it places.
+        backend: for torch; None: gloo, and NCCL beside it where there is a GPU.
+        timeout: of collectives; None: torch's.
+    """
+
+    def __init__(self, members: Membership, backend: str | None, timeout: datetime.timedelta | None) -> None:
+        self._members = members
+        self._backend = backend
+        self._timeout = timeout
+        self._old: list[tuple[float, list[Any]]] = []
+        self._store: Any = None
+        self._control: Any = None
+
+    @property
+    def control(self) -> Any:  # torch's group
+        """A group for tensors in memory; None in a world of one."""
+        return self._control
+
+    def form(self, place: World) -> None:
+        """The groups of `place`'s round. Raises Superseded, and whatever torch does where a peer is lost meanwhile."""
+        if dist.is_initialized():  # the script's own, from before it asked for rings that can be formed again
+            self._backend = self._backend or dist.get_backend_config()
+            self.drop()
+        backend = self._backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        with self._captured():
+            self._store = self._meet(place)
+        with self._captured():
+            dist.init_process_group(
+                backend,
+                store=dist.PrefixStore("group", self._store),
+                rank=place.rank,
+                world_size=place.size,
+                timeout=datetime.timedelta(seconds=CONNECT_SECONDS),
+            )
+            kinds = dist.get_backend_config()
+            has_memory = "cpu:" in kinds or kinds == "gloo"
+            self._control = dist.group.WORLD if has_memory else dist.new_group(backend="gloo")
+        c10d._set_pg_timeout(self._timeout or c10d.default_pg_timeout, dist.group.WORLD)
+        self._members.formed()
+
+    @contextlib.contextmanager
+    def watched(self) -> Generator[None]:
+        """While it lasts, groups that the script makes are handed to the agent as well."""
+        own = c10d.new_group
+
+        def new_group(*args: Any, **kwargs: Any) -> Any:
+            with self._captured():
+                return own(*args, **kwargs)
+
+        places = [module for module in (dist, c10d) if getattr(module, "new_group", None) is own]
+        for module in places:
+            module.new_group = new_group
+        try:
+            yield
+        finally:
+            for module in places:
+                module.new_group = own
+
+    def drop(self, *, broken: bool = False) -> None:
+        """Leaves the groups. They are ended later, when none of their threads can be in the way."""
+        self.tidy()
+        groups: list[Any] = list(c10d._world.pg_map)
+        self._old.append((time.monotonic(), [*groups, self._store]))
+        if broken:
+            for group in groups:
+                with contextlib.suppress(Exception):  # NCCL's only; gloo's does nothing
+                    group.abort()
+        self._store = self._control = None
+        if dist.is_initialized():
+            # As torch has it: a worker that was forked waits first, which is not needed where the groups live on.
+            inspect.unwrap(dist.destroy_process_group)()
+
+    def tidy(self) -> None:
+        """Ends groups that have not been used for a while."""
+        now = time.monotonic()
+        self._old = [(since, kept) for since, kept in self._old if now - since < LINGER_SECONDS]
+
+    def _meet(self, place: World) -> Any:
+        """The store at which the ranks meet, when all of them are there. Raises Superseded, TimeoutError."""
+        if place.size == 1:
+            return dist.HashStore()
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        until = time.monotonic() + FORM_SECONDS
+        if place.rank != 0:
+            self._await(lambda: _listens(host, port), until, f"rank 0 does not listen at {host}:{port}")
+        store = dist.TCPStore(
+            host,
+            port,
+            place.size,
+            is_master=place.rank == 0,
+            timeout=datetime.timedelta(seconds=CONNECT_SECONDS),
+            wait_for_workers=False,
+        )
+        if store.add("here", 1) == place.size:
+            store.set("all", "here")
+        self._await(lambda: store.check(["all"]), until, "not all ranks came to form a ring")
+        return store
+
+    def _await(self, done: Callable[[], bool], until: float, what: str) -> None:
+        while not done():
+            if self._members.over:
+                raise Superseded
+            if time.monotonic() > until:
+                raise TimeoutError(f"{what} within {FORM_SECONDS:g} s")
+            time.sleep(_PAUSE)
+
+    @contextlib.contextmanager
+    def _captured(self) -> Generator[None]:
+        """Hands the sockets that come into being meanwhile to the agent."""
+        if self._members.alone:
+            yield
+            return
+        before = _descriptors()
+        try:
+            yield
+        finally:
+            self._members.hold(sorted(_descriptors() - before))
+
+
+def _descriptors() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - numbers, not paths
+
+
+def _listens(host: str, port: int) -> bool:
+    """Whether somebody does. torch's own client, where it comes too early, tries again only after tenths of seconds."""
+    try:
+        socket.create_connection((host, port), timeout=_LOOK_SECONDS).close()
+    except OSError:
+        return False
+    return True

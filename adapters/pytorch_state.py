@@ -1,0 +1,764 @@
+"""What a PyTorch script keeps when the membership changes: its process, and its model in it.
+
+    state = elastic.State(model=model, optimizer=optimizer, data=sampler, epoch=0)
+
+    @elastic.run
+    def train(state):
+        model = state.ddp(state.model)
+        for batch in loader:
+            ...                         # forward, backward
+            optimizer.step()
+            state.commit()
+
+    train(state)
+
+`commit` says that a step is whole. Where a peer is lost, the function is left by an error, what was begun since the
+last commit is undone, a new ring is formed, who has no state gets it from who has, and the function is called again.
+Names and meanings are Horovod's. What is left to decide is decided in `commits.py`, without torch.
+"""
+
+import contextlib
+import copy
+import datetime
+import functools
+import random
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
+
+import torch
+from torch import distributed, nn
+from torch.distributed import distributed_c10d
+
+from .channel import AgentGone
+from .commits import NOTHING, Claim, StateLost, lost, transfers
+from .membership import Membership, NotAMember
+from .pytorch_ring import Ring, Superseded
+from .trace import span
+from .tree import SHARDED, Unfit, flatten, places, unflatten
+from .world import World
+
+dist: Any = distributed  # half of it has no types in torch
+c10d: Any = distributed_c10d
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CLEAN_COMMITS = 10
+"""So many commits in a row without a collective between the optimizer's step and the commit, and `copies="auto"` takes
+no copies any more."""
+
+LARGE_BYTES = 1 << 20
+"""Smaller tensors travel together, up to BUCKET_BYTES at a time."""
+
+BUCKET_BYTES = 16 << 20
+
+CHUNK_BYTES = 64 << 20
+"""Sent at a time."""
+
+AHEAD = 4
+"""Pieces on their way at a time, so that neither side waits for the other's next call."""
+
+_SHARDED_KINDS = (
+    "FullyShardedDataParallel",
+    "FSDPModule",
+    "ZeroRedundancyOptimizer",
+    "DeepSpeedEngine",
+    "PipelineStage",
+)
+
+
+class HostsUpdated(BaseException):
+    """Nodes come or go in order: the ring is left at a step's end. No error, so `except Exception` lets it by."""
+
+
+class State:
+    """What all ranks have alike, and what is brought to those that have it not.
+
+    Args:
+        model: a module, not wrapped; see `ddp`.
+        optimizer: that of the model.
+        scheduler: a learning-rate scheduler.
+        data: an `ElasticBatchSampler`, or whatever has `commit`, `state_dict` and `load_state_dict`; `commit()` calls
+            its.
+        copies: where a step fails between the optimizer's step and the commit, the last commit is taken from a copy.
+            "auto": copies are made as long as the script does something with the other ranks there; "always"; "never".
+            See the page on in-place training.
+        values: anything else that belongs to the state, and is an attribute of it from then on: tensors, numbers,
+            strings, lists and dicts of these, modules, and objects with state_dict() and load_state_dict().
+
+    Raises Unfit (TypeError) for what cannot travel.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        scheduler: object = None,
+        data: object = None,
+        copies: Literal["auto", "always", "never"] = "auto",
+        **values: object,
+    ) -> None:
+        parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "data": data}
+        self.__dict__["_values"] = {name: part for name, part in parts.items() if part is not None} | values
+        for name, value in self._values.items():
+            _refuse_sharded(name, value)
+            if isinstance(value, list | tuple | dict) and any(hasattr(part, "state_dict") for part in _parts(value)):
+                raise Unfit(
+                    f"State({name}=...) holds objects with a state of their own: give each its own name, as in "
+                    f"State({name}_a=..., {name}_b=...)"
+                )
+            if name in vars(type(self)) or name.startswith("_"):
+                raise Unfit(f"State({name}=...) would hide a part of State itself: choose another name")
+        if copies not in ("auto", "always", "never"):
+            raise ValueError(f'copies={copies!r}: choose "auto", "always" or "never"')
+        self._step = NOTHING  # committed
+        self._since = 0  # the round in which it last had the same state as all others
+        self._members: Membership | None = None
+        self._ring: Ring | None = None
+        self._callbacks: list[Callable[[], object]] = []
+        self._wrapped: weakref.ref[nn.Module] | None = None
+        self._undo = _Undo(self._optimizers(), copies)
+        self._small: str = ""
+        self._small_tensors: list[torch.Tensor] = []
+        self._random: list[Callable[[], None]] = []
+        self._flag: tuple[Any, torch.Tensor] | None = None
+        self._flattened(large=True)  # refuses what cannot travel, before anything starts
+
+    # What it has.
+
+    def __getattr__(self, name: str) -> Any:  # Any: whatever was given
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(f"this State has no {name!r}: give it to State({name}=...)") from None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in self.__dict__["_values"]:
+            self._values[name] = value
+        else:
+            object.__setattr__(self, name, value)
+
+    @property
+    def step(self) -> int:
+        """Commits so far, in this job."""
+        return max(self._step, 0)
+
+    @property
+    def place(self) -> World:
+        """Rank and world size of the current round."""
+        return self._membership().place
+
+    # What the script calls.
+
+    def commit(self) -> None:
+        """Says that this step is whole: once per optimizer step, after it, on every rank.
+
+        From now on it is what is gone back to. Leaves the ring here where nodes come or go (HostsUpdated).
+        """
+        if (data := self._values.get("data")) is not None and hasattr(data, "commit"):
+            data.commit()  # type: ignore[attr-defined]
+        self._undo.committed()
+        self._step = max(self._step, 0) + 1
+        self._snapshot()
+        if self._ring is not None:
+            self._ring.tidy()
+        self._look_up()
+
+    def restore(self) -> None:
+        """Undoes what was begun since the last commit.
+
+        Raises StateLost, and changes nothing, where the optimizer has stepped since and there is no copy of the last
+        commit: `copies="always"` is for scripts that go back by themselves.
+        """
+        if not self._undo.possible(self._large()):
+            raise StateLost(
+                "the optimizer has stepped since the last commit, of which there is no copy: to go back at any time, "
+                'make the State with copies="always"'
+            )
+        self._restore()
+
+    def _restore(self) -> None:
+        """The same where a peer was lost: without a copy, this rank has no committed step any more."""
+        for module in self._of(nn.Module):
+            for parameter in module.parameters():
+                parameter.grad = None
+        if not self._undo.restore(self._large()):
+            self._has_none()
+            return
+        self._load(self._small, self._small_tensors, large=False)
+        for again in self._random:
+            again()
+
+    def sync(self) -> None:
+        """Brings the last commit of who has the highest to all others. All ranks together; `run` calls it itself."""
+        place = self._membership().place
+        claims = [Claim(self._step, self._since)]
+        group = self._ring.control if self._ring is not None else None
+        if group is not None and place.size > 1:
+            own = torch.tensor(claims[0], dtype=torch.int64)
+            found = [torch.empty_like(own) for _ in range(place.size)]
+            dist.all_gather(found, own, group=group)
+            claims = [Claim(*map(int, each)) for each in found]
+        if lost(claims):
+            raise StateLost(
+                "no living worker has a committed step whole: the job goes on from what the script itself has saved"
+            )
+        if max(claims).step == NOTHING and place.round > 1 and place.rank == 0:
+            print(
+                "elastic-run: no living worker has a committed step: the job goes on from what the script has loaded "
+                "itself",
+                file=sys.stderr,
+                flush=True,
+            )
+        step, pairs = transfers(claims)
+        for source, target in pairs:
+            if place.rank == source:
+                self._send(target, group)
+            elif place.rank == target:
+                self._has_none()  # while it is neither the one nor the other
+                self._receive(source, group)
+        self._step, self._since = step, max(place.round, 1)
+        self._membership().holds(True)
+        self._regroup()
+        self._snapshot()
+
+    def check_host_updates(self) -> None:
+        """Leaves the ring (HostsUpdated) where nodes come or go. All ranks alike; `commit` calls it itself."""
+        if not self._undo.touched(self._large()):
+            self._look_up()
+
+    def _look_up(self) -> None:
+        members = self._members
+        if members is None or members.alone or self._ring is None:
+            return
+        if members.place.size == 1:
+            if members.planned:
+                raise HostsUpdated
+            return
+        if self._flagged():
+            raise HostsUpdated
+        told = torch.tensor(int(members.planned), dtype=torch.int32)
+        work = dist.all_reduce(told, dist.ReduceOp.MAX, group=self._ring.control, async_op=True)
+        self._flag = work, told
+
+    def on_reset(self, callback: Callable[[], object]) -> Callable[[], object]:
+        """Calls it whenever a new ring has been formed, on each rank that was in the one before."""
+        self._callbacks.append(callback)
+        return callback
+
+    def ddp(self, module: nn.Module | None = None, **options: Any) -> nn.parallel.DistributedDataParallel:
+        """DistributedDataParallel around `module` for this round's ring; with `options` as torch has them.
+
+        In the function under `run`, at its beginning. Communication hooks are registered anew on what it returns.
+        """
+        inner: nn.Module = self.model if module is None else module
+        self._unwrap()
+        options.setdefault("init_sync", False)  # all ranks have the same state already
+        wrapped = nn.parallel.DistributedDataParallel(inner, **options)
+        self._wrapped = weakref.ref(wrapped)
+        return wrapped
+
+    def attempts(self, *, backend: str | None = None, timeout: datetime.timedelta | None = None) -> Iterator["Attempt"]:
+        """For a loop of one's own, instead of `run`; each attempt is one ring.
+
+            for attempt in state.attempts():
+                with attempt:
+                    train(state)
+
+        The loop ends after the first attempt that is not cut short by a change of the membership.
+        """
+        members = self._membership()
+        self._ring = Ring(members, backend, timeout)
+        attempt = Attempt(self, self._ring, members)
+        yield attempt
+        while not attempt.finished:
+            attempt = Attempt(self, self._ring, members, after=attempt)
+            yield attempt
+
+    # The inside.
+
+    def _has_none(self) -> None:
+        """Its state is not that of a commit."""
+        self._step = NOTHING
+        with contextlib.suppress(AgentGone):  # which is noticed where it is asked for a place
+            self._membership().holds(False)
+
+    def _membership(self) -> Membership:
+        if self._members is None:
+            self._members = Membership()
+        return self._members
+
+    def _of(self, kind: type[R]) -> list[R]:
+        return [value for value in self._values.values() if isinstance(value, kind)]
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        return self._of(torch.optim.Optimizer)
+
+    def _large(self) -> list[torch.Tensor]:
+        """What only an optimizer's step changes."""
+        found: list[torch.Tensor] = [each for module in self._of(nn.Module) for each in module.parameters()]
+        for optimizer in self._optimizers():
+            for held in optimizer.state.values():
+                found += [each for each in held.values() if isinstance(each, torch.Tensor)]
+        return found
+
+    def _snapshot(self) -> None:
+        """Copies what changes by other means than an optimizer's step, which is little."""
+        self._small, tensors = self._flattened(large=False)
+        self._small_tensors = [each.clone() for each in tensors]
+        self._random = _random_states()
+        self._undo.begin(self._large())
+
+    def _flattened(self, *, large: bool) -> tuple[str, list[torch.Tensor]]:
+        whole: dict[str, object] = {}
+        for name, value in self._values.items():
+            if isinstance(value, nn.Module):
+                trains = [each.requires_grad for each in value.parameters()]
+                whole[name] = {"trains": trains, "held": value.state_dict() if large else dict(value.named_buffers())}
+            elif isinstance(value, torch.optim.Optimizer):
+                whole[name] = value.state_dict() if large else {"param_groups": value.state_dict()["param_groups"]}
+            elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+                whole[name] = getattr(value, "position", value.state_dict)()
+            else:
+                whole[name] = value
+        return flatten(whole, "state")
+
+    def _load(self, text: str, tensors: Sequence[torch.Tensor], *, large: bool) -> None:
+        whole: dict[str, Any] = unflatten(text, tensors)
+        for name, value in self._values.items():
+            held = whole[name]
+            if isinstance(value, nn.Module):
+                for each, trains in zip(value.parameters(), held["trains"], strict=True):
+                    each.requires_grad_(trains)
+                held = held["held"]
+                if large:
+                    value.load_state_dict(_in_place(held, value.state_dict(keep_vars=True)))
+                else:
+                    with torch.no_grad():
+                        for key, buffer in value.named_buffers():
+                            buffer.copy_(held[key])
+            elif isinstance(value, torch.optim.Optimizer):
+                if large:
+                    value.load_state_dict(held)
+                else:
+                    for group, kept in zip(value.param_groups, held["param_groups"], strict=True):
+                        group.update({key: each for key, each in kept.items() if key != "params"})
+            elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+                value.load_state_dict(held)
+            elif isinstance(value, torch.Tensor):
+                with torch.no_grad():
+                    value.copy_(held)
+            else:
+                self._values[name] = copy.deepcopy(held)
+
+    def _send(self, target: int, group: Any) -> None:
+        text, tensors = self._flattened(large=True)
+        words = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        dist.send(torch.tensor([len(words)]), target, group)
+        dist.send(words, target, group)
+        ahead: deque[Any] = deque()  # torch's works; each keeps its piece
+        for bucket in _buckets(tensors):
+            for piece in _pieces(_joined(bucket)):
+                if len(ahead) == AHEAD:
+                    ahead.popleft().wait()
+                ahead.append(dist.isend(piece, target, group))
+        for work in ahead:
+            work.wait()
+
+    def _receive(self, source: int, group: Any) -> None:
+        length = torch.empty(1, dtype=torch.int64)
+        dist.recv(length, source, group)
+        words = torch.empty(int(length), dtype=torch.uint8)
+        dist.recv(words, source, group)
+        text = bytes(words.numpy()).decode()
+        own, mine = self._flattened(large=True)
+        here = dict(zip(places(own), mine, strict=True))
+        # Straight into what is there already, where it fits; else beside it, to be loaded from there.
+        tensors = [
+            here[wanted] if wanted in here else torch.empty(wanted[2], dtype=wanted[1]) for wanted in places(text)
+        ]
+        ahead: deque[tuple[list[Any], torch.Tensor, list[torch.Tensor]]] = deque()
+
+        def arrive() -> None:
+            works, flat, bucket = ahead.popleft()
+            for work in works:
+                work.wait()
+            if bucket:
+                _spread(flat, bucket)
+
+        for bucket in _buckets(tensors):
+            if len(ahead) == AHEAD:
+                arrive()
+            straight = len(bucket) == 1 and bucket[0].is_contiguous() and bucket[0].device.type == "cpu"
+            flat = _joined(bucket) if straight else torch.empty(sum(map(_size, bucket)), dtype=torch.uint8)
+            works = [dist.irecv(piece, source, group) for piece in _pieces(flat)]
+            ahead.append((works, flat, [] if straight else bucket))
+        while ahead:
+            arrive()
+        try:
+            self._load(text, tensors, large=True)
+        except (RuntimeError, KeyError, ValueError) as error:
+            raise Unfit(
+                f"what rank {source} has as its state does not fit this rank's: {error}. Every rank must make its "
+                "State of the same parts, of the same shapes"
+            ) from error
+
+    def _finish(self) -> None:
+        """Ends the training: all ranks together, unless nodes come or go (HostsUpdated); then it is called again."""
+        members, ring = self._membership(), self._ring
+        if ring is None or members.alone:
+            return
+        if ring.control is not None and not dist.is_initialized():
+            self._flag = None  # the script has ended the groups itself: there is nobody to agree with
+        elif ring.control is not None:
+            told = torch.tensor(int(self._flagged() or members.planned), dtype=torch.int32)
+            dist.all_reduce(told, dist.ReduceOp.MAX, group=ring.control)
+            if int(told):
+                raise HostsUpdated
+        elif members.planned:
+            raise HostsUpdated
+        members.done()
+
+    def _flagged(self) -> bool:
+        """Whether some rank knew of nodes that come or go, at the commit before; waits until all have said so."""
+        flag, self._flag = self._flag, None
+        if flag is None:
+            return False
+        flag[0].wait()
+        return bool(flag[1])
+
+    def _regroup(self) -> None:
+        data = self._values.get("data")
+        if hasattr(data, "regroup"):
+            data.regroup()  # type: ignore[union-attr]
+
+    def _unwrap(self) -> None:
+        wrapped = self._wrapped() if self._wrapped is not None else None
+        if wrapped is not None:
+            # Its hooks hang on the parameters: two of it would both answer a backward pass.
+            cast("Any", wrapped)._remove_autograd_hooks()
+        self._wrapped = None
+
+    def _leave(self, *, broken: bool) -> None:
+        self._flag = None
+        self._unwrap()
+        if broken:
+            self._restore()
+
+    def _reset(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+class Attempt(contextlib.AbstractContextManager["Attempt"]):
+    """One ring, from its forming to its end; see `State.attempts`.
+
+    Attributes:
+        finished: it was not cut short.
+    """
+
+    def __init__(self, state: State, ring: Ring, members: Membership, *, after: "Attempt | None" = None) -> None:
+        self._state = state
+        self._ring = ring
+        self._members = members
+        self._first = after is None
+        self._why = after._why if after is not None else ""  # what was broken, for the agent
+        self._watch = contextlib.ExitStack()
+        self.finished = False
+
+    def __enter__(self) -> "Attempt":
+        state, members, ring = self._state, self._members, self._ring
+        take = not self._first or members.unplaced
+        while True:
+            try:
+                if take:
+                    members.next(self._why)
+                take, self._why = True, ""
+                with span("form the ring", round=members.place.round, ranks=members.place.size):
+                    ring.form(members.place)
+                if not self._first:
+                    state._reset()  # pyright: ignore[reportPrivateUsage]
+                with span("bring the state"):
+                    state.sync()
+                break
+            except Superseded:
+                ring.drop(broken=True)
+            except (StateLost, NotAMember, AgentGone):
+                raise
+            except (RuntimeError, OSError) as error:
+                if members.alone:
+                    raise
+                self._why = f"forming a ring failed: {_line(error)}"
+                ring.drop(broken=True)
+        self._watch.enter_context(ring.watched())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._watch.close()
+        ended: BaseException | None = error
+        if error is None:
+            try:
+                self._state._finish()  # pyright: ignore[reportPrivateUsage]
+                self.finished = True
+                return False
+            except (HostsUpdated, RuntimeError, OSError) as late:
+                if isinstance(late, NotAMember | AgentGone):
+                    raise
+                ended = late
+        planned = isinstance(ended, HostsUpdated)
+        if not planned and not (isinstance(ended, Exception) and self._is_broken(ended)):
+            if error is None and ended is not None:
+                raise ended
+            return False
+        self._state._leave(broken=not planned)  # pyright: ignore[reportPrivateUsage]
+        if not planned:
+            self._why = _line(ended)
+        self._ring.drop(broken=not planned)
+        return True
+
+    def _is_broken(self, error: Exception) -> bool:
+        """The ring is, whatever the error was: what was begun is trained again, and an error of the script's own then
+        comes again."""
+        if self._members.alone:
+            return False
+        return self._members.broken or self._members.over or isinstance(error, dist.DistError)
+
+
+@overload
+def run(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def run(
+    *, backend: str | None = None, timeout: datetime.timedelta | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def run(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    backend: str | None = None,
+    timeout: datetime.timedelta | None = None,
+) -> Any:  # Any: a decorator, or a decorated function
+    """Decorates the training function, whose first argument is the `State`: it is called once for each ring.
+
+    Args:
+        function: takes the state first.
+        backend: of torch.distributed; None: gloo, and NCCL beside it where there is a GPU.
+        timeout: of collectives; None: torch's. A lost peer is noticed without it.
+    """
+    if function is None:
+        return functools.partial(_run, backend=backend, timeout=timeout)
+    return _run(function, backend=None, timeout=None)
+
+
+def _run(
+    function: Callable[..., Any], *, backend: str | None, timeout: datetime.timedelta | None
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
+        for attempt in state.attempts(backend=backend, timeout=timeout):
+            found = None
+            with attempt:
+                found = function(state, *args, **kwargs)
+            if attempt.finished:
+                return found
+        raise AssertionError("an attempt that is over has neither returned nor raised")
+
+    return wrapper
+
+
+class _Undo:
+    """Whether the parameters are still those of the last commit, and how they become so again.
+
+    Only an optimizer's step changes them, and a peer's loss is noticed in a collective. So where no collective comes
+    between the beginning of the first step (LBFGS has some in it) and the commit, nothing has to be copied at all.
+    Where one does, they are copied after each commit, by a thread beside the next step's forward and backward pass, and
+    the optimizer waits for it.
+    """
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer], copies: str) -> None:
+        self._optimizers = optimizers
+        self._copies = copies
+        self._stepped = False
+        self._versions = 0
+        self._collectives: int | None = None  # before the first step since the commit
+        self._clean = 0
+        self._beside = bool(optimizers)  # whether a copy may be made by a thread: the optimizer's step waits for it
+        self._pool: ThreadPoolExecutor | None = None
+        self._copying: Future[None] | None = None
+        self._copied: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._optimizer_state: list[dict[Any, dict[str, Any]]] = []
+        for optimizer in optimizers:
+            optimizer.register_step_pre_hook(self._before)
+
+    def _before(self, *_: object) -> None:
+        self._wait()
+        if not self._stepped:
+            self._stepped, self._collectives = True, _collectives()
+
+    def touched(self, large: Sequence[torch.Tensor]) -> bool:
+        """Whether they have changed since the last commit."""
+        return self._stepped or sum(each._version for each in large) != self._versions
+
+    def committed(self) -> None:
+        """What has changed is to stay."""
+        self._wait()
+        if self._stepped:
+            now = _collectives()
+            self._clean = self._clean + 1 if now is not None and now == self._collectives else 0
+
+    def begin(self, large: Sequence[torch.Tensor]) -> None:
+        """From now on, this is what is gone back to."""
+        self._wait()
+        self._stepped = False
+        self._versions = sum(each._version for each in large)
+        if self._copies == "never" or (self._copies == "auto" and self._beside and self._clean >= CLEAN_COMMITS):
+            self._copied, self._optimizer_state = [], []
+            return
+        known = {id(live): kept for live, kept in self._copied}
+        pairs = [(live, known.get(id(live))) for live in large]
+        self._copied = [
+            (live, torch.empty_like(live) if kept is None or kept.shape != live.shape else kept) for live, kept in pairs
+        ]
+        self._optimizer_state = [
+            {key: dict(held) for key, held in optimizer.state.items()} for optimizer in self._optimizers
+        ]
+        if not self._beside:
+            self._copy()
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "elastic-run commit")
+        self._copying = self._pool.submit(self._copy)
+
+    def possible(self, large: Sequence[torch.Tensor]) -> bool:
+        """Whether it is known what they were."""
+        # What was changed outside of a step may have been so while it was copied.
+        return not self.touched(large) or (bool(self._copied) and (self._stepped or not self._beside))
+
+    def restore(self, large: Sequence[torch.Tensor]) -> bool:
+        """Makes them what they were; False where that is not known any more."""
+        if not self.touched(large):
+            return True
+        self._wait()
+        if not self.possible(large):
+            return False
+        with torch.no_grad():
+            for live, kept in self._copied:
+                live.copy_(kept)
+        for optimizer, held in zip(self._optimizers, self._optimizer_state, strict=True):
+            optimizer.state.clear()
+            for key, each in held.items():
+                optimizer.state[key] = each
+        return True
+
+    def _copy(self) -> None:
+        with torch.no_grad():
+            for live, kept in self._copied:
+                kept.copy_(live)
+
+    def _wait(self) -> None:
+        copying, self._copying = self._copying, None
+        if copying is not None:
+            copying.result()
+
+
+def _collectives() -> int | None:
+    """How many this process has begun so far, in all groups; None where that cannot be told."""
+    if not dist.is_initialized():
+        return 0
+    try:
+        return sum(group._get_sequence_number_for_group() for group in c10d._world.pg_map)
+    except (RuntimeError, AttributeError):
+        return None
+
+
+def _random_states() -> list[Callable[[], None]]:
+    """What makes each source of random numbers again what it is now."""
+    again: list[Callable[[], None]] = [
+        functools.partial(torch.set_rng_state, torch.get_rng_state()),
+        functools.partial(random.setstate, random.getstate()),
+    ]
+    if (numpy := sys.modules.get("numpy")) is not None:
+        again.append(functools.partial(numpy.random.set_state, numpy.random.get_state()))
+    if torch.cuda.is_initialized():
+        again.append(functools.partial(torch.cuda.set_rng_state, torch.cuda.get_rng_state()))
+    return again
+
+
+def _refuse_sharded(name: str, value: object) -> None:
+    parts = value.modules() if isinstance(value, nn.Module) else [value]
+    for part in parts:
+        kinds = {kind.__name__ for kind in type(part).__mro__}
+        if found := kinds.intersection(_SHARDED_KINDS):
+            raise Unfit(f"State({name}=...) is sharded over the ranks ({sorted(found)[0]}): {SHARDED}")
+        if isinstance(part, nn.parallel.DistributedDataParallel):
+            raise Unfit(f"State({name}=...) is wrapped already: give the plain module, and wrap it with state.ddp()")
+
+
+def _in_place(held: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    """A state_dict in which what lies where it belongs already is the module's own: loading it copies nothing."""
+    same = {
+        key
+        for key, each in held.items()
+        if isinstance(each, torch.Tensor)
+        and isinstance(own := live.get(key), torch.Tensor)
+        and each.data_ptr() == own.data_ptr()
+        and each.shape == own.shape
+    }
+    return {key: live[key] if key in same else each for key, each in held.items()}
+
+
+def _parts(value: Any) -> list[object]:  # Any: a list, a tuple or a dict
+    return list(value.values() if isinstance(value, dict) else value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType,reportUnknownMemberType]
+
+
+def _size(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """What travels together; each large tensor alone. The same on both sides, as the sizes are."""
+    bucket: list[torch.Tensor] = []
+    held = 0
+    for tensor in tensors:
+        size = _size(tensor)
+        if size >= LARGE_BYTES:
+            yield [tensor]
+            continue
+        if held + size > BUCKET_BYTES:
+            yield bucket
+            bucket, held = [], 0
+        if size:
+            bucket.append(tensor)
+            held += size
+    if bucket:
+        yield bucket
+
+
+def _joined(bucket: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The bytes of these, (bytes,) uint8 in memory; of a single one in memory itself, where it is contiguous."""
+    flat = [each.detach().contiguous().reshape(-1).view(torch.uint8).cpu() for each in bucket]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)
+
+
+def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
+    return [flat[begin : begin + CHUNK_BYTES] for begin in range(0, len(flat), CHUNK_BYTES)]
+
+
+def _spread(flat: torch.Tensor, bucket: Sequence[torch.Tensor]) -> None:
+    begin = 0
+    with torch.no_grad():
+        for each in bucket:
+            end = begin + _size(each)
+            each.copy_(flat[begin:end].clone().view(each.dtype).reshape(each.shape))
+            begin = end
+
+
+def _line(error: BaseException | None) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]

@@ -1,0 +1,102 @@
+"""States as text and tensors: what a `state_dict()` holds, so that it can travel without pickle (pure but for torch).
+
+Numbers, strings, None, lists, tuples and dicts of these become JSON; tensors are kept apart and named by their place.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+
+SHARDED = (
+    "after a loss nobody would have that part. Keep the process only with replicated state (DDP), or let the launcher "
+    "restart the script from its checkpoints, as it does without State"
+)
+
+_DTYPES = {str(found): found for found in vars(torch).values() if isinstance(found, torch.dtype)}
+
+
+class Unfit(TypeError):
+    """A value that cannot travel; the text says which, and what to do."""
+
+
+def flatten(value: object, where: str) -> tuple[str, list[torch.Tensor]]:
+    """`value` as text, and its tensors in the order in which the text names them. Raises Unfit."""
+    tensors: list[torch.Tensor] = []
+    return json.dumps(_plain(value, where, tensors), separators=(",", ":")), tensors
+
+
+def places(text: str) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
+    """Of each tensor that such a text names: where it is in the value, its data type, its shape."""
+    found: list[tuple[str, torch.dtype, tuple[int, ...]]] = []
+
+    def look(plain: Any, where: str) -> None:  # Any: raw JSON
+        if isinstance(plain, list):
+            for index, item in enumerate(cast("list[Any]", plain)):
+                look(item, f"{where}[{index}]")
+        elif isinstance(plain, dict):
+            raw = cast("dict[str, Any]", plain)
+            if "T" in raw:
+                _, kind, shape = raw["T"]
+                found.append((where, _DTYPES[kind], tuple(shape)))
+            elif "t" in raw:
+                look(raw["t"], where)
+            else:
+                for key, item in raw["d"]:
+                    look(item, f"{where}[{key!r}]")
+
+    look(json.loads(text), "")
+    return found
+
+
+def unflatten(text: str, tensors: Sequence[torch.Tensor]) -> Any:  # Any: whatever was flattened
+    """The value again, with these tensors in it."""
+
+    def build(raw: dict[str, Any]) -> Any:
+        if "T" in raw:
+            index: int = raw["T"][0]
+            return tensors[index]
+        if "t" in raw:
+            items: list[Any] = raw["t"]
+            return tuple(items)
+        return dict(cast("list[tuple[Any, Any]]", raw["d"]))
+
+    found: object = json.loads(text, object_hook=build)
+    return found
+
+
+def _plain(value: object, where: str, tensors: list[torch.Tensor]) -> object:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, torch.Tensor):
+        if type(value).__name__ in ("DTensor", "ShardedTensor"):
+            raise Unfit(f"{where} is sharded over the ranks ({type(value).__name__}): {SHARDED}")
+        if torch.nn.parameter.is_lazy(value):  # pyright: ignore[reportUnknownMemberType]
+            raise Unfit(f"{where} has no shape yet: run one forward pass before the State is made")
+        if value.layout != torch.strided or value.is_quantized or value.device.type == "meta":
+            kind = "quantized" if value.is_quantized else "meta" if value.device.type == "meta" else str(value.layout)
+            raise Unfit(f"{where} is a tensor of another kind ({kind}): a state carries dense tensors with data")
+        tensors.append(value.detach())
+        return {"T": [len(tensors) - 1, str(value.dtype), list(value.shape)]}
+    if isinstance(value, Mapping):
+        kind = type(cast("object", value))
+        if kind not in (dict, OrderedDict):
+            raise Unfit(f"{where} is a {kind.__name__}, which would arrive as a dict: give it as a dict")
+        pairs: list[list[object]] = []
+        for key, item in cast("Mapping[object, object]", value).items():
+            if type(key) not in (str, int):
+                raise Unfit(f"{where} has the key {key!r}: a state's keys must be strings or whole numbers")
+            pairs.append([key, _plain(item, f"{where}[{key!r}]", tensors)])
+        return {"d": pairs}
+    if isinstance(value, tuple):
+        found = cast("tuple[object, ...]", value)
+        return {"t": [_plain(item, f"{where}[{index}]", tensors) for index, item in enumerate(found)]}
+    if isinstance(value, list):
+        return [_plain(item, f"{where}[{index}]", tensors) for index, item in enumerate(cast("list[object]", value))]
+    raise Unfit(
+        f"{where} is a {type(value).__module__}.{type(value).__qualname__}: a state carries tensors, numbers, strings, "
+        "None, lists, tuples and dicts of these, and objects with state_dict() and load_state_dict() that are made of "
+        "these; nothing is pickled"
+    )

@@ -1,0 +1,88 @@
+"""What one agent is started with, and all that it knows: what its parts share."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..master.host import Terms
+from ..rendezvous.header import Header
+from ..rendezvous.member import Exit, Fingerprint, Report
+from ..rendezvous.membership import Registration
+from ..rendezvous.ranks import Assignment
+from .seed import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What one agent is started with.
+
+    Attributes:
+        job: the job's id.
+        node: this node's name (others of that name make it name-2, ...).
+        host: what peers call this machine; the workers' MASTER_ADDR where it has rank 0.
+        bind: the address its presence listener binds; "" is every interface; None: nobody else is in the job.
+        nproc: worker processes here.
+        command: the workers' command line.
+        environment: what the workers inherit.
+        terms: what the master needs.
+        lease_ttl: seconds until a silent machine is taken for lost.
+        store_patience: seconds that a node without workers waits for a store that does not answer.
+        shutdown_timeout: seconds that workers get between a notice and SIGKILL.
+        signals: which signals are a notice to leave.
+        recipe: of the warm interpreter that workers are forked from; None: each is a fresh process.
+    """
+
+    job: str
+    node: str
+    host: str
+    bind: str | None
+    nproc: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    terms: Terms
+    lease_ttl: int = 5
+    store_patience: float = 60.0
+    shutdown_timeout: float = 30.0
+    signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    role: str = "default"
+    topology: str = ""
+    node_rank: int | None = None
+    virtual_local_rank: bool = False
+    recipe: Recipe | None = None
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """What must be equal on every node."""
+        return self.terms.fingerprint
+
+
+@dataclass(slots=True)
+class Facts:
+    """See `plan.View` for the meaning."""
+
+    notice: Literal["none", "leave", "kill"] = "none"
+    notice_signal: int = 0
+    notice_at: float = 0.0
+    workers_gone_at: float | None = None
+    registration: Registration | None = None
+    refusal: str = ""
+    orphaned: str = ""
+    stale: str = ""
+    own_run: str = ""
+    header: Header | None = None
+    header_revision: int = 0
+    header_at: float = 0.0
+    stranded_at: float | None = None
+    keeps: bool = False
+    outside: bool = False
+    unready: bool = False
+    assignment: Assignment | None = None
+    round: int = 0
+    total: int = 0
+    saved: int = 0
+    late: tuple[Exit, ...] = ()
+    problem: str = ""
+    failed_starts: int = 0
+    unfit: str = ""
+    told: Report = field(default_factory=Report)

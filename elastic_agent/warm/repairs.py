@@ -1,0 +1,82 @@
+"""Modules that note something of their process when they are imported: how to note it anew in a worker.
+
+Each function gets the module and makes it as if it had been imported just now. Python's own `random` is not among
+them: it draws a new seed after each fork by itself. One is of another kind: `_torch_distributed`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as typing's, which is an import too many
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+
+def _logging(module: Any) -> None:
+    import time
+
+    module._startTime = time.time_ns() if isinstance(module._startTime, int) else time.time()
+
+
+def _multiprocessing(module: Any) -> None:
+    import os
+
+    # With a common key, the children of one worker could pass for those of another.
+    module.current_process()._config["authkey"] = module.AuthenticationString(os.urandom(32))
+
+
+def _numpy_random(module: Any) -> None:
+    module.seed()
+
+
+def _torch(module: Any) -> None:
+    module.default_generator.seed()
+
+
+GLOO_SECONDS = 0.02
+"""For a thread of gloo to get Python's lock, which it waits for since before."""
+
+
+def _torch_distributed(module: Any) -> None:
+    import atexit
+    import functools
+    import sys
+    import time
+
+    # torch deadlocks where the last to let go of a group (say, a DDP model) ends it while it holds Python's lock, and
+    # gloo's thread has not had that lock since the last step. A script that has imported everything ahead comes there
+    # within the 5 ms after which a thread has to give the lock away: of twenty small jobs three hung.
+    own = getattr(module, "destroy_process_group", None)
+    if own is None:
+        return  # a torch that was built without it
+
+    @functools.wraps(own)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(GLOO_SECONDS)
+        return own(*args, **kwargs)
+
+    def at_exit() -> None:
+        # A group that the script leaves to the end of the process is ended by Python, in the same way.
+        if module.is_initialized():
+            time.sleep(GLOO_SECONDS)
+
+    atexit.register(at_exit)
+    for owner in (module, sys.modules.get("torch.distributed.distributed_c10d")):
+        if owner is not None:
+            owner.destroy_process_group = destroy_process_group  # type: ignore[attr-defined]
+
+
+def _threading(module: Any) -> None:
+    main = module.main_thread()
+    if hasattr(main, "_set_native_id"):
+        main._set_native_id()
+
+
+REPAIRS: Mapping[str, Callable[[Any], None]] = {
+    "logging": _logging,
+    "multiprocessing.process": _multiprocessing,
+    "numpy.random.mtrand": _numpy_random,
+    "threading": _threading,
+    "torch": _torch,
+    "torch.distributed": _torch_distributed,
+}

@@ -1,0 +1,217 @@
+"""The agent's side of a warm interpreter (`warm/`): start it, hear when it is ready, have workers forked, replace it.
+
+A zygote is started with the very command line of a worker, so a fork of it differs from a fresh interpreter in nothing
+that a script could see, but in the time that it takes. Its death costs nothing: workers are children of the agent, and
+whoever finds no zygote starts a fresh interpreter instead.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .seed import Recipe, Seed
+from .warm.frames import pack, unpack
+
+FORK_SECONDS = 10.0
+"""How long a zygote may take to fork the workers that it was told to; a machine that swaps needs seconds."""
+
+END_SECONDS = 2.0
+"""How long a process that got SIGKILL is waited for."""
+
+BATCH = 100
+"""Workers in one order: a message carries at most 253 descriptors, and each worker has two."""
+
+
+class NotForked(Exception):
+    """The workers could not be forked; the message says why. None of them runs."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What became of the imports ahead.
+
+    Attributes:
+        imported: done.
+        refused: (what, why) of the one that the workers have to import themselves, and all after it.
+        modules: how many modules are loaded.
+        folders: where packages are installed for it.
+    """
+
+    imported: list[str] = field(default_factory=list[str])
+    refused: tuple[str, str] | None = None
+    modules: int = 0
+    folders: list[str] = field(default_factory=list[str])
+
+
+class Zygote:
+    """One warm interpreter. All methods are called on the loop's thread, which must be the one that started the loop.
+
+    Args:
+        recipe: what it is made of.
+        cwd: where workers start.
+        changed: called whenever it has something new to tell.
+        seed: its process, where that runs already.
+    """
+
+    def __init__(
+        self, recipe: Recipe, *, cwd: Path | None, changed: Callable[[], None], seed: Seed | None = None
+    ) -> None:
+        self.recipe = recipe
+        self.account = Account()
+        self.state = "warming"
+        self.why = ""
+        self.session = 0
+        self._cwd = cwd
+        self._changed = changed
+        self._seed = seed
+        self._loop = asyncio.get_running_loop()
+        self._settled = asyncio.Event()
+        self._answer: asyncio.Future[list[int]] | None = None
+        self._rest = b""
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts the process; OSError where the machine cannot."""
+        seed = self._seed or Seed(self.recipe, cwd=self._cwd)
+        self._process, self._socket = seed.process, seed.connection
+        self.session = seed.process.pid
+        self._socket.setblocking(False)
+        recipe = self.recipe
+        words = ["warm", recipe.kind, recipe.target, recipe.news, "gently" if recipe.gently else ""]
+        words += [",".join(sorted(recipe.per_worker))]
+        words += ["?"] if recipe.steps is None else ["=", *recipe.steps]
+        self._socket.sendall(pack(map(os.fsencode, words)))
+        self._loop.add_reader(self._socket.fileno(), self._hear)
+
+    @property
+    def usable(self) -> bool:
+        """It is warm and can be told to fork."""
+        return self.state == "warm"
+
+    async def settled(self) -> None:
+        """Wait until it is warm, or known not to become so."""
+        await self._settled.wait()
+
+    async def fork(
+        self,
+        streams: Sequence[tuple[int, int]],
+        environments: Sequence[Mapping[str, str]],
+        *,
+        learn: bool = False,
+    ) -> list[int]:
+        """The pids of new workers, which are children of this process and lead sessions of their own.
+
+        Args:
+            streams: the writing ends of each worker's stdout and stderr, which stay the caller's; at most BATCH.
+            environments: of each worker.
+            learn: one of them tells what its script imports.
+
+        Raises NotForked. A caller that is cancelled gets no pids; the workers are found by their tag.
+        """
+        if self._socket is None or self._answer is not None or not self.usable:
+            raise NotForked(self.why or "it is not ready")
+        words = [b"fork", *_encoded([str(os.getpid()), "learn" if learn else ""])]
+        for environment in environments:
+            words += _encoded([str(len(environment)), *(f"{name}={value}" for name, value in environment.items())])
+        descriptors = [descriptor for pair in streams for descriptor in pair]
+        data = pack(words)
+        why = "its order was withdrawn"
+        try:
+            async with asyncio.timeout(FORK_SECONDS):
+                sent = socket.send_fds(self._socket, [data], descriptors)
+                await self._loop.sock_sendall(self._socket, data[sent:])
+                self._answer = self._loop.create_future()
+                pids = await self._answer
+                why = ""
+                return pids
+        except (OSError, TimeoutError) as error:
+            why = str(error) or f"it did not answer for {FORK_SECONDS:g} s"
+            raise NotForked(why) from None
+        except NotForked:
+            why = ""
+            raise
+        finally:
+            self._answer = None
+            if why:
+                self.end(why)  # nobody knows what it does with the order
+
+    def end(self, why: str = "it was ended") -> None:
+        """Ends the process."""
+        if self.state == "ended":
+            return
+        self.state, self.why = "ended", self.why or why
+        self._settled.set()
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(NotForked(self.why))
+        self._kill()
+        self._changed()
+
+    def close(self) -> None:
+        """Ends it and collects its first process, which is long gone or was killed."""
+        self.end()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel has it
+                self._process.wait(END_SECONDS)
+
+    def _kill(self) -> None:
+        """Whatever is in its session: itself, and forks that are no workers yet."""
+        if self._process is None:
+            return
+        if self.session:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.session, signal.SIGKILL)
+        self._process.poll()
+
+    def _hear(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.session = 0  # nothing is left of it, and its number may go to others
+            self.end("it ended by itself")
+            return
+        frames, self._rest = unpack(self._rest + data)
+        for words in frames:
+            self._heard([os.fsdecode(word) for word in words])
+
+    def _heard(self, words: list[str]) -> None:
+        if self._process is not None:
+            self._process.poll()  # the first of its processes has handed over, perhaps
+        match words:
+            case ["imported", name]:
+                self.account.imported.append(name)
+            case ["refused", name, why]:
+                self.account.refused = (name, why)
+            case ["unfit", why]:
+                self.why = f"Python's start-up {why}"
+            case ["ready", modules, *folders]:
+                self.account.modules = int(modules)
+                self.account.folders = folders
+                self.state = "warm"
+                self._settled.set()
+            case ["forked", *pids] if self._answer is not None and not self._answer.done():
+                self._answer.set_result([int(pid) for pid in pids])
+            case ["failed", why] if self._answer is not None and not self._answer.done():
+                self._answer.set_exception(NotForked(f"it cannot fork: {why}"))
+            case _:
+                pass
+        self._changed()
+
+
+def _encoded(words: Sequence[str]) -> list[bytes]:
+    return [os.fsencode(word) for word in words]

@@ -1,0 +1,1 @@
+OURS = "colorsys beside the script"

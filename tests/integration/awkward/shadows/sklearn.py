@@ -1,0 +1,1 @@
+OURS = "sklearn beside the script"

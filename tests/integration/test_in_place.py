@@ -1,0 +1,214 @@
+"""Training that goes on in the survivors' processes, under faults of real processes."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from .cluster import SCRIPTS, Cluster
+
+pytestmark = pytest.mark.torch
+
+SCRIPT = SCRIPTS / "in_place.py"
+
+STEPS = 20
+"""In an epoch."""
+
+END = r"ends after step (\d+): each record was trained on \[(\d+)\] times; (\S+)"
+
+
+def begin(job: Cluster, *nodes: str, nproc: int = 1, nnodes: str = "1", **options: object) -> None:
+    """Starts the script; its options are the keywords."""
+    options = {"until": job.directory / "enough", **options}
+    args = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    job.start(*nodes, script=SCRIPT, args=args, nproc_per_node=nproc, nnodes=nnodes, max_restarts=20)
+
+
+def rings(job: Cluster, node: str) -> list[tuple[int, int, int, int, int]]:
+    """Of each ring that workers of a node were in: round, pid, rank, world, the step that it began at."""
+    pattern = re.compile(r"ring (\d+): pid (\d+) rank (\d+) of (\d+) from step (\d+)")
+    found = [pattern.search(line) for line in job.nodes[node].lines]
+    return [tuple(map(int, match.groups())) for match in found if match]  # type: ignore[misc]
+
+
+def trains(job: Cluster, node: str, round: int, steps: int = 3) -> None:
+    """Waits until the workers of a node have made some steps in the ring of that round."""
+
+    def look() -> bool:
+        lines = job.nodes[node].lines
+        begun = [index for index, line in enumerate(lines) if f"ring {round}: " in line]
+        return bool(begun) and sum("] step " in line for line in lines[begun[-1] :]) >= steps
+
+    job.wait_until(lambda: look() or None, f"{node} trains in round {round}")
+
+
+def ends(job: Cluster, *nodes: str, left: str = "") -> tuple[int, str]:
+    """Lets it end; how many epochs there were, and the parameters' fingerprint, which are the same on all ranks."""
+    (job.directory / "enough").touch()
+    codes = dict.fromkeys(nodes, 0) | ({left: 128 + signal.SIGTERM} if left else {})
+    assert job.finish() == codes
+    found: set[tuple[str, str, str]] = set()
+    for node in nodes:
+        matches = re.findall(END, job.log(node))
+        assert matches, f"{node} says nothing of its end"
+        found.update(matches)
+    ((steps, counts, mark),) = found
+    assert int(steps) == int(counts) * STEPS
+    return int(counts), mark
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """What two workers have learnt without any fault, after each epoch."""
+    with Cluster(tmp_path_factory.mktemp("undisturbed") / "job", None, lambda: False) as job:
+        begin(job, "U", nproc=2, pause=0, until="/nowhere")
+        assert job.finish() == {"U": 0}
+        found = set(re.findall(r"epoch (\d+): (\S+)", job.log("U")))
+    assert len(found) == 100
+    return {int(epoch): mark for epoch, mark in found}
+
+
+@pytest.mark.parametrize("late", [0, 1, 7], ids=["", "a collective before each commit", "and before some"])
+def test_killed_workers_leave_the_others_where_they_are(alone: Cluster, undisturbed: dict[int, str], late: int) -> None:
+    begin(alone, "A", nproc=2, late=late)
+    trains(alone, "A", 1)
+    pids = {alone.kill_worker(1)}
+    for round, victim in ((2, 0), (3, 1), (4, 1)):
+        trains(alone, "A", round, steps=5)
+        pids.add(alone.kill_worker(victim))
+    trains(alone, "A", 5)
+    epochs, mark = ends(alone, "A")
+    assert mark == undisturbed[epochs]
+    seen = rings(alone, "A")
+    assert len({pid for _, pid, *_ in seen}) == 2 + 4, "one new process for each that was killed"
+    for round in range(2, 6):
+        (step,) = {begun for number, *_, begun in seen if number == round}
+        assert step > 0, "no committed step is lost"
+    assert "4 worker failures" in alone.log("A")
+
+
+def test_where_all_are_lost_the_script_begins_as_it_always_does_and_says_so(
+    alone: Cluster, undisturbed: dict[int, str]
+) -> None:
+    begin(alone, "A", nproc=2)
+    trains(alone, "A", 1)
+    for pid in [alone.worker_pid(rank) for rank in (0, 1)]:
+        os.kill(pid, signal.SIGKILL)
+    trains(alone, "A", 2)
+    epochs, mark = ends(alone, "A")
+    assert mark == undisturbed[epochs]
+    assert {step for round, *_, step in rings(alone, "A") if round == 2} == {0}
+    assert "no living worker has a committed step: the job goes on from what the script has loaded" in alone.log("A")
+
+
+def test_nodes_that_die_come_and_leave_cost_no_process_and_no_record(job: Cluster) -> None:
+    begin(job, "A", "B", "C", nnodes="1:3")
+    trains(job, "A", 1)
+    lost = next(node for node in "BC" if node != job.master())
+    stays = "B" if lost == "C" else "C"
+    job.kill_machine(lost)
+    trains(job, "A", 2)
+    begin(job, "D", nnodes="1:3")
+    trains(job, "D", 3)
+    job.send(stays, signal.SIGTERM)
+    trains(job, "A", 4)
+    ends(job, "A", "D", left=stays)
+    assert len({pid for _, pid, *_ in rings(job, "A")}) == 1
+    assert [(round, world) for round, _, _, world, _ in rings(job, "A")] == [(1, 3), (2, 2), (3, 3), (4, 2)]
+    assert len({pid for _, pid, *_ in rings(job, stays)}) == 1, job.log(stays)
+
+
+@pytest.mark.parametrize("nproc", [1, 2], ids=["that is its only one", "beside another, which has the state"])
+def test_a_worker_of_one_node_among_two_costs_one_process(job: Cluster, nproc: int) -> None:
+    begin(job, "A", "B", nnodes="1:2", nproc=nproc)
+    trains(job, "A", 1)
+    hurt = "B" if job.master() == "A" else "A"
+    whole = "A" if hurt == "B" else "B"
+    job.kill_worker(next(rank for round, _, rank, *_ in rings(job, hurt) if round == 1))
+    trains(job, whole, 3 if nproc == 1 else 2)
+    ends(job, "A", "B")
+    worlds = [(1, 2), (2, 1), (3, 2)] if nproc == 1 else [(1, 4), (2, 4)]
+    assert [(round, world) for round, _, _, world, _ in rings(job, whole)] == [
+        each for each in worlds for _ in range(nproc)
+    ]
+    assert len({pid for _, pid, *_ in rings(job, whole)}) == nproc
+    assert len({pid for _, pid, *_ in rings(job, hurt)}) == nproc + 1
+    assert all(step > 0 for round, *_, step in rings(job, hurt) if round > 1), "no committed step is lost"
+
+
+def test_an_arrival_breaks_no_collective_and_repeats_no_step(job: Cluster) -> None:
+    begin(job, "A", "B", nnodes="2:3")
+    trains(job, "A", 1)
+    begin(job, "C", nnodes="2:3")
+    trains(job, "C", 2)
+    ends(job, "A", "B", "C")
+    for node in "AB":
+        steps = [line.rpartition("step ")[2] for line in job.nodes[node].lines if "] step " in line]
+        assert len(steps) == len(set(steps)), "a step that is committed is not trained again"
+    assert "was told" not in job.log("A")
+
+
+def test_an_arrival_after_the_training_does_not_begin_it_again(job: Cluster) -> None:
+    tail = job.directory / "tail"
+    job.directory.mkdir(parents=True, exist_ok=True)
+    tail.touch()
+    begin(job, "A", nnodes="1:2", tail=tail)
+    trains(job, "A", 1)
+    (job.directory / "enough").touch()
+    job.wait_for_line("A", END)
+    begin(job, "B", nnodes="1:2", tail=tail)
+    job.wait_for_line("A", r"B came at the end: workers of round 1 are finishing already")
+    tail.unlink()
+    assert job.finish() == {"A": 0, "B": 0}
+    assert [round for round, *_ in rings(job, "A")] == [1]
+    assert rings(job, "B") == []
+
+
+def test_survivors_below_the_minimum_wait_with_their_model(job: Cluster) -> None:
+    begin(job, "A", "B", nnodes="2:2")
+    trains(job, "A", 1)
+    lost, left = ("B", "A") if job.master() == "A" else ("A", "B")
+    job.kill_machine(lost)
+    job.wait_for_line(left, r"1 left, the minimum is 2")
+    begin(job, "C", nnodes="2:2")
+    trains(job, "C", 3)
+    ends(job, left, "C")
+    assert len({pid for _, pid, *_ in rings(job, left)}) == 1
+    assert min(step for round, *_, step in rings(job, "C")) > 0
+
+
+def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(alone: Cluster, tmp_path: Path) -> None:
+    stuck = tmp_path / "stuck"
+    begin(alone, "A", nproc=3, stuck=stuck)
+    trains(alone, "A", 1)
+    stuck.touch()
+    alone.wait_for_line("A", "rank 1] does not look up")
+    one = alone.worker_pid(1)
+    alone.kill_worker(2)
+    alone.wait_for_line("A", f"the worker with pid {one} has not left its ring in time: it starts again")
+    stuck.unlink()
+    trains(alone, "A", 2)
+    ends(alone, "A")
+    assert len({pid for _, pid, rank, *_ in rings(alone, "A") if rank == 0}) == 1
+    assert len({pid for _, pid, *_ in rings(alone, "A")}) == 5
+
+
+def test_a_loop_of_its_own_needs_no_decorator(alone: Cluster, undisturbed: dict[int, str]) -> None:
+    begin(alone, "A", nproc=2, decorator=0)
+    trains(alone, "A", 1)
+    alone.kill_worker(0)
+    trains(alone, "A", 2)
+    epochs, mark = ends(alone, "A")
+    assert mark == undisturbed[epochs]
+
+
+def test_a_ring_that_breaks_though_nobody_is_lost_is_formed_again(alone: Cluster, undisturbed: dict[int, str]) -> None:
+    begin(alone, "A", nproc=2, snap=7)
+    alone.wait_for_line("A", "its workers' ring is broken, though nobody is known to be lost: ")
+    trains(alone, "A", 2)
+    epochs, mark = ends(alone, "A")
+    assert mark == undisturbed[epochs]
+    assert len({pid for _, pid, *_ in rings(alone, "A")}) == 2
+    assert "worker failure" not in alone.log("A")

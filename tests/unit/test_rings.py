@@ -1,0 +1,226 @@
+"""A worker that keeps its process, and its agent: both sides of the socket between them."""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from elastic_run.adapters.channel import AgentGone
+from elastic_run.adapters.membership import Membership, NotAMember
+from elastic_run.adapters.world import World
+from elastic_run.elastic_agent.rings import Rings
+
+ME = os.getpid()
+PATIENCE = 10.0
+
+
+def environment(agent: str, round: int = 1) -> dict[str, str]:
+    place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    return {**place, "ELASTIC_RUN_ROUND": str(round), "ELASTIC_RUN_AGENT": agent}
+
+
+class Agent:
+    """The agent's side, and workers that come to it."""
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()
+        self._address = f"@test-{secrets.token_hex(8)}"
+        self._workers: list[Membership] = []
+        self.rings = Rings(self._news.set)
+
+    async def __aenter__(self) -> "Agent":
+        self.rings.start(self._address)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.close()
+        self.rings.close()
+
+    async def worker(self, *, round: int = 1) -> Membership:
+        """One that has come to stay."""
+        found = await asyncio.to_thread(Membership, environment(self._address, round))
+        self._workers.append(found)
+        await self.until(lambda: bool(self.rings.staying([ME])))
+        return found
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Waits for something to become true of the agent.rings."""
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                await self._news.wait()
+                self._news.clear()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A ring of two: the two ends of a connection."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        mine = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+        with closing(mine), closing(theirs):
+            yield mine, theirs
+
+
+async def test_a_worker_stays_from_its_first_word_to_its_end() -> None:
+    async with Agent() as agent:
+        assert not agent.rings.staying([ME])
+        members = await agent.worker()
+        assert agent.rings.staying([ME, ME + 1]) == {ME}
+        assert agent.rings.forming([ME]) == {ME}
+        members.formed()
+        await agent.until(lambda: not agent.rings.forming([ME]))
+        assert not agent.rings.waiting([ME])
+        members.close()
+        await agent.until(lambda: not agent.rings.staying([ME]))
+
+
+async def test_breaking_the_ring_frees_who_waits_for_a_peer(pair: tuple[socket.socket, socket.socket]) -> None:
+    mine, theirs = pair
+    async with Agent() as agent:
+        members = await agent.worker()
+        members.hold([mine])
+        members.formed()
+        await agent.until(lambda: not agent.rings.forming([ME]))
+        assert not members.broken
+        assert not members.over
+        waits = asyncio.create_task(asyncio.to_thread(mine.recv, 1))
+        agent.rings.shatter([ME], 2)
+        async with asyncio.timeout(PATIENCE):
+            assert await waits == b""
+            assert await asyncio.to_thread(theirs.recv, 1) == b""
+        assert members.broken
+        assert members.over
+
+
+async def test_the_end_of_a_worker_is_heard_by_its_peers_while_its_child_has_the_sockets(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    mine, theirs = pair
+    child = mine.dup()
+    async with Agent() as agent:
+        members = await agent.worker()
+        members.hold([mine])
+        members.formed()
+        await agent.until(lambda: not agent.rings.forming([ME]))
+        mine.close()
+        agent.rings.forget(ME)
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.to_thread(theirs.recv, 1) == b""
+    child.close()
+
+
+async def test_a_listening_socket_is_not_handed_over() -> None:
+    async with Agent() as agent:
+        members = await agent.worker()
+        with closing(socket.create_server(("127.0.0.1", 0))) as server:
+            members.hold([server, 0, 9999])
+            members.formed()
+            await agent.until(lambda: not agent.rings.forming([ME]))
+            agent.rings.shatter([ME], 2)
+            socket.create_connection(server.getsockname()).close()
+        assert not members.broken
+
+
+async def test_a_place_is_given_to_who_asks_and_changes_the_environment() -> None:
+    async with Agent() as agent:
+        members = await agent.worker()
+        assert not agent.rings.place(ME, 2, {})
+        asks = asyncio.create_task(asyncio.to_thread(members.next, "ValueError: lost"))
+        await agent.until(lambda: agent.rings.waiting([ME]) == {ME})
+        assert agent.rings.trouble([ME]) == "ValueError: lost"
+        assert agent.rings.place(ME, 2, {"RANK": "0", "WORLD_SIZE": "1", "ELASTIC_RUN_ROUND": "2"} | one_local())
+        async with asyncio.timeout(PATIENCE):
+            place = await asks
+        assert (place.rank, place.size, place.round) == (0, 1, 2)
+        assert not agent.rings.waiting([ME])
+        assert agent.rings.trouble([ME]) == ""
+        assert agent.rings.forming([ME]) == {ME}
+
+
+def one_local() -> dict[str, str]:
+    return {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+
+
+async def test_the_news_of_a_planned_round_is_told_once() -> None:
+    async with Agent() as agent:
+        members = await agent.worker()
+        assert not members.planned
+        agent.rings.plan([ME], 2)
+        agent.rings.plan([ME], 2)
+        assert members.planned
+        assert not members.over
+        asks = asyncio.create_task(asyncio.to_thread(members.next))
+        await agent.until(lambda: agent.rings.waiting([ME]) == {ME})
+        assert agent.rings.trouble([ME]) == ""
+        agent.rings.place(ME, 2, {"ELASTIC_RUN_ROUND": "2"})
+        async with asyncio.timeout(PATIENCE):
+            await asks
+        assert not members.planned
+
+
+async def test_sockets_of_a_round_that_is_over_already_are_broken_at_once(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    mine, theirs = pair
+    async with Agent() as agent:
+        members = await agent.worker(round=3)
+        members.place = World(1, 2, 1, 2, 2, 0, "")
+        members.hold([mine])
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.to_thread(theirs.recv, 1) == b""
+
+
+async def test_who_waits_for_a_place_hears_that_its_agent_has_gone() -> None:
+    async with Agent() as agent:
+        members = await agent.worker()
+        asks = asyncio.create_task(asyncio.to_thread(members.next))
+        await agent.until(lambda: agent.rings.waiting([ME]) == {ME})
+        agent.rings.close()
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(AgentGone):
+                await asks
+
+
+async def test_a_wait_for_a_place_has_a_deadline_and_can_be_begun_again() -> None:
+    async with Agent() as agent:
+        members = await agent.worker()
+        with pytest.raises(TimeoutError, match=r"no place in a round after 1 within 0\.05 s"):
+            await asyncio.to_thread(members.next, "", 0.05)
+        await agent.until(lambda: agent.rings.waiting([ME]) == {ME})
+        agent.rings.place(ME, 2, {"ELASTIC_RUN_ROUND": "2"})
+        assert (await asyncio.to_thread(members.next, "", PATIENCE)).round == 2
+
+
+async def test_many_sockets_are_handed_over_whole() -> None:
+    async with Agent() as agent:
+        members = await agent.worker()
+        with closing(socket.create_server(("127.0.0.1", 0), backlog=512)) as server:
+            mine = [socket.create_connection(server.getsockname()) for _ in range(450)]
+            theirs = [server.accept()[0] for _ in mine]
+            members.hold(mine)
+            members.formed()
+            await agent.until(lambda: not agent.rings.forming([ME]))
+            agent.rings.shatter([ME], 2)
+            assert [each.recv(1) for each in theirs] == [b""] * len(theirs)
+            for each in (*mine, *theirs):
+                each.close()
+
+
+def test_without_an_agent_there_is_one_place() -> None:
+    members = Membership({})
+    assert members.alone
+    assert [place.size for place in members] == [1]
+    assert not members.planned
+    assert not members.over
+    with pytest.raises(NotAMember, match="start the script with elastic-run"):
+        members.next()
+
+
+def test_without_an_agent_that_answers_it_is_said() -> None:
+    with pytest.raises(AgentGone, match="does not listen"):
+        Membership(environment("@nobody-is-here"))

@@ -1,0 +1,253 @@
+"""What a `State` takes, what it goes back to, and what it refuses; in a world of one, without a launcher."""
+
+import random
+from collections import defaultdict
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from elastic_run.adapters.commits import StateLost
+from elastic_run.adapters.pytorch_state import CLEAN_COMMITS, State
+from elastic_run.adapters.tree import Unfit
+
+
+def parts() -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    return model, torch.optim.Adam(model.parameters(), lr=0.1)
+
+
+def begun(**more: object) -> State:
+    """A state that has its first commit."""
+    model, optimizer = parts()
+    state = State(model=model, optimizer=optimizer, **more)  # type: ignore[arg-type]
+    state.sync()
+    return state
+
+
+def forward(state: State) -> None:
+    state.model(torch.randn(8, 3)).sum().backward()
+
+
+def step(state: State) -> None:
+    state.optimizer.zero_grad()
+    forward(state)
+    state.optimizer.step()
+
+
+def picture(state: State) -> str:
+    """Everything in it, to the bit."""
+    torch.set_printoptions(precision=17)
+    return f"{state.model.state_dict()} {state.optimizer.state_dict()} {state.note}"
+
+
+def test_who_goes_back_without_a_copy_is_told_and_nothing_is_changed() -> None:
+    state = begun(note=0)
+    for _ in range(CLEAN_COMMITS + 1):
+        step(state)
+        state.commit()
+    step(state)
+    state.note = 1
+    before = picture(state)
+    with pytest.raises(StateLost, match='copies="always"'):
+        state.restore()
+    assert picture(state) == before
+    assert state.step == CLEAN_COMMITS + 1
+
+
+class TestRestoring:
+    def test_undoes_what_a_forward_and_backward_pass_have_done(self) -> None:
+        state = begun(note=[1])
+        before, drawn = picture(state), (torch.get_rng_state(), random.getstate())
+        forward(state)
+        state.note.append(2)
+        random.random()
+        assert picture(state) != before
+        state.restore()
+        assert picture(state) == before
+        assert all(parameter.grad is None for parameter in state.model.parameters())
+        assert torch.equal(torch.get_rng_state(), drawn[0])
+        assert random.getstate() == drawn[1]
+
+    def test_freezes_again_what_was_frozen_at_the_last_commit(self) -> None:
+        state = State(model=nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1)))
+        state.model[0].requires_grad_(False)
+        state.sync()
+        state.model.requires_grad_(True)
+        state.restore()
+        assert [each.requires_grad for each in state.model.parameters()] == [False, False, True, True]
+
+    @pytest.mark.parametrize("commits", [0, 1, 3])
+    def test_undoes_an_optimizers_step_and_the_state_that_its_first_step_made(self, commits: int) -> None:
+        state = begun(note=0)
+        for _ in range(commits):
+            step(state)
+            state.commit()
+        before = picture(state)
+        step(state)
+        assert picture(state) != before
+        state.restore()
+        assert picture(state) == before
+        assert state.step == commits
+
+    def test_is_the_same_step_again(self) -> None:
+        state = begun(note=0)
+        step(state)
+        state.commit()
+        step(state)
+        once = picture(state)
+        state.restore()
+        step(state)
+        assert picture(state) == once
+
+    def test_undoes_what_was_changed_by_hand_where_no_optimizer_belongs_to_the_state(self) -> None:
+        model = nn.Linear(2, 1)
+        state = State(model=model)
+        state.sync()
+        for _ in range(CLEAN_COMMITS + 2):
+            with torch.no_grad():
+                model.weight += 1
+            state.commit()
+        before = model.weight.clone()
+        with torch.no_grad():
+            model.weight += 1
+        state.restore()
+        assert torch.equal(model.weight, before)
+
+    def test_of_a_step_needs_a_copy_and_none_is_made_after_enough_commits_without_a_collective(self) -> None:
+        state = begun(note=0)
+        for _ in range(CLEAN_COMMITS):
+            step(state)
+            state.commit()
+        step(state)
+        state._restore()  # pyright: ignore[reportPrivateUsage]  # what is done where the ring has broken
+        with pytest.raises(StateLost, match="no living worker has a committed step whole"):
+            state.sync()
+
+    def test_of_a_step_that_has_collectives_itself_is_always_possible(self) -> None:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            model, _ = parts()
+            state = State(model=model, optimizer=torch.optim.LBFGS(model.parameters(), lr=0.01, max_iter=2))
+            state.sync()
+
+            def closure() -> torch.Tensor:
+                state.optimizer.zero_grad()
+                loss = (state.model(torch.randn(8, 3)) - 1).square().mean()
+                loss.backward()
+                dist.all_reduce(torch.ones(1))
+                return loss
+
+            for _ in range(CLEAN_COMMITS + 2):
+                state.optimizer.step(closure)
+                state.commit()
+            before = [each.clone() for each in model.parameters()]
+            state.optimizer.step(closure)
+            assert any(not torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+            state.restore()
+            assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+        finally:
+            dist.destroy_process_group()
+
+    def test_with_a_second_optimizers_collectives_after_the_firsts_step_is_always_possible(self) -> None:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            one, other = nn.Linear(2, 1), nn.Linear(2, 1)
+            first, second = torch.optim.SGD(one.parameters(), 0.1), torch.optim.SGD(other.parameters(), 0.1)
+            state = State(one=one, other=other, first=first, second=second)
+            state.sync()
+
+            def half(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+                model(torch.ones(1, 2)).sum().backward()
+                dist.all_reduce(torch.ones(1))
+                optimizer.step()
+
+            for _ in range(CLEAN_COMMITS + 2):
+                half(one, first)
+                half(other, second)
+                state.commit()
+            before = one.weight.detach().clone()
+            half(one, first)
+            assert not torch.equal(one.weight, before)
+            state.restore()
+            assert torch.equal(one.weight, before)
+        finally:
+            dist.destroy_process_group()
+
+    def test_of_a_pass_needs_none(self) -> None:
+        state = begun(note=0, copies="never")
+        step(state)
+        state.commit()
+        before = picture(state)
+        forward(state)
+        state.restore()
+        assert picture(state) == before
+        state.sync()
+
+    def test_with_copies_always_is_possible_at_any_time(self) -> None:
+        state = begun(note=0, copies="always")
+        for _ in range(CLEAN_COMMITS + 1):
+            step(state)
+            state.commit()
+        before = picture(state)
+        step(state)
+        state.restore()
+        assert picture(state) == before
+
+    def test_brings_schedulers_scalers_and_tensors_back(self) -> None:
+        model, optimizer = parts()
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)  # pyright: ignore[reportPrivateImportUsage]
+        state = State(model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler, seen=torch.zeros(2))
+        state.sync()
+        seen = state.seen
+        step(state)
+        scheduler.step()
+        seen += 1
+        state.restore()
+        assert optimizer.param_groups[0]["lr"] == 0.1
+        assert scheduler.last_epoch == 0
+        assert seen.tolist() == [0, 0]
+        assert state.seen is seen
+
+
+class TestRefusing:
+    @pytest.mark.parametrize(
+        ("values", "words"),
+        [
+            ({"names": {"a", "b"}}, r"state\['names'\] is a builtins.set: .* nothing is pickled"),
+            ({"ema": [nn.Linear(1, 1)]}, r"State\(ema=\.\.\.\) holds objects .* State\(ema_a=\.\.\., ema_b=\.\.\.\)"),
+            ({"seen": defaultdict(int)}, r"state\['seen'\] is a defaultdict, which would arrive as a dict"),
+            ({"rows": torch.eye(2).to_sparse()}, r"state\['rows'\] is a tensor of another kind \(torch.sparse_coo\)"),
+            ({"model": nn.Linear(1, 1, device="meta")}, r"of another kind \(meta\)"),
+            ({"model": nn.LazyLinear(1)}, "has no shape yet: run one forward pass"),
+            ({"step": 3}, r"State\(step=\.\.\.\) would hide a part of State itself: choose another name"),
+            ({"_inner": 3}, "choose another name"),
+        ],
+    )
+    def test_names_what_cannot_be_a_part(self, values: dict[str, object], words: str) -> None:
+        with pytest.raises(Unfit, match=words):
+            State(**values)  # type: ignore[arg-type]
+
+    def test_sharded_modules(self) -> None:
+        class FullyShardedDataParallel(nn.Module):
+            pass
+
+        with pytest.raises(Unfit, match=r"sharded over the ranks \(FullyShardedDataParallel\): after a loss nobody"):
+            State(model=nn.Sequential(FullyShardedDataParallel()))
+
+    def test_another_word_for_copies(self) -> None:
+        with pytest.raises(ValueError, match="choose"):
+            State(copies="sometimes")  # type: ignore[arg-type]
+
+    def test_what_it_does_not_have(self) -> None:
+        with pytest.raises(AttributeError, match=r"this State has no 'epoch': give it to State\(epoch=\.\.\.\)"):
+            _ = State(model=nn.Linear(1, 1)).epoch
+
+
+def test_values_are_attributes() -> None:
+    state = State(epoch=0)
+    state.epoch += 1
+    assert state.epoch == 1

@@ -1,0 +1,148 @@
+"""What an import may do that makes a process unfit to be forked: each by a tiny module in a process of its own.
+
+One interpreter forks for each of the modules, as a warm interpreter does for each import that it tries.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import elastic_run
+
+PROBE = """
+import json, os, sys, threading, tempfile, random, warnings, subprocess, mmap
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+from elastic_run.elastic_agent.warm.hazards import Watch
+
+found = {}
+for name in json.loads(sys.argv[3]):
+    output, writing = os.pipe2(os.O_CLOEXEC)
+    verdict, told = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(writing, 1)
+        os.dup2(writing, 2)
+        for descriptor in (writing, verdict):
+            os.close(descriptor)
+        os.set_blocking(output, False)
+        watch = Watch(output, frozenset(["RANK"]))
+        try:
+            with watch:
+                __import__(name)
+            answer = {"problem": watch.found(), "written": watch.written, "drawn": watch.drawn}
+            answer["added"] = repr(watch.added)
+        except BaseException as error:
+            answer = {"problem": repr(error)}
+        os.write(told, json.dumps(answer).encode())
+        os._exit(0)
+    for descriptor in (output, writing, told):
+        os.close(descriptor)
+    with open(verdict, "rb") as answers:
+        found[name] = json.load(answers)
+    os.waitpid(pid, 0)
+print(json.dumps(found))
+"""
+
+HAZARDS: dict[str, tuple[str, str]] = {
+    "prints": ("print('hello')", "prints ('hello')"),
+    "prints_an_error": ("import sys; sys.stderr.write('careful\\nnow')", "prints ('careful')"),
+    "prints_natively": ("import os; os.write(1, b'low')", "prints ('low')"),
+    "prints_much": ("print('x' * 50000)", f"prints ({'x' * 80!r})"),
+    "warns": ("import warnings; warnings.warn('old')", "prints ('"),
+    "reads": ("import os; r = os.environ.get('RANK')", "reads RANK"),
+    "reads_by_getenv": ("import os; r = os.getenv('RANK', '0')", "reads RANK"),
+    "reads_as_bytes": ("import os; r = os.environb.get(b'RANK')", "reads RANK"),
+    "asks_for": ("import os; r = 'RANK' in os.environ", "reads RANK"),
+    "sets": ("import os; os.environ['RANK'] = '0'", "sets RANK, which is not the same for all workers"),
+    "sets_its_pid": ("import os; os.environ['OWNER'] = f'x-{os.getpid()}'", "sets OWNER, which is not the same"),
+    "sets_natively": ("import os; os.putenv('HIDDEN', '1')", "changes the environment from native code"),
+    "opens": ("import os; f = open(__file__)", "keeps a file open ("),
+    "listens": ("import _socket; s = _socket.socket()", "keeps a file open (socket:["),
+    "shares": ("import mmap; m = mmap.mmap(-1, 4096)", "shares memory ("),
+    "moves": ("import os; os.chdir('/')", "changes the working directory"),
+    "takes_away": ("import sys; sys.path.pop()", "takes something away from Python's lists"),
+    "changes_order": ("import sys; sys.path.reverse()", "takes something away from Python's lists"),
+    "forgets_warnings": ("import warnings; warnings.resetwarnings()", "takes something away from Python's lists"),
+    "traces": ("import sys; sys.settrace(lambda *_: None)", "traces or profiles"),
+    "profiles": ("import sys; sys.setprofile(lambda *_: None)", "traces or profiles"),
+    "makes_files": ("import tempfile, os; os.rmdir(tempfile.mkdtemp())", "makes temporary files, which workers would"),
+    "starts_a_process": (
+        "import subprocess; p = subprocess.Popen(['sleep', '60'], stdout=-3, stderr=-3)",
+        "starts a process (",
+    ),
+    "starts_a_thread": (
+        "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "starts 1 thread",
+    ),
+    "starts_threads": (
+        "import threading\nfor _ in range(3): threading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "starts 3 threads",
+    ),
+}
+
+HARMLESS: dict[str, str] = {
+    "does_nothing": "",
+    "reads_others": "import os; h = os.environ.get('HOME'), os.getenv('OMP_NUM_THREADS')",
+    "walks": "import os; e = dict(os.environ), [n for n in os.environ], os.environ.copy()",
+    "sets_others": "import os; os.environ['KMP_INIT_AT_FORK'] = 'FALSE'; os.environ.pop('GIVEN', None)",
+    "opens_and_closes": "open(__file__).close()",
+    "adds": "import sys, warnings; sys.path.insert(0, '/a'); sys.path.append('/b'); warnings.simplefilter('ignore')",
+    "draws": "import random; r = random.random()",
+    "asks_for_the_folder_of_files": "import tempfile; t = tempfile.gettempdir()",
+    "a_process_that_ended": "import subprocess; subprocess.run(['true'], check=True)",
+    "a_thread_that_ended": "import threading; t = threading.Thread(target=len, args=('',)); t.start(); t.join()",
+    "private_memory": "import mmap; m = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)",
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    """What a watch says of each of the modules above."""
+    folder = tmp_path_factory.mktemp("modules")
+    sources = {name: source for name, (source, _) in HAZARDS.items()} | HARMLESS
+    for name, source in sources.items():
+        (folder / f"wh_{name}.py").write_text(source, encoding="utf-8")
+    package = Path(next(iter(elastic_run.__path__))).parent
+    names = json.dumps([f"wh_{name}" for name in sources])
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON") and name != "RANK"
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, str(package), str(folder), names],
+        env={**environment, "GIVEN": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name.removeprefix("wh_"): answer for name, answer in json.loads(done.stdout).items()}
+
+
+@pytest.mark.parametrize("hazard", HAZARDS)
+def test_a_hazard_is_found_and_told_in_words(found: dict[str, dict[str, str]], hazard: str) -> None:
+    assert HAZARDS[hazard][1] in found[hazard]["problem"]
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_a_fork_does_not_share_is_no_hazard(found: dict[str, dict[str, str]], name: str) -> None:
+    assert found[name]["problem"] == ""
+
+
+def test_what_an_import_sets_and_removes_is_known(found: dict[str, dict[str, object]]) -> None:
+    assert found["sets_others"]["written"] == {"KMP_INIT_AT_FORK": "FALSE", "GIVEN": None}
+    assert found["does_nothing"]["written"] == {}
+
+
+def test_what_an_import_adds_to_lists_is_known(found: dict[str, dict[str, str]]) -> None:
+    assert found["adds"]["added"].startswith("[(['/a'], ['/b']), ([], []), ([], []), ([('ignore',")
+    assert found["does_nothing"]["added"] == "[([], []), ([], []), ([], []), ([], [])]"
+
+
+def test_whether_an_import_draws_random_numbers_is_known(found: dict[str, dict[str, object]]) -> None:
+    assert found["draws"]["drawn"] is True
+    assert found["does_nothing"]["drawn"] is False
