@@ -20,15 +20,27 @@ ROUNDS = {
     "startup": 5,
     "worker_kill": 5,
     "node_kill": 3,
+    "silent_node": 3,
+    "membership": 3,
+    "in_place": 3,
+    "in_place_costs": 3,
+    "steady": 7,
+    "memory": 3,
+    "exit": 5,
+    "goodput": 1,
+    "rendezvous_scale": 3,
     "leases": 5,
     "ledger_size": 5,
     "slow_worker": 5,
     "records": 5,
     "lockstep_step": 10,
 }
-"""The rounds of each benchmark, chosen so that all together take some ten minutes on two cores."""
+"""The rounds of each benchmark, chosen so that all together take some forty minutes on two cores."""
 
-QUICK_ROUNDS = 2
+QUICK_ROUNDS = 1
+GOODPUT_MINUTES, QUICK_GOODPUT_MINUTES = 1.0, 0.75
+"""How long each run of goodput is; in ten minutes it says more."""
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -39,9 +51,12 @@ class Wanted:
     Attributes:
         names: the benchmarks, in order.
         rounds: of each; None for its own number.
-        quick: without torchrun's plain default, which often waits for nothing.
+        quick: once each, without launchers that wait for long.
         minutes: no run begins later.
+        goodput_minutes: how long each run of that benchmark is.
+        nodes: how many agents rendezvous_scale has; empty: its own numbers.
         json, markdown: the files to write, if any.
+        pictures: the folder for them, if any.
         keep: the folder for logs and journals, if any.
     """
 
@@ -49,8 +64,11 @@ class Wanted:
     rounds: int | None
     quick: bool
     minutes: float
+    goodput_minutes: float
+    nodes: tuple[int, ...]
     json: Path | None
     markdown: Path | None
+    pictures: Path | None
     keep: Path | None
 
 
@@ -70,32 +88,17 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(wanted: Wanted) -> int:
     # Here, because they import elastic_run, and its absence is to be told in a sentence.
-    from . import (
-        contest,
-        dlrover,
-        leases,
-        ledger_size,
-        lockstep_step,
-        machine,
-        node_kill,
-        records,
-        report,
-        slow_worker,
-        startup,
-        worker_kill,
-    )
+    from . import contest, dlrover, goodput, machine, pictures, recovery, rendezvous_scale, report
     from .arena import adopt_orphans
+    from .case import Case
 
-    cases = {
-        "startup": startup.CASES,
-        "worker_kill": worker_kill.CASES,
-        "node_kill": node_kill.CASES,
-        "leases": leases.CASES,
-        "ledger_size": ledger_size.CASES,
-        "slow_worker": slow_worker.CASES,
-        "records": records.CASES,
-        "lockstep_step": lockstep_step.CASES,
+    cases: dict[str, tuple[Case, ...]] = {
+        name: importlib.import_module(f".{name}", __package__).CASES for name in wanted.names
     }
+    if "goodput" in cases:
+        cases["goodput"] = goodput.cases(wanted.goodput_minutes)
+    if wanted.nodes:
+        cases["rendezvous_scale"] = tuple(map(rendezvous_scale.case, wanted.nodes))
     if wanted.markdown:
         try:  # a missing marker is found now, not after ten minutes
             document = wanted.markdown.read_text(encoding="utf-8")
@@ -111,18 +114,27 @@ def _run(wanted: Wanted) -> int:
         rounds = wanted.rounds or (QUICK_ROUNDS if wanted.quick else ROUNDS[name])
         for case in cases[name]:
             if wanted.quick:
-                case = dataclasses.replace(case, peers=tuple(one for one in case.peers if not one.shares_store))
-            if dlrover.PEER in case.peers and (problem := dlrover.problem()):
+                case = dataclasses.replace(case, peers=tuple(one for one in case.peers if not one.slow))
+            if set(dlrover.PEERS) & set(case.peers) and (problem := dlrover.problem()):
                 _say(problem)
-                case = dataclasses.replace(case, peers=tuple(one for one in case.peers if one != dlrover.PEER))
+                case = dataclasses.replace(case, peers=tuple(one for one in case.peers if one not in dlrover.PEERS))
             result = contest.run(case, rounds, deadline=deadline, keep=wanted.keep, say=_say)
             results.append(result)
             _say(f"\n{report.text(result)}\n")
             if wanted.markdown and result.ours.seconds:
                 again = f"python -m benchmarks {name} -n {rounds}" + (" --quick" if wanted.quick else "")
+                if name == "goodput":
+                    again += f" --goodput-minutes {wanted.goodput_minutes:g}"
+                if name == "rendezvous_scale" and wanted.nodes:
+                    again += f" --nodes {' '.join(map(str, wanted.nodes))}"
                 section = report.markdown(result, again, machine.sentence(facts))
                 document = wanted.markdown.read_text(encoding="utf-8")  # somebody may have written in it meanwhile
                 wanted.markdown.write_text(table.replaced(document, {case.name: section}), encoding="utf-8")
+            if wanted.pictures and result.ours.seconds:
+                wanted.pictures.mkdir(parents=True, exist_ok=True)
+                (wanted.pictures / f"{case.name}.svg").write_text(pictures.bars(result), encoding="utf-8")
+    if wanted.pictures and recovery.OF in wanted.names:
+        _say(recovery.draw(wanted.pictures, wanted.keep))
     if wanted.json:
         wanted.json.parent.mkdir(parents=True, exist_ok=True)
         everything = {"version": 1, "machine": facts, "cases": [report.raw(result) for result in results]}
@@ -135,8 +147,14 @@ def _parse(argv: Sequence[str]) -> Wanted:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one or more of {', '.join(ROUNDS)} (default: all)")
     parser.add_argument("-n", type=int, metavar="ROUNDS", help="runs of each launcher, instead of its own number")
-    parser.add_argument("--quick", action="store_true", help="2 rounds, without what often does not recover")
-    parser.add_argument("--minutes", type=float, default=25.0, help="no run begins later (default: 25)")
+    parser.add_argument("--quick", action="store_true", help="one run each, without launchers that wait for long")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no run begins later (default: 60)")
+    parser.add_argument(
+        "--goodput-minutes", type=float, metavar="MINUTES", help="of each run of goodput (default: 1; the real one: 10)"
+    )
+    parser.add_argument(
+        "--nodes", type=int, nargs="+", default=[], metavar="N", help="agents of rendezvous_scale (at most 10000)"
+    )
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     parser.add_argument(
         "--json",
@@ -146,15 +164,32 @@ def _parse(argv: Sequence[str]) -> Wanted:
         help="write every run (to benchmarks/results/)",
     )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="rewrite the marked sections of a document")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw a bar chart of each, and one recovery")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave logs and journals there (a new folder)")
     given = parser.parse_args(argv)
     names = tuple(name.replace("-", "_") for name in given.names) or tuple(ROUNDS)
     unknown = [name for name in names if name not in ROUNDS]
     if unknown:
         parser.error(f"there is no benchmark {', '.join(unknown)}: choose from {', '.join(ROUNDS)}")
-    if (given.n is not None and given.n < 1) or given.minutes <= 0:
-        parser.error("-n and --minutes take a number above 0")
-    return Wanted(names, given.n, given.quick, given.minutes, given.json, given.markdown, given.keep)
+    goodput = given.goodput_minutes
+    if goodput is None:
+        goodput = QUICK_GOODPUT_MINUTES if given.quick else GOODPUT_MINUTES
+    if (given.n is not None and given.n < 1) or given.minutes <= 0 or goodput <= 0:
+        parser.error("-n, --minutes and --goodput-minutes take a number above 0")
+    if given.nodes and ("rendezvous_scale" not in names or not all(4 <= nodes <= 10_000 for nodes in given.nodes)):
+        parser.error("--nodes takes numbers from 4 to 10000, and is for rendezvous_scale")
+    return Wanted(
+        names,
+        given.n,
+        given.quick,
+        given.minutes,
+        goodput,
+        tuple(given.nodes),
+        given.json,
+        given.markdown,
+        given.pictures,
+        given.keep,
+    )
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

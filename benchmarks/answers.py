@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .arena import Arena
+from .arena import POLL_SECONDS, Arena
 from .launchers import BARE, SCRIPTS, environment
 
+PLAIN = "plain_work.py"
 
-def answers(arena: Arena, count: int, bound: float) -> list[Any]:
-    """Waits for `answer0` to `answer<count - 1>` in the run's folder; what each holds. Raises DidNotCome."""
+
+def answers(arena: Arena, count: int, bound: float, pause: float = POLL_SECONDS) -> list[Any]:
+    """Waits for `answer0` to `answer<count - 1>` in the run's folder, as `Arena.until`; what each holds."""
     files = [arena.folder / f"answer{rank}" for rank in range(count)]
-    arena.until(lambda: all(file.exists() for file in files) or None, bound)
+    arena.until(lambda: all(file.exists() for file in files) or None, bound, pause)
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def plain_work(arena: Arena, steps: int, rounds: int, rest: float) -> tuple[str, ...]:
+    """The script of workers without a framework: so many steps of so many rounds of arithmetic, and seconds of rest."""
+    return (str(SCRIPTS / PLAIN), arena.journal.path.name, ".", str(steps), str(rounds), str(rest))
 
 
 def one_answer(arena: Arena, script: str, words: Sequence[str], bound: float, python: Path | None = None) -> Any:

@@ -9,8 +9,10 @@ come from the workers' own lines.
 
 import contextlib
 import ctypes
+import functools
 import os
 import random
+import select
 import shutil
 import signal
 import socket
@@ -49,6 +51,12 @@ class Leftover(Exception):
 def adopt_orphans() -> None:
     """From now on, processes whose parents die become children of this one."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@functools.cache
+def _cache() -> "tempfile.TemporaryDirectory[str]":
+    """What launchers keep for later runs: of this benchmark alone, and removed when it ends."""
+    return tempfile.TemporaryDirectory(prefix="elastic-run-benchmark-cache-")
 
 
 def free_port() -> int:
@@ -115,7 +123,8 @@ class Arena:
     def launch(self, launcher: Launcher, job: Job, node: int = 0) -> subprocess.Popen[bytes]:
         """Starts one node of a job; of a bare one, all its workers (the last is returned)."""
         words = command(launcher, job, node, self.folder)
-        base = environment(launcher, os.environ)
+        cache = str(self.folder / "cache") if launcher.forgets else _cache().name
+        base = environment(launcher, os.environ) | {"XDG_CACHE_HOME": cache}
         if launcher.kind != "bare":
             return self.start(words, base, f"node{node}.log")
         port = job.port or free_port()
@@ -139,8 +148,8 @@ class Arena:
         self._processes.append(process)
         return process
 
-    def until(self, found: Callable[[], T | None], bound: float) -> T:
-        """Waits until `found` finds something in the journal, at most `bound` seconds.
+    def until(self, found: Callable[[], T | None], bound: float, pause: float = POLL_SECONDS) -> T:
+        """Waits until `found` finds something in the journal, at most `bound` seconds, looking every `pause` seconds.
 
         Raises DidNotCome, with the launchers' last words where they have all ended.
         """
@@ -154,7 +163,7 @@ class Arena:
                 raise DidNotCome(f"the job ended with {self._codes()}{self._last_words()}")
             if time.monotonic() > deadline:
                 raise DidNotCome(f"nothing within {bound:g} s")
-            time.sleep(POLL_SECONDS)
+            time.sleep(pause)
 
     def until_listening(self, port: int) -> None:
         """Waits until somebody listens at a loopback port, without connecting. Raises DidNotCome."""
@@ -167,14 +176,46 @@ class Arena:
 
     def kill_tree(self, process: subprocess.Popen[bytes]) -> int:
         """SIGKILLs a process and all its descendants; returns the instant just before."""
-        parent = psutil.Process(process.pid)
-        doomed = [parent.pid, *(child.pid for child in parent.children(recursive=True))]
-        instant = time.monotonic_ns()
-        for pid in doomed:
-            with contextlib.suppress(ProcessLookupError):  # its parent's death may have been its own
-                os.kill(pid, signal.SIGKILL)
+        instant = self._signal(self._tree(process), signal.SIGKILL)
         process.wait(_SWEEP_SECONDS)
         return instant
+
+    def kill_alone(self, process: subprocess.Popen[bytes]) -> int:
+        """SIGKILLs a process, and nothing that it has started; returns the instant just before."""
+        return self._signal([process.pid], signal.SIGKILL)
+
+    def stop_tree(self, process: subprocess.Popen[bytes]) -> int:
+        """SIGSTOPs a process and all its descendants, which fall silent; returns the instant just before."""
+        return self._signal(self._tree(process), signal.SIGSTOP)
+
+    @staticmethod
+    def _tree(process: subprocess.Popen[bytes]) -> list[int]:
+        return [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
+
+    @staticmethod
+    def _signal(pids: list[int], number: signal.Signals) -> int:
+        instant = time.monotonic_ns()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # its parent's death may have been its own
+                os.kill(pid, number)
+        return instant
+
+    def ended(self, process: subprocess.Popen[bytes], bound: float) -> int:
+        """Waits until a process that was started here ends, at most `bound` seconds; the instant. Raises DidNotCome."""
+        handle = os.pidfd_open(process.pid)
+        try:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            if not poll.poll(bound * 1000):
+                raise DidNotCome(f"it did not end within {bound:g} s")
+            return time.monotonic_ns()
+        finally:
+            os.close(handle)
+
+    def logs(self) -> list[str]:
+        """What each node has printed so far, in their order."""
+        files = sorted(self.folder.glob("node*.log"))
+        return [file.read_text(encoding="utf-8", errors="replace") for file in files]
 
     def _codes(self) -> str:
         codes = sorted({process.returncode for process in self._processes})

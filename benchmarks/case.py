@@ -12,7 +12,8 @@ class Outcome:
     """What one run gave.
 
     Attributes:
-        seconds: the time it took; None where it did not get there within the bound.
+        seconds: the time it took, or what else the case measures, in its unit; None where it did not get there within
+            the bound.
         note: why it did not, in words.
         phases: the seconds of each phase of the case, where it has any and they were told.
     """
@@ -37,6 +38,9 @@ class Case:
         measure: runs one launcher once, in the contest's round of that number.
         phases: the names of the phases that `measure` tells.
         first_phase: what ends the first of them, which then has rows of its own in the table; empty: it has none.
+        own_rows: so many of the first phases have each a row of its own in the table, with those peers that told it.
+        unit: of what is measured; less of it is better.
+        parts: what the numbers of the table of phases are.
         warm_up: whether a first run of each is left out, because it reads files that the later ones find in memory.
     """
 
@@ -50,4 +54,7 @@ class Case:
     measure: Callable[[Arena, Launcher, int], Outcome]
     phases: tuple[str, ...] = ()
     first_phase: str = "user's first line"
+    own_rows: int = 0
+    unit: str = "s"
+    parts: str = "median seconds of"
     warm_up: bool = False

@@ -70,7 +70,7 @@ def run(case: Case, rounds: int, *, deadline: float, keep: Path | None, say: Cal
                 outcome = case.measure(arena, tally.launcher, number)
             if number >= 0:
                 tally.outcomes.append((number, outcome))
-            took = seconds(outcome.seconds) + " s" if outcome.seconds is not None else f"no: {outcome.note}"
+            took = f"{seconds(outcome.seconds)} {case.unit}" if outcome.seconds is not None else f"no: {outcome.note}"
             label = f"{number + 1}/{rounds}" if number >= 0 else "warm-up"
             say(f"{case.name} {label}  {tally.launcher.name}: {took}")
     ours, *peers = (tally.series(case.bound) for tally in tallies)

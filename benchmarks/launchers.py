@@ -1,5 +1,6 @@
 """The launchers and how each one is called (pure). What a user would set is equal for all; what differs is named."""
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ class Launcher:
         conf: `--rdzv-conf`.
         shares_store: torchrun only: its default, in which the workers use the agent's store.
         every: it takes part in each `every`-th round of the contest (1: in all), because it is slow.
+        slow: it waits for times of its own of half a minute and more; `--quick` goes without it.
+        words: options that only this one has.
+        forgets: each run is its first: what it keeps for later runs of the same command is not there.
+        script: the training script that it is given, where a benchmark has one for it.
     """
 
     name: str
@@ -29,13 +34,22 @@ class Launcher:
     conf: str = ""
     shares_store: bool = False
     every: int = 1
+    slow: bool = False
+    words: tuple[str, ...] = ()
+    forgets: bool = False
+    script: str = "ddp_steps.py"
 
 
 OURS = Launcher("elastic-run", "elastic-run")
+OURS_FIRST = Launcher("elastic-run, first run", "elastic-run", forgets=True)
+IN_PLACE = Launcher("elastic-run, in place", "elastic-run", script="in_place_steps.py")
+OURS_SPAWNED = Launcher("elastic-run, --start-method=spawn", "elastic-run", words=("--start-method=spawn",))
 BARE = Launcher("bare python, no launcher", "bare")
 TORCHRUN = Launcher("torchrun, noshare", "torchrun")
 TORCHRUN_TUNED = Launcher("torchrun, noshare, tuned", "torchrun", conf=TUNED)
-TORCHRUN_AS_IS = Launcher("torchrun as it comes", "torchrun", shares_store=True, every=2)
+TORCHRUN_AS_IS = Launcher("torchrun as it comes", "torchrun", shares_store=True, every=2, slow=True)
+TORCHRUN_SLOW = dataclasses.replace(TORCHRUN, slow=True)
+"""The same, where its default times are what is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +62,7 @@ class Job:
         nproc: workers per node.
         port: where the nodes meet, on loopback; None for `--standalone`.
         words: the script and its arguments.
+        restarts: `--max-restarts`.
     """
 
     id: str
@@ -55,6 +70,7 @@ class Job:
     nproc: int
     port: int | None
     words: tuple[str, ...]
+    restarts: int = RESTARTS
 
 
 def command(launcher: Launcher, job: Job, node: int, folder: Path) -> list[str]:
@@ -63,7 +79,7 @@ def command(launcher: Launcher, job: Job, node: int, folder: Path) -> list[str]:
         return [sys.executable, "-u", *job.words]
     module = "elastic_run" if launcher.kind == "elastic-run" else "torch.distributed.run"
     words = [sys.executable, "-m", module, f"--nnodes={job.nodes}", f"--nproc-per-node={job.nproc}"]
-    words.append(f"--max-restarts={RESTARTS}")
+    words.append(f"--max-restarts={job.restarts}")
     if job.port is None:
         words.append("--standalone")
     else:
@@ -73,14 +89,17 @@ def command(launcher: Launcher, job: Job, node: int, folder: Path) -> list[str]:
             words += [f"--node-name=node{node}", f"--store-dir={folder / 'store'}"]
     if launcher.conf:
         words.append(f"--rdzv-conf={launcher.conf}")
-    return [*words, *job.words]
+    return [*words, *launcher.words, *job.words]
 
 
-_FOREIGN = ("PET_", "TORCHELASTIC_", "TORCH_DISABLE_", "ELASTIC_RUN_", "MASTER_", "SLURM_")
+_FOREIGN = ("PYTHONDONTWRITEBYTECODE", "PET_", "TORCHELASTIC_", "TORCH_DISABLE_", "ELASTIC_RUN_", "MASTER_", "SLURM_")
 
 
 def environment(launcher: Launcher, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment that a launcher is started with: the user's, without what would change one of them only."""
+    """The environment that a launcher is started with: the user's, without what would change one of them only.
+
+    That is also the wish for no bytecode: an installed package has its own, a checkout would be compiled at each start.
+    """
     kept = {name: value for name, value in environ.items() if not name.startswith(_FOREIGN)}
     kept |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     if launcher.kind == "torchrun" and not launcher.shares_store:

@@ -1,45 +1,79 @@
-"""From the SIGKILL of a node (its agent and all below it) to the survivors' next full step."""
+"""From the SIGKILL of a node to the survivors' next full step: the last to have come, or the one that leads."""
 
 import dataclasses
+import re
+from collections.abc import Sequence
 
-from .arena import Arena, DidNotCome, free_port
+from .arena import Arena
 from .case import Case, Outcome
 from .journal import PHASES
-from .launchers import NOSHARE, OURS, RESTARTS, SCRIPTS, TORCHRUN, TORCHRUN_AS_IS, TORCHRUN_TUNED, TUNED, Job, Launcher
-from .worker_kill import START_BOUND, recovered, settled
+from .launchers import NOSHARE, OURS, RESTARTS, TORCHRUN_AS_IS, TORCHRUN_SLOW, TORCHRUN_TUNED, TUNED, Launcher
+from .nodes import RANGE, Nodes, lost
 
-NODES = 3
 BOUND = 90.0
+MASTER_BOUND = 60.0
+
+ALONE = OURS
+WHOLE = Launcher("elastic-run, agent and worker", "elastic-run")
+
+_LEADS = re.compile(r"this node is the (job's master|master now)")
+
+_HOW = (
+    f"Three nodes on one machine, --nnodes={RANGE} --nproc-per-node=1 --max-restarts={RESTARTS}. With elastic-run the "
+    "agent's process alone is killed, and its guardian ends the worker; with torchrun its worker is killed too, "
+    "which would go on by itself, and nobody would notice. "
+)
+_NAMES = f"noshare: {NOSHARE}=1; tuned: --rdzv-conf={TUNED}."
 
 
-def measure(arena: Arena, launcher: Launcher, number: int) -> Outcome:
-    """Three nodes of one worker each; the one that dies is the last to have come, the first hosts the store."""
-    script = (str(SCRIPTS / "ddp_steps.py"), str(arena.journal.path), str(arena.folder / "checkpoint"))
-    port = free_port()
-    job = Job(arena.name, f"2:{NODES}", 1, port, script)
-    arena.launch(launcher, job, 0)
-    try:
-        arena.until_listening(port)
-        nodes = [arena.launch(launcher, job, node) for node in range(1, NODES)]
-        arena.until(lambda: settled(arena, NODES), START_BOUND)
-    except DidNotCome as error:
-        return Outcome(None, f"did not start: {error}")
-    fault = arena.kill_tree(nodes[-1])
-    return recovered(arena, fault, BOUND)
+def leader(logs: Sequence[str]) -> int:
+    """Which node leads, by what each has printed; the first where none has said so."""
+    return next((number for number, log in enumerate(logs) if _LEADS.search(log)), 0)
+
+
+def last(arena: Arena, launcher: Launcher, number: int) -> Outcome:
+    """The one that dies is the last to have come; the first hosts the store."""
+    return lost(arena, launcher, lambda nodes: _kill(arena, launcher, nodes, -1), BOUND)
+
+
+def master(arena: Arena, launcher: Launcher, number: int) -> Outcome:
+    """The one that dies is the one that the others depend on."""
+
+    def strike(nodes: Nodes) -> int:
+        return _kill(arena, launcher, nodes, leader(arena.logs()) if launcher.kind == "elastic-run" else 0)
+
+    return lost(arena, launcher, strike, MASTER_BOUND)
+
+
+def _kill(arena: Arena, launcher: Launcher, nodes: Nodes, place: int) -> int:
+    kill = arena.kill_alone if launcher is ALONE else arena.kill_tree
+    return kill(nodes.started[place])
 
 
 CASES = (
     Case(
         name="node_kill",
-        title="SIGKILL of a node (agent and worker), to the next full step of the two that survive (script unchanged)",
-        about=f"Three nodes on one machine, --nnodes=2:3 --nproc-per-node=1 --max-restarts={RESTARTS}. The node "
-        "killed is the last to have come; the first hosts the store (torchrun's TCPStore, elastic-run's etcd). "
-        f"noshare: {NOSHARE}=1; tuned: --rdzv-conf={TUNED}.",
+        title="SIGKILL of a node's agent, to the next full step of the two nodes that survive (script unchanged)",
+        about=f"{_HOW}The node is the last to have come; the first hosts the store (torchrun's TCPStore, elastic-run's "
+        f"etcd). {_NAMES}",
         until="next full step",
         bound=BOUND,
-        ours=OURS,
-        peers=(TORCHRUN_TUNED, TORCHRUN, dataclasses.replace(TORCHRUN_AS_IS, every=3)),
-        measure=measure,
+        ours=ALONE,
+        peers=(WHOLE, TORCHRUN_TUNED, TORCHRUN_SLOW, dataclasses.replace(TORCHRUN_AS_IS, every=3)),
+        measure=last,
+        phases=PHASES,
+    ),
+    Case(
+        name="master_kill",
+        title="SIGKILL of the node that leads, to the next full step of the two nodes that survive",
+        about=f"{_HOW}With elastic-run the node is the one whose agent runs the job's master, which also was the first "
+        "to start its etcd: that one survives its agent. With torchrun it is the one whose agent hosts the TCPStore: "
+        f"the job dies. {_NAMES}",
+        until="next full step",
+        bound=MASTER_BOUND,
+        ours=ALONE,
+        peers=(TORCHRUN_TUNED,),
+        measure=master,
         phases=PHASES,
     ),
 )

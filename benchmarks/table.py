@@ -130,8 +130,12 @@ def ratio(ours: Series, peer: Series) -> Ratio | None:
 
 def seconds(value: float, bound: float = math.inf) -> str:
     """A time with two or three significant figures where it has so many, or `>bound`."""
+    if math.isnan(value):
+        return "-"
     if math.isinf(value):
         return "never" if math.isinf(bound) else f">{bound:g}"
+    if not value:
+        return "0"
     digits = 4 if value < 0.01 else 3 if value < 1 else 2 if value < 10 else 1
     return f"{value:.{digits}f}"
 
@@ -152,12 +156,32 @@ def until_phase(series: Series, place: int) -> Series | None:
     return dataclasses.replace(series, seconds=tuple(sum(run[: place + 1]) for run in series.told), notes=())
 
 
-HEADINGS = ("until", "peer", "peer / elastic-run", "of the pairs", "elastic-run, s", "peer, s", "peer got there")
+def of_phase(series: Series, place: int) -> Series:
+    """The same runs, timed for the phase at `place` alone (infinite: not within the bound).
+
+    No runs where the launcher does not have that phase (NaN).
+    """
+    told = [None if run is None else run[place] for run in series.phases]
+    if any(one is not None and math.isnan(one) for one in told):
+        return dataclasses.replace(series, seconds=(), rounds=(), notes=(), phases=())
+    reached = tuple(None if one is None or math.isinf(one) else one for one in told)
+    return dataclasses.replace(series, seconds=reached, notes=())
+
+
+def headings(unit: str = "s") -> tuple[str, ...]:
+    """What stands over the columns of `rows`."""
+    ratios = ("peer / elastic-run", "of the pairs")
+    return ("until", "peer", *ratios, f"elastic-run, {unit}", f"peer, {unit}", "peer got there")
 
 
 def rows(until: str, ours: Series, peers: Iterable[Series]) -> list[tuple[str, ...]]:
-    """One row per peer that ran, under HEADINGS; `until` names the end of what was timed."""
+    """One row per peer that ran, under `headings`; `until` names the end of what was timed."""
     return [(until, *_row(ours, peer)) for peer in peers if peer.seconds]
+
+
+def alone(until: str, ours: Series) -> list[tuple[str, ...]]:
+    """The row of what no peer ran, under `headings`."""
+    return [(until, "-", "-", "-", _times(ours), "-", "-")] if ours.seconds else []
 
 
 def _row(ours: Series, peer: Series) -> tuple[str, ...]:
@@ -182,15 +206,16 @@ def _times(series: Series) -> str:
     return text + (f", {missed} never" if missed and not math.isinf(got.median) else "")
 
 
-def phase_rows(names: Sequence[str], series: Iterable[Series]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The headings and rows of the table of phases: the median seconds of each phase, a column per launcher."""
+def phase_rows(
+    names: Sequence[str], series: Iterable[Series], title: str = "median seconds of"
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The headings and rows of the table of phases: the median of each phase, a column per launcher."""
     told = [one for one in series if one.told]
-    headings = ("median seconds of", *(one.name for one in told))
     body = [
         (name, *(seconds(quantile([run[place] for run in one.told], 0.5)) for one in told))
         for place, name in enumerate(names)
     ]
-    return headings, body
+    return (title, *(one.name for one in told)), body
 
 
 def plain(headings: Sequence[str], body: Iterable[Sequence[str]]) -> str:

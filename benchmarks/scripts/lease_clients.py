@@ -22,8 +22,8 @@ RANK = int(os.environ["RANK"])
 
 
 def elastic_run(at_once: int) -> Callable[[], None]:
-    from elastic_run.adapters.channel import AGENT, Call, Channel
-    from elastic_run.adapters.world import world
+    from elastic_run.adapters.channel import Call, Channel
+    from elastic_run.adapters.world import AGENT, world
     from elastic_run.master.ledger import Answer, Dataset, Mark, Request
 
     here = world()

@@ -26,6 +26,11 @@ def load(name: str) -> ModuleType:
 
 table = load("table")
 journal = load("journal")
+launchers = load("launchers")
+memory = load("memory")
+node_kill = load("node_kill")
+pictures = load("pictures")
+recovery = load("recovery")
 
 
 def series(*seconds: float | None, name: str = "peer", bound: float = 60.0, rounds: tuple[int, ...] = ()) -> Any:
@@ -139,7 +144,30 @@ def test_a_phase_is_told_by_its_median_in_a_column_for_each_launcher() -> None:
     assert body == [("launch", "1.00", "4.00"), ("import", "2.00", "4.00")]
 
 
+def test_a_phase_that_has_a_row_of_its_own_is_timed_by_itself() -> None:
+    whole = table.Series("ours", (6.0, None), (0, 1), 60.0, phases=((1.0, math.inf), None))
+    assert table.of_phase(whole, 0).seconds == (1.0, None)
+    assert table.of_phase(whole, 1).seconds == (None, None)
+
+
+def test_a_phase_that_a_launcher_does_not_have_gives_it_no_runs() -> None:
+    peer = table.Series("peer", (6.0,), (0,), 60.0, phases=((math.nan,),))
+    assert table.of_phase(peer, 0).seconds == ()
+    _, body = table.phase_rows(("loss",), [peer])
+    assert body == [("loss", "-")]
+
+
+def test_what_no_peer_ran_has_a_row_without_one() -> None:
+    (row,) = table.alone("all hold it", series(1.0, 2.0))
+    assert row == ("all hold it", "-", "-", "-", "1.50 (1.00 - 2.00, n=2)", "-", "-")
+    assert table.alone("all hold it", series()) == []
+
+
 # Drawing.
+
+
+def test_the_headings_say_what_is_measured() -> None:
+    assert table.headings("MiB")[4:6] == ("elastic-run, MiB", "peer, MiB")
 
 
 def test_columns_of_a_terminal_are_as_wide_as_their_widest_cell() -> None:
@@ -165,7 +193,7 @@ def test_a_document_without_the_sections_markers_is_refused() -> None:
 def test_the_document_of_the_figures_has_a_section_for_each_case() -> None:
     cases = [case for name in load("__main__").ROUNDS for case in load(name).CASES]
     document = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert len(cases) == 13
+    assert len(cases) > 20
     assert table.replaced(document, {case.name: "new" for case in cases}) != document
 
 
@@ -193,21 +221,43 @@ def test_only_generations_named_after_the_fault_have_recovered() -> None:
     assert [step.at for step in journal.full_steps(found.steps, after=150)] == [210]
 
 
+def test_what_stands_still_is_the_time_between_generations_after_the_event() -> None:
+    second = 1_000_000_000
+    found = steps(
+        *(f"step 1 0 1 {number} {number * second}" for number in (2, 3, 4)),
+        *(f"step {5 * second} 0 1 {number} {number * second}" for number in (7, 8)),
+        f"step {9 * second} 0 1 10 {10 * second}",
+    )
+    full = journal.full_steps(found.steps)
+    assert journal.standstill(full, 4 * second, full[-1]) == 3.0 + 2.0
+    assert journal.standstill(full, 7 * second, full[-1]) == 2.0
+    assert journal.standstill(full, 4 * second, full[3]) == 3.0
+
+
+def test_the_usual_time_of_a_step_knows_of_no_standstill() -> None:
+    found = steps(*(f"step 1 0 1 {number} {number * 20_000_000}" for number in (1, 2, 3)), "step 900 0 1 3 990000000")
+    assert journal.step_seconds(journal.full_steps(found.steps)) == 0.02
+
+
+def test_a_rank_tells_that_it_raises() -> None:
+    assert steps("raised 1 77").raised == {1: 77}
+
+
 def test_phases_end_with_the_last_rank_and_add_up_to_the_whole() -> None:
     second = 1_000_000_000
     found = steps(
-        f"born 9 0 2 77 {2 * second} {3 * second} {6 * second} {7 * second}",
-        f"born 9 1 2 78 {1 * second} {5 * second} {6 * second} {6 * second}",
+        f"born 9 0 2 77 {2 * second} {3 * second} {6 * second} {7 * second} {7 * second}",
+        f"born 9 1 2 78 {1 * second} {5 * second} {6 * second} {6 * second} {9 * second}",
         f"step 9 0 2 1 {8 * second}",
         f"step 9 1 2 1 {10 * second}",
     )
     (first,) = journal.full_steps(found.steps)
-    assert journal.phases(found.born, 0, first) == (2.0, 3.0, 1.0, 1.0, 3.0)
+    assert journal.phases(found.born, 0, first) == (2.0, 3.0, 1.0, 1.0, 2.0, 1.0)
     assert journal.pids(found.born, 9) == {0: 77, 1: 78}
 
 
 def test_phases_are_not_told_while_a_rank_is_silent() -> None:
-    found = steps("born 9 0 2 77 1 2 3 4", "step 9 0 2 1 5", "step 9 1 2 1 6")
+    found = steps("born 9 0 2 77 1 2 3 4 4", "step 9 0 2 1 5", "step 9 1 2 1 6")
     (first,) = journal.full_steps(found.steps)
     assert journal.phases(found.born, 0, first) is None
 
@@ -233,3 +283,75 @@ def test_half_a_line_waits_for_its_rest(tmp_path: Path) -> None:
 def test_a_line_of_something_else_is_refused() -> None:
     with pytest.raises(ValueError, match="not a line"):
         steps("line 0")
+
+
+# What a launcher is started with.
+
+
+def test_a_checkouts_bytecode_is_kept_whatever_the_user_wishes_as_that_of_an_installed_package_is() -> None:
+    given = {"PYTHONDONTWRITEBYTECODE": "1", "HOME": "/home/me", "PET_NNODES": "7"}
+    found = launchers.environment(launchers.TORCHRUN, given)
+    assert found["HOME"] == "/home/me"
+    assert found[launchers.NOSHARE] == "1"
+    assert not {"PYTHONDONTWRITEBYTECODE", "PET_NNODES"} & set(found)
+
+
+# Who is who.
+
+
+def test_the_node_that_leads_is_the_one_that_says_so() -> None:
+    others = "[elastic-run] waiting for the first round"
+    assert node_kill.leader([others, f"{others}\n[elastic-run] this node is the job's master", others]) == 1
+
+
+def test_memory_is_counted_by_whose_it_is() -> None:
+    found = [
+        (1, ["python", "-m", "elastic_run", "/here/plain_work.py", "0"], 20 << 20),
+        (2, ["python", "-I", "-S", "/there/elastic_agent/guardian.py", "tag"], 5 << 20),
+        (3, ["python", "-I", "/there/rendezvous/keeper.py", "--home", "/x"], 6 << 20),
+        (4, ["/usr/bin/etcd", "--name", "one"], 7 << 20),
+        (5, ["python", "-u", "/here/plain_work.py", "0"], 8 << 20),
+        (6, ["python", "-u", "/here/plain_work.py", "0"], 9 << 20),
+    ]
+    assert memory.sums(1, {6}, found) == (20, 5, 8, 6, 7)
+
+
+# Pictures.
+
+
+def test_a_trace_is_read_as_far_as_it_is_whole() -> None:
+    text = """[
+{"ph":"X","ts":5000.5,"dur":1000,"pid":1,"tid":2,"name":"stop"},
+{"ph":"M","ts":0,"pid":1,"tid":2,"name":"thread_name","args":{"name":"agent"}},
+{"ph":"i","s":"t","ts":4000,"pid":1,"tid":2,"name":"detect"},
+{"ph":"X","ts":60"""
+    assert recovery.read(text) == [
+        recovery.Event("agent", "stop", 5_000_500, 6_000_500),
+        recovery.Event("agent", "detect", 4_000_000, 4_000_000),
+    ]
+
+
+def test_a_recovery_has_a_row_for_the_agent_and_one_for_each_rank() -> None:
+    ms = 1_000_000
+    events = [
+        recovery.Event("agent", "prepare", 1 * ms, 50 * ms),
+        recovery.Event("agent", "detect", 103 * ms, 103 * ms),
+        recovery.Event("agent", "stop", 110 * ms, 115 * ms),
+        recovery.Event("agent", "start", 115 * ms, 120 * ms),
+        recovery.Event("rank 0", "round 1", 2 * ms, 103 * ms),
+    ]
+    found = steps(
+        f"born {130 * ms} 0 1 77 {125 * ms} {126 * ms} {127 * ms} {128 * ms} {129 * ms}",
+        f"step {130 * ms} 0 1 11 {140 * ms}",
+    )
+    (first,) = journal.full_steps(found.steps)
+    agent, rank = recovery.rows(events, found.born, 100 * ms, first)
+    assert [(span.name, span.begun, span.ended) for span in agent.spans] == [
+        ("detect", 0.0, 0.003),
+        ("stop", 0.01, 0.015),
+        ("start", 0.015, 0.02),
+    ]
+    assert rank.name == "rank 0"
+    assert [span.name for span in rank.spans] == list(journal.PHASES)
+    assert (rank.spans[0].begun, rank.spans[-1].ended) == (0.015, 0.04)
+    assert "detect: 3.0 ms from 0.0 ms on" in pictures.timeline("One recovery", [agent, rank])
