@@ -178,7 +178,7 @@ class Rings:
             data, descriptors = b"", []
         stayer.rights += descriptors
         if not data:
-            self.forget(stayer.pid)
+            self._hung_up(stayer)
             self._changed()
             return
         stayer.got += data
@@ -188,6 +188,14 @@ class Rings:
         except (Malformed, TooLong):
             self.forget(stayer.pid)  # no worker of ours
         self._changed()
+
+    def _hung_up(self, stayer: _Stayer) -> None:
+        """It stays no longer. One that has trained to the end still has: its process ends some time after this."""
+        if not stayer.done:
+            self.forget(stayer.pid)
+            return
+        asyncio.get_running_loop().remove_reader(stayer.connection)
+        _break(stayer)
 
     def _take(self, stayer: _Stayer, word: Word) -> None:
         match word.kind:

@@ -1,12 +1,13 @@
 """The embedded etcd on real etcd: every way to take a seat, every end of a keeper, and every refusal."""
 
 import asyncio
+import itertools
 import os
 import select
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,18 @@ async def gone(pid: int) -> None:
         finally:
             loop.remove_reader(pidfd)
             os.close(pidfd)
+
+
+async def one_remembers(endpoints: Iterable[Endpoint]) -> None:
+    """Waits until one of the members tells others who they are."""
+    for endpoint in itertools.cycle(endpoints):
+        await asyncio.sleep(0.01)
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", peer_port(endpoint.port))
+            with closing(writer):
+                writer.write(b"GET /members HTTP/1.0\r\n\r\n")
+                if b" 200 " in await reader.readline():
+                    return
 
 
 @dataclass
@@ -396,6 +409,8 @@ async def test_a_store_forms_beside_data_that_an_earlier_one_left(
     old = asyncio.create_task(machines.start("c", endpoints))
     async with asyncio.timeout(GENEROUS):
         await restarted.wait()
+        # Only when it can tell others of the earlier store: who comes before that is taken for one of its members.
+        await one_remembers(endpoints)
     # The folders of the other two are gone, and with them the majority of the earlier store.
     fresh = await asyncio.gather(old, *(machines.start(name, endpoints) for name in "xy"))
     assert {hosting.endpoint for hosting in fresh} == set(endpoints)

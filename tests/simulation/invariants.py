@@ -615,12 +615,13 @@ class Checker:
         elif now - max(self._grown_at, before.at if before.header.cause == "joined" else self._grown_at) < interval:
             self._violated("arrivals restart the script as the user said", "another had arrived a moment before")
         ended = [
-            worker.ended_at
+            self.survivors.done.get(worker, worker.ended_at)
             for worker in self._world.workers
-            if (worker.run, worker.round) == (before.header.run, before.header.number) and worker.ended == (0, None, "")
+            if (worker.run, worker.round) == (before.header.run, before.header.number)
+            and (worker.ended == (0, None, "") or (worker in self.survivors.done and not worker.ended))
         ]
         if self.calm and ended and now - min(ended) > HEARD:
-            self._violated("arrivals do not restart what is finishing", f"a worker had succeeded at {min(ended):.3f}")
+            self._violated("arrivals do not restart what is finishing", f"a worker was at its end at {min(ended):.3f}")
         self._grown_at = now
 
     def _check_because(self, before: _Published, published: _Published) -> None:

@@ -1427,6 +1427,20 @@ running.1+1      kill n2
 """,
     ),
     Mutant(
+        "forgets-the-end",
+        "an agent forgets, when a worker hangs up, that it has trained to the end",
+        "elastic_agent/rings.py",
+        "        if not stayer.done:\n",
+        "        if True:\n",
+        "arrivals do not restart what is finishing",
+        """\
+seed 865
+job nodes=2 min=1 work=2 inplace=1
+running.1+0.3    worker n2 0 exit3
+running.2+0      worker n2 0 exit3
+""",
+    ),
+    Mutant(
         "breaks-for-arrivals",
         "for an arrival rings are broken, where they could be left after a step",
         "elastic_agent/plan.py",

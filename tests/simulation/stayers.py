@@ -424,10 +424,14 @@ class Stayers(Script):
         stayer.doing = "ends"
         stayer.members.done()
         self._world.checker.survivors.on_done(stayer.worker)
-        tail = self._world.chance.choice((0.001, 0.05, 0.6))
+        tail = self._world.chance.choice((0.001, 0.05, 0.6, 4.0))
         self._later(stayer, self._world.chance.uniform(0.0, tail), self._succeeds)
 
     def _succeeds(self, stayer: Stayer) -> None:
+        stayer.members.hang_up()  # an interpreter closes what it has open some time before its process is gone
+        self._later(stayer, self._world.chance.uniform(0.0, 0.05), self._is_gone)
+
+    def _is_gone(self, stayer: Stayer) -> None:
         self.end(stayer.worker, 0, None)
         self._world.finishing(stayer.worker)
 

@@ -61,6 +61,7 @@ class Survivors:
         self._stays: dict[Worker, float] = {}  # since when its agent may know of it
         self._asked: dict[Worker, float] = {}  # who waits for its next place, since when
         self._shattered: dict[Worker, float] = {}  # when its ring was first broken by its agent, since its last place
+        self.done: dict[Worker, float] = {}  # since when
         self.lost: list[Worker] = []  # found nobody that had the state
 
     # -- states
@@ -148,7 +149,10 @@ class Survivors:
         """Its process ends, and has closed what it had open."""
         self._stays.pop(worker, None)
 
-    on_done = on_hung_up  # it has trained to the end, and takes no other place
+    def on_done(self, worker: Worker) -> None:
+        """It has trained to the end, and takes no other place."""
+        self.done[worker] = self._world.now
+        self._stays.pop(worker, None)
 
     def on_asked(self, worker: Worker, why: str) -> None:
         """It has left its ring and wants its next place."""

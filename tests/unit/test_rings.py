@@ -79,6 +79,20 @@ async def test_a_worker_stays_from_its_first_word_to_its_end() -> None:
         await agent.until(lambda: not agent.rings.staying([ME]))
 
 
+async def test_a_worker_that_has_trained_to_the_end_has_done_so_until_its_process_ends() -> None:
+    async with Agent() as agent:
+        members = await agent.worker()
+        members.done()
+        await agent.until(lambda: agent.rings.done([ME]) == {ME})
+        assert not agent.rings.staying([ME])
+        members.close()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await agent.until(lambda: not agent.rings.done([ME]))
+        agent.rings.forget(ME)
+        assert not agent.rings.done([ME])
+
+
 async def test_breaking_the_ring_frees_who_waits_for_a_peer(pair: tuple[socket.socket, socket.socket]) -> None:
     mine, theirs = pair
     async with Agent() as agent:
