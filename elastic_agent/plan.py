@@ -202,16 +202,17 @@ def _report(view: View) -> Report:
         ready = view.round == 0 and 0 < view.total == view.alive == view.waiting
         return Report("waiting", header.number, exits, ready=ready)
     if view.problem:
-        return Report("failed", header.number, exits, view.problem)
+        return Report("failed", header.number, exits, f"could not start its workers: {view.problem}")
     if view.round != header.number:
         return view.told  # the workers of this round are about to be started: then there is news
     if any(not exit_.ok for exit_ in view.exits):
         return Report("failed", view.round, exits)
     if done:
         return Report("succeeded", view.round, exits)
-    if view.stranded:
-        return Report("failed", view.round, exits, view.stranded)
     keeps = view.keeps and view.staying == view.total  # a new one among them may still be on its way
+    if view.stranded:
+        words = f"has workers whose ring is broken, though nobody is known to be lost: {view.stranded}"
+        return Report("failed", view.round, exits, words, keeps=keeps)
     return Report("running", view.round, exits, saved=view.saved, keeps=keeps, done=view.done > 0)
 
 

@@ -284,9 +284,7 @@ class WorkerGroup:
         if facts.stranded_at is None:
             facts.stranded_at = now
             self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._bell.ring)
-        if now - facts.stranded_at < plan.STRANDED_SECONDS:
-            return ""
-        return f"its workers' ring is broken, though nobody is known to be lost: {why}"
+        return why if now - facts.stranded_at >= plan.STRANDED_SECONDS else ""
 
     def _release_port(self, header: Header, assignment: Assignment) -> bool:
         """Gives the workers' MASTER_PORT free where it is this node's; False where somebody else has it."""

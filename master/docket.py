@@ -8,6 +8,7 @@ Invariants: an incident is charged once; evidence of a round that nothing had en
 nobody trains belongs to the incident that suspended the job.
 """
 
+import dataclasses
 import math
 
 from ..rendezvous.header import Incident, Tally
@@ -28,6 +29,7 @@ class Docket:
         self.pending = pending
         self._evidence: dict[int, Evidence] = {}
         self._since: dict[int, float] = {}
+        self._ran: dict[int, float] = {}  # so many seconds until then
 
     def note(self, new: Evidence, current: Round, now: float) -> None:
         """Adds `new` to what is known of its round; what came too late to count changes nothing."""
@@ -42,15 +44,18 @@ class Docket:
             # The news of what ended the round before comes after its consequences: it is one incident, charged once.
             self.pending = None
         self._since.setdefault(number, now)
+        self._ran.setdefault(number, now - current.opened_at if number == current.number else 0.0)
         known = self._evidence.get(number, Evidence(number))
         self._evidence[number] = known.joined(new)
         if self.pending is not None and self.pending.round == number != current.number:
-            self.pending = judge(self._evidence[number])  # provisional until the round after this one
+            self.pending = self.verdict(number)  # provisional until the round after this one
 
     def verdict(self, number: int) -> Incident | None:
         """The incident that the evidence of round `number` amounts to so far."""
         evidence = self._evidence.get(number)
-        return None if evidence is None or evidence.empty else judge(evidence)
+        if evidence is None or evidence.empty:
+            return None
+        return dataclasses.replace(judge(evidence), ran=self._ran[number])
 
     def fault(self, number: int, max_restarts: int, same_failure_limit: int) -> Fault | None:
         """The same as `round.plan` wants it, with how the job must end on account of it."""
@@ -76,3 +81,4 @@ class Docket:
             self.pending = self.verdict(number - 1) or because  # more may have come while it was being published
         self._evidence = {key: value for key, value in self._evidence.items() if key >= number - 1}
         self._since = {key: value for key, value in self._since.items() if key >= number - 1}
+        self._ran = {key: value for key, value in self._ran.items() if key >= number - 1}

@@ -372,7 +372,7 @@ class Master:
                     not exit_.ok and not exit_.stopped and exit_.round == report.round for exit_ in report.exits
                 )
                 if report.problem or unsaid:
-                    words = report.problem or "its workers failed, and its report does not say how"
+                    words = report.problem or "has workers that failed, and its report does not say how"
                     self._note(Evidence(self._round.number, problems=((member.node, words),)))
         if report.run and self._header and report.run != self._header.run:
             return

@@ -8,7 +8,8 @@ cause, and is charged to one budget:
   - else a failed worker is a failure, charged once against `--max-restarts`; the root cause is chosen by kind (a
     crash before an exception before an error that speaks of a lost connection), then by arrival at the master,
     never by comparing machines' clocks;
-  - a node that could not start its workers (a port was taken) is charged to nobody, within reason.
+  - a node that could not start its workers (a port was taken), or whose ring broke though nobody was lost, is charged
+    to nobody, within reason.
 
 The evidence is complete `GATHER` seconds after the first of it. A new round does not wait for that: the verdict is
 provisional until then. Only a verdict that ends the job waits for it; one that knows of consequences only waits for
@@ -36,7 +37,7 @@ QUICK_SECONDS = 60.0
 """A failure this soon after the start, without a report of progress, counts as no progress."""
 
 MAX_PROBLEMS_IN_ROW = 5
-"""Start problems in a row (ports taken, no more processes) before the job gives up."""
+"""Problems in a row (ports taken, no more processes, rings that break) before the job gives up."""
 
 NAMED = 4
 """Nodes that an incident names; of the others it says how many."""
@@ -78,7 +79,7 @@ class Evidence:
         exits: failed workers, in order of arrival at the master.
         lost: (node, how it was noticed) for every node that vanished.
         left: (node, why) for every node that leaves in order.
-        problems: (node, what) for every node that could not start its workers.
+        problems: (node, what) for every node where a round came to nothing though no worker failed; what it did not.
     """
 
     round: int
@@ -117,7 +118,7 @@ def judge(evidence: Evidence) -> Incident:
         root = min(exits, key=lambda failed: _kind(failed.exit))  # the first to arrive among equals
         return Incident(number, "failure", describe(root), node=root.node, host=root.host, exit=root.exit)
     node, what = evidence.problems[0]
-    return Incident(number, "problem", f"node {node} could not start its workers: {what}", node=node)
+    return Incident(number, "problem", f"node {node} {what}", node=node)
 
 
 def consequence(incident: Incident) -> bool:
@@ -149,7 +150,8 @@ def charge(tally: Tally, incident: Incident | None) -> Tally:
     if incident is None:
         return tally
     if incident.cause == "problem":
-        return dataclasses.replace(tally, problems=tally.problems + 1, problems_in_row=tally.problems_in_row + 1)
+        row = tally.problems_in_row if incident.ran < QUICK_SECONDS else 0
+        return dataclasses.replace(tally, problems=tally.problems + 1, problems_in_row=row + 1)
     tally = dataclasses.replace(tally, problems_in_row=0)
     if incident.cause == "lost":
         return dataclasses.replace(tally, lost=tally.lost + 1)
@@ -175,7 +177,7 @@ def fatal(tally: Tally, max_restarts: int, same_failure_limit: int) -> tuple[Out
             f"the same failure {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s of the start",
         )
     if tally.problems_in_row >= MAX_PROBLEMS_IN_ROW:
-        return "failed", f"workers could not be started {tally.problems_in_row} times in a row"
+        return "failed", f"rounds came to nothing {tally.problems_in_row} times in a row"
     return None
 
 

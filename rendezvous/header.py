@@ -24,6 +24,7 @@ class Incident:
         text: the incident in words, for a person.
         node, host: where its root cause was; empty where it is not one node's.
         exit: the worker exit that is its root cause, if it was one.
+        ran: so many seconds the round had been there, as far as this master knows.
     """
 
     round: int
@@ -32,6 +33,7 @@ class Incident:
     node: str = ""
     host: str = ""
     exit: Exit | None = None
+    ran: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Tally:
         lost, left, joined, problems: rounds opened for that cause; free.
         signature, repeats: the last failure's likeness (empty where it came late, or tells nothing), and how often it
             came in a row: a job that only ever repeats one failure is stopped early.
-        problems_in_row: start problems without a round that ran between them.
+        problems_in_row: those that came soon after the round's opening, without another cause between them.
     """
 
     failures: int = 0

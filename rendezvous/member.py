@@ -80,8 +80,8 @@ class Report:
 
     waiting: registered; no workers (`round` is 0 until the node has seen one).
     running: every local worker of `round` has been started.
-    failed: at least one worker of `round` ended other than with 0 (`exits` tells), or they could not be started
-        (`problem` tells in words; it is charged to nobody).
+    failed: at least one worker of `round` ended other than with 0 (`exits` tells), or they could not be started, or
+        their ring is broken and nobody says why (`problem` says what the node did not do; it is charged to nobody).
     succeeded: every local worker of `round` exited 0.
     leaving: the node was told to go (`problem` says by what); it wants no further round.
     unfit: the node leaves because it cannot start workers (`problem` says why).

@@ -3,15 +3,19 @@
 import contextlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from ..integration.conftest import Cluster as Etcd
 from ..integration.conftest import running
+from .in_place import JobInPlace
 from .job import Job
 
 BROKEN = pytest.StashKey[bool]()
 INJECTED = pytest.StashKey[list[str]]()
+
+J = TypeVar("J", bound=Job)
 
 STEADY = ("--heartbeat-interval=50", "--election-timeout=500")
 """Milliseconds for three members on a machine that has other things to do; its own are 100 and 1000."""
@@ -38,7 +42,7 @@ def inject(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 @contextlib.contextmanager
-def explaining(job: Job) -> Iterator[Job]:
+def explaining(job: J) -> Iterator[J]:
     """Uses `job`, and prints at its end what was done to it where its test has failed."""
     with job:
         yield job
@@ -71,6 +75,15 @@ def etcd(tmp_path: Path) -> Iterator[Etcd]:
 def frail(tmp_path: Path, etcd: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest) -> Iterator[Job]:
     """One job on a store of its own, to be hurt."""
     with explaining(Job(tmp_path / "job", broken(request), inject, etcd=etcd)) as made:
+        yield made
+
+
+@pytest.fixture
+def frail_in_place(
+    tmp_path: Path, etcd: Etcd, inject: Callable[[str], None], request: pytest.FixtureRequest
+) -> Iterator[JobInPlace]:
+    """As `frail`, of workers that keep their process."""
+    with explaining(JobInPlace(tmp_path / "job", broken(request), inject, etcd=etcd)) as made:
         yield made
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 import pytest
 
 from ..integration.conftest import Cluster as Etcd
+from .in_place import TRAIN_IN_PLACE, JobInPlace
 from .job import Job, Worker
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -54,11 +55,12 @@ def schedule(seed: int) -> list[Turn]:
 
 
 class Scene:
-    """A job, and the nodes that take the place of those that go."""
+    """A job, and the nodes that take the place of those that go; `options` are what it is started with."""
 
-    def __init__(self, job: Job, etcd: Etcd) -> None:
+    def __init__(self, job: Job, etcd: Etcd, **options: object) -> None:
         self.job = job
         self.etcd = etcd
+        self.options = options
         self.told: set[str] = set()
         self.names = (f"N{number}" for number in itertools.count(1))
 
@@ -66,7 +68,7 @@ class Scene:
         """New nodes come for those that have gone."""
         missing = NODES - len(self.staying())
         if missing:
-            self.job.train(*(next(self.names) for _ in range(missing)), nnodes=f"1:{NODES}")
+            self.job.train(*(next(self.names) for _ in range(missing)), nnodes=f"1:{NODES}", **self.options)
 
     def staying(self) -> list[str]:
         """The nodes that run and have not been told to go."""
@@ -156,9 +158,9 @@ def _picked(candidates: Sequence[T], pick: float) -> T:
     return candidates[int(pick * len(candidates))]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_faults_in_a_row_cost_no_step(frail: Job, etcd: Etcd, seed: int) -> None:
-    job, scene = frail, Scene(frail, etcd)
+def plays(scene: Scene, seed: int) -> None:
+    """The faults of that seed happen, and the job ends as it should."""
+    job = scene.job
     scene.fill()
     for turn in schedule(seed):
         if turn.after == "trains":
@@ -170,3 +172,16 @@ def test_random_faults_in_a_row_cost_no_step(frail: Job, etcd: Etcd, seed: int) 
     job.advances()
     codes = job.ends()
     assert codes == {node: 143 if node in scene.told else 0 for node in codes}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_faults_in_a_row_cost_no_step(frail: Job, etcd: Etcd, seed: int) -> None:
+    plays(Scene(frail, etcd), seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_faults_in_a_row_leave_the_model_in_memory_as_it_would_be(
+    frail_in_place: JobInPlace, etcd: Etcd, seed: int
+) -> None:
+    nproc = 1 + seed % 2
+    plays(Scene(frail_in_place, etcd, script=TRAIN_IN_PLACE, nproc_per_node=nproc), seed)

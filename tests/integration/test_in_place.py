@@ -206,7 +206,7 @@ def test_a_loop_of_its_own_needs_no_decorator(alone: Cluster, undisturbed: dict[
 
 def test_a_ring_that_breaks_though_nobody_is_lost_is_formed_again(alone: Cluster, undisturbed: dict[int, str]) -> None:
     begin(alone, "A", nproc=2, snap=7)
-    alone.wait_for_line("A", "its workers' ring is broken, though nobody is known to be lost: ")
+    alone.wait_for_line("A", "node A has workers whose ring is broken, though nobody is known to be lost: ")
     trains(alone, "A", 2)
     epochs, mark = ends(alone, "A")
     assert mark == undisturbed[epochs]

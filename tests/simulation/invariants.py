@@ -54,7 +54,10 @@ QUICK = 50.0
 """Seconds: a worker that has lived for no longer has surely failed early."""
 
 IN_A_ROW = 5
-"""Starts that may fail in a row."""
+"""Rounds that may come to nothing in a row, each within RAN seconds of its opening."""
+
+RAN = 60.0
+"""Seconds."""
 
 GIVES_UP = 2
 """Starts that fail in a row, after which a node leaves."""
@@ -877,6 +880,8 @@ class Checker:
             if each.header.cause != "problem":
                 break
             row += 1
+            if each.header.incident and each.header.incident.ran >= RAN:
+                break
         return row
 
     def _overtaken(self, published: _Published) -> bool:
@@ -906,7 +911,7 @@ class Checker:
                 trouble = self._did.get("taken_port", 0) + self._did.get("failed_start", 0)
                 row = self._problems_in_a_row(header)
                 if not over and (
-                    not trouble or (self.calm and "workers could not be started" in header.reason and row < IN_A_ROW)
+                    not trouble or (self.calm and "rounds came to nothing" in header.reason and row < IN_A_ROW)
                 ):
                     self._violated(
                         "a job fails when its budget is spent", f"{header.restart_count} failures, {row} starts"
@@ -1231,7 +1236,8 @@ def _with(tally: Tally, incident: Incident | None) -> Tally:
         case "failure":
             return dataclasses.replace(tally, failures=tally.failures + 1)
         case "problem":
-            return dataclasses.replace(tally, problems=tally.problems + 1, problems_in_row=tally.problems_in_row + 1)
+            row = tally.problems_in_row if incident.ran < RAN else 0
+            return dataclasses.replace(tally, problems=tally.problems + 1, problems_in_row=row + 1)
         case "lost":
             return dataclasses.replace(tally, lost=tally.lost + 1)
         case "left":

@@ -111,7 +111,9 @@ class TestTheReport:
         assert report(view(BROKEN, exits=(ended(None, by=9),))).state == "failed"
 
     def test_of_workers_that_could_not_be_started_is_failure_with_the_problem(self) -> None:
-        assert report(view(JOINED, problem="port taken")) == said("failed", 1, (), "port taken")
+        assert report(view(JOINED, problem="port taken")) == said(
+            "failed", 1, (), "could not start its workers: port taken"
+        )
 
     def test_in_a_suspended_job_is_waiting_with_what_its_workers_had_died_of(self) -> None:
         assert report(view(BROKEN, header=header(2, "waiting"), assignment=None)) == said("waiting", 2, (ended(1),))
@@ -400,7 +402,9 @@ class TestWorkersThatKeepTheirProcess:
         assert report(over) == dataclasses.replace(said("running", 1), done=True), "they take no other place"
 
     def test_whose_ring_broke_for_no_reason_that_is_known_want_a_new_round(self) -> None:
-        assert report(view(STAYING, waiting=2, stranded="reset")) == said("failed", 1, (), "reset")
+        told = report(view(STAYING, keeps=True, waiting=2, stranded="reset"))
+        assert (told.state, told.round, told.keeps) == ("failed", 1, True)
+        assert told.problem == "has workers whose ring is broken, though nobody is known to be lost: reset"
 
 
 OUTSIDE = View(header=header(4), outside=True, told=said("waiting", 4))

@@ -68,9 +68,9 @@ class TestTheVerdict:
         assert (incident.cause, incident.node, incident.host, incident.exit) == ("failure", "b", "b.host", worker.exit)
 
     def test_on_workers_that_could_not_be_started_is_a_problem(self) -> None:
-        incident = judge(Evidence(1, problems=(("a", "port 5 is taken"),)))
+        incident = judge(Evidence(1, problems=(("a", "could not start its workers: port 5 is taken"),)))
         assert (incident.cause, incident.node) == ("problem", "a")
-        assert "port 5 is taken" in incident.text
+        assert incident.text == "node a could not start its workers: port 5 is taken"
 
     def test_on_peers_of_a_node_that_could_not_start_is_its_problem(self) -> None:
         evidence = Evidence(1, (failed("b", LOST_PEER),), problems=(("a", "no more processes"),))
@@ -172,6 +172,10 @@ class TestTheCharge:
         tally = Tally(problems=3, problems_in_row=3)
         for cause in ("lost", "left", "joined", "failure"):
             assert charge(tally, Incident(1, cause, "")).problems_in_row == 0
+
+    def test_of_a_problem_after_a_round_that_ran_begins_a_row(self) -> None:
+        tally = charge(Tally(problems=3, problems_in_row=3), Incident(1, "problem", "", ran=QUICK_SECONDS))
+        assert (tally.problems, tally.problems_in_row) == (4, 1)
 
     def test_of_the_same_failure_is_counted_in_a_row(self) -> None:
         tally = charge(charge(Tally(), failure()), failure())
