@@ -21,44 +21,30 @@ import contextlib
 import copy
 import datetime
 import functools
-import random
 import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 import torch
 from torch import distributed, nn
-from torch.distributed import distributed_c10d
 
 from .channel import AgentGone
 from .commits import NOTHING, Claim, StateLost, lost, transfers
 from .membership import Membership, NotAMember
+from .pytorch_pieces import buckets, joined, pieces, spread
 from .pytorch_ring import Ring, Superseded
+from .pytorch_undo import Undo, random_states
 from .trace import span
 from .tree import SHARDED, Unfit, flatten, places, unflatten
 from .world import World
 
 dist: Any = distributed  # half of it has no types in torch
-c10d: Any = distributed_c10d
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-CLEAN_COMMITS = 10
-"""So many commits in a row without a collective between the optimizer's step and the commit, and `copies="auto"` takes
-no copies any more."""
-
-LARGE_BYTES = 1 << 20
-"""Smaller tensors travel together, up to BUCKET_BYTES at a time."""
-
-BUCKET_BYTES = 16 << 20
-
-CHUNK_BYTES = 64 << 20
-"""Sent at a time."""
 
 AHEAD = 4
 """Pieces on their way at a time, so that neither side waits for the other's next call."""
@@ -123,7 +109,7 @@ class State:
         self._ring: Ring | None = None
         self._callbacks: list[Callable[[], object]] = []
         self._wrapped: weakref.ref[nn.Module] | None = None
-        self._undo = _Undo(self._optimizers(), copies)
+        self._undo = Undo(self._optimizers(), copies)
         self._small: str = ""
         self._small_tensors: list[torch.Tensor] = []
         self._random: list[Callable[[], None]] = []
@@ -312,7 +298,7 @@ class State:
         """Copies what changes by other means than an optimizer's step, which is little."""
         self._small, tensors = self._flattened(large=False)
         self._small_tensors = [each.clone() for each in tensors]
-        self._random = _random_states()
+        self._random = random_states()
         self._undo.begin(self._large())
 
     def _flattened(self, *, large: bool) -> tuple[str, list[torch.Tensor]]:
@@ -363,8 +349,8 @@ class State:
         dist.send(torch.tensor([len(words)]), target, group)
         dist.send(words, target, group)
         ahead: deque[Any] = deque()  # torch's works; each keeps its piece
-        for bucket in _buckets(tensors):
-            for piece in _pieces(_joined(bucket)):
+        for bucket in buckets(tensors):
+            for piece in pieces(joined(bucket)):
                 if len(ahead) == AHEAD:
                     ahead.popleft().wait()
                 ahead.append(dist.isend(piece, target, group))
@@ -390,14 +376,14 @@ class State:
             for work in works:
                 work.wait()
             if bucket:
-                _spread(flat, bucket)
+                spread(flat, bucket)
 
-        for bucket in _buckets(tensors):
+        for bucket in buckets(tensors):
             if len(ahead) == AHEAD:
                 arrive()
             straight = len(bucket) == 1 and bucket[0].is_contiguous() and bucket[0].device.type == "cpu"
-            flat = _joined(bucket) if straight else torch.empty(sum(map(_size, bucket)), dtype=torch.uint8)
-            works = [dist.irecv(piece, source, group) for piece in _pieces(flat)]
+            flat = joined(bucket) if straight else torch.empty(sum(each.nbytes for each in bucket), dtype=torch.uint8)
+            works = [dist.irecv(piece, source, group) for piece in pieces(flat)]
             ahead.append((works, flat, [] if straight else bucket))
         while ahead:
             arrive()
@@ -573,124 +559,6 @@ def _run(
     return wrapper
 
 
-class _Undo:
-    """Whether the parameters are still those of the last commit, and how they become so again.
-
-    Only an optimizer's step changes them, and a peer's loss is noticed in a collective. So where no collective comes
-    between the beginning of the first step (LBFGS has some in it) and the commit, nothing has to be copied at all.
-    Where one does, they are copied after each commit, by a thread beside the next step's forward and backward pass, and
-    the optimizer waits for it.
-    """
-
-    def __init__(self, optimizers: Sequence[torch.optim.Optimizer], copies: str) -> None:
-        self._optimizers = optimizers
-        self._copies = copies
-        self._stepped = False
-        self._versions = 0
-        self._collectives: int | None = None  # before the first step since the commit
-        self._clean = 0
-        self._beside = bool(optimizers)  # whether a copy may be made by a thread: the optimizer's step waits for it
-        self._pool: ThreadPoolExecutor | None = None
-        self._copying: Future[None] | None = None
-        self._copied: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._optimizer_state: list[dict[Any, dict[str, Any]]] = []
-        for optimizer in optimizers:
-            optimizer.register_step_pre_hook(self._before)
-
-    def _before(self, *_: object) -> None:
-        self._wait()
-        if not self._stepped:
-            self._stepped, self._collectives = True, _collectives()
-
-    def touched(self, large: Sequence[torch.Tensor]) -> bool:
-        """Whether they have changed since the last commit."""
-        return self._stepped or sum(each._version for each in large) != self._versions
-
-    def committed(self) -> None:
-        """What has changed is to stay."""
-        self._wait()
-        if self._stepped:
-            now = _collectives()
-            self._clean = self._clean + 1 if now is not None and now == self._collectives else 0
-
-    def begin(self, large: Sequence[torch.Tensor]) -> None:
-        """From now on, this is what is gone back to."""
-        self._wait()
-        self._stepped = False
-        self._versions = sum(each._version for each in large)
-        if self._copies == "never" or (self._copies == "auto" and self._beside and self._clean >= CLEAN_COMMITS):
-            self._copied, self._optimizer_state = [], []
-            return
-        known = {id(live): kept for live, kept in self._copied}
-        pairs = [(live, known.get(id(live))) for live in large]
-        self._copied = [
-            (live, torch.empty_like(live) if kept is None or kept.shape != live.shape else kept) for live, kept in pairs
-        ]
-        self._optimizer_state = [
-            {key: dict(held) for key, held in optimizer.state.items()} for optimizer in self._optimizers
-        ]
-        if not self._beside:
-            self._copy()
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, "elastic-run commit")
-        self._copying = self._pool.submit(self._copy)
-
-    def possible(self, large: Sequence[torch.Tensor]) -> bool:
-        """Whether it is known what they were."""
-        # What was changed outside of a step may have been so while it was copied.
-        return not self.touched(large) or (bool(self._copied) and (self._stepped or not self._beside))
-
-    def restore(self, large: Sequence[torch.Tensor]) -> bool:
-        """Makes them what they were; False where that is not known any more."""
-        if not self.touched(large):
-            return True
-        self._wait()
-        if not self.possible(large):
-            return False
-        with torch.no_grad():
-            for live, kept in self._copied:
-                live.copy_(kept)
-        for optimizer, held in zip(self._optimizers, self._optimizer_state, strict=True):
-            optimizer.state.clear()
-            for key, each in held.items():
-                optimizer.state[key] = each
-        return True
-
-    def _copy(self) -> None:
-        with torch.no_grad():
-            for live, kept in self._copied:
-                kept.copy_(live)
-
-    def _wait(self) -> None:
-        copying, self._copying = self._copying, None
-        if copying is not None:
-            copying.result()
-
-
-def _collectives() -> int | None:
-    """How many this process has begun so far, in all groups; None where that cannot be told."""
-    if not dist.is_initialized():
-        return 0
-    try:
-        return sum(group._get_sequence_number_for_group() for group in c10d._world.pg_map)
-    except (RuntimeError, AttributeError):
-        return None
-
-
-def _random_states() -> list[Callable[[], None]]:
-    """What makes each source of random numbers again what it is now."""
-    again: list[Callable[[], None]] = [
-        functools.partial(torch.set_rng_state, torch.get_rng_state()),
-        functools.partial(random.setstate, random.getstate()),
-    ]
-    if (numpy := sys.modules.get("numpy")) is not None:
-        again.append(functools.partial(numpy.random.set_state, numpy.random.get_state()))
-    if torch.cuda.is_initialized():
-        again.append(functools.partial(torch.cuda.set_rng_state, torch.cuda.get_rng_state()))
-    return again
-
-
 def _refuse_sharded(name: str, value: object) -> None:
     parts = value.modules() if isinstance(value, nn.Module) else [value]
     for part in parts:
@@ -716,48 +584,6 @@ def _in_place(held: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any
 
 def _parts(value: Any) -> list[object]:  # Any: a list, a tuple or a dict
     return list(value.values() if isinstance(value, dict) else value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType,reportUnknownMemberType]
-
-
-def _size(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
-
-
-def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """What travels together; each large tensor alone. The same on both sides, as the sizes are."""
-    bucket: list[torch.Tensor] = []
-    held = 0
-    for tensor in tensors:
-        size = _size(tensor)
-        if size >= LARGE_BYTES:
-            yield [tensor]
-            continue
-        if held + size > BUCKET_BYTES:
-            yield bucket
-            bucket, held = [], 0
-        if size:
-            bucket.append(tensor)
-            held += size
-    if bucket:
-        yield bucket
-
-
-def _joined(bucket: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The bytes of these, (bytes,) uint8 in memory; of a single one in memory itself, where it is contiguous."""
-    flat = [each.detach().contiguous().reshape(-1).view(torch.uint8).cpu() for each in bucket]
-    return flat[0] if len(flat) == 1 else torch.cat(flat)
-
-
-def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
-    return [flat[begin : begin + CHUNK_BYTES] for begin in range(0, len(flat), CHUNK_BYTES)]
-
-
-def _spread(flat: torch.Tensor, bucket: Sequence[torch.Tensor]) -> None:
-    begin = 0
-    with torch.no_grad():
-        for each in bucket:
-            end = begin + _size(each)
-            each.copy_(flat[begin:end].clone().view(each.dtype).reshape(each.shape))
-            begin = end
 
 
 def _line(error: BaseException | None) -> str:

@@ -9,7 +9,8 @@ import torch.distributed as dist
 from torch import nn
 
 from elastic_run.adapters.commits import StateLost
-from elastic_run.adapters.pytorch_state import CLEAN_COMMITS, State
+from elastic_run.adapters.pytorch_state import State
+from elastic_run.adapters.pytorch_undo import CLEAN_COMMITS
 from elastic_run.adapters.tree import Unfit
 
 
