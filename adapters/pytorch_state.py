@@ -489,31 +489,35 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         self._watch.close()
-        ended: BaseException | None = error
-        if error is None:
-            try:
-                self._state._finish()  # pyright: ignore[reportPrivateUsage]
-                self.finished = True
-                return False
-            except (HostsUpdated, RuntimeError, OSError) as late:
-                if isinstance(late, NotAMember | AgentGone):
-                    raise
-                ended = late
-        planned = isinstance(ended, HostsUpdated)
-        if not planned and not (isinstance(ended, Exception) and self._is_broken(ended)):
-            if error is None and ended is not None:
-                raise ended
+        ended = error if error is not None else self._finish()
+        self.finished = ended is None
+        if ended is None:
             return False
+        planned = isinstance(ended, HostsUpdated)
+        if not planned and not self._is_broken(ended):
+            if ended is error:
+                return False
+            raise ended
         self._state._leave(broken=not planned)  # pyright: ignore[reportPrivateUsage]
         if not planned:
             self._why = _line(ended)
         self._ring.drop(broken=not planned)
         return True
 
-    def _is_broken(self, error: Exception) -> bool:
+    def _finish(self) -> BaseException | None:
+        """Ends the training, all ranks together; why it goes on instead."""
+        try:
+            self._state._finish()  # pyright: ignore[reportPrivateUsage]
+        except (NotAMember, AgentGone):
+            raise
+        except (HostsUpdated, RuntimeError, OSError) as error:
+            return error
+        return None
+
+    def _is_broken(self, error: BaseException) -> bool:
         """The ring is, whatever the error was: what was begun is trained again, and an error of the script's own then
         comes again."""
-        if self._members.alone:
+        if self._members.alone or not isinstance(error, Exception):
             return False
         return self._members.broken or self._members.over or isinstance(error, dist.DistError)
 

@@ -507,17 +507,13 @@ class Agent:
         while not self._leaving:
             heard = self._bell.count
             registration = facts.registration
-            wanted = plan.report(self._view())
-            if registration is None or (
-                wanted == facts.told and registration.member.ports == self._workers.ports.offered
-            ):
+            wanted, ports = plan.report(self._view()), self._workers.ports.offered
+            if registration is None or (wanted == facts.told and registration.member.ports == ports):
                 await self._bell.after(heard)
                 continue
             begun = self._loop.time()
             try:
-                updated = await membership.report(
-                    self._store, self._keys, registration, wanted, self._workers.ports.offered
-                )
+                updated = await membership.report(self._store, self._keys, registration, wanted, ports)
             except StoreUnavailable as error:
                 self._say_once("store", f"cannot report to the job: {error}; tries again, the workers go on")
                 await asyncio.sleep(0.2)

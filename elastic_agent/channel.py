@@ -33,6 +33,13 @@ _CREDENTIALS = struct.Struct("3i")
 Respond = Callable[[Call], Awaitable[Back]]
 
 
+def own_caller(connection: socket.socket) -> int | None:
+    """The pid of who has connected, where it is this user's; abstract sockets have no permissions of their own."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(found)
+    return pid if uid == os.getuid() else None
+
+
 class Clerk:
     """Answers the workers' calls.
 
@@ -136,9 +143,8 @@ class Desk:
         self._visits.add(task)
         try:
             connection: socket.socket = writer.get_extra_info("socket")
-            found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            if _CREDENTIALS.unpack(found)[1] != os.getuid():
-                return  # abstract sockets have no permissions: every user of this machine may connect
+            if own_caller(connection) is None:
+                return
             while (body := await read_frame(reader)) is not None:
                 writer.write(framed(encode(await self._respond(decode(Call, body)))))
                 await writer.drain()

@@ -11,16 +11,13 @@ import asyncio
 import contextlib
 import os
 import socket
-import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..adapters.membership import SUFFIX, News, Word
 from ..rendezvous.frame import TooLong, framed, take_frames
 from ..rendezvous.wire import Malformed, decode, encode
-
-_CREDENTIALS = struct.Struct("3i")
-"""What SO_PEERCRED gives: pid, uid, gid."""
+from .channel import own_caller
 
 _MOST_DESCRIPTORS = 253
 """In one message, as the kernel has it."""
@@ -157,10 +154,8 @@ class Rings:
         except OSError:
             return  # gone again, or no descriptor is left: it asks again
         connection.setblocking(False)
-        pid, uid, _ = _CREDENTIALS.unpack(
-            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        )
-        if uid != os.getuid():  # abstract sockets have no permissions: every user of this machine may connect
+        pid = own_caller(connection)
+        if pid is None:
             connection.close()
             return
         self.forget(pid)  # it has begun anew, in the same process
