@@ -36,7 +36,9 @@ from .commits import NOTHING, Claim, StateLost, lost, transfers
 from .membership import Membership, NotAMember
 from .pytorch_pieces import buckets, joined, pieces, spread
 from .pytorch_ring import Ring, Superseded
+from .pytorch_shards import ElasticIterableDataset, ElasticLoader
 from .pytorch_undo import Undo, random_states
+from .shards import Shards
 from .trace import span
 from .tree import SHARDED, Unfit, flatten, places, unflatten
 from .world import World
@@ -94,6 +96,11 @@ class State:
         self.__dict__["_values"] = {name: part for name, part in parts.items() if part is not None} | values
         for name, value in self._values.items():
             _refuse_sharded(name, value)
+            if isinstance(value, Shards | ElasticIterableDataset | ElasticLoader):
+                raise Unfit(
+                    f"State({name}=...) is leased from the job's master, which goes back to the script's checkpoint in "
+                    "each new round, and in place there is none: use an ElasticBatchSampler"
+                )
             if isinstance(value, list | tuple | dict) and any(hasattr(part, "state_dict") for part in _parts(value)):
                 raise Unfit(
                     f"State({name}=...) holds objects with a state of their own: give each its own name, as in "

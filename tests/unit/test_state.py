@@ -11,6 +11,7 @@ from torch import nn
 from elastic_run.adapters.commits import StateLost
 from elastic_run.adapters.pytorch_state import State
 from elastic_run.adapters.pytorch_undo import CLEAN_COMMITS
+from elastic_run.adapters.shards import shards
 from elastic_run.adapters.tree import Unfit
 
 
@@ -231,6 +232,10 @@ class TestRefusing:
     def test_names_what_cannot_be_a_part(self, values: dict[str, object], words: str) -> None:
         with pytest.raises(Unfit, match=words):
             State(**values)  # type: ignore[arg-type]
+
+    def test_leased_shards(self) -> None:
+        with pytest.raises(Unfit, match=r"State\(data=\.\.\.\) is leased from the job's master"):
+            State(data=shards("train", 100, shard_size=10))
 
     def test_sharded_modules(self) -> None:
         class FullyShardedDataParallel(nn.Module):
