@@ -31,6 +31,9 @@ from .world import AGENT, World, world
 SUFFIX = "-ring"
 """After the name of the agent's socket: where workers that keep their process reach it."""
 
+LONG_STEP = 0.25
+"""Seconds; who takes less for a step has left a broken ring soon enough, and needs not say so."""
+
 BATCH = 200
 """Descriptors in one message; the kernel takes 253."""
 
@@ -41,17 +44,20 @@ class Word:
 
     Attributes:
         kind: "stay": it keeps its process. "hold": `count` sockets of its ring in `round` come with this. "formed": its
-            ring stands. "state": it has the job's state, or (`count` is 0) it has it no more. "next": it has left the
-            ring of `round` and wants its next place. "done": it has trained to the end, and takes no other place.
+            ring stands. "state": it has the job's state, or (`count` is 0) it has it no more, and needs up to `seconds`
+            for a step. "next": it has left the ring of `round` and wants its next place. "done": it has trained to the
+            end, and takes no other place.
         round: the worker's.
         count: of sockets; of states.
         text: for "next", why, where something was broken; empty where it was told to.
+        seconds: see "state"; 0: less than matters.
     """
 
     kind: Literal["stay", "hold", "formed", "state", "next", "done"]
     round: int = 0
     count: int = 0
     text: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,7 @@ class Membership(Iterator[World]):
         self._planned = 0
         self._newest = self.place.round
         self._holds = False
+        self._slowest = 0.0
         self._socket: socket.socket | None = None
         if agent := given.get(AGENT, ""):
             self._socket = _connected(agent)
@@ -138,14 +145,22 @@ class Membership(Iterator[World]):
         """Says that the ring stands. Until then the agent is patient with a worker that does not answer."""
         self._say(Word("formed", self.place.round))
 
-    def holds(self, state: bool) -> None:
+    def holds(self, state: bool, seconds: float = 0.0) -> None:
         """Says whether this worker has the job's state: others may go on without a node where nobody has it.
 
-        Where it is never said, nobody goes on without anybody who lives. Raises AgentGone.
+        Where it is never said, nobody goes on without anybody who lives.
+
+        Args:
+            state: it has.
+            seconds: that a step may take here, more or less. One who is in the middle of a step when the ring breaks
+                gets the time to come out of it.
+
+        Raises AgentGone.
         """
-        if state != self._holds:
-            self._holds = state
-            self._say(Word("state", self.place.round, count=int(state)))
+        seconds = seconds if seconds >= LONG_STEP else 0.0
+        if state != self._holds or not self._slowest / 1.5 <= seconds <= self._slowest * 1.5:
+            self._holds, self._slowest = state, seconds
+            self._say(Word("state", self.place.round, count=int(state), seconds=seconds))
 
     def done(self) -> None:
         """Says that the training is over for this worker: arrivals come too late, and it takes no other place."""

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-import torch
 from torch import distributed
 from torch.distributed import distributed_c10d
 
@@ -47,7 +46,7 @@ class Ring:
 
     Args:
         members: who gives it places.
-        backend: for torch; None: gloo, and NCCL beside it where there is a GPU.
+        backend: for torch; None: gloo.
         timeout: of collectives; None: torch's.
     """
 
@@ -69,7 +68,7 @@ class Ring:
         if dist.is_initialized():  # the script's own, from before it asked for rings that can be formed again
             self._backend = self._backend or dist.get_backend_config()
             self.drop()
-        backend = self._backend or ("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        backend = self._backend or "gloo"
         with self._captured():
             self._store = self._meet(place)
         with self._captured():
@@ -117,6 +116,9 @@ class Ring:
         if dist.is_initialized():
             # As torch has it: a worker that was forked waits first, which is not needed where the groups live on.
             inspect.unwrap(dist.destroy_process_group)()
+        # torch counts its default groups, those too that failed while they connected, and meets under that number: a
+        # worker that has just started counts from 0.
+        c10d._world.group_count = 0
 
     def tidy(self) -> None:
         """Ends groups that have not been used for a while."""

@@ -22,6 +22,7 @@ import copy
 import datetime
 import functools
 import sys
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,6 +51,9 @@ R = TypeVar("R")
 
 AHEAD = 4
 """Pieces on their way at a time, so that neither side waits for the other's next call."""
+
+FADES = 0.9
+"""How much of the slowest step is remembered at the next."""
 
 _SHARDED_KINDS = (
     "FullyShardedDataParallel",
@@ -111,11 +115,13 @@ class State:
         if copies not in ("auto", "always", "never"):
             raise ValueError(f'copies={copies!r}: choose "auto", "always" or "never"')
         self._step = NOTHING  # committed
+        self._committed_at = time.monotonic()
+        self._slowest = 0.0
         self._since = 0  # the round in which it last had the same state as all others
         self._members: Membership | None = None
         self._ring: Ring | None = None
         self._callbacks: list[Callable[[], object]] = []
-        self._wrapped: weakref.ref[nn.Module] | None = None
+        self._wrapped: list[weakref.ref[nn.parallel.DistributedDataParallel]] = []
         self._undo = Undo(self._optimizers(), copies)
         self._small: str = ""
         self._small_tensors: list[torch.Tensor] = []
@@ -159,6 +165,7 @@ class State:
         self._undo.committed()
         self._step = max(self._step, 0) + 1
         self._snapshot()
+        self._tell()
         if self._ring is not None:
             self._ring.tidy()
         self._look_up()
@@ -178,15 +185,22 @@ class State:
 
     def _restore(self) -> None:
         """The same where a peer was lost: without a copy, this rank has no committed step any more."""
-        for module in self._of(nn.Module):
-            for parameter in module.parameters():
-                parameter.grad = None
+        self._drop_begun()
         if not self._undo.restore(self._large()):
             self._has_none()
             return
         self._load(self._small, self._small_tensors, large=False)
         for again in self._random:
             again()
+
+    def _drop_begun(self) -> None:
+        """The gradients, and what a GradScaler notes of the step under way."""
+        for module in self._of(nn.Module):
+            for parameter in module.parameters():
+                parameter.grad = None
+        for value in self._values.values():
+            if isinstance(noted := getattr(value, "_per_optimizer_states", None), dict):
+                cast("dict[Any, Any]", noted).clear()  # it is in no state_dict, and refuses to begin the step again
 
     def sync(self) -> None:
         """Brings the last commit of who has the highest to all others. All ranks together; `run` calls it itself."""
@@ -202,12 +216,13 @@ class State:
             raise StateLost(
                 "no living worker has a committed step whole: the job goes on from what the script itself has saved"
             )
-        if max(claims).step == NOTHING and place.round > 1 and place.rank == 0:
-            print(
-                "elastic-run: no living worker has a committed step: the job goes on from what the script has loaded "
-                "itself",
-                file=sys.stderr,
-                flush=True,
+        best = max(claims)
+        if place.rank == 0 and best.step == NOTHING and place.round > 1:
+            _say("no living worker has a committed step: the job goes on from what the script has loaded itself")
+        elif place.rank == 0 and best.step != NOTHING and best.ring < place.round - 1:
+            # Who was left out of the rounds between: others may have come further in them, and are lost.
+            _say(
+                f"the newest step that a living worker has is {best.step}, of round {best.ring}: the job goes on there"
             )
         step, pairs = transfers(claims)
         for source, target in pairs:
@@ -217,7 +232,8 @@ class State:
                 self._has_none()  # while it is neither the one nor the other
                 self._receive(source, group)
         self._step, self._since = step, max(place.round, 1)
-        self._membership().holds(True)
+        self._committed_at = time.monotonic()
+        self._membership().holds(True, self._slowest)
         self._regroup()
         self._snapshot()
 
@@ -231,7 +247,7 @@ class State:
         if members is None or members.alone or self._ring is None:
             return
         if members.place.size == 1:
-            if members.planned:
+            if members.planned or members.over:
                 raise HostsUpdated
             return
         if self._flagged():
@@ -251,10 +267,10 @@ class State:
         In the function under `run`, at its beginning. Communication hooks are registered anew on what it returns.
         """
         inner: nn.Module = self.model if module is None else module
-        self._unwrap()
+        self._unwrap(inner)
         options.setdefault("init_sync", False)  # all ranks have the same state already
         wrapped = nn.parallel.DistributedDataParallel(inner, **options)
-        self._wrapped = weakref.ref(wrapped)
+        self._wrapped.append(weakref.ref(wrapped))
         return wrapped
 
     def attempts(self, *, backend: str | None = None, timeout: datetime.timedelta | None = None) -> Iterator["Attempt"]:
@@ -281,6 +297,14 @@ class State:
         self._step = NOTHING
         with contextlib.suppress(AgentGone):  # which is noticed where it is asked for a place
             self._membership().holds(False)
+
+    def _tell(self) -> None:
+        """How long a step takes, to the agent: so long this rank may be busy when the ring breaks."""
+        now = time.monotonic()
+        self._slowest = max(now - self._committed_at, FADES * self._slowest)
+        self._committed_at = now
+        if self._ring is not None:
+            self._membership().holds(True, self._slowest)
 
     def _membership(self) -> Membership:
         if self._members is None:
@@ -317,7 +341,8 @@ class State:
             elif isinstance(value, torch.optim.Optimizer):
                 whole[name] = value.state_dict() if large else {"param_groups": value.state_dict()["param_groups"]}
             elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-                whole[name] = getattr(value, "position", value.state_dict)()
+                place = getattr(value, "position", None)
+                whole[name] = place() if callable(place) else value.state_dict()
             else:
                 whole[name] = value
         return flatten(whole, "state")
@@ -431,18 +456,24 @@ class State:
         if hasattr(data, "regroup"):
             data.regroup()  # type: ignore[union-attr]
 
-    def _unwrap(self) -> None:
-        wrapped = self._wrapped() if self._wrapped is not None else None
-        if wrapped is not None:
-            # Its hooks hang on the parameters: two of it would both answer a backward pass.
-            cast("Any", wrapped)._remove_autograd_hooks()
-        self._wrapped = None
+    def _unwrap(self, module: nn.Module | None = None) -> None:
+        """What is around `module`; None: around all. Hooks hang on the parameters: two would answer a backward pass."""
+        kept: list[weakref.ref[nn.parallel.DistributedDataParallel]] = []
+        for each in self._wrapped:
+            wrapped = each()
+            if wrapped is not None and module is not None and cast("Any", wrapped).module is not module:
+                kept.append(each)
+            elif wrapped is not None:
+                cast("Any", wrapped)._remove_autograd_hooks()
+        self._wrapped = kept
 
     def _leave(self, *, broken: bool) -> None:
         self._flag = None
         self._unwrap()
-        if broken:
+        if broken or self._undo.possible(self._large()):
             self._restore()
+        else:  # the script has changed the parameters after its last commit; nothing is lost, so they stay
+            self._drop_begun()
 
     def _reset(self) -> None:
         for callback in self._callbacks:
@@ -469,6 +500,7 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
         state, members, ring = self._state, self._members, self._ring
         take = not self._first or members.unplaced
         while True:
+            own = False  # whether the script's own code runs
             try:
                 if take:
                     members.next(self._why)
@@ -476,16 +508,20 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
                 with span("form the ring", round=members.place.round, ranks=members.place.size):
                     ring.form(members.place)
                 if not self._first:
+                    own = True
                     state._reset()  # pyright: ignore[reportPrivateUsage]
+                    own = False
                 with span("bring the state"):
                     state.sync()
+                if members.over:
+                    raise Superseded
                 break
             except Superseded:
                 ring.drop(broken=True)
             except (StateLost, NotAMember, AgentGone):
                 raise
             except (RuntimeError, OSError) as error:
-                if members.alone:
+                if members.alone or (own and not self._is_broken(error)):
                     raise
                 self._why = f"forming a ring failed: {_line(error)}"
                 ring.drop(broken=True)
@@ -546,7 +582,7 @@ def run(
 
     Args:
         function: takes the state first.
-        backend: of torch.distributed; None: gloo, and NCCL beside it where there is a GPU.
+        backend: of torch.distributed; None: gloo. NCCL has not been tried; see the page on in-place training.
         timeout: of collectives; None: torch's. A lost peer is noticed without it.
     """
     if function is None:
@@ -595,6 +631,10 @@ def _in_place(held: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any
 
 def _parts(value: Any) -> list[object]:  # Any: a list, a tuple or a dict
     return list(value.values() if isinstance(value, dict) else value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType,reportUnknownMemberType]
+
+
+def _say(words: str) -> None:
+    print(f"elastic-run: {words}", file=sys.stderr, flush=True)
 
 
 def _line(error: BaseException | None) -> str:

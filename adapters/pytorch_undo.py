@@ -5,7 +5,7 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import distributed
@@ -19,38 +19,53 @@ CLEAN_COMMITS = 10
 no copies any more."""
 
 
+_Versions = list[tuple[torch.Tensor, int]]
+_Copies = list[tuple[torch.Tensor, torch.Tensor]]
+
+
 class Undo:
     """Whether the parameters are still those of the last commit, and how they become so again.
 
-    Only an optimizer's step changes them, and a peer's loss is noticed in a collective. So where no collective comes
-    between the beginning of the first step (LBFGS has some in it) and the commit, nothing has to be copied at all.
-    Where one does, they are copied after each commit, by a thread beside the next step's forward and backward pass, and
-    the optimizer waits for it.
+    Only an optimizer's step changes what it owns, and a peer's loss is noticed in a collective. So where no collective
+    comes between the beginning of the first step (LBFGS has some in it) and the commit, nothing has to be copied at
+    all. Where one does, it is copied after each commit, by a thread beside the next step's forward and backward pass,
+    and the optimizer waits for it; or at once, when it has been seen to change by other means (SAM). What no optimizer
+    owns is copied at once, when it has been seen to change (an average of the model), and else not (a frozen part).
     """
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer], copies: str) -> None:
         self._optimizers = optimizers
         self._copies = copies
         self._stepped = False
-        self._versions = 0
+        self._torn = False  # what is owned may have changed while it was copied
         self._collectives: int | None = None  # before the first step since the commit
         self._clean = 0
-        self._beside = bool(optimizers)  # whether a copy may be made by a thread: the optimizer's step waits for it
+        self._beside = True  # whether a thread copies what is owned
         self._pool: ThreadPoolExecutor | None = None
         self._copying: Future[None] | None = None
-        self._copied: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._optimizer_state: list[dict[Any, dict[str, Any]]] = []
+        self._owned: _Versions = []  # at the last commit
+        self._loose: _Versions = []
+        self._restless: set[int] = set()  # ids of what is loose, and changes
+        self._owned_copies: _Copies = []
+        self._loose_copies: _Copies = []
+        self._optimizer_state: list[dict[Any, Any]] = []
         for optimizer in optimizers:
             optimizer.register_step_pre_hook(self._before)
 
     def _before(self, *_: object) -> None:
         self._wait()
-        if not self._stepped:
-            self._stepped, self._collectives = True, _collectives()
+        if self._stepped:
+            return
+        self._stepped, self._collectives = True, _collectives()
+        if _changed(self._owned):
+            self._torn, self._beside = self._beside, False
 
     def touched(self, large: Sequence[torch.Tensor]) -> bool:
         """Whether they have changed since the last commit."""
-        return self._stepped or sum(each._version for each in large) != self._versions
+        return self._stepped or len(large) != len(self._owned) + len(self._loose) or self._changed()
+
+    def _changed(self) -> bool:
+        return _changed(self._owned) or _changed(self._loose)
 
     def committed(self) -> None:
         """What has changed is to stay."""
@@ -62,30 +77,37 @@ class Undo:
     def begin(self, large: Sequence[torch.Tensor]) -> None:
         """From now on, this is what is gone back to."""
         self._wait()
-        self._stepped = False
-        self._versions = sum(each._version for each in large)
+        self._stepped = self._torn = False
+        self._restless |= {id(live) for live, version in self._loose if live._version != version}
+        own = {id(each) for optimizer in self._optimizers for each in _of(optimizer)}
+        self._owned = [(each, each._version) for each in large if id(each) in own]
+        self._loose = [(each, each._version) for each in large if id(each) not in own]
+        all_loose = self._copies == "always" or not self._optimizers
+        wanted = [live for live, _ in self._loose if all_loose or id(live) in self._restless]
+        self._loose_copies = _buffers(wanted if self._copies != "never" else [], self._loose_copies)
+        _copy(self._loose_copies)
         if self._copies == "never" or (self._copies == "auto" and self._beside and self._clean >= CLEAN_COMMITS):
-            self._copied, self._optimizer_state = [], []
+            self._owned_copies, self._optimizer_state = [], []
             return
-        known = {id(live): kept for live, kept in self._copied}
-        pairs = [(live, known.get(id(live))) for live in large]
-        self._copied = [
-            (live, torch.empty_like(live) if kept is None or kept.shape != live.shape else kept) for live, kept in pairs
-        ]
-        self._optimizer_state = [
-            {key: dict(held) for key, held in optimizer.state.items()} for optimizer in self._optimizers
-        ]
+        self._owned_copies = _buffers([live for live, _ in self._owned], self._owned_copies)
+        self._optimizer_state = [_containers(dict(optimizer.state)) for optimizer in self._optimizers]
         if not self._beside:
-            self._copy()
+            _copy(self._owned_copies)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "elastic-run commit")
-        self._copying = self._pool.submit(self._copy)
+        self._copying = self._pool.submit(_copy, self._owned_copies)
 
     def possible(self, large: Sequence[torch.Tensor]) -> bool:
         """Whether it is known what they were."""
+        if not self.touched(large):
+            return True
+        kept = {id(live) for live, _ in self._loose_copies}
+        if any(live._version != version and id(live) not in kept for live, version in self._loose):
+            return False
         # What was changed outside of a step may have been so while it was copied.
-        return not self.touched(large) or (bool(self._copied) and (self._stepped or not self._beside))
+        whole = bool(self._owned_copies) and not self._torn and (self._stepped or not self._beside)
+        return whole or not (self._stepped or _changed(self._owned))
 
     def restore(self, large: Sequence[torch.Tensor]) -> bool:
         """Makes them what they were; False where that is not known any more."""
@@ -93,25 +115,54 @@ class Undo:
             return True
         self._wait()
         if not self.possible(large):
+            self._beside = self._beside and self._stepped  # it does change by other means
             return False
-        with torch.no_grad():
-            for live, kept in self._copied:
-                live.copy_(kept)
-        for optimizer, held in zip(self._optimizers, self._optimizer_state, strict=True):
-            optimizer.state.clear()
-            for key, each in held.items():
-                optimizer.state[key] = each
+        _copy([(kept, live) for live, kept in self._loose_copies])
+        if self._stepped or _changed(self._owned):
+            _copy([(kept, live) for live, kept in self._owned_copies])
+            for optimizer, held in zip(self._optimizers, self._optimizer_state, strict=True):
+                optimizer.state.clear()
+                optimizer.state.update(_containers(held))
         return True
-
-    def _copy(self) -> None:
-        with torch.no_grad():
-            for live, kept in self._copied:
-                kept.copy_(live)
 
     def _wait(self) -> None:
         copying, self._copying = self._copying, None
         if copying is not None:
             copying.result()
+
+
+def _of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """What its steps change."""
+    found: list[torch.Tensor] = [each for group in optimizer.param_groups for each in group["params"]]
+    for held in optimizer.state.values():
+        found += [each for each in held.values() if isinstance(each, torch.Tensor)]
+    return found
+
+
+def _changed(versions: _Versions) -> bool:
+    return any(live._version != version for live, version in versions)
+
+
+def _buffers(wanted: Sequence[torch.Tensor], used: _Copies) -> _Copies:
+    """Each with a tensor that it can be copied to."""
+    known = {id(live): kept for live, kept in used if kept.shape == live.shape}
+    return [(live, known[id(live)] if id(live) in known else torch.empty_like(live)) for live in wanted]
+
+
+def _copy(pairs: _Copies) -> None:
+    """The first of each into the second."""
+    with torch.no_grad():
+        for source, target in pairs:
+            target.copy_(source)
+
+
+def _containers(value: Any) -> Any:  # Any: what an optimizer keeps
+    """The same tensors in dicts and lists of their own: LBFGS changes its lists in place."""
+    if isinstance(value, dict):
+        return {key: _containers(each) for key, each in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_containers(each) for each in cast("list[Any]", value)]
+    return value
 
 
 def _collectives() -> int | None:

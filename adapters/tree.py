@@ -1,10 +1,11 @@
 """States as text and tensors: what a `state_dict()` holds, so that it can travel without pickle (pure but for torch).
 
 Numbers, strings, None, lists, tuples and dicts of these become JSON; tensors are kept apart and named by their place.
+A Counter stays one: torch's MultiStepLR counts its milestones.
 """
 
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -43,7 +44,7 @@ def places(text: str) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
                 found.append((where, _DTYPES[kind], tuple(shape)))
             elif "t" in raw:
                 look(raw["t"], where)
-            else:
+            elif "d" in raw:
                 for key, item in raw["d"]:
                     look(item, f"{where}[{key!r}]")
 
@@ -61,6 +62,8 @@ def unflatten(text: str, tensors: Sequence[torch.Tensor]) -> Any:  # Any: whatev
         if "t" in raw:
             items: list[Any] = raw["t"]
             return tuple(items)
+        if "c" in raw:
+            return Counter(dict(cast("list[tuple[Any, int]]", raw["c"])))
         return dict(cast("list[tuple[Any, Any]]", raw["d"]))
 
     found: object = json.loads(text, object_hook=build)
@@ -82,14 +85,14 @@ def _plain(value: object, where: str, tensors: list[torch.Tensor]) -> object:
         return {"T": [len(tensors) - 1, str(value.dtype), list(value.shape)]}
     if isinstance(value, Mapping):
         kind = type(cast("object", value))
-        if kind not in (dict, OrderedDict):
+        if kind not in (dict, OrderedDict, Counter):
             raise Unfit(f"{where} is a {kind.__name__}, which would arrive as a dict: give it as a dict")
         pairs: list[list[object]] = []
         for key, item in cast("Mapping[object, object]", value).items():
             if type(key) not in (str, int):
                 raise Unfit(f"{where} has the key {key!r}: a state's keys must be strings or whole numbers")
             pairs.append([key, _plain(item, f"{where}[{key!r}]", tensors)])
-        return {"d": pairs}
+        return {"c" if kind is Counter else "d": pairs}
     if isinstance(value, tuple):
         found = cast("tuple[object, ...]", value)
         return {"t": [_plain(item, f"{where}[{index}]", tensors) for index, item in enumerate(found)]}

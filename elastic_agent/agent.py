@@ -245,6 +245,7 @@ class Agent:
             waiting=len(self._workers.waiting),
             forming=len(self._workers.forming),
             stranded=self._workers.stranded(now),
+            slowest=self._workers.slowest,
             header_age=now - facts.header_at,
             keeps=facts.keeps,
             outside=facts.outside or facts.keeps,

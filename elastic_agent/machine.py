@@ -149,6 +149,8 @@ class DeskOnMachine(Protocol):
 class RingSet(Protocol):
     """The rings of workers that keep their process (`rings.Rings`, where each method is explained)."""
 
+    short: bool
+
     def start(self, desk: str) -> None:
         """Listens beside the desk; OSError."""
         ...
@@ -175,6 +177,10 @@ class RingSet(Protocol):
 
     def forming(self, pids: Collection[int]) -> frozenset[int]:
         """Those whose ring does not stand yet."""
+        ...
+
+    def slowest(self, pids: Collection[int]) -> float:
+        """Seconds that a step of them takes, where that is long."""
         ...
 
     def trouble(self, pids: Collection[int]) -> str:

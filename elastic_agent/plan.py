@@ -65,6 +65,7 @@ class View:
         keeps: all workers here have said that they keep their process.
         outside: the workers of the round that this node has no part in keep theirs.
         unready: its workers were started without a place, and ended.
+        slowest: seconds that a step takes here, where that is long.
         header_age: seconds since `header` was seen.
         store_gone: the store has not answered for longer than the node waits for it; in words.
         shutdown_timeout: seconds that workers get between a notice and SIGKILL.
@@ -96,6 +97,7 @@ class View:
     waiting: int = 0
     forming: int = 0
     stranded: str = ""
+    slowest: float = 0.0
     header_age: float = 0.0
     keeps: bool = False
     outside: bool = False
@@ -270,7 +272,8 @@ def act(view: View) -> tuple[Action, str]:
 def _reform(view: View, header: Header, assignment: Assignment) -> Action:
     """How the workers that keep their process come into `header`'s round."""
     planned = header.number == view.round + 1 and header.cause in ("joined", "left")
-    patience = view.shutdown_timeout - view.header_age
+    # The news travels with one commit, and the ring is left at the next.
+    patience = max(view.shutdown_timeout, 4 * view.slowest) - view.header_age
     if planned and _trains(view) and view.waiting < view.alive and patience > 0:
         return Invite(header.number, patience)
     return Reform(header, assignment)

@@ -9,6 +9,7 @@ Nothing here decides: `plan.act` does, by what `staying` and `waiting` say.
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 from collections.abc import Callable, Collection, Mapping
@@ -21,6 +22,9 @@ from .channel import own_caller
 
 _MOST_DESCRIPTORS = 253
 """In one message, as the kernel has it."""
+
+_FULL_SECONDS = 0.5
+"""Until somebody is let in again, where no descriptor was left."""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,8 @@ class _Stayer:
         holds: it has the job's state.
         done: it has trained to the end, and takes no other place.
         why: what was broken, in its words.
+        over: the newest round that has ended its own.
+        slowest: seconds between two of its commits, at most; 0: less than matters.
     """
 
     pid: int
@@ -47,6 +53,8 @@ class _Stayer:
     done: bool = False
     why: str = ""
     told: int = 0
+    over: int = 0
+    slowest: float = 0.0
     got: bytearray = field(default_factory=bytearray)
     rights: list[int] = field(default_factory=list[int])
 
@@ -56,10 +64,14 @@ class Rings:
 
     Args:
         changed: is called when one of them has said something.
+
+    Attributes:
+        short: this process may not open as many files as these rings need; some of them it cannot break.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
+        self.short = False
         self._listening: socket.socket | None = None
         self._stayers: dict[int, _Stayer] = {}  # by pid
         self._visitors: dict[int, socket.socket] = {}
@@ -107,6 +119,10 @@ class Rings:
             pid for pid in self.staying(pids) if not (found := self._stayers[pid]).formed and not found.asked
         )
 
+    def slowest(self, pids: Collection[int]) -> float:
+        """Seconds between two commits of the slowest of these, at most; 0: less than matters."""
+        return max((self._stayers[pid].slowest for pid in self.staying(pids)), default=0.0)
+
     def trouble(self, pids: Collection[int]) -> str:
         """What the first of these says that was broken; empty where nobody says so."""
         return next((found.why for pid in pids if (found := self._stayers.get(pid)) and found.asked and found.why), "")
@@ -123,6 +139,7 @@ class Rings:
         """Breaks the rings of these, whose round is over since `round`; who waits for a peer is free at once."""
         for pid in pids:
             if found := self._stayers.get(pid):
+                found.over = max(found.over, round)
                 self._say(found, News("over", round))
                 _break(found)
 
@@ -149,10 +166,16 @@ class Rings:
 
     def _accept(self) -> None:
         assert self._listening is not None
+        loop = asyncio.get_running_loop()
         try:
             connection, _ = self._listening.accept()
-        except OSError:
-            return  # gone again, or no descriptor is left: it asks again
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # it waits there, and would be seen again and again
+                self.short = True
+                loop.remove_reader(self._listening)
+                loop.call_later(_FULL_SECONDS, self._listen_again)
+                self._changed()
+            return
         connection.setblocking(False)
         pid = own_caller(connection)
         if pid is None:
@@ -160,17 +183,22 @@ class Rings:
             return
         self.forget(pid)  # it has begun anew, in the same process
         stayer = self._stayers[pid] = _Stayer(pid, connection)
-        asyncio.get_running_loop().add_reader(connection, self._hear, stayer)
+        loop.add_reader(connection, self._hear, stayer)
+
+    def _listen_again(self) -> None:
+        if self._listening is not None:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def _hear(self, stayer: _Stayer) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(
+            data, descriptors, flags, _ = socket.recv_fds(
                 stayer.connection, 65536, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
             )
         except BlockingIOError:
             return
         except OSError:
-            data, descriptors = b"", []
+            data, descriptors, flags = b"", [], 0
+        self.short = self.short or bool(flags & socket.MSG_CTRUNC)
         stayer.rights += descriptors
         if not data:
             self._hung_up(stayer)
@@ -200,12 +228,12 @@ class Rings:
                 taken, stayer.rights = stayer.rights[: word.count], stayer.rights[word.count :]
                 held = [socket.socket(fileno=descriptor) for descriptor in taken]
                 stayer.held += held
-                if word.round != stayer.round or stayer.asked:
+                if word.round != stayer.round or stayer.asked or stayer.over > word.round:
                     _break(stayer)
             case "formed":
                 stayer.formed, stayer.done = word.round == stayer.round, False
             case "state":
-                stayer.holds = word.count > 0
+                stayer.holds, stayer.slowest = word.count > 0, word.seconds
             case "done":
                 stayer.done = True
             case "next":

@@ -27,7 +27,8 @@ little longer than its lease can live (a beat is younger than a renewal, and the
 the job hears of the loss first, and not of what the other ranks die of."""
 
 FREE_SECONDS = 1.0
-"""So long a worker that keeps its process may take to leave a ring that was broken."""
+"""So long a worker that keeps its process may take to leave a ring that was broken, and twice the time of its steps:
+one that computes notices only at the end of its backward pass."""
 
 FORMING_SECONDS = 10.0
 """The same, where it is about to form one: some of that cannot be broken off."""
@@ -76,6 +77,7 @@ class WorkerGroup:
         self._confirms = confirms
         self._loop = asyncio.get_running_loop()
         self._agent = ""  # where workers reach it
+        self._short = False  # of descriptors, and has said so
         self._rings = machine.rings(self._heard)
         self.ports = machine.ports()
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
@@ -120,6 +122,11 @@ class WorkerGroup:
     def forming(self) -> frozenset[int]:
         """Of those whose ring does not stand yet."""
         return self._rings.forming(self.pids)
+
+    @property
+    def slowest(self) -> float:
+        """Seconds that a step of these takes, where that is long."""
+        return self._rings.slowest(self.pids)
 
     def listen(self, desk: str) -> None:
         """Workers reach the agent at `desk`, and their rings' agent beside it. Raises OSError."""
@@ -240,6 +247,8 @@ class WorkerGroup:
         kept = {pid: specs[local] for local, pid in pids.items() if pid in waiting}
         for pid in self.staying - waiting:
             self._voice.say(f"the worker with pid {pid} has not left its ring in time: it starts again")
+        # Who has failed while the others were waited for is forgotten now, and the master is to know.
+        self._facts.late = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok)
         self._workers.keep(kept)
         held = {spec.local_rank for spec in kept.values()}
         return [spec for local, spec in specs.items() if local not in held], kept
@@ -250,7 +259,7 @@ class WorkerGroup:
         while True:
             heard = self._bell.count
             late = self.staying - self.waiting
-            limit = FORMING_SECONDS if late <= self.forming else FREE_SECONDS
+            limit = FORMING_SECONDS if late <= self.forming else FREE_SECONDS + 2 * self._rings.slowest(late)
             rest = begun + limit - self._loop.time()
             if not late or rest <= 0:
                 return limit - rest
@@ -316,6 +325,12 @@ class WorkerGroup:
 
     def _heard(self) -> None:
         """A worker that keeps its process has said something."""
+        if self._rings.short and not self._short:
+            self._short = True
+            self._voice.say(
+                "too many open files: this agent cannot break the rings of all its workers when a peer is lost, and "
+                "they may wait longer then; run ulimit -n with more than workers here x ranks of the job first"
+            )
         if len(self.staying) == self._facts.total > 0:
             self._facts.keeps = True
         self._bell.ring()

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,18 @@ def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(
     ends(alone, "A")
     assert len({pid for _, pid, rank, *_ in rings(alone, "A") if rank == 0}) == 1
     assert len({pid for _, pid, *_ in rings(alone, "A")}) == 5
+
+
+def test_a_worker_whose_steps_are_long_gets_the_time_to_come_out_of_one(alone: Cluster) -> None:
+    begin(alone, "A", nproc=2, pause=2.5)
+    trains(alone, "A", 1, steps=3)
+    time.sleep(0.4)  # into the next step, and more than a second before its end
+    alone.kill_worker(1)
+    trains(alone, "A", 2, steps=1)
+    alone.send("A", signal.SIGTERM)
+    assert alone.finish() == {"A": 128 + signal.SIGTERM}
+    assert len({pid for _, pid, rank, *_ in rings(alone, "A") if rank == 0}) == 1
+    assert "has not left its ring in time" not in alone.log("A")
 
 
 def test_a_loop_of_its_own_needs_no_decorator(alone: Cluster, undisturbed: dict[int, str]) -> None:

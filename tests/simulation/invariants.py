@@ -1058,9 +1058,12 @@ class Checker:
         counts = life.member.incarnation in published.assignments and life.gone_at is None
         known = now - life.born > LAG and life.member.report.state == "running"
         if counts and known and not (self._leader in self._world.ends and not masters):
-            self._world.after(ANSWER, self._check_death_answered, end, published, masters)
+            incarnation = life.member.incarnation
+            self._world.after(ANSWER, self._check_death_answered, end, incarnation, published, masters)
 
-    def _check_death_answered(self, end: "End", published: _Published, masters: bool) -> None:
+    def _check_death_answered(self, end: "End", incarnation: str, published: _Published, masters: bool) -> None:
+        if (incarnation, published.header.number) in self._succeeded:
+            return  # it had said so just before, and the store heard it later
         lives = [life for life in (self._lives[i] for i in self._at_key.values()) if life.owner not in self._world.ends]
         old = [life for life in lives if life.born < end.at - LAG and life.owner not in self._noticed]
         quiet = sum(at > end.at for at in self._ends_of_masters) <= masters

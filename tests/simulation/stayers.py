@@ -361,6 +361,9 @@ class Stayers(Script):
         if len(ring.in_sync) == ring.world:
             ring.running_since = self._world.now
             self._world.met(ring)
+        if stayer.members.over:
+            self._leave(stayer, "")
+            return
         self._begin_step(stayer)
 
     # -- training
@@ -411,7 +414,9 @@ class Stayers(Script):
         if ring.committed < stayer.step:
             ring.committed = stayer.step
             self._world.count("committed")
-        if ring.told.get(stayer.step - 1, False) or (ring.world == 1 and stayer.members.planned):
+        if ring.told.get(stayer.step - 1, False) or (
+            ring.world == 1 and (stayer.members.planned or stayer.members.over)
+        ):
             self._leave(stayer, "")
             return
         ring.told[stayer.step] = ring.told.get(stayer.step, False) or stayer.members.planned

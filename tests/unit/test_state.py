@@ -1,7 +1,10 @@
 """What a `State` takes, what it goes back to, and what it refuses; in a world of one, without a launcher."""
 
+import copy
+import datetime
 import random
 from collections import defaultdict
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +12,8 @@ import torch.distributed as dist
 from torch import nn
 
 from elastic_run.adapters.commits import StateLost
+from elastic_run.adapters.membership import Membership
+from elastic_run.adapters.pytorch_ring import Ring
 from elastic_run.adapters.pytorch_state import State
 from elastic_run.adapters.pytorch_undo import CLEAN_COMMITS
 from elastic_run.adapters.shards import shards
@@ -188,6 +193,72 @@ class TestRestoring:
         assert picture(state) == before
         state.sync()
 
+    def test_undoes_what_changes_beside_the_optimizer_once_it_has_been_seen_to(self) -> None:
+        model, optimizer = parts()
+        average, frozen = copy.deepcopy(model), nn.Linear(2, 1)
+        state = State(model=model, optimizer=optimizer, average=average, frozen=frozen)
+        state.sync()
+
+        def turn() -> None:
+            step(state)
+            with torch.no_grad():
+                for kept, live in zip(average.parameters(), model.parameters(), strict=True):
+                    kept.lerp_(live, 0.5)
+
+        for _ in range(CLEAN_COMMITS + 2):
+            turn()
+            state.commit()
+        with torch.no_grad():  # after the commit, and before the optimizer's step
+            average[0].weight += 1
+            before = average[0].weight.clone() - 1
+        forward(state)
+        state.restore()
+        assert torch.allclose(average[0].weight, before)
+        assert not state._undo._restless & {id(each) for each in frozen.parameters()}, "it is not copied"
+
+    def test_undoes_what_is_changed_by_hand_before_the_optimizers_step_once_it_has_been_seen_to(self) -> None:
+        state = begun(note=0)
+        weight = state.model[0].weight
+        for _ in range(CLEAN_COMMITS + 2):
+            with torch.no_grad():
+                weight += 0.1
+            step(state)
+            state.commit()
+        before = picture(state)
+        with torch.no_grad():
+            weight += 0.1
+        forward(state)
+        state.restore()
+        assert picture(state) == before
+        step(state)
+        state.restore()
+        assert picture(state) == before
+
+    def test_of_an_optimizer_with_lists_brings_these_back_as_often_as_is_asked(self) -> None:
+        model, _ = parts()
+        state = State(model=model, optimizer=torch.optim.LBFGS(model.parameters(), max_iter=3), copies="always")
+        state.sync()
+        torch.manual_seed(3)
+        inputs = torch.randn(8, 3)
+
+        def closure() -> torch.Tensor:
+            state.optimizer.zero_grad()
+            loss = (model(inputs) - 1).square().mean()
+            loss.backward()
+            return loss
+
+        def lists() -> str:
+            return str([dict(held) for held in state.optimizer.state.values()])
+
+        state.optimizer.step(closure)
+        state.commit()
+        before = lists()
+        for _ in range(2):
+            state.optimizer.step(closure)
+            assert lists() != before
+            state.restore()
+            assert lists() == before
+
     def test_with_copies_always_is_possible_at_any_time(self) -> None:
         state = begun(note=0, copies="always")
         for _ in range(CLEAN_COMMITS + 1):
@@ -213,6 +284,82 @@ class TestRestoring:
         assert scheduler.last_epoch == 0
         assert seen.tolist() == [0, 0]
         assert state.seen is seen
+
+    def test_lets_a_scaler_begin_the_step_again(self) -> None:
+        model, optimizer = parts()
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)  # pyright: ignore[reportPrivateImportUsage]
+        state = State(model=model, optimizer=optimizer, scaler=scaler)
+        state.sync()
+        for _ in range(2):
+            scaler.scale(model(torch.randn(8, 3)).sum()).backward()
+            scaler.unscale_(optimizer)
+            state.restore()
+
+
+class TestLeavingInOrder:
+    def test_drops_what_was_added_up_since_the_commit(self) -> None:
+        state = begun()
+        step(state)
+        state.commit()
+        weight = state.model[0].weight.clone()
+        statistics = state.model[1].running_mean.clone()
+        forward(state)
+        state._leave(broken=False)
+        assert all(parameter.grad is None for parameter in state.model.parameters())
+        assert torch.equal(state.model[1].running_mean, statistics)
+        assert torch.equal(state.model[0].weight, weight)
+
+    def test_loses_nothing_that_was_changed_after_the_last_commit(self) -> None:
+        state = begun(copies="never")
+        step(state)
+        state.commit()
+        step(state)
+        weight = state.model[0].weight.clone()
+        state._leave(broken=False)
+        assert torch.equal(state.model[0].weight, weight)
+        assert state._step == 1
+
+
+class TestTheWrapping:
+    def test_of_two_models_adds_up_the_gradients_of_both(self) -> None:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            state = State(one=nn.Linear(2, 1), other=nn.Linear(2, 1))
+            seen: list[str] = []
+            nets: dict[str, nn.Module] = {}
+            for name in ("one", "other"):
+                wrapped = state.ddp(getattr(state, name))
+                wrapped.register_comm_hook(name, lambda who, bucket: seen.append(who) or _done(bucket))
+                nets[name] = wrapped
+            (nets["one"](torch.ones(1, 2)).sum() + nets["other"](torch.ones(1, 2)).sum()).backward()
+            assert sorted(seen) == ["one", "other"]
+            again = state.ddp(state.one)
+            again.register_comm_hook("again", lambda who, bucket: seen.append(who) or _done(bucket))
+            (again(torch.ones(1, 2)).sum() + nets["other"](torch.ones(1, 2)).sum()).backward()
+            assert sorted(seen) == ["again", "one", "other", "other"]
+        finally:
+            dist.destroy_process_group()
+
+
+def _done(bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    found: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    found.set_result(bucket.buffer())
+    return found
+
+
+def test_a_ring_that_failed_while_it_connected_does_not_count_for_the_next() -> None:
+    members = Membership({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
+    ring = Ring(members, None, None)
+    with pytest.raises(RuntimeError):
+        dist.init_process_group(
+            "gloo", store=dist.HashStore(), rank=0, world_size=2, timeout=datetime.timedelta(seconds=0.1)
+        )
+    ring.drop(broken=True)
+    ring.form(members.place)
+    try:
+        assert dist.group.WORLD.group_name == "0"
+    finally:
+        ring.drop()
 
 
 class TestRefusing:

@@ -28,6 +28,7 @@ def back(value: object) -> object:
         {},
         {"a": 1, 3: {"b": (0.9, 0.999)}},
         {"T": 1, "t": [2], "d": {"T": 3}},
+        collections.Counter({30: 1, 80: 2}),
         float("inf"),
     ],
 )
