@@ -62,10 +62,10 @@ class Undo:
 
     def touched(self, large: Sequence[torch.Tensor]) -> bool:
         """Whether they have changed since the last commit."""
-        return self._stepped or len(large) != len(self._owned) + len(self._loose) or self._changed()
+        return self._stepped or self._grown(large) or _changed(self._owned) or _changed(self._loose)
 
-    def _changed(self) -> bool:
-        return _changed(self._owned) or _changed(self._loose)
+    def _grown(self, large: Sequence[torch.Tensor]) -> bool:
+        return len(large) != len(self._owned) + len(self._loose)
 
     def committed(self) -> None:
         """What has changed is to stay."""
@@ -102,6 +102,8 @@ class Undo:
         """Whether it is known what they were."""
         if not self.touched(large):
             return True
+        if self._grown(large) and not self._stepped:
+            return False  # there is no commit yet, or the script has added parts
         kept = {id(live) for live, _ in self._loose_copies}
         if any(live._version != version and id(live) not in kept for live, version in self._loose):
             return False
