@@ -298,7 +298,7 @@ running.1+1      worker n1 0 raise
         "late-cause",
         "a root cause that arrives after the round was opened changes nothing",
         "master/docket.py",
-        "            self.pending = judge(self._evidence[number])  # provisional",
+        "            self.pending = self.verdict(number)  # provisional",
         "            pass  # provisional",
         "the root cause is what was done",
         """\
