@@ -2,12 +2,14 @@
 
 It holds for the very same command line, script, environment and interpreter. Before it is believed, the script's own
 modules and the folders of installed packages must be as they were. What it says is never more than a guess at what is
-worth importing ahead: the warm interpreter finds out for itself what may be.
+worth importing ahead: the warm interpreter finds out for itself what may be. But it says where Python looks for code,
+so a file that anybody else could have written is none.
 """
 
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +44,11 @@ PASSING_NAMES = frozenset(
     ]
 )
 """Variables that are others in each session or job, and that no import is known to go by."""
+
+OUTDATED = "packages were installed"
+"""Why what was imported ahead is not used any more, in the words of `warm.imports`: no fault of the list."""
+
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +88,12 @@ def stamp(path: str) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def cache_file(recipe: Recipe, environ: Mapping[str, str], cwd: Path) -> Path:
-    """Where what is learnt of these workers is kept."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".cache")
+def cache_file(recipe: Recipe, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """Where what is learnt of these workers is kept; None where this user has no home."""
+    try:
+        base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".cache")
+    except RuntimeError:  # a number without a name, as in many containers
+        return None
     kept = {
         name: value
         for name, value in recipe.environment.items()
@@ -91,7 +101,8 @@ def cache_file(recipe: Recipe, environ: Mapping[str, str], cwd: Path) -> Path:
     }
     script = cwd / recipe.target
     try:
-        content = hashlib.blake2b(script.read_bytes()).hexdigest() if script.is_file() else ""
+        main = next(filter(Path.is_file, _main_files(recipe, cwd)), None)
+        content = hashlib.blake2b(main.read_bytes()).hexdigest() if main else ""
     except OSError:
         content = ""
     python = os.path.realpath(recipe.argv[0])
@@ -100,19 +111,52 @@ def cache_file(recipe: Recipe, environ: Mapping[str, str], cwd: Path) -> Path:
     return Path(base) / "elastic-run" / "preload" / f"{digest}.json"
 
 
-def load(file: Path) -> Learnt | None:
-    """What was saved, where it is there, readable and still holds."""
+def _main_files(recipe: Recipe, cwd: Path) -> Sequence[Path]:
+    """Where the main module may be; of one that lies elsewhere on the search path, workers tell."""
+    if recipe.kind != "module":
+        return cwd / recipe.target, cwd / recipe.target / "__main__.py"
+    *packages, name = recipe.target.split(".")
+    folder = cwd.joinpath(*packages)
+    return folder / name / "__main__.py", folder / f"{name}.py"
+
+
+def load(file: Path | None) -> Learnt | None:
+    """What was saved, where it is there, readable, ours alone, and still holds."""
+    if file is None:
+        return None
     try:
-        found: Any = json.loads(file.read_bytes())  # Any: a file may hold anything
+        found: Any = json.loads(_read(file))  # Any: a file may hold anything
     except (OSError, ValueError, RecursionError):
         return None
     learnt = _decode(found)
     return learnt if learnt is not None and learnt.holds else None
 
 
-def save(file: Path, learnt: Learnt) -> None:
-    """Writes it in one piece; OSError where the cache cannot be written."""
+def _read(file: Path) -> bytes:
+    """OSError also where somebody else could have written it."""
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _must_be_ours(os.fstat(folder))
+        # In the folder that was looked at, whatever is at its path by now.
+        opened = os.open(file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with os.fdopen(opened, "rb") as content:
+        _must_be_ours(os.fstat(opened))
+        return content.read()
+
+
+def _must_be_ours(found: os.stat_result) -> None:
+    if found.st_uid != os.geteuid() or found.st_mode & OTHERS_MAY_WRITE:
+        raise PermissionError("the cache can be written by others")
+
+
+def save(file: Path | None, learnt: Learnt) -> None:
+    """Writes it in one piece; OSError where the cache cannot be written, or others can write there."""
+    if file is None or (learnt.until is not None and learnt.until[1] == OUTDATED):
+        return  # an older list does not hold any more, and a later run is to learn all of it anew
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _must_be_ours(file.parent.stat())
     content = {
         "version": VERSION,
         "steps": learnt.steps,
@@ -123,6 +167,7 @@ def save(file: Path, learnt: Learnt) -> None:
         "folders": learnt.folders,
     }
     draft = file.with_suffix(f".{os.getpid()}")
+    draft.touch(mode=0o600)
     draft.write_text(json.dumps(content), encoding="utf-8")
     draft.replace(file)
 

@@ -38,13 +38,17 @@ class Account:
 
     Attributes:
         imported: done.
+        trying: the module that is under way; empty: none is.
         refused: (what, why) of the one that the workers have to import themselves, and all after it.
+        finished: all of them were made or refused; it did not end before that.
         modules: how many modules are loaded.
         folders: where packages are installed for it.
     """
 
     imported: list[str] = field(default_factory=list[str])
+    trying: str = ""
     refused: tuple[str, str] | None = None
+    finished: bool = False
     modules: int = 0
     folders: list[str] = field(default_factory=list[str])
 
@@ -88,7 +92,7 @@ class Zygote:
         words += [",".join(sorted(recipe.per_worker))]
         words += ["?"] if recipe.steps is None else ["=", *recipe.steps]
         self._socket.sendall(pack(map(os.fsencode, words)))
-        self._loop.add_reader(self._socket.fileno(), self._hear)
+        self._loop.add_reader(self._socket.fileno(), self.hear)
 
     @property
     def usable(self) -> bool:
@@ -122,25 +126,50 @@ class Zygote:
             words += _encoded([str(len(environment)), *(f"{name}={value}" for name, value in environment.items())])
         descriptors = [descriptor for pair in streams for descriptor in pair]
         data = pack(words)
+        answer = self._answer = self._loop.create_future()
         why = "its order was withdrawn"
         try:
-            async with asyncio.timeout(FORK_SECONDS):
-                sent = socket.send_fds(self._socket, [data], descriptors)
-                await self._loop.sock_sendall(self._socket, data[sent:])
-                self._answer = self._loop.create_future()
-                pids = await self._answer
-                why = ""
-                return pids
+            try:
+                async with asyncio.timeout(FORK_SECONDS):
+                    sent = socket.send_fds(self._socket, [data], descriptors)
+                    await self._loop.sock_sendall(self._socket, data[sent:])
+                    await asyncio.wait([answer])  # and not itself, which a timeout would cancel
+            except TimeoutError:
+                if not answer.done():
+                    self._last_words(f"it did not answer for {FORK_SECONDS:g} s")
+                if not answer.done():
+                    raise
+            why = ""
+            return answer.result()
         except (OSError, TimeoutError) as error:
             why = str(error) or f"it did not answer for {FORK_SECONDS:g} s"
             raise NotForked(why) from None
-        except NotForked:
-            why = ""
-            raise
         finally:
             self._answer = None
             if why:
                 self.end(why)  # nobody knows what it does with the order
+
+    def _last_words(self, why: str) -> None:
+        """Takes what it has said and nobody has heard, as where this process was stopped, and lets it say no more.
+
+        An answer that is not there now can never be given, so no worker gets to run of which nobody knows.
+        """
+        if self._socket is None:
+            return
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RD)
+            if data := self._socket.recv(65536):
+                self._take(data)
+        self.retire(why)  # it may be at work on the rest of the order
+
+    def retire(self, why: str) -> None:
+        """Has it end by itself, as soon as it has done what it was told before."""
+        if self._socket is None or self.state == "retired":
+            return
+        self.state, self.why = "retired", self.why or why
+        self._settled.set()
+        with contextlib.suppress(OSError):  # it has ended already, which will be heard
+            self._socket.shutdown(socket.SHUT_WR)
 
     def end(self, why: str = "it was ended") -> None:
         """Ends the process."""
@@ -173,8 +202,10 @@ class Zygote:
                 os.killpg(self.session, signal.SIGKILL)
         self._process.poll()
 
-    def _hear(self) -> None:
-        assert self._socket is not None
+    def hear(self) -> None:
+        """Takes what it has said, at most one portion, without waiting."""
+        if self._socket is None:
+            return
         try:
             data = self._socket.recv(65536)
         except BlockingIOError:
@@ -185,6 +216,9 @@ class Zygote:
             self.session = 0  # nothing is left of it, and its number may go to others
             self.end("it ended by itself")
             return
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         frames, self._rest = unpack(self._rest + data)
         for words in frames:
             self._heard([os.fsdecode(word) for word in words])
@@ -193,15 +227,21 @@ class Zygote:
         if self._process is not None:
             self._process.poll()  # the first of its processes has handed over, perhaps
         match words:
+            case ["folders", *folders]:
+                self.account.folders = folders
+            case ["trying", name]:
+                self.account.trying = name
             case ["imported", name]:
                 self.account.imported.append(name)
+                self.account.trying = ""
             case ["refused", name, why]:
                 self.account.refused = (name, why)
+                self.account.trying = ""
             case ["unfit", why]:
                 self.why = f"Python's start-up {why}"
-            case ["ready", modules, *folders]:
+            case ["ready", modules]:
                 self.account.modules = int(modules)
-                self.account.folders = folders
+                self.account.finished = True
                 self.state = "warm"
                 self._settled.set()
             case ["forked", *pids] if self._answer is not None and not self._answer.done():

@@ -46,6 +46,7 @@ class Zygotes:
         self._said: set[str] = set()
         self._current: Zygote | None = None
         self._next: Zygote | None = None
+        self._forking = False
         self._began = 0.0
         self._all: list[Zygote] = []
         self._file = preload.cache_file(recipe, os.environ, cwd or Path.cwd())
@@ -115,7 +116,13 @@ class Zygotes:
             async with asyncio.timeout(max(rest, 0.0)):
                 await self._current.settled()
         except TimeoutError:
-            self._current.end(f"its imports have taken more than {WARM_UP_SECONDS:g} s")
+            self._current.hear()  # this process may have been stopped all the time
+            if self._current.state != "warming":
+                return
+            if name := self._current.account.trying:  # or the next run would wait for it as long
+                self._barred = (name, f"it was still being imported after {WARM_UP_SECONDS:g} s")
+            last = f", the last of them {name}" if name else ""
+            self._current.end(f"its imports have taken more than {WARM_UP_SECONDS:g} s{last}")
 
     def fits(self, commands: Collection[tuple[str, ...]], environments: Sequence[Mapping[str, str]]) -> bool:
         """Whether workers with these commands and environments can be forked; says why where they cannot."""
@@ -144,6 +151,7 @@ class Zygotes:
             self._told = []  # all that is not made ahead is told again
             self._listen()
         pids: list[int] = []
+        self._forking = True
         try:
             for begin in range(0, len(streams), BATCH):
                 part = slice(begin, begin + BATCH)
@@ -155,6 +163,9 @@ class Zygotes:
                 os.waitpid(pid, 0)  # noqa: ASYNC222 - it was just killed
             self._fresh(str(error))
             raise
+        finally:
+            self._forking = False
+            self._changed()  # the next one may have been ready for a while
 
     async def close(self, *, save: bool = True) -> None:
         """Ends all of them, and saves what was learnt."""
@@ -228,12 +239,12 @@ class Zygotes:
         self._next = self._make(replace(self._recipe, steps=steps, gently=True), self._changed)
 
     def _changed(self) -> None:
-        if self._next is None:
+        if self._next is None or self._forking:
             return
         if self._next.usable:
             old, self._current, self._next = self._current, self._next, None
             if old is not None:
-                old.end("another one has taken its place")
+                old.retire("another one has taken its place")  # it may not have let go of its last workers yet
             self._save(complete=False)
             # What was told while it was made is not in it.
             self._timers.append(self._loop.call_later(QUIET_SECONDS, self._refresh))
@@ -247,13 +258,15 @@ class Zygotes:
     def _save(self, *, complete: bool) -> None:
         if self._current is None or not (self._learns or self._barred):
             return
+        if not (self._current.account.finished or self._barred):
+            return  # what it would have imported is as good as before
         self._known = Learnt(
             steps=self._steps(),
             until=self._until,
             complete=complete,
             watched=self._lessons.watched(self._loop.time()),
             files={path: preload.stamp(path) for path in sorted({*self._known.files, *self._own})},
-            folders={path: preload.stamp(path)[0] for path in self._current.account.folders},
+            folders={path: preload.stamp(path)[0] for path in self.account.folders},
         )
         with contextlib.suppress(OSError):  # a cache that cannot be written is none
             preload.save(self._file, self._known)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ..adapters.torchelastic import DEVICES, PER_WORKER, Placement, worker_environment
 from ..elastic_agent.seed import Recipe, Seed
+from .machine import is_this_interpreter
 from .settings import Command, Options
 
 SECRET = "ELASTIC_RUN_ETCD_PASSWORD"
@@ -21,9 +22,10 @@ def worker_command(command: Command) -> tuple[str, ...]:
         case "module":
             return (command.python, "-u", "-m", command.target, *command.args)
         case "run_path":
+            # runpy last: what is imported ahead may bring it, and is used only where the search path is as expected.
             code = (
-                "import os, runpy, sys; sys.path[0] = os.getcwd(); del sys.argv[0]; "
-                "runpy.run_path(sys.argv[0], run_name='__main__')"
+                "import os, sys; sys.path[0] = os.getcwd(); del sys.argv[0]; "
+                "import runpy; runpy.run_path(sys.argv[0], run_name='__main__')"
             )
             return (command.python, "-u", "-c", code, command.target, *command.args)
         case "script":
@@ -45,6 +47,19 @@ def heeded(signals: Iterable[signal.Signals]) -> tuple[signal.Signals, ...]:
     return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
 
 
+def never_warm(options: Options, environ: Mapping[str, str]) -> str:
+    """Why each worker is a fresh process, whatever it imports, in words; empty where it may be forked."""
+    command = options.command
+    if not options.warm:
+        return "--start-method=spawn says so"
+    if command.kind == "executable":
+        return "the command is no Python script or module"
+    if not is_this_interpreter(command.python, environ):
+        # A wrapper may keep our PYTHONPATH from Python, which would then run the script where imports are to be made.
+        return f"the workers' Python ({command.python}) is another program than the launcher's"
+    return ""
+
+
 def recipe(options: Options, environ: Mapping[str, str], trace: str) -> Recipe | None:
     """What a warm interpreter for the workers of this node is made of; None where each is a fresh process.
 
@@ -54,7 +69,7 @@ def recipe(options: Options, environ: Mapping[str, str], trace: str) -> Recipe |
         trace: the file that is traced to; empty: none.
     """
     command = options.command
-    if not options.warm or command.kind == "executable":
+    if never_warm(options, environ):
         return None
     anyone = Placement(
         job=options.job_id,

@@ -10,7 +10,7 @@ from ..elastic_agent import preload
 from ..elastic_agent.reaper import Reaper
 from ..elastic_agent.warm.step import Step
 from ..elastic_agent.zygotes import Zygotes
-from .early import recipe
+from .early import never_warm, recipe
 from .settings import Options
 
 
@@ -22,20 +22,21 @@ def main(options: Options) -> int:
 async def _explain(options: Options) -> int:
     made = recipe(options, os.environ, "")
     if made is None:
-        why = "--start-method=spawn says so" if not options.warm else "the command is no Python script or module"
-        _print(f"nothing is imported ahead: {why}; each worker is a fresh process")
+        _print(f"nothing is imported ahead: {never_warm(options, os.environ)}; each worker is a fresh process")
         return 0
     known = preload.load(preload.cache_file(made, os.environ, Path.cwd()))
     reaper = Reaper()
     reaper.start()
     zygotes = Zygotes(made.tagged("explain"), cwd=None, say=_print)
     begun = time.monotonic()
-    zygotes.start()
-    await zygotes.settled()
-    seconds = time.monotonic() - begun
-    account, why = zygotes.account, zygotes.why
-    await zygotes.close(save=False)
-    reaper.close()
+    try:
+        zygotes.start()
+        await zygotes.settled()
+        seconds = time.monotonic() - begun
+        account, why = zygotes.account, zygotes.why
+    finally:  # also at Ctrl-C: an import that hangs does not end by itself
+        await zygotes.close(save=False)
+        reaper.close()
     if why:
         _print(f"nothing is imported ahead: {why}; each worker is a fresh interpreter")
         return 0

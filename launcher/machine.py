@@ -104,6 +104,15 @@ def check_executable(name: str, environ: Mapping[str, str]) -> None:
         raise UsageError(f"--no-python: {name} may not be executed: chmod +x it, or leave out --no-python")
 
 
+def is_this_interpreter(name: str, environ: Mapping[str, str]) -> bool:
+    """Whether the program `name` is the very file that runs here: no other interpreter, and no wrapper around one."""
+    found = shutil.which(name, path=environ.get("PATH"))
+    try:
+        return found is not None and Path(found).samefile("/proc/self/exe")
+    except OSError:
+        return False
+
+
 def check_script(name: str) -> None:
     script = Path(name)
     if script.is_dir():

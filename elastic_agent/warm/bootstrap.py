@@ -15,12 +15,13 @@ import _socket
 import atexit
 import gc
 import os
+import select
 import sys
 import time
 
 from . import native, specs
 from .frames import VARIABLE, pack, unpack
-from .hazards import Watch, added_to, is_engaged
+from .hazards import Watch, added_to, in_words, is_engaged, printed
 from .imports import Group, Stash, Surroundings, set_variables
 from .learner import Learner, tell
 from .prefix import leading_imports
@@ -46,6 +47,8 @@ NOT_FORKED = 70
 """Exit code of a worker whose maker did not live to say that it had made it."""
 
 _LEAST_URGENT = 19
+
+_SIGKILL = 9
 
 _OWN = "elastic_agent/warm/bootstrap.py"
 
@@ -189,6 +192,7 @@ class _Zygote:
     def warm_up(self) -> None:
         """Imports what it may, and tells the agent what it did and what not."""
         orders = self._orders
+        self._connection.say("folders", *(folder[:-1] for folder in self._installed[:-1]))
         usual = _less_urgent() if orders.gently else None
         first = _first_path(orders.kind, orders.target)
         lists = [list(listed) for listed in added_to()]
@@ -211,23 +215,28 @@ class _Zygote:
             gc.freeze()
         if usual is not None:
             os.setpriority(os.PRIO_PROCESS, 0, usual)
-        self._connection.say("ready", str(self._stash.modules), *(folder[:-1] for folder in self._installed[:-1]))
+        self._connection.say("ready", str(self._stash.modules))
 
     def _step(self, text: str, groups: list[Group]) -> bool:
         """Makes one import; False where this process cannot go on from there."""
         step = Step(text)
         if step.name in sys.modules and step.needs_nothing:
             return True
+        self._connection.say("trying", step.name)
         verdict, told = os.pipe()
         pid = os.fork()
         if pid:
             os.close(told)
-            word = _read_all(verdict)
+            word, output = self._wait_for(verdict)
             os.close(verdict)
             if word == b"well":
-                os._exit(0)  # the fork goes on in this process's place
+                if not output:
+                    os._exit(0)  # the fork goes on in this process's place
+                os.kill(pid, _SIGKILL)
             _, status = os.waitpid(pid, 0)
-            problem = word.decode(errors="replace") or f"ends the process (status {status})"
+            problem = in_words(output) or word.decode(errors="replace")
+            if not word:
+                problem = f"ends the process (status {status})"
             self._connection.say("refused", step.name, problem)
             return False
         os.close(verdict)
@@ -243,6 +252,22 @@ class _Zygote:
         native.die_with_parent()
         self._connection.say("imported", text)
         return True
+
+    def _wait_for(self, verdict: int) -> tuple[bytes, bytes]:
+        """What a fork says when its import is over, in one piece, and how that begins what it has printed.
+
+        This is taken as it comes, or a fork that prints more than a pipe holds would wait forever.
+        """
+        word: bytes | None = None
+        output = b""
+        ends = select.poll()
+        ends.register(verdict, select.POLLIN)
+        ends.register(self._output, select.POLLIN)
+        while word is None:
+            if any(descriptor == verdict for descriptor, _ in ends.poll()):
+                word = os.read(verdict, 4096)
+            output = (output + printed(self._output))[:1024]  # after the word, so that no output before it is missed
+        return word, output
 
     def _import(self, step: Step, groups: list[Group]) -> str:
         """Why it was not imported, or should not have been; empty where all is well."""
@@ -302,6 +327,7 @@ class _Zygote:
                     os.write(made[1], (error.strerror or str(error)).encode())
                     os._exit(1)
                 if pid == 0:
+                    os.setsid()  # before the agent can hear of this worker, and want to stop its session
                     for end in {*first, *others, *made} - {gate}:
                         os.close(end)
                     streams = descriptors[2 * number], descriptors[2 * number + 1]
@@ -338,7 +364,6 @@ class _Zygote:
         learns: bool,
     ) -> None:
         """Makes this process the worker that it was forked for."""
-        os.setsid()
         if not os.read(gate, 1):
             os._exit(NOT_FORKED)  # nobody knows of this worker
         os.close(gate)
@@ -362,7 +387,8 @@ class _Zygote:
             learner = Learner(self._orders.news, surroundings, self._is_local, self._orders.per_worker)
             stash.revealed = learner.accept
             specs.add(learner.look)
-        if any(map(stash.has, SLOW_DESTRUCTORS)) and not any(map(stash.has, NEEDS_DESTRUCTORS)):
+        slow = any(map(stash.has, SLOW_DESTRUCTORS)) and not any(map(stash.has, NEEDS_DESTRUCTORS))
+        if slow and not native.is_instrumented():
             native.end_without_destructors()
             self._last = stash.keep
         # Else it is unfrozen: what was imported ahead is taken apart with the script's own.
@@ -377,8 +403,10 @@ class _Zygote:
             tell(self._orders.news, "late", name, why)
             return
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
-                stream.flush()
+            try:
+                stream.flush()  # pyright: ignore[reportOptionalMemberAccess]
+            except Exception:  # noqa: BLE001 - none, one of the script's own, or a broken pipe: it cannot be told
+                continue
         os.chdir(self._stash.surroundings.cwd)
         tell(self._orders.news, "spoiled", name, why)
         os.execvpe(sys.orig_argv[0], sys.orig_argv, self._environment)

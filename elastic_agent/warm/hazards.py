@@ -77,12 +77,7 @@ class Watch:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # pyright: ignore[reportUnnecessaryComparison]
                 stream.flush()
-        try:
-            data = os.read(self._output, 65536)
-        except BlockingIOError:
-            return ""
-        line = data.decode(errors="replace").strip().partition("\n")[0]
-        return f"prints ({line[:80]!r})" if data else ""
+        return in_words(printed(self._output))
 
     def _read(self) -> str:
         names = sorted(self._reads & self._per_worker)
@@ -143,6 +138,20 @@ class Watch:
         return "traces or profiles" if sys.gettrace() is not None or sys.getprofile() is not None else ""
 
 
+def printed(output: int) -> bytes:
+    """One portion of what is in that pipe, which is read without waiting; empty where nothing is."""
+    try:
+        return os.read(output, 65536)
+    except BlockingIOError:
+        return b""
+
+
+def in_words(data: bytes) -> str:
+    """What it means that an import has printed this; empty where that is nothing."""
+    line = data.decode(errors="replace").strip().partition("\n")[0]
+    return f"prints ({line[:80]!r})" if data else ""
+
+
 def added_to() -> list[list[Any]]:
     """The lists that imports add to: where Python looks for modules and how, and what it warns of."""
     warnings: Any = sys.modules.get("warnings", _warnings)
@@ -192,7 +201,8 @@ def variables_since(before: dict[str, str]) -> dict[str, str | None]:
 
 def is_engaged() -> bool:
     """Whether this process has begun something with others: threads, children, connections."""
-    sockets = any(where.startswith("socket:") for where in _files().values())
+    # The standard streams are what they were given to be, by whoever has started all this.
+    sockets = any(where.startswith("socket:") for number, where in _files().items() if number > 2)
     return sockets or bool(_processes()) or len(os.listdir("/proc/self/task")) > 1
 
 

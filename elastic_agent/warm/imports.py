@@ -5,8 +5,8 @@ import that the script is known to make. The first import of a name in a group r
 because its modules were loaded when those were there. Until then nobody sees that the work is done already.
 
 A group is revealed only where the surroundings are those in which it was imported: the environment, the search path,
-the working directory and the import hooks as they were at the start. Otherwise `spoiled` is called, by which the
-process begins again without it, unless it is too late for that.
+the working directory and the import hooks as they were at the start, and the same packages installed. Otherwise
+`spoiled` is called, by which the process begins again without it, unless it is too late for that.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .step import Step
+
+OUTDATED = "packages were installed"
+"""Why all that is hidden is no longer what an import would bring. The agent knows these words."""
+
+_COMPILED = "__pycache__"
 
 
 class Group:
@@ -106,6 +111,27 @@ class Surroundings:
         return ""
 
 
+class Folders:
+    """Where packages are installed, as it is when this is made."""
+
+    __slots__ = ("_noted",)
+
+    def __init__(self) -> None:
+        self._noted: list[tuple[str, int, set[str] | None]] = []
+        for path in sys.path:
+            if path.endswith(("site-packages", "dist-packages")):
+                entries = None if os.path.isdir(f"{path}/{_COMPILED}") else _entries(path)
+                self._noted.append((path, _changed_at(path), entries))
+
+    def changed(self) -> bool:
+        """Whether anything was put there or taken away since."""
+        for path, at, entries in self._noted:
+            # The first import of a module that lies there directly makes a folder for what Python compiles.
+            if _changed_at(path) != at and (entries is None or _entries(path) - {_COMPILED} != entries):
+                return True
+        return False
+
+
 class Stash:
     """Has the groups, and looks at what is about to be loaded (`specs.add`).
 
@@ -124,11 +150,14 @@ class Stash:
         self._random: object = None
         self.revealed: Callable[[], None] | None = None
         self.surroundings: Surroundings | None = None
+        self._folders = Folders()  # before anything is imported from there
 
     def begin(self, surroundings: Surroundings) -> None:
         """The script begins in this process."""
         self._pid = os.getpid()
         self.surroundings = surroundings
+        if self.names and self._folders.changed():
+            self._spoiled(self.names[0], OUTDATED)  # now, where nothing is done twice
         specs.add(self.look)
 
     @property
@@ -197,6 +226,8 @@ class Stash:
             expected |= group.step.environment
             path = path if group.step.path is None else group.step.path
         change = self.surroundings.change(expected, path) if self.surroundings else ""
+        if not change and self._folders.changed():
+            change = "the script installs packages"
         if os.getpid() != self._pid:
             change = ""  # a child that the script has forked cannot begin again, and has the libraries in its memory
         elif not change and any(group.drawn for group in groups) and self._seeded():
@@ -294,6 +325,20 @@ def _tell_of_filters(warnings: Any) -> None:
         if mutated := getattr(warnings, name, None):
             mutated()
             return
+
+
+def _changed_at(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _entries(folder: str) -> set[str]:
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return set()
 
 
 def _cwd() -> str:

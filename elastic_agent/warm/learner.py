@@ -57,6 +57,7 @@ class Learner:
         self._pid = os.getpid()
         self._told = 0
         self._stopped = False
+        self._mains: set[str] = set()
         self._modules: dict[str, Any] = {}
         self._values: dict[str, dict[str, Any]] = {}
         self.accept()
@@ -65,7 +66,10 @@ class Learner:
         """Tells of `spec`, which is about to be loaded, where the script itself wants it."""
         if os.getpid() != self._pid:
             self._stop()  # a child that the script has forked
-        if self._stopped or _thread.get_ident() != self._thread or isinstance(spec.loader, Revealing):
+        if self._stopped or _thread.get_ident() != self._thread:
+            return spec
+        self._tell_of_main()
+        if isinstance(spec.loader, Revealing):
             return spec
         if self._is_nested():
             return spec
@@ -85,6 +89,20 @@ class Learner:
         else:
             spec.loader = _Watched(spec.loader, self._ended)
         return spec
+
+    def _tell_of_main(self) -> None:
+        """The main module is the script's own as well, and nobody looks for it as for others.
+
+        That is one that `-m` has found, or the main file of a `launch`. A script's is known to the agent.
+        """
+        for name in ("__main__", "__mp_main__"):
+            main: Any = sys.modules.get(name)
+            if main is None or (name == "__main__" and getattr(main, "__spec__", None) is None):
+                continue
+            file = getattr(main, "__file__", None)
+            if isinstance(file, str) and file not in self._mains and self._is_local(main):
+                self._mains.add(file)
+                tell(self._file, "own", file)
 
     def _problem(self, written: dict[str, str | None], path: list[str] | None) -> str:
         """Why this import cannot be made ahead, where the script has `written` these variables and has this path."""
@@ -130,7 +148,7 @@ class Learner:
     def _replaced(self) -> str:
         """What the script has put in the place of something else, in words; empty where nothing."""
         for name, module in self._modules.items():
-            if sys.modules.get(name) is not module:
+            if sys.modules.get(name) is not module and name != "__main__":  # where runpy runs a script
                 return f"the script removes or replaces the module {name}"
         for name, module in list(sys.modules.items()):
             if name not in self._modules and not self._is_local(module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -31,6 +32,11 @@ def native_environment() -> list[bytes]:
         found.append(entry)
         number += 1
     return sorted(found)
+
+
+def is_instrumented() -> bool:
+    """Whether libraries are preloaded: tools are, and may write what they have found in their destructors."""
+    return bool(os.environ.get("LD_PRELOAD")) or os.path.exists("/etc/ld.so.preload")
 
 
 def end_without_destructors() -> None:

@@ -65,6 +65,9 @@ what belongs to one launch."""
 OWN = re.compile(r"\[elastic-run\] |Executing <")
 """The launcher's own lines; the other ones are asyncio's, where the environment asks for its debug mode."""
 
+SPOILED = "should not be imported ahead"
+"""In the launcher's line about a worker that had to begin again."""
+
 LAUNCHED = "launched: "
 """Lines of a script that begin so are about having a launcher at all: `plain` is not asked for them."""
 
@@ -90,6 +93,7 @@ class Case:
             works everywhere.
         plain: the command without a launcher, where it does not follow from the flags; empty: there is none.
         draws: names of `private/<rank>.json` whose values must differ between all ranks and all ways.
+        fits: no forked worker may find what was imported ahead to be wrong.
         aborts: torch aborts now and then while such a script exits, without a launcher as well: then it runs again.
     """
 
@@ -107,6 +111,7 @@ class Case:
     says: str = ""
     plain: tuple[str, ...] | None = None
     draws: tuple[str, ...] = ()
+    fits: bool = False
     aborts: bool = False
 
 
@@ -228,6 +233,7 @@ class Runs:
         problems = [f"process {pid} is left: {command}" for pid, command in self._left()]
         problems += [f"on the launcher's stdout: {line}" for line in out.decode().splitlines()]
         problems += [f"on the launcher's stderr: {line}" for line in said if not OWN.match(line)]
+        problems += [line for line in said if case.fits and SPOILED in line]
         if not self.summary.exists():
             return Seen(code, tuple(said), (), (*problems, f"there is no summary; exit code {code}"))
         summary = json.loads(self.summary.read_text())

@@ -201,6 +201,21 @@ TABLE: dict[str, Case] = {
         ends=1,
         says="-X",
     ),
+    "torch by --run-path": Case(
+        ("torch_by_path.py", "x"),
+        flags=("--run-path",),
+        files={
+            "torch_by_path.py": (
+                "import torch\nimport colorsys, os, sys\nprint(sys.argv, sys.path, __name__, __file__, __spec__)\n"
+                "print(sorted(sys.modules), [name for name in vars(sys.modules['__main__'])])\n"
+                "print('threads', torch.get_num_threads(), torch.ones(2).sum(), flush=True)\n"
+                "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n    os._exit(3)\n"
+            )
+        },
+        plain=(),
+        says=r"threads \d+ tensor\(2\.\)",
+        fits=True,
+    ),
     # What it does.
     "draws": Case(
         ("awkward/draws.py",),

@@ -382,6 +382,18 @@ def test_a_variable_that_only_one_rank_sets_before_an_import_reaches_it_there(ru
         assert {fact["rank"]: fact["words"] for fact in ran.facts} == {"0": None, "1": "seven"}, ran.text
 
 
+def test_a_worker_whose_streams_are_its_own_begins_again_where_it_has_to(runs: Runs) -> None:
+    runs.write(
+        "import json, os, sys\nclass Own:\n    def write(self, text):\n        return len(text)\nsys.stdout = Own()\n"
+        "if os.environ['RANK'] == '1':\n    os.environ['WORDS'] = 'seven'\n"
+        "import counted\nsys.stdout = sys.__stdout__\nTELL\ntell(words=counted.WORDS)\n"
+    )
+    for _ in range(3):
+        ran = runs.all("--nproc-per-node=2")
+        assert ran.code == 0, ran.text
+        assert {fact["rank"]: fact["words"] for fact in ran.facts} == {"0": None, "1": "seven"}, ran.text
+
+
 def test_what_cannot_be_imported_ahead_is_not_tried_in_every_run(runs: Runs) -> None:
     runs.write("import noisy\nTELL\ntell()\n", noisy=COUNTED + "print('loud')")
     first = runs.all()
@@ -396,6 +408,14 @@ def test_an_import_that_prints_is_left_to_the_workers_and_what_was_before_it_is_
     assert ran.text.count("loud") == 2
     assert len(ran.executed["counted"]) == 1
     assert ran.pids <= set(ran.executed["noisy"]) and ran.pids == set(ran.executed["counted_late"])
+
+
+def test_an_import_that_prints_more_than_a_pipe_holds_is_left_to_the_workers(runs: Runs) -> None:
+    runs.write("import counted\nimport noisy\nTELL\ntell()\n", noisy=COUNTED + "print('loud ' * 50_000)")
+    ran = runs.all()
+    assert ran.code == 0, ran.text
+    assert not ran.pids & set(ran.executed["counted"])
+    assert len(ran.executed["noisy"]) == 2 and ran.pids < set(ran.executed["noisy"])
 
 
 def test_an_import_that_crashes_crashes_the_worker_and_nothing_else(runs: Runs) -> None:

@@ -2,13 +2,15 @@
 
 import json
 import os
-from collections.abc import Callable
+import pwd
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from elastic_run.elastic_agent.preload import (
+    OUTDATED,
     QUIET_SECONDS,
     VERSION,
     Learnt,
@@ -20,6 +22,7 @@ from elastic_run.elastic_agent.preload import (
     stamp,
 )
 from elastic_run.elastic_agent.seed import Recipe
+from elastic_run.elastic_agent.warm import imports
 
 
 @pytest.fixture
@@ -34,17 +37,41 @@ def recipe(tmp_path: Path) -> Recipe:
     )
 
 
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def place_of(recipe: Recipe, folder: Path, **environ: str) -> Path:
+    file = cache_file(recipe, environ, folder)
+    assert file is not None
+    return file
+
+
 def name_of(recipe: Recipe, folder: Path) -> str:
-    return cache_file(recipe, {"HOME": "/home/me"}, folder).name
+    return place_of(recipe, folder, HOME="/home/me").name
 
 
 # -- where it is kept -------------------------------------------------------------------------------------------------
 
 
 def test_it_is_kept_in_the_users_cache(recipe: Recipe, tmp_path: Path) -> None:
-    file = cache_file(recipe, {"HOME": "/home/me"}, tmp_path)
-    assert file.parent == Path("/home/me/.cache/elastic-run/preload")
-    assert cache_file(recipe, {"XDG_CACHE_HOME": "/cache"}, tmp_path).parent == Path("/cache/elastic-run/preload")
+    assert place_of(recipe, tmp_path, HOME="/home/me").parent == Path("/home/me/.cache/elastic-run/preload")
+    assert place_of(recipe, tmp_path, XDG_CACHE_HOME="/cache").parent == Path("/cache/elastic-run/preload")
+
+
+def test_a_user_without_a_home_has_no_cache(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    nowhere = cache_file(recipe, {}, tmp_path)
+    assert nowhere is None
+    save(nowhere, Learnt(steps=("json",)))
+    assert load(nowhere) is None
 
 
 def test_the_same_command_has_the_same_file(recipe: Recipe, tmp_path: Path) -> None:
@@ -84,6 +111,28 @@ def test_a_script_of_another_folder_has_another_file(recipe: Recipe, tmp_path: P
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "train.py").write_bytes((tmp_path / "train.py").read_bytes())
     assert name_of(recipe, tmp_path / "elsewhere") != name_of(recipe, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "file"),
+    [
+        ("module", "mine", "mine.py"),
+        ("module", "package.mine", "package/mine.py"),
+        ("module", "package", "package/__main__.py"),
+        ("script", "program", "program/__main__.py"),
+        ("run_path", "program", "program/__main__.py"),
+    ],
+)
+def test_a_main_module_that_was_edited_has_another_file(
+    recipe: Recipe, tmp_path: Path, kind: str, target: str, file: str
+) -> None:
+    main = tmp_path / file
+    main.parent.mkdir(exist_ok=True)
+    main.write_text("import json\n")
+    using = replace(recipe, kind=kind, target=target)
+    before = name_of(using, tmp_path)
+    main.write_text("import csv\n")
+    assert name_of(using, tmp_path) != before
 
 
 @pytest.mark.parametrize("target", ["package.module", "no/such/file.py", "."])
@@ -157,6 +206,52 @@ def test_where_it_cannot_be_saved_that_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(OSError):
         save(tmp_path / "cache" / "preload" / "0123.json", Learnt())
+
+
+def test_what_is_saved_is_for_nobody_else_to_write_whatever_new_files_usually_are(file: Path) -> None:
+    os.umask(0)
+    save(file, Learnt(steps=("json",)))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert load(file) is not None
+
+
+@pytest.mark.parametrize("what", ["the file", "the folder"])
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_what_others_can_write_is_nothing(file: Path, what: str, mode: int) -> None:
+    save(file, Learnt(steps=("json",)))
+    (file if what == "the file" else file.parent).chmod(mode)
+    assert load(file) is None
+
+
+def test_what_belongs_to_somebody_else_is_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(file, Learnt(steps=("json",)))
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert load(file) is None
+
+
+def test_a_link_in_the_place_of_the_file_is_nothing(file: Path) -> None:
+    save(file, Learnt(steps=("json",)))
+    file.rename(file.with_name("other"))
+    file.symlink_to("other")
+    assert load(file) is None
+
+
+@pytest.mark.parametrize("problem", ["can be written by others", "belongs to somebody else"])
+def test_nothing_is_saved_in_a_folder_that(file: Path, monkeypatch: pytest.MonkeyPatch, problem: str) -> None:
+    file.parent.mkdir(parents=True)
+    if problem == "can be written by others":
+        file.parent.chmod(0o777)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionError):
+        save(file, Learnt(steps=("json",)))
+    assert list(file.parent.iterdir()) == []
+
+
+def test_what_came_to_nothing_because_packages_were_installed_is_not_saved(file: Path) -> None:
+    save(file, Learnt(until=("json", OUTDATED)))
+    assert not file.exists()
+    assert OUTDATED == imports.OUTDATED
 
 
 def test_what_is_not_there_is_nothing(file: Path) -> None:

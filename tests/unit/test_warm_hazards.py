@@ -5,6 +5,7 @@ One interpreter forks for each of the modules, as a warm interpreter does for ea
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import elastic_run
+from elastic_run.elastic_agent.warm import native
 
 PROBE = """
 import json, os, sys, threading, tempfile, random, warnings, subprocess, mmap
@@ -146,3 +148,35 @@ def test_what_an_import_adds_to_lists_is_known(found: dict[str, dict[str, str]])
 def test_whether_an_import_draws_random_numbers_is_known(found: dict[str, dict[str, object]]) -> None:
     assert found["draws"]["drawn"] is True
     assert found["does_nothing"]["drawn"] is False
+
+
+ENGAGED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from elastic_run.elastic_agent.warm.hazards import is_engaged
+before = is_engaged()
+import _socket
+made = _socket.socket()
+print(before, is_engaged())
+"""
+
+
+def test_only_a_connection_of_its_own_engages_a_process() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        done = subprocess.run(
+            [sys.executable, "-c", ENGAGED, str(Path(next(iter(elastic_run.__path__))).parent)],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.stdout == "False True\n", done.stderr
+
+
+@pytest.mark.parametrize(("preloaded", "is_instrumented"), [("", False), ("/opt/trace.so", True)])
+def test_preloaded_libraries_are_seen(preloaded: str, is_instrumented: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda _: False)  # the machine may preload some for all processes
+    monkeypatch.setenv("LD_PRELOAD", preloaded)
+    assert native.is_instrumented() is is_instrumented

@@ -449,6 +449,53 @@ def test_in_a_child_that_the_script_forks_all_is_revealed_whatever_has_changed()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+# -- packages that were installed meanwhile ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Where packages are installed; last changed long ago, because a clock that is read twice may not have moved."""
+    folder = tmp_path / "site-packages"
+    (folder / "__pycache__").mkdir(parents=True)
+    write(folder, wi_installed="VALUE = 1")
+    sys.path.append(str(folder))
+    os.utime(folder, (1, 1))
+    return folder
+
+
+def upgrade(site: Path) -> None:
+    (site / "wi_installed-2.dist-info").mkdir()
+
+
+def test_where_packages_were_installed_since_it_was_made_the_worker_begins_again_before_the_script(site: Path) -> None:
+    stash = ahead("wi_installed")
+    specs.remove(stash.look)
+    upgrade(site)
+    with pytest.raises(Spoiled, match="wi_installed: packages were installed"):
+        stash.begin(Surroundings(sys.path))
+
+
+def test_where_the_script_has_installed_packages_nothing_is_revealed_after_it(site: Path) -> None:
+    stash = ahead("wi_one", "wi_installed")
+    specs.remove(stash.look)
+    stash.begin(Surroundings(sys.path))
+    importlib.import_module("wi_one")
+    upgrade(site)
+    with pytest.raises(Spoiled, match="wi_installed: the script installs packages"):
+        importlib.import_module("wi_installed")
+
+
+def test_what_python_compiles_is_no_package_that_was_installed(site: Path) -> None:
+    (site / "__pycache__").rmdir()
+    os.utime(site, (1, 1))
+    ahead("wi_one", "wi_installed")
+    (site / "__pycache__").mkdir()
+    importlib.import_module("wi_one")
+    upgrade(site)
+    with pytest.raises(Spoiled):
+        importlib.import_module("wi_installed")
+
+
 # -- random numbers ---------------------------------------------------------------------------------------------------
 
 

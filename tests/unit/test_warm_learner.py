@@ -1,6 +1,7 @@
 """What counts as an import by the script itself, and when the learning ends."""
 
 import importlib
+import importlib.util
 import os
 import sys
 import threading
@@ -115,6 +116,37 @@ def test_an_import_inside_a_function_counts_when_it_is_called(lesson: Lesson) ->
 def test_the_scripts_own_module_is_told_as_such_and_its_imports_count(lesson: Lesson) -> None:
     lesson.do("import own_mine")
     assert lesson.told == [("own", str(lesson.folder / "own_mine.py")), ("import", "wl_a")]
+
+
+@pytest.mark.parametrize("name", ["__main__", "__mp_main__"])
+def test_a_main_module_that_no_import_brings_is_told_once(
+    lesson: Lesson, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    file = write_main(lesson.folder)
+    main: Any = type(sys)(name)
+    main.__file__ = file
+    main.__spec__ = importlib.util.spec_from_file_location(name, file)
+    monkeypatch.setitem(sys.modules, name, main)
+    lesson.do("import wl_b\nimport wl_a")
+    assert lesson.told == [("own", file), ("import", "wl_b"), ("import", "wl_a")]
+
+
+def test_a_script_is_not_told(lesson: Lesson, monkeypatch: pytest.MonkeyPatch) -> None:
+    main: Any = type(sys)("__main__")
+    main.__file__ = write_main(lesson.folder)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    lesson.do("import wl_b")
+    assert lesson.told == [("import", "wl_b")]
+
+
+def test_a_script_that_is_run_in_the_place_of_the_main_module_is_learnt(lesson: Lesson) -> None:
+    lesson.do("import wl_b\nimport sys\nsys.modules['__main__'] = type(sys)('__main__')\nimport wl_a")
+    assert lesson.told == [("import", "wl_b"), ("import", "wl_a")]
+
+
+def write_main(folder: Path) -> str:
+    write(folder, own_main="")
+    return str(folder / "own_main.py")
 
 
 def test_an_import_by_a_function_of_an_installed_module_counts_when_the_script_calls_it(lesson: Lesson) -> None:
