@@ -357,6 +357,7 @@ class TestWorkersThatKeepTheirProcess:
 
     def test_are_asked_to_leave_their_ring_for_an_arrival(self) -> None:
         assert action(view(STAYING, header_age=10.0, **PLANNED)) == Invite(2, 20.0)
+        assert action(view(STAYING, header_age=40.0, slowest=20.0, **PLANNED)) == Invite(2, 40.0)
 
     def test_get_their_place_for_an_arrival_when_all_have_left_their_ring(self) -> None:
         assert isinstance(action(view(STAYING, waiting=1, **PLANNED)), Invite)

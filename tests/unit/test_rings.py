@@ -189,6 +189,32 @@ async def test_sockets_of_a_round_that_is_over_already_are_broken_at_once(
             assert await asyncio.to_thread(theirs.recv, 1) == b""
 
 
+async def test_so_are_those_that_come_after_the_news_that_their_round_is_over(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    mine, theirs = pair
+    async with Agent() as agent:
+        members = await agent.worker()
+        agent.rings.shatter([ME], 2)
+        members.hold([mine])
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.to_thread(theirs.recv, 1) == b""
+
+
+async def test_who_needs_long_for_a_step_says_so_and_again_only_where_it_has_changed() -> None:
+    async with Agent() as agent:
+        members = await agent.worker()
+        assert agent.rings.slowest([ME]) == 0.0
+        members.holds(True, 4.0)
+        await agent.until(lambda: agent.rings.slowest([ME]) == 4.0)
+        assert agent.rings.holding([ME]) == {ME}
+        members.holds(True, 5.0)
+        members.holds(True, 9.0)
+        await agent.until(lambda: agent.rings.slowest([ME]) == 9.0)
+        members.holds(True, 0.01)
+        await agent.until(lambda: agent.rings.slowest([ME]) == 0.0)
+
+
 async def test_who_waits_for_a_place_hears_that_its_agent_has_gone() -> None:
     async with Agent() as agent:
         members = await agent.worker()
