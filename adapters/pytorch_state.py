@@ -55,6 +55,9 @@ AHEAD = 4
 FADES = 0.9
 """How much of the slowest step is remembered at the next."""
 
+LONGEST_STEP = 60.0
+"""Seconds; what takes longer between two commits is an evaluation, a checkpoint or a compiler."""
+
 _SHARDED_KINDS = (
     "FullyShardedDataParallel",
     "FSDPModule",
@@ -301,7 +304,7 @@ class State:
     def _tell(self) -> None:
         """How long a step takes, to the agent: so long this rank may be busy when the ring breaks."""
         now = time.monotonic()
-        self._slowest = max(now - self._committed_at, FADES * self._slowest)
+        self._slowest = min(max(now - self._committed_at, FADES * self._slowest), LONGEST_STEP)
         self._committed_at = now
         if self._ring is not None:
             self._membership().holds(True, self._slowest)
@@ -470,9 +473,11 @@ class State:
     def _leave(self, *, broken: bool) -> None:
         self._flag = None
         self._unwrap()
-        if broken or self._undo.possible(self._large()):
+        # Where the script has changed something after its last commit, and returned, that stays: on all ranks alike,
+        # whatever each of them could undo.
+        if broken or not self._undo.touched(self._large()):
             self._restore()
-        else:  # the script has changed the parameters after its last commit; nothing is lost, so they stay
+        else:
             self._drop_begun()
 
     def _reset(self) -> None:

@@ -38,6 +38,7 @@ class Undo:
         self._copies = copies
         self._stepped = False
         self._torn = False  # what is owned may have changed while it was copied
+        self._outside = self._was_outside = False  # it was changed by other means than a step, in this one, in the last
         self._collectives: int | None = None  # before the first step since the commit
         self._clean = 0
         self._beside = True  # whether a thread copies what is owned
@@ -58,7 +59,7 @@ class Undo:
             return
         self._stepped, self._collectives = True, _collectives()
         if _changed(self._owned):
-            self._torn, self._beside = self._beside, False
+            self._torn, self._outside = self._beside, True
 
     def touched(self, large: Sequence[torch.Tensor]) -> bool:
         """Whether they have changed since the last commit."""
@@ -70,15 +71,19 @@ class Undo:
     def committed(self) -> None:
         """What has changed is to stay."""
         self._wait()
+        self._restless |= {id(live) for live, version in self._loose if live._version != version}
+        # Once, as by who wraps the model, is no habit.
+        outside = self._outside or (not self._stepped and _changed(self._owned))
+        self._beside = not (outside and self._was_outside)
+        self._outside, self._was_outside = False, outside
         if self._stepped:
             now = _collectives()
-            self._clean = self._clean + 1 if now is not None and now == self._collectives else 0
+            self._clean = self._clean + 1 if now is not None and now == self._collectives and not outside else 0
 
     def begin(self, large: Sequence[torch.Tensor]) -> None:
         """From now on, this is what is gone back to."""
         self._wait()
         self._stepped = self._torn = False
-        self._restless |= {id(live) for live, version in self._loose if live._version != version}
         own = {id(each) for optimizer in self._optimizers for each in _of(optimizer)}
         self._owned = [(each, each._version) for each in large if id(each) in own]
         self._loose = [(each, each._version) for each in large if id(each) not in own]
@@ -117,7 +122,6 @@ class Undo:
             return True
         self._wait()
         if not self.possible(large):
-            self._beside = self._beside and self._stepped  # it does change by other means
             return False
         _copy([(kept, live) for live, kept in self._loose_copies])
         if self._stepped or _changed(self._owned):

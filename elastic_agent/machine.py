@@ -203,6 +203,10 @@ class RingSet(Protocol):
         """This worker has ended."""
         ...
 
+    def forget_all_but(self, pids: Collection[int]) -> None:
+        """All others have ended."""
+        ...
+
 
 class Machine(Protocol):
     """Gives an agent its parts."""

@@ -162,6 +162,11 @@ class Rings:
             os.close(descriptor)
         _break(found)
 
+    def forget_all_but(self, pids: Collection[int]) -> None:
+        """All others have ended, or are about to."""
+        for pid in self._stayers.keys() - pids:
+            self.forget(pid)
+
     # What they say.
 
     def _accept(self) -> None:

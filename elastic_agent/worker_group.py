@@ -248,8 +248,9 @@ class WorkerGroup:
         for pid in self.staying - waiting:
             self._voice.say(f"the worker with pid {pid} has not left its ring in time: it starts again")
         # Who has failed while the others were waited for is forgotten now, and the master is to know.
-        self._facts.late = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok)
+        self._facts.late = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok) or self._facts.late
         self._workers.keep(kept)
+        self._rings.forget_all_but(self.pids)
         held = {spec.local_rank for spec in kept.values()}
         return [spec for local, spec in specs.items() if local not in held], kept
 
@@ -279,6 +280,7 @@ class WorkerGroup:
         own = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok)
         with self._trace.span("stop", round=self._facts.round, grace=grace):
             await self._workers.stop(first=first, grace=grace)
+        self._rings.forget_all_but(self.pids)
         self._trace.exits(self._workers.exits)
         self._facts.late = own
         self.ports.hold()

@@ -216,6 +216,30 @@ class TestRestoring:
         assert torch.allclose(average[0].weight, before)
         assert not state._undo._restless & {id(each) for each in frozen.parameters()}, "it is not copied"
 
+    def test_takes_what_a_new_state_brings_for_no_change(self) -> None:
+        model, optimizer = parts()
+        frozen = nn.Linear(2, 1)
+        state = State(model=model, optimizer=optimizer, frozen=frozen)
+        state.sync()
+        with torch.no_grad():  # as what another rank sends
+            frozen.weight += 1
+        state.sync()
+        for _ in range(CLEAN_COMMITS):
+            step(state)
+            state.commit()
+        assert not state._undo._restless
+        assert not state._undo._owned_copies
+
+    def test_copies_beside_again_after_a_single_change_by_other_means(self) -> None:
+        state = begun()
+        with torch.no_grad():  # as by who wraps the model
+            state.model[0].weight += 0
+        for _ in range(CLEAN_COMMITS + 2):
+            step(state)
+            state.commit()
+        assert state._undo._beside
+        assert not state._undo._owned_copies
+
     def test_undoes_what_is_changed_by_hand_before_the_optimizers_step_once_it_has_been_seen_to(self) -> None:
         state = begun(note=0)
         weight = state.model[0].weight
