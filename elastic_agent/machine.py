@@ -244,6 +244,11 @@ class RealMachine:
         self._output = output
         self._early = early
 
+    def close(self) -> None:
+        """Ends what was begun early, where no agent has come to take it."""
+        if self._early is not None:
+            self._early[1].close()
+
     def workers(self, tag: str, silence: float | None) -> tuple[Workers, Guardian]:
         """See `Machine.workers`."""
         tag, seed = self._early or (tag, None)

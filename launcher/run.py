@@ -146,6 +146,7 @@ async def run(
     output = _output(options)
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded = False
+    machine = RealMachine(output, early)
     trace = _trace(options, output)
     if entered is not None:
         recording.begin(trace, entered)
@@ -163,7 +164,7 @@ async def run(
             f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
             f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here; this node is {agent_setup.node}"
         )
-        result = await _take_part(options, endpoints, agent_setup, RealMachine(output, early), output, trace)
+        result = await _take_part(options, endpoints, agent_setup, machine, output, trace)
         succeeded = result.code == plan.SUCCEEDED
         trace.instant("exit", AGENT, code=result.code, reason=result.reason)
         for line in last_lines(options, result, where.host):
@@ -175,6 +176,7 @@ async def run(
                 output.say(f"the summary could not be written: {error}")
         return result
     finally:
+        machine.close()
         trace.close()
         await output.close(succeeded=succeeded)
 
