@@ -38,7 +38,7 @@ from .membership import Membership, NotAMember
 from .pytorch_pieces import buckets, joined, pieces, spread
 from .pytorch_ring import Ring, Superseded
 from .pytorch_shards import ElasticIterableDataset, ElasticLoader
-from .pytorch_undo import Undo, random_states
+from .pytorch_undo import Undo, random_states, state_of
 from .shards import Shards
 from .trace import span
 from .tree import SHARDED, Unfit, flatten, places, unflatten
@@ -324,8 +324,7 @@ class State:
         """What only an optimizer's step changes."""
         found: list[torch.Tensor] = [each for module in self._of(nn.Module) for each in module.parameters()]
         for optimizer in self._optimizers():
-            for held in optimizer.state.values():
-                found += [each for each in held.values() if isinstance(each, torch.Tensor)]
+            found += state_of(optimizer)
         return found
 
     def _snapshot(self) -> None:

@@ -139,10 +139,13 @@ class Undo:
 
 def _of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """What its steps change."""
-    found: list[torch.Tensor] = [each for group in optimizer.param_groups for each in group["params"]]
-    for held in optimizer.state.values():
-        found += [each for each in held.values() if isinstance(each, torch.Tensor)]
-    return found
+    return [each for group in optimizer.param_groups for each in group["params"]] + state_of(optimizer)
+
+
+def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The tensors that it keeps beside the parameters."""
+    held = [each for kept in optimizer.state.values() for each in kept.values()]
+    return [each for each in held if isinstance(each, torch.Tensor)]
 
 
 def _changed(versions: _Versions) -> bool:

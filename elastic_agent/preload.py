@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from .seed import Recipe
+from .warm.frames import OUTDATED
 from .warm.step import step_name
 
 VERSION = 6
@@ -44,9 +45,6 @@ PASSING_NAMES = frozenset(
     ]
 )
 """Variables that are others in each session or job, and that no import is known to go by."""
-
-OUTDATED = "packages were installed"
-"""Why what was imported ahead is not used any more, in the words of `warm.imports`: no fault of the list."""
 
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

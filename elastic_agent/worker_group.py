@@ -99,6 +99,10 @@ class WorkerGroup:
         return self._workers.exits
 
     @property
+    def _failed(self) -> tuple[Exit, ...]:
+        return tuple(exit_ for exit_ in self.exits if not exit_.ok)
+
+    @property
     def staying(self) -> frozenset[int]:
         """The pids of those that keep their process."""
         return self._rings.staying(self.pids)
@@ -234,7 +238,7 @@ class WorkerGroup:
     def _break_up(self, round: int) -> None:
         """The ring that the workers have been in is over, and `round` the current one."""
         self._timeline.down(self._loop.time())
-        self._facts.late = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok)
+        self._facts.late = self._failed
         self.shatter(round)
         self.ports.hold()
 
@@ -248,7 +252,7 @@ class WorkerGroup:
         for pid in self.staying - waiting:
             self._voice.say(f"the worker with pid {pid} has not left its ring in time: it starts again")
         # Who has failed while the others were waited for is forgotten now, and the master is to know.
-        self._facts.late = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok) or self._facts.late
+        self._facts.late = self._failed or self._facts.late
         self._workers.keep(kept)
         self._rings.forget_all_but(self.pids)
         held = {spec.local_rank for spec in kept.values()}
@@ -277,7 +281,7 @@ class WorkerGroup:
     async def stop(self, first: int, grace: float) -> None:
         """Ends all workers: signal `first`, SIGKILL after `grace` seconds."""
         self._timeline.down(self._loop.time())
-        own = tuple(exit_ for exit_ in self._workers.exits if not exit_.ok)
+        own = self._failed
         with self._trace.span("stop", round=self._facts.round, grace=grace):
             await self._workers.stop(first=first, grace=grace)
         self._rings.forget_all_but(self.pids)

@@ -15,6 +15,7 @@ import os
 import sys
 
 from . import specs
+from .frames import OUTDATED
 from .hazards import added_to, variables_since
 from .native import never_free
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .step import Step
-
-OUTDATED = "packages were installed"
-"""Why all that is hidden is no longer what an import would bring. The agent knows these words."""
 
 _COMPILED = "__pycache__"
 
