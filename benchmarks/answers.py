@@ -20,9 +20,12 @@ def answers(arena: Arena, count: int, bound: float, pause: float = POLL_SECONDS)
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
-def plain_work(arena: Arena, steps: int, rounds: int, rest: float) -> tuple[str, ...]:
-    """The script of workers without a framework: so many steps of so many rounds of arithmetic, and seconds of rest."""
-    return (str(SCRIPTS / PLAIN), arena.journal.path.name, ".", str(steps), str(rounds), str(rest))
+def plain_work(arena: Arena, steps: int, rounds: int, rest: float, settle: float = 0.0) -> tuple[str, ...]:
+    """The script of workers without a framework: so many steps of so many rounds of arithmetic, and seconds of rest.
+
+    It rests after them, and for `settle` seconds before it is ready for them.
+    """
+    return (str(SCRIPTS / PLAIN), arena.journal.path.name, ".", *map(str, (steps, rounds, rest, settle)))
 
 
 def one_answer(arena: Arena, script: str, words: Sequence[str], bound: float, python: Path | None = None) -> Any:

@@ -62,8 +62,9 @@ CASES = (
     Case(
         name="in_place_state",
         title=f"a state of {GIGABYTE_IN_MEGABYTES} MB comes to a worker that has none",
-        about="In tensors of 32 MB, from one rank to the other of the same machine, into the model's own parameters. "
-        "Beside it, the same number of bytes from memory to memory through one TCP connection, without any meaning.",
+        about="A model in tensors of 32 MB with plain SGD, from one rank to the other of the same machine, into the "
+        "model's own parameters: the whole of `sync()`, until the training can begin. Beside it, the same number of "
+        "bytes from memory to memory through one TCP connection, without any meaning.",
         until="last byte",
         bound=BOUND,
         ours=TAKEN,

@@ -74,7 +74,6 @@ class Rings:
         self.short = False
         self._listening: socket.socket | None = None
         self._stayers: dict[int, _Stayer] = {}  # by pid
-        self._visitors: dict[int, socket.socket] = {}
 
     def start(self, desk: str) -> None:
         """Listens beside the agent's desk, whose address that is. Raises OSError."""

@@ -10,10 +10,26 @@ nobody trains belongs to the incident that suspended the job.
 
 import dataclasses
 import math
+from dataclasses import dataclass
 
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.round import Fault, Round
 from .incident import GATHER, ROOT_SECONDS, Evidence, charge, consequence, fatal, judge
+
+
+@dataclass(slots=True)
+class _Case:
+    """What is known of how one round ended.
+
+    Attributes:
+        since: when the first of it came, on the master's clock.
+        ran: seconds for which the round had been open then.
+        evidence: all of it.
+    """
+
+    since: float
+    ran: float
+    evidence: Evidence
 
 
 class Docket:
@@ -27,9 +43,7 @@ class Docket:
     def __init__(self, tally: Tally | None = None, pending: Incident | None = None) -> None:
         self.tally = tally or Tally()
         self.pending = pending
-        self._evidence: dict[int, Evidence] = {}
-        self._since: dict[int, float] = {}
-        self._ran: dict[int, float] = {}  # so many seconds until then
+        self._cases: dict[int, _Case] = {}  # by round
 
     def note(self, new: Evidence, current: Round, now: float) -> None:
         """Adds `new` to what is known of its round; what came too late to count changes nothing."""
@@ -37,25 +51,23 @@ class Docket:
         if number == current.number and not current.running:
             number -= 1  # nobody trains: it belongs to the incident that suspended the job
         if number != current.number:
-            since = self._since.get(number)
-            if since is None or now > since + GATHER:
+            if not self._gathers(number, now):
                 return
-        elif (new.lost or new.left) and self.pending and now <= self._since.get(number - 1, -math.inf) + GATHER:
+        elif (new.lost or new.left) and self.pending and self._gathers(number - 1, now):
             # The news of what ended the round before comes after its consequences: it is one incident, charged once.
             self.pending = None
-        self._since.setdefault(number, now)
-        self._ran.setdefault(number, now - current.opened_at if number == current.number else 0.0)
-        known = self._evidence.get(number, Evidence(number))
-        self._evidence[number] = known.joined(new)
+        if (case := self._cases.get(number)) is None:
+            case = self._cases[number] = _Case(now, now - current.opened_at, Evidence(number))
+        case.evidence = case.evidence.joined(new)
         if self.pending is not None and self.pending.round == number != current.number:
             self.pending = self.verdict(number)  # provisional until the round after this one
 
     def verdict(self, number: int) -> Incident | None:
         """The incident that the evidence of round `number` amounts to so far."""
-        evidence = self._evidence.get(number)
-        if evidence is None or evidence.empty:
+        case = self._cases.get(number)
+        if case is None or case.evidence.empty:
             return None
-        return dataclasses.replace(judge(evidence), ran=self._ran[number])
+        return dataclasses.replace(judge(case.evidence), ran=case.ran)
 
     def fault(self, number: int, max_restarts: int, same_failure_limit: int) -> Fault | None:
         """The same as `round.plan` wants it, with how the job must end on account of it."""
@@ -66,7 +78,7 @@ class Docket:
         if incident.cause in ("failure", "problem"):  # the others are free, whatever the tally
             end = fatal(charge(self.settled(), incident), max_restarts, same_failure_limit)
         text = f"{incident.text}; {end[1]}" if end else incident.text
-        since = self._since[number]
+        since = self._cases[number].since
         root_by = since + ROOT_SECONDS if consequence(incident) else -math.inf
         return Fault(text, incident.cause, end[0] if end else None, since + GATHER, root_by)
 
@@ -79,6 +91,9 @@ class Docket:
         self.tally, self.pending = tally, because
         if because is not None and because.cause != "joined":
             self.pending = self.verdict(number - 1) or because  # more may have come while it was being published
-        self._evidence = {key: value for key, value in self._evidence.items() if key >= number - 1}
-        self._since = {key: value for key, value in self._since.items() if key >= number - 1}
-        self._ran = {key: value for key, value in self._ran.items() if key >= number - 1}
+        self._cases = {key: case for key, case in self._cases.items() if key >= number - 1}
+
+    def _gathers(self, number: int, now: float) -> bool:
+        """Whether what comes `now` may still change what is known of that round."""
+        case = self._cases.get(number)
+        return case is not None and now <= case.since + GATHER

@@ -1,7 +1,7 @@
 """Workers of a job without any framework: ready, a number of steps, a last line.
 
 Called with a journal to append to, the folder of the run, the number of steps and the rounds of arithmetic in each, and
-for how many seconds to wait before the last line. The workers wait for each other before the first step. The answer of
+for how many seconds to wait before the last line, and before it is ready. The workers wait for each other before the first step. The answer of
 each: its process, and when its steps began and ended (seconds of the monotonic clock).
 """
 
@@ -15,7 +15,8 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 PRINT_EVERY = 10
 
 
-def main(journal: str, folder: Path, steps: int, rounds: int, rest: float) -> None:
+def main(journal: str, folder: Path, steps: int, rounds: int, rest: float, settle: float) -> None:
+    time.sleep(settle)
     (folder / f"ready{RANK}").touch()
     while not all((folder / f"ready{rank}").exists() for rank in range(WORLD)):
         time.sleep(0.001)
@@ -34,4 +35,4 @@ def main(journal: str, folder: Path, steps: int, rounds: int, rest: float) -> No
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]), float(sys.argv[6]))

@@ -311,8 +311,8 @@ running.1+1      worker n1 0 raise
         "late-for-ever",
         "what arrives long after its round was closed still changes the verdict",
         "master/docket.py",
-        " or now > since + GATHER",
-        "",
+        "if not self._gathers(number, now):",
+        "if number not in self._cases:",
         "the root cause is what was done",
         """\
 seed 6
