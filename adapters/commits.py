@@ -2,7 +2,8 @@
 
 A peer can be lost inside a collective that some survivors completed, so their claims may differ by a step; the highest
 is the job's state. Who was left out of rings that the others went on in may have the same number of steps, and another
-state: the newer ring's is the job's.
+state: the newer ring's is the job's. Where the others have lost theirs meanwhile, and begun again with what the script
+had saved, their steps count from 0 again: so the later beginning comes before the higher step.
 """
 
 from collections.abc import Sequence
@@ -18,19 +19,32 @@ class Claim(NamedTuple):
     Attributes:
         step: the last that it has committed and whose state it still has whole; NOTHING where it has none.
         ring: the round in which it last had the same state as all others; 0: in none.
+        begun: the round in which nobody had a state, and that with which its own began.
     """
 
     step: int
     ring: int = 0
+    begun: int = 0
 
 
 class StateLost(RuntimeError):
     """Workers remember a committed step, and none of those that live has it whole."""
 
 
+def newest(claims: Sequence[Claim]) -> Claim:
+    """That of the job's state; its step is NOTHING where nobody has any."""
+    return max(claims, key=lambda claim: (claim.step != NOTHING, claim.begun, claim.step, claim.ring))
+
+
+def beginning(claims: Sequence[Claim], round: int) -> int:
+    """`Claim.begun` of all, when they go on in `round`."""
+    best = newest(claims)
+    return best.begun if best.step != NOTHING else round
+
+
 def lost(claims: Sequence[Claim]) -> bool:
     """Some remember a committed step, and nobody has it whole."""
-    return max(claims).step == NOTHING and any(claim.ring for claim in claims)
+    return newest(claims).step == NOTHING and any(claim.ring for claim in claims)
 
 
 def transfers(claims: Sequence[Claim]) -> tuple[int, tuple[tuple[int, int], ...]]:
@@ -41,7 +55,7 @@ def transfers(claims: Sequence[Claim]) -> tuple[int, tuple[tuple[int, int], ...]
     Args:
         claims: of all ranks, in their order.
     """
-    best = max(claims)
+    best = newest(claims)
     sources = [rank for rank, claim in enumerate(claims) if claim == best] if best.step != NOTHING else [0]
     targets = [rank for rank in range(len(claims)) if rank not in set(sources)]
     return max(best.step, 0), tuple((sources[index % len(sources)], target) for index, target in enumerate(targets))

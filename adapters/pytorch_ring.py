@@ -7,8 +7,10 @@ free at once. So nothing here waits for torch's own timeouts but for the moment 
 import contextlib
 import datetime
 import inspect
+import itertools
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Generator
 from typing import Any
@@ -34,7 +36,12 @@ of them still wants Python's lock."""
 
 _PAUSE = 0.001
 
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = (0.05, 2.0)
+"""For rank 0's machine to answer: at first, and after some attempts to reach one that is far away."""
+
+
+class GroupsExist(Exception):
+    """The script has made process groups itself, before it asked for a ring."""
 
 
 class Superseded(Exception):
@@ -64,7 +71,15 @@ class Ring:
         return self._control
 
     def form(self, place: World) -> None:
-        """The groups of `place`'s round. Raises Superseded, and whatever torch does where a peer is lost meanwhile."""
+        """The groups of `place`'s round.
+
+        Raises Superseded, GroupsExist, and whatever torch does where a peer is lost meanwhile.
+        """
+        if dist.is_initialized() and not self._members.alone:
+            raise GroupsExist(
+                "the script has called init_process_group() itself: remove that, the ring is formed by run() or "
+                "attempts(). A worker that is started later would wait there for others, and they for it here"
+            )
         if dist.is_initialized():  # the script's own, from before it asked for rings that can be formed again
             self._backend = self._backend or dist.get_backend_config()
             self.drop()
@@ -132,7 +147,8 @@ class Ring:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         until = time.monotonic() + FORM_SECONDS
         if place.rank != 0:
-            self._await(lambda: _listens(host, port), until, f"rank 0 does not listen at {host}:{port}")
+            patience = itertools.chain(itertools.repeat(_LOOK_SECONDS[0], 20), itertools.repeat(_LOOK_SECONDS[1]))
+            self._await(lambda: _listens(host, port, next(patience)), until, f"rank 0 does not listen at {host}:{port}")
         store = dist.TCPStore(
             host,
             port,
@@ -160,21 +176,28 @@ class Ring:
         if self._members.alone:
             yield
             return
-        before = _descriptors()
+        before = _sockets()
         try:
             yield
         finally:
-            self._members.hold(sorted(_descriptors() - before))
+            self._members.hold(sorted(descriptor for descriptor, _ in _sockets() - before))
 
 
-def _descriptors() -> set[int]:
-    return {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - numbers, not paths
+def _sockets() -> set[tuple[int, int]]:
+    """Of each that this process has open: the descriptor, and which socket it is."""
+    found: set[tuple[int, int]] = set()
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
+        with contextlib.suppress(OSError):  # the one of this very folder, and what another thread has closed
+            status = os.fstat(int(name))
+            if stat.S_ISSOCK(status.st_mode):
+                found.add((int(name), status.st_ino))
+    return found
 
 
-def _listens(host: str, port: int) -> bool:
+def _listens(host: str, port: int, timeout: float) -> bool:
     """Whether somebody does. torch's own client, where it comes too early, tries again only after tenths of seconds."""
     try:
-        socket.create_connection((host, port), timeout=_LOOK_SECONDS).close()
+        socket.create_connection((host, port), timeout=timeout).close()
     except OSError:
         return False
     return True

@@ -25,7 +25,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
@@ -33,8 +33,9 @@ import torch
 from torch import distributed, nn
 
 from .channel import AgentGone
-from .commits import NOTHING, Claim, StateLost, lost, transfers
+from .commits import NOTHING, Claim, StateLost, beginning, lost, newest, transfers
 from .membership import Membership, NotAMember
+from .pytorch_parts import load_module, load_optimizer, module_state
 from .pytorch_pieces import buckets, joined, pieces, spread
 from .pytorch_ring import Ring, Superseded
 from .pytorch_shards import ElasticIterableDataset, ElasticLoader
@@ -52,8 +53,8 @@ R = TypeVar("R")
 AHEAD = 4
 """Pieces on their way at a time, so that neither side waits for the other's next call."""
 
-FADES = 0.9
-"""How much of the slowest step is remembered at the next."""
+FADES = 0.999
+"""How much of the slowest step is remembered at the next: an evaluation now and then is to be expected again."""
 
 LONGEST_STEP = 60.0
 """Seconds; what takes longer between two commits is an evaluation, a checkpoint or a compiler."""
@@ -115,12 +116,14 @@ class State:
                 )
             if name in vars(type(self)) or name.startswith("_"):
                 raise Unfit(f"State({name}=...) would hide a part of State itself: choose another name")
+        self._refuse_strangers()
         if copies not in ("auto", "always", "never"):
             raise ValueError(f'copies={copies!r}: choose "auto", "always" or "never"')
         self._step = NOTHING  # committed
         self._committed_at = time.monotonic()
         self._slowest = 0.0
         self._since = 0  # the round in which it last had the same state as all others
+        self._begun = 0  # the round in which nobody had a state, and this one began
         self._members: Membership | None = None
         self._ring: Ring | None = None
         self._callbacks: list[Callable[[], object]] = []
@@ -192,15 +195,14 @@ class State:
         if not self._undo.restore(self._large()):
             self._has_none()
             return
-        self._load(self._small, self._small_tensors, large=False)
+        self._load(self._small, [each.clone() for each in self._small_tensors], large=False)
         for again in self._random:
             again()
 
     def _drop_begun(self) -> None:
         """The gradients, and what a GradScaler notes of the step under way."""
-        for module in self._of(nn.Module):
-            for parameter in module.parameters():
-                parameter.grad = None
+        for parameter in [*self._parameters(), *self._trained()]:
+            parameter.grad = None
         for value in self._values.values():
             if isinstance(noted := getattr(value, "_per_optimizer_states", None), dict):
                 cast("dict[Any, Any]", noted).clear()  # it is in no state_dict, and refuses to begin the step again
@@ -208,7 +210,7 @@ class State:
     def sync(self) -> None:
         """Brings the last commit of who has the highest to all others. All ranks together; `run` calls it itself."""
         place = self._membership().place
-        claims = [Claim(self._step, self._since)]
+        claims = [Claim(self._step, self._since, self._begun)]
         group = self._ring.control if self._ring is not None else None
         if group is not None and place.size > 1:
             own = torch.tensor(claims[0], dtype=torch.int64)
@@ -219,7 +221,7 @@ class State:
             raise StateLost(
                 "no living worker has a committed step whole: the job goes on from what the script itself has saved"
             )
-        best = max(claims)
+        best = newest(claims)
         if place.rank == 0 and best.step == NOTHING and place.round > 1:
             _say("no living worker has a committed step: the job goes on from what the script has loaded itself")
         elif place.rank == 0 and best.step != NOTHING and best.ring < place.round - 1:
@@ -235,6 +237,7 @@ class State:
                 self._has_none()  # while it is neither the one nor the other
                 self._receive(source, group)
         self._step, self._since = step, max(place.round, 1)
+        self._begun = beginning(claims, self._since)
         self._committed_at = time.monotonic()
         self._membership().holds(True, self._slowest)
         self._regroup()
@@ -286,6 +289,7 @@ class State:
         The loop ends after the first attempt that is not cut short by a change of the membership.
         """
         members = self._membership()
+        _refuse_a_second_training(members)
         self._ring = Ring(members, backend, timeout)
         attempt = Attempt(self, self._ring, members)
         yield attempt
@@ -320,9 +324,25 @@ class State:
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         return self._of(torch.optim.Optimizer)
 
+    def _parameters(self) -> list[nn.Parameter]:
+        return [each for module in self._of(nn.Module) for each in module.parameters()]
+
+    def _trained(self) -> list[torch.Tensor]:
+        """What the optimizers change, but for what they keep themselves."""
+        return [each for one in self._optimizers() for group in one.param_groups for each in group["params"]]
+
+    def _refuse_strangers(self) -> None:
+        """Parameters that an optimizer changes, and that would neither be undone nor come to a new worker."""
+        known = {id(each) for each in [*self._parameters(), *self._of(torch.Tensor)]}
+        if strangers := [each for each in self._trained() if id(each) not in known]:
+            raise Unfit(
+                f"State(optimizer=...) changes {len(strangers)} parameters that no module of this State has (the first "
+                f"has the shape {tuple(strangers[0].shape)}): give their module to it, too, as in State(head=head)"
+            )
+
     def _large(self) -> list[torch.Tensor]:
         """What only an optimizer's step changes."""
-        found: list[torch.Tensor] = [each for module in self._of(nn.Module) for each in module.parameters()]
+        found: list[torch.Tensor] = [*self._parameters()]
         for optimizer in self._optimizers():
             found += state_of(optimizer)
         return found
@@ -338,8 +358,7 @@ class State:
         whole: dict[str, object] = {}
         for name, value in self._values.items():
             if isinstance(value, nn.Module):
-                trains = [each.requires_grad for each in value.parameters()]
-                whole[name] = {"trains": trains, "held": value.state_dict() if large else dict(value.named_buffers())}
+                whole[name] = module_state(value, large=large)
             elif isinstance(value, torch.optim.Optimizer):
                 whole[name] = value.state_dict() if large else {"param_groups": value.state_dict()["param_groups"]}
             elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
@@ -354,24 +373,16 @@ class State:
         for name, value in self._values.items():
             held = whole[name]
             if isinstance(value, nn.Module):
-                for each, trains in zip(value.parameters(), held["trains"], strict=True):
-                    each.requires_grad_(trains)
-                held = held["held"]
-                if large:
-                    value.load_state_dict(_in_place(held, value.state_dict(keep_vars=True)))
-                else:
-                    with torch.no_grad():
-                        for key, buffer in value.named_buffers():
-                            buffer.copy_(held[key])
+                load_module(value, held)
             elif isinstance(value, torch.optim.Optimizer):
                 if large:
-                    value.load_state_dict(held)
+                    load_optimizer(value, held)
                 else:
                     for group, kept in zip(value.param_groups, held["param_groups"], strict=True):
                         group.update({key: each for key, each in kept.items() if key != "params"})
             elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
                 value.load_state_dict(held)
-            elif isinstance(value, torch.Tensor):
+            elif isinstance(value, torch.Tensor) and isinstance(held, torch.Tensor) and value.shape == held.shape:
                 with torch.no_grad():
                     value.copy_(held)
             else:
@@ -610,6 +621,21 @@ def _run(
     return wrapper
 
 
+_trains = False  # or has: in this process
+
+
+def _refuse_a_second_training(members: Membership) -> None:
+    global _trains
+    if _trains and not members.alone:
+        raise RuntimeError(
+            "this process has had a training already. A worker that takes a lost one's place begins the script anew, "
+            "and would meet the others in another training than theirs: put what comes one after another (the folds of "
+            "a cross-validation, say) into one training function, with a number in the State that says where it is, or "
+            "make each a job of its own"
+        )
+    _trains = True
+
+
 def _refuse_sharded(name: str, value: object) -> None:
     parts = value.modules() if isinstance(value, nn.Module) else [value]
     for part in parts:
@@ -618,19 +644,6 @@ def _refuse_sharded(name: str, value: object) -> None:
             raise Unfit(f"State({name}=...) is sharded over the ranks ({sorted(found)[0]}): {SHARDED}")
         if isinstance(part, nn.parallel.DistributedDataParallel):
             raise Unfit(f"State({name}=...) is wrapped already: give the plain module, and wrap it with state.ddp()")
-
-
-def _in_place(held: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
-    """A state_dict in which what lies where it belongs already is the module's own: loading it copies nothing."""
-    same = {
-        key
-        for key, each in held.items()
-        if isinstance(each, torch.Tensor)
-        and isinstance(own := live.get(key), torch.Tensor)
-        and each.data_ptr() == own.data_ptr()
-        and each.shape == own.shape
-    }
-    return {key: live[key] if key in same else each for key, each in held.items()}
 
 
 def _parts(value: Any) -> list[object]:  # Any: a list, a tuple or a dict

@@ -3,7 +3,7 @@
 import functools
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
@@ -19,6 +19,8 @@ CLEAN_COMMITS = 10
 no copies any more."""
 
 
+_SAMPLE = 64
+
 _Versions = list[tuple[torch.Tensor, int]]
 _Copies = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -31,6 +33,9 @@ class Undo:
     all. Where one does, it is copied after each commit, by a thread beside the next step's forward and backward pass,
     and the optimizer waits for it; or at once, when it has been seen to change by other means (SAM). What no optimizer
     owns is copied at once, when it has been seen to change (an average of the model), and else not (a frozen part).
+
+    torch counts the changes of a tensor, but not those through its `.data`. So of what no optimizer owns a few numbers
+    are compared as well.
     """
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer], copies: str) -> None:
@@ -47,6 +52,8 @@ class Undo:
         self._owned: _Versions = []  # at the last commit
         self._loose: _Versions = []
         self._restless: set[int] = set()  # ids of what is loose, and changes
+        self._samples: list[tuple[torch.Tensor, torch.Tensor]] = []  # of what is loose, and has not changed so far
+        self._commits = 0
         self._owned_copies: _Copies = []
         self._loose_copies: _Copies = []
         self._optimizer_state: list[dict[Any, Any]] = []
@@ -71,7 +78,11 @@ class Undo:
     def committed(self) -> None:
         """What has changed is to stay."""
         self._wait()
-        self._restless |= {id(live) for live, version in self._loose if live._version != version}
+        changed = {id(live) for live, version in self._loose if live._version != version}
+        silently = {id(live) for live, sample in self._samples if not torch.equal(sample, _sample(live))} - changed
+        self._restless |= changed | silently
+        if silently:
+            self._commits = 0  # a closer look at all others
         # Once, as by who wraps the model, is no habit.
         outside = self._outside or (not self._stepped and _changed(self._owned))
         self._beside = not (outside and self._was_outside)
@@ -89,6 +100,11 @@ class Undo:
         self._loose = [(each, each._version) for each in large if id(each) not in own]
         all_loose = self._copies == "always" or not self._optimizers
         wanted = [live for live, _ in self._loose if all_loose or id(live) in self._restless]
+        still = [live for live, _ in self._loose if not all_loose and id(live) not in self._restless]
+        if still and self._commits >= CLEAN_COMMITS:  # one after the other, which costs next to nothing
+            still = [still[self._commits % len(still)]]
+        self._samples = [(live, _sample(live)) for live in still]
+        self._commits += 1
         self._loose_copies = _buffers(wanted if self._copies != "never" else [], self._loose_copies)
         _copy(self._loose_copies)
         if self._copies == "never" or (self._copies == "auto" and self._beside and self._clean >= CLEAN_COMMITS):
@@ -118,17 +134,19 @@ class Undo:
 
     def restore(self, large: Sequence[torch.Tensor]) -> bool:
         """Makes them what they were; False where that is not known any more."""
-        if not self.touched(large):
-            return True
         self._wait()
         if not self.possible(large):
             return False
+        # Also what does not look changed: it may be, through `.data`.
         _copy([(kept, live) for live, kept in self._loose_copies])
-        if self._stepped or _changed(self._owned):
+        if self._owned_copies and (self._stepped or _changed(self._owned) or self._copies == "always"):
             _copy([(kept, live) for live, kept in self._owned_copies])
             for optimizer, held in zip(self._optimizers, self._optimizer_state, strict=True):
                 optimizer.state.clear()
                 optimizer.state.update(_containers(held))
+        self._stepped = self._torn = self._outside = False
+        self._owned = [(live, live._version) for live, _ in self._owned]
+        self._loose = [(live, live._version) for live, _ in self._loose]
         return True
 
     def _wait(self) -> None:
@@ -144,8 +162,26 @@ def _of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """The tensors that it keeps beside the parameters."""
-    held = [each for kept in optimizer.state.values() for each in kept.values()]
-    return [each for each in held if isinstance(each, torch.Tensor)]
+    return list(_tensors(list(optimizer.state.values())))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:  # Any: what an optimizer keeps
+    """All in it; some optimizers keep lists of them."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in cast("Mapping[Any, Any]", value).values():
+            yield from _tensors(each)
+    elif isinstance(value, list | tuple):
+        for each in cast("Sequence[Any]", value):
+            yield from _tensors(each)
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    """Some of its numbers, from all over it."""
+    flat = tensor.detach()
+    flat = flat.view(-1) if flat.is_contiguous() else flat.flatten()
+    return flat[:: max(1, len(flat) // _SAMPLE)].clone()
 
 
 def _changed(versions: _Versions) -> bool:

@@ -21,7 +21,7 @@ class Saves:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         given = os.environ if environment is None else environment
         self._agent = given.get(AGENT, "") if given.get(SCALE_UP) == "commit" else ""
-        self._round = world(given).round if self._agent else 0
+        self._environment = given  # a worker that keeps its process comes into other rounds
         self._taken = False
 
     def taken(self) -> None:
@@ -38,7 +38,7 @@ class Saves:
         try:
             channel = Channel(self._agent)
             try:
-                channel.ask(Call("saved", self._round))
+                channel.ask(Call("saved", world(self._environment).round))
             finally:
                 channel.close()
         except (AgentGone, TimeoutError):

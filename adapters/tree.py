@@ -5,6 +5,7 @@ A Counter stays one: torch's MultiStepLR counts its milestones.
 """
 
 import json
+import numbers
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -73,6 +74,8 @@ def unflatten(text: str, tensors: Sequence[torch.Tensor]) -> Any:  # Any: whatev
 def _plain(value: object, where: str, tensors: list[torch.Tensor]) -> object:
     if value is None or type(value) in (bool, int, float, str):
         return value
+    if isinstance(value, numbers.Number) and hasattr(value, "item"):  # numpy's, as a schedule may have
+        return _plain(cast("Any", value).item(), where, tensors)
     if isinstance(value, torch.Tensor):
         if type(value).__name__ in ("DTensor", "ShardedTensor"):
             raise Unfit(f"{where} is sharded over the ranks ({type(value).__name__}): {SHARDED}")

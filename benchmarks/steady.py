@@ -54,8 +54,8 @@ CASES = (
         name="steady",
         title=f"steady state: {STEPS} steps of {WORKERS} workers, from the first's begin to the last's end",
         about="Plain Python that computes, without a framework; where there are as many cores as workers, whatever the "
-        "launcher does meanwhile is taken from them. They begin ten seconds after the start, when the launcher has made "
-        "itself ready for faults. A line is printed every ten steps, and the launcher's store is at an address.",
+        "launcher does meanwhile is taken from them. They begin ten seconds after the start, when the launcher has "
+        "made itself ready for faults. A line is printed every ten steps, and the launcher's store is at an address.",
         until="last step",
         bound=BOUND,
         ours=OURS,

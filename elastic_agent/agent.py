@@ -247,6 +247,7 @@ class Agent:
             stranded=self._workers.stranded(now),
             slowest=self._workers.slowest,
             header_age=now - facts.header_at,
+            gentle=facts.gentle,
             keeps=facts.keeps,
             outside=facts.outside or facts.keeps,
             unready=facts.unready,
@@ -587,6 +588,7 @@ class Agent:
         if facts.header_revision != revision:
             facts.problem = ""
             facts.header_at = self._loop.time()
+            facts.gentle = plan.gentle(facts.header, facts.gentle, header)
             self._trace.header(header, mine=assignment is not None)
         facts.header, facts.header_revision, facts.assignment = header, revision, assignment
         current = facts.registration

@@ -73,6 +73,7 @@ class Facts:
     header: Header | None = None
     header_revision: int = 0
     header_at: float = 0.0
+    gentle: int = 0
     stranded_at: float | None = None
     keeps: bool = False
     outside: bool = False

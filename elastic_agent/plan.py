@@ -27,6 +27,9 @@ FAREWELL_PATIENCE = 5.0
 STRANDED_SECONDS = 2.0
 """So long workers whose ring broke wait for the news of who is lost; then they want a new round in any case."""
 
+ARRIVAL_SECONDS = 300.0
+"""For the workers to come to a commit, where a node has arrived."""
+
 FINAL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for workers of a job that has failed elsewhere."""
 
@@ -67,6 +70,7 @@ class View:
         unready: its workers were started without a place, and ended.
         slowest: seconds that a step takes here, where that is long.
         header_age: seconds since `header` was seen.
+        gentle: the earliest round from which only arrivals, and nodes that left in order, led to `header`'s.
         store_gone: the store has not answered for longer than the node waits for it; in words.
         shutdown_timeout: seconds that workers get between a notice and SIGKILL.
     """
@@ -99,6 +103,7 @@ class View:
     stranded: str = ""
     slowest: float = 0.0
     header_age: float = 0.0
+    gentle: int = 0
     keeps: bool = False
     outside: bool = False
     unready: bool = False
@@ -271,12 +276,24 @@ def act(view: View) -> tuple[Action, str]:
 
 def _reform(view: View, header: Header, assignment: Assignment) -> Action:
     """How the workers that keep their process come into `header`'s round."""
-    planned = header.number == view.round + 1 and header.cause in ("joined", "left")
-    # The news travels with one commit, and the ring is left at the next.
+    planned = header.cause in ("joined", "left") and view.gentle <= view.round
+    # The news travels with one commit, and the ring is left at the next. An arrival harms nobody by waiting, also where
+    # this is an evaluation; who breaks it off may end all that have the job's state.
     patience = max(view.shutdown_timeout, 4 * view.slowest) - view.header_age
+    if header.cause == "joined":
+        patience = max(patience, ARRIVAL_SECONDS - view.header_age)
     if planned and _trains(view) and view.waiting < view.alive and patience > 0:
         return Invite(header.number, patience)
     return Reform(header, assignment)
+
+
+def gentle(known: Header | None, earliest: int, header: Header) -> int:
+    """What `View.gentle` becomes, when `header` is seen after `known`, with which it was `earliest`."""
+    if known is not None and known.number == header.number:
+        return earliest
+    if header.state != "open" or header.cause not in ("joined", "left"):
+        return header.number
+    return earliest if known is not None and known.number == header.number - 1 else header.number - 1
 
 
 def _trains(view: View) -> bool:

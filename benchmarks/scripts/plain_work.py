@@ -1,8 +1,8 @@
 """Workers of a job without any framework: ready, a number of steps, a last line.
 
 Called with a journal to append to, the folder of the run, the number of steps and the rounds of arithmetic in each, and
-for how many seconds to wait before the last line, and before it is ready. The workers wait for each other before the first step. The answer of
-each: its process, and when its steps began and ended (seconds of the monotonic clock).
+for how many seconds to wait before the last line, and before it is ready. The workers wait for each other before the
+first step. The answer of each: its process, and when its steps began and ended (seconds of the monotonic clock).
 """
 
 import json

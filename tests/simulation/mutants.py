@@ -1390,8 +1390,8 @@ leased.3+0 worker n2 0 exit0
         "lowest-step",
         "a new ring goes on from the lowest step that one of its ranks has",
         "adapters/commits.py",
-        "    best = max(claims)\n",
-        "    best = min(claims)\n",
+        "    best = newest(claims)\n    sources",
+        "    best = min(claims)\n    sources",
         "no committed step is lost while one who has it lives",
         """\
 seed 0

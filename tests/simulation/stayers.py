@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
-from elastic_run.adapters.commits import NOTHING, Claim, StateLost, lost, transfers
+from elastic_run.adapters.commits import NOTHING, Claim, StateLost, beginning, lost, transfers
 from elastic_run.adapters.membership import Membership, News, Word
 from elastic_run.adapters.world import AGENT
 from elastic_run.rendezvous.frame import take_frames
@@ -119,7 +119,7 @@ class Stayer:
 
     Attributes:
         step, history: its state; NOTHING where it has none, or none that is whole.
-        since: the round in which it last had the same state as all others.
+        since, begun: of its claim; see `adapters/commits.py`.
         attempt: counts its rings: what was begun in an earlier one comes to nothing.
         rank: in its ring.
         doing: what it is at. Who gathers, transfers or reduces waits for others, and is freed where its ring is broken.
@@ -134,6 +134,7 @@ class Stayer:
     step: int = NOTHING
     history: History = ()
     since: int = 0
+    begun: int = 0
     attempt: int = 0
     rank: int = 0
     doing: Literal["asks", "meets", "connects", "gathers", "transfers", "computes", "reduces", "ends"] = "asks"
@@ -145,6 +146,7 @@ class Stayer:
     sits: float = 0.0
     todo: Sequence[tuple[int, int]] = ()
     agreed: int = 0
+    begins: int = 0
     held: deque[Callable[[], object]] = field(default_factory=deque[Callable[[], object]])
 
 
@@ -281,7 +283,7 @@ class Stayers(Script):
         stayer.members.formed()
         stayer.doing, stayer.served = "gathers", False
         ring.linked.add(stayer.rank)
-        ring.claims[stayer.rank] = Claim(stayer.step, stayer.since)
+        ring.claims[stayer.rank] = Claim(stayer.step, stayer.since, stayer.begun)
         self._world.checker.survivors.on_claim(stayer.worker, ring, stayer.step)
         self._try_to_gather(ring)
 
@@ -310,6 +312,7 @@ class Stayers(Script):
             return
         stayer.doing = "transfers"
         stayer.agreed, pairs = transfers(claims)
+        stayer.begins = beginning(claims, stayer.members.place.round)
         stayer.todo = [pair for pair in pairs if stayer.rank in pair]
         self._next_transfer(stayer)
 
@@ -354,7 +357,7 @@ class Stayers(Script):
 
     def _has_state(self, stayer: Stayer) -> None:
         ring = _of(stayer)
-        stayer.step, stayer.since = stayer.agreed, stayer.members.place.round
+        stayer.step, stayer.since, stayer.begun = stayer.agreed, stayer.members.place.round, stayer.begins
         stayer.members.holds(True)
         ring.in_sync.add(stayer.rank)
         self._world.checker.survivors.on_synced(stayer.worker, ring, stayer.step, stayer.history)

@@ -29,6 +29,7 @@ from elastic_run.elastic_agent.plan import (
     Wait,
     act,
     exit_code,
+    gentle,
     report,
 )
 from elastic_run.rendezvous.header import Header, HeaderState
@@ -356,8 +357,17 @@ class TestWorkersThatKeepTheirProcess:
         assert action(view(STAYING, staying=0, **NEXT)) == NOW_KILL
 
     def test_are_asked_to_leave_their_ring_for_an_arrival(self) -> None:
-        assert action(view(STAYING, header_age=10.0, **PLANNED)) == Invite(2, 20.0)
-        assert action(view(STAYING, header_age=40.0, slowest=20.0, **PLANNED)) == Invite(2, 40.0)
+        assert action(view(STAYING, header_age=10.0, **PLANNED)) == Invite(2, 290.0)
+        assert action(view(STAYING, header_age=40.0, slowest=100.0, **PLANNED)) == Invite(2, 360.0)
+
+    def test_are_asked_for_a_shorter_time_where_a_node_is_to_leave(self) -> None:
+        leaves = {"header": header(2, cause="left"), "assignment": assignment(2)}
+        assert action(view(STAYING, header_age=10.0, **leaves)) == Invite(2, 20.0)
+        assert action(view(STAYING, header_age=40.0, slowest=20.0, **leaves)) == Invite(2, 40.0)
+
+    def test_are_asked_for_the_second_of_two_arrivals_as_for_the_first(self) -> None:
+        second = {"header": header(3, cause="joined"), "assignment": assignment(3)}
+        assert action(view(STAYING, gentle=1, **second)) == Invite(3, 300.0)
 
     def test_get_their_place_for_an_arrival_when_all_have_left_their_ring(self) -> None:
         assert isinstance(action(view(STAYING, waiting=1, **PLANNED)), Invite)
@@ -366,13 +376,13 @@ class TestWorkersThatKeepTheirProcess:
     @pytest.mark.parametrize(
         "changes",
         [
-            {"header_age": 30.0},
+            {"header_age": 300.0},
             {"forming": 1},
             {"alive": 1, "staying": 1, "exits": (ended(1),)},
             {"staying": 1},
-            {"header": header(3, cause="joined"), "assignment": assignment(3)},
+            {"header": header(3, cause="joined"), "assignment": assignment(3), "gentle": 2},
         ],
-        ids=["overdue", "no ring yet", "one is dead", "one does not stay", "a round between"],
+        ids=["overdue", "no ring yet", "one is dead", "one does not stay", "a loss between"],
     )
     def test_are_not_asked_for_an_arrival_where_their_ring_is_not_whole(self, changes: dict[str, object]) -> None:
         assert isinstance(action(view(STAYING, **{**PLANNED, **changes})), Reform)
@@ -444,3 +454,22 @@ class TestANodeInNoRound:
     def test_keeps_its_workers_while_the_job_waits_for_nodes(self) -> None:
         ready = view(OUTSIDE, total=1, alive=1, staying=1, waiting=1, header=header(5, "waiting"))
         assert action(ready) == Wait()
+
+
+def test_the_rounds_from_which_only_arrivals_and_departures_led_here() -> None:
+    seen = [
+        header(4, cause="lost"),
+        header(5, cause="joined"),
+        header(5, cause="joined"),
+        header(6, cause="left"),
+        header(7, cause="lost"),
+        header(9, cause="joined"),  # that of 8 was missed
+        header(10, "waiting", "left"),
+        header(11, cause="joined"),
+    ]
+    known, earliest, found = None, 0, list[int]()
+    for each in seen:
+        earliest = gentle(known, earliest, each)
+        known = each
+        found.append(earliest)
+    assert found == [4, 4, 4, 4, 7, 8, 10, 10]

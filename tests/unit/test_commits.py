@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_run.adapters.commits import NOTHING, Claim, lost, transfers
+from elastic_run.adapters.commits import NOTHING, Claim, lost, newest, transfers
 
 
 def claims(steps: list[int]) -> list[Claim]:
@@ -51,3 +51,9 @@ def test_what_nobody_has_whole_any_more_is_lost() -> None:
     assert lost([Claim(NOTHING, 2), Claim(NOTHING)])
     assert not lost([Claim(NOTHING), Claim(NOTHING)])
     assert not lost([Claim(NOTHING, 2), Claim(0, 1)])
+
+
+def test_who_began_again_later_has_the_jobs_state_however_few_its_steps() -> None:
+    left_out, again = Claim(1000, 1, 1), Claim(500, 3, 3)
+    assert transfers([again, left_out, again]) == (500, ((0, 1),))
+    assert newest([Claim(NOTHING, 5, 4), left_out]) == left_out, "who has nothing whole does not count"

@@ -73,6 +73,15 @@ def test_each_checkpoint_is_told(agent: Agent) -> None:
     assert agent.heard == [Call("saved", 7)] * 3
 
 
+def test_a_worker_that_keeps_its_process_tells_in_the_round_that_it_is_in(agent: Agent) -> None:
+    given = environment(agent)
+    saves = Saves(given)
+    given["ELASTIC_RUN_ROUND"] = "9"
+    saves.taken()
+    saves.committed()
+    assert agent.heard == [Call("saved", 9)]
+
+
 @pytest.mark.parametrize("scale_up", ["now", "never"])
 def test_a_job_that_does_not_want_to_know_is_not_told(agent: Agent, scale_up: str) -> None:
     saves = Saves(environment(agent, scale_up))

@@ -3,6 +3,7 @@
 import copy
 import datetime
 import random
+import socket
 from collections import defaultdict
 from typing import Any
 
@@ -11,9 +12,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from elastic_run.adapters import pytorch_state
 from elastic_run.adapters.commits import StateLost
 from elastic_run.adapters.membership import Membership
-from elastic_run.adapters.pytorch_ring import Ring
+from elastic_run.adapters.pytorch_ring import GroupsExist, Ring
 from elastic_run.adapters.pytorch_state import State
 from elastic_run.adapters.pytorch_undo import CLEAN_COMMITS
 from elastic_run.adapters.shards import shards
@@ -428,3 +430,188 @@ def test_values_are_attributes() -> None:
     state = State(epoch=0)
     state.epoch += 1
     assert state.epoch == 1
+
+
+def bring(source: State, target: State) -> None:
+    """What travels, without a ring."""
+    text, tensors = source._flattened(large=True)
+    target._load(text, [each.clone() for each in tensors], large=True)
+
+
+class Odd(nn.Linear):
+    """With all that a module can have beside its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 1)
+        self.register_buffer("seen", torch.zeros(2), persistent=False)
+        self.counted = 0
+
+    def get_extra_state(self) -> int:
+        return self.counted
+
+    def set_extra_state(self, state: int) -> None:
+        self.counted = state
+
+
+class TestWhatAModuleHas:
+    def test_travels_whole(self) -> None:
+        one, other = Odd(), Odd()
+        one.seen += 3
+        one.counted = 4
+        bring(State(model=one), State(model=other))
+        assert torch.equal(other.seen, one.seen)
+        assert other.counted == 4
+        assert torch.equal(other.weight, one.weight)
+
+    def test_is_undone_whole(self) -> None:
+        model = Odd()
+        state = State(model=model)
+        state.sync()
+        model.seen += 3
+        model.counted = 4
+        state.restore()
+        assert model.seen.tolist() == [0, 0]
+        assert model.counted == 0
+
+    def test_is_undone_where_a_buffer_was_made_or_grew_since_the_commit(self) -> None:
+        model = Odd()
+        state = State(model=model)
+        state.sync()
+        model.register_buffer("mask", torch.ones(3))
+        model.seen = torch.ones(5)
+        state.restore()
+        assert model.seen.tolist() == [0, 0]
+
+
+class Keeps(torch.optim.SGD):
+    """Keeps more than one tensor a parameter, of its own data type, changed in place."""
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                kept = self.state[parameter].setdefault("kept", [torch.zeros(1, dtype=torch.float64)])
+                kept[0] += 1
+                self.state[parameter].setdefault("wide", torch.full((1,), 1 / 3, dtype=torch.float64))
+        return super().step(closure)
+
+
+class TestAnOptimizersState:
+    def test_is_undone_where_it_is_a_list_that_changes_in_place(self) -> None:
+        model, _ = parts()
+        state = State(model=model, optimizer=Keeps(model.parameters(), lr=0.1))
+        state.sync()
+        step(state)
+        state.commit()
+        step(state)
+        state.restore()
+        assert {float(kept["kept"][0]) for kept in state.optimizer.state.values()} == {1.0}
+
+    def test_arrives_in_its_own_data_type(self) -> None:
+        states: list[State] = []
+        for _ in range(2):
+            model, _ = parts()
+            states.append(State(model=model, optimizer=Keeps(model.parameters(), lr=0.1)))
+            states[-1].sync()
+        step(states[0])
+        bring(*states)
+        assert {kept["wide"].dtype for kept in states[1].optimizer.state.values()} == {torch.float64}
+
+    def test_must_belong_to_modules_of_the_state(self) -> None:
+        body, head = nn.Linear(2, 2), nn.Linear(2, 1)
+        optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+        with pytest.raises(Unfit, match=r"changes 2 parameters that no module .* State\(head=head\)"):
+            State(model=body, optimizer=optimizer)
+        State(model=body, head=head, optimizer=optimizer)
+
+
+def test_the_gradient_of_a_tensor_is_dropped_as_a_modules_is() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    state = State(weight=weight, optimizer=torch.optim.SGD([weight], lr=0.1))
+    state.sync()
+    weight.sum().backward()
+    state.restore()
+    assert weight.grad is None
+
+
+def test_a_value_may_become_another_kind() -> None:
+    state = State(best=None, loss=torch.zeros(2))
+    state.sync()
+    state.best, state.loss = torch.ones(2), 0.5
+    state.restore()
+    assert state.best is None
+    assert state.loss.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("later", [0, 3 * CLEAN_COMMITS])
+def test_an_average_that_is_changed_past_torchs_back_is_noticed(later: int) -> None:
+    model, optimizer = parts()
+    average = copy.deepcopy(model)
+    state = State(model=model, optimizer=optimizer, average=average)
+    state.sync()
+
+    def turn() -> None:
+        step(state)
+        for kept, live in zip(average.parameters(), model.parameters(), strict=True):
+            kept.data.mul_(0.5).add_(live.data)
+
+    for _ in range(later):
+        step(state)
+        state.commit()
+    for _ in range(CLEAN_COMMITS):
+        turn()
+        state.commit()
+    before = [each.clone() for each in average.parameters()]
+    for kept in average.parameters():
+        kept.data.mul_(0.5)
+    state.restore()
+    assert all(map(torch.equal, average.parameters(), before))
+
+
+def test_copies_always_undoes_also_what_was_changed_past_torchs_back() -> None:
+    state = begun(note=0, copies="always")
+    before = picture(state)
+    state._undo._wait()
+    state.model[0].weight.data.clamp_(-0.01, 0.01)
+    state.restore()
+    assert picture(state) == before
+    step(state)
+    state.restore()
+    assert picture(state) == before
+
+
+class Placed(Membership):
+    """As under an agent."""
+
+    alone = False  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
+
+
+def test_the_scripts_own_groups_are_refused_in_words() -> None:
+    members = Placed()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(GroupsExist, match=r"called init_process_group\(\) itself: remove that"):
+            Ring(members, None, None).form(members.place)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_every_socket_of_a_ring_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    members, held = Placed(), list[int]()
+    monkeypatch.setattr(members, "hold", held.extend)
+    with Ring(members, None, None)._captured():
+        ends = socket.socketpair()
+    assert held == sorted(each.fileno() for each in ends)
+    for each in ends:
+        each.close()
+
+
+def test_a_second_training_under_a_launcher_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytorch_state, "_trains", False)
+    state = State(note=0)
+    monkeypatch.setattr(state, "_members", Placed())
+    next(state.attempts())
+    with pytest.raises(RuntimeError, match=r"has had a training already.* into one training function"):
+        next(state.attempts())

@@ -3,6 +3,7 @@
 import collections
 import math
 
+import numpy
 import pytest
 import torch
 
@@ -35,6 +36,14 @@ def back(value: object) -> object:
 def test_what_is_plain_comes_back_as_it_was(value: object) -> None:
     assert back(value) == value
     assert type(back(value)) is type(value)
+
+
+@pytest.mark.parametrize("value", [numpy.float64(0.25), numpy.float32(0.5), numpy.int64(3)])
+def test_numpys_numbers_come_back_as_pythons(value: object) -> None:
+    text, tensors = flatten({"lr": value}, "state")
+    found = unflatten(text, tensors)["lr"]
+    assert found == value
+    assert type(found) in (int, float)
 
 
 def test_not_a_number_comes_back() -> None:
