@@ -48,7 +48,8 @@ _UNHEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal
 
 
 class Process(NamedTuple):
-    """One line of /proc. `started` is in clock ticks since boot: with `pid` it names a process for good."""
+    """One line of /proc. `started` is in clock ticks since boot: with `pid` it names a process for good. `used` is in
+    seconds of processor."""
 
     pid: int
     parent: int
@@ -56,6 +57,7 @@ class Process(NamedTuple):
     session: int
     state: str
     started: int
+    used: float = 0.0
 
     @property
     def alive(self) -> bool:
@@ -73,7 +75,8 @@ def process(pid: int) -> Process | None:
         return None
     # The name, in parentheses, may hold anything, also spaces and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode(), int(fields[19]))
+    used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode(), int(fields[19]), used)
 
 
 def processes() -> Iterator[Process]:

@@ -49,6 +49,10 @@ class WorkerSet(Protocol):
         """The living workers: local rank to pid."""
         ...
 
+    def used(self, pids: Collection[int]) -> float:
+        """Seconds of processor that these and their children have used."""
+        ...
+
     async def changed(self) -> None:
         """Waits until `exits` or `alive` has changed."""
         ...

@@ -33,6 +33,12 @@ one that computes notices only at the end of its backward pass."""
 FORMING_SECONDS = 10.0
 """The same, where it is about to form one: some of that cannot be broken off."""
 
+COMPUTING_SECONDS = 120.0
+"""The same, where it computes, and no other of this node has the job's state."""
+
+COMPUTES_WITHIN, COMPUTES_SHARE = 0.5, 0.2
+"""Who computes uses so much of a processor, in so many seconds."""
+
 LONG_SECONDS = 0.1
 """After so long a wait the header is read again, before anything is done on account of it."""
 
@@ -261,13 +267,28 @@ class WorkerGroup:
     async def _freed(self) -> float:
         """Until every worker that keeps its process has left its ring, or has had the time for it; the seconds."""
         begun = self._loop.time()
+        looked: tuple[float, float] | None = None  # when, and how much of the processor the late ones had used
         while True:
             heard = self._bell.count
             late = self.staying - self.waiting
             limit = FORMING_SECONDS if late <= self.forming else FREE_SECONDS + 2 * self._rings.slowest(late)
-            rest = begun + limit - self._loop.time()
+            now = self._loop.time()
+            rest = begun + limit - now
+            if late and rest <= 0 and now < begun + COMPUTING_SECONDS and not late <= self.forming:
+                # In an evaluation, perhaps: not all who have the job's state are to be ended for that.
+                if self.waiting & self.holding:
+                    return now - begun
+                if looked is None:
+                    self._voice.say(f"waits for {', '.join(f'pid {pid}' for pid in sorted(late))} to leave the ring")
+                if looked is None or now >= looked[0] + COMPUTES_WITHIN:
+                    used = self._workers.used(late)
+                    # Less than before: a child has ended, so something is under way.
+                    if looked is not None and 0 <= used - looked[1] < COMPUTES_SHARE * (now - looked[0]):
+                        return now - begun
+                    looked = now, used
+                rest = looked[0] + COMPUTES_WITHIN - now
             if not late or rest <= 0:
-                return limit - rest
+                return now - begun
             await self._bell.after(heard, rest)
 
     def invite(self, round: int) -> None:

@@ -224,6 +224,13 @@ class Workers:
         """The living workers: local rank to pid."""
         return {worker.spec.local_rank: worker.pid for worker in self._current if not worker.ended.is_set()}
 
+    def used(self, pids: Collection[int]) -> float:
+        """Seconds of processor that these workers and their living children have used; 0 where that cannot be seen."""
+        with self._room(), contextlib.suppress(OSError):
+            own = (process(pid) for pid in pids)
+            return sum(each.used for each in own if each) + sum(each.used for pid in pids for each in descendants(pid))
+        return 0.0
+
     @property
     def undead(self) -> tuple[int, ...]:
         """Pids that the last stop could not kill within its bound and that are still there."""

@@ -196,6 +196,24 @@ def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(
     assert len({pid for _, pid, *_ in rings(alone, "A")}) == 5
 
 
+def test_the_only_worker_that_has_the_state_gets_the_time_to_end_what_it_computes(
+    alone: Cluster, tmp_path: Path
+) -> None:
+    busy = tmp_path / "busy"
+    begin(alone, "A", nproc=2, busy=busy)
+    trains(alone, "A", 1)
+    busy.touch()
+    alone.wait_for_line("A", "rank 1] does not look up")
+    one = alone.worker_pid(1)
+    alone.kill_worker(0)
+    alone.wait_for_line("A", f"waits for pid {one} to leave the ring")
+    time.sleep(2)  # longer than who waits for something would get
+    busy.unlink()
+    trains(alone, "A", 2)
+    ends(alone, "A")
+    assert len({pid for _, pid, *_ in rings(alone, "A")}) == 3
+
+
 def test_a_worker_whose_steps_are_long_gets_the_time_to_come_out_of_one(alone: Cluster) -> None:
     begin(alone, "A", nproc=2, pause=2.5)
     trains(alone, "A", 1, steps=3)

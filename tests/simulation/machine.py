@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,10 @@ class SimulatedWorkers:
     def pids(self) -> dict[int, int]:
         ended = {exit_.pid for exit_ in self._exits}
         return {worker.local: worker.number for worker in self.current if worker.number not in ended}
+
+    def used(self, pids: Collection[int]) -> float:
+        busy = [one for one in self.current if one.number in pids and self._world.script.computes(one)]
+        return self._world.now * len(busy)
 
     def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
         self._gone += [worker for worker in self.current if worker.number not in kept]

@@ -120,6 +120,10 @@ class Script:
         self.write: Callable[[Worker], object] | None = None
         self._groups: dict[tuple[str, str], Group] = {}
 
+    def computes(self, worker: Worker) -> bool:
+        """It uses a processor, as far as its agent can see."""
+        return False
+
     # -- a worker's life
 
     def begin(self, worker: Worker) -> None:

@@ -186,6 +186,11 @@ class Stayers(Script):
         while stayer.held:
             stayer.held.popleft()()
 
+    def computes(self, worker: Worker) -> bool:
+        """Every other one that is in a long call; the others wait for something in it."""
+        stayer = self._stayers.get(worker)
+        return stayer is not None and stayer.doing == "computes" and not worker.paused and worker.number % 2 == 0
+
     # -- its places
 
     def begin(self, worker: Worker) -> None:

@@ -9,7 +9,8 @@ the parameters: every bit counts.
     --decorator     0: a loop of its own around the attempts
     --snap K        rank 0 cuts its connections in the first ring after step K, as a network may
     --tail PATH     as long as it is there, the script has something to do after the training
-    --stuck PATH    as long as it is there, rank 1 computes and does not look up
+    --stuck PATH    as long as it is there, rank 1 waits for something and does not look up
+    --busy PATH     as long as it is there, rank 1 computes and does not look up
 """
 
 import argparse
@@ -36,6 +37,7 @@ parser.add_argument("--wide", type=int, default=16)
 parser.add_argument("--decorator", type=int, default=1)
 parser.add_argument("--snap", type=int)
 parser.add_argument("--stuck", type=Path)
+parser.add_argument("--busy", type=Path)
 parser.add_argument("--tail", type=Path)
 args = parser.parse_args()
 
@@ -86,6 +88,10 @@ def train(state: elastic.State) -> None:
                 print("does not look up", flush=True)
                 while args.stuck.exists():
                     time.sleep(0.01)
+            if args.busy and args.busy.exists() and place.rank == 1:
+                print("does not look up", flush=True)
+                while args.busy.exists():
+                    pass
             if place.round == 1 and place.rank == 0 and args.snap == state.step:
                 cut_connections()
             state.commit()
