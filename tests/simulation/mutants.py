@@ -1483,8 +1483,8 @@ running.1+1      start n3
         "no-time-to-leave",
         "workers that keep their process have no time to leave a ring that was broken",
         "elastic_agent/worker_group.py",
-        "FREE_SECONDS = 1.0\n",
-        "FREE_SECONDS = 0.0\n",
+        "            rest = begun + limit - now\n            if late",
+        "            rest = 0.0\n            if False",
         "who is free in time keeps its process",
         """\
 seed 0
