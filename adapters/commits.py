@@ -50,7 +50,8 @@ def lost(claims: Sequence[Claim]) -> bool:
 def transfers(claims: Sequence[Claim]) -> tuple[int, tuple[tuple[int, int], ...]]:
     """The step to go on from, and (source, target) ranks, so that each rank has its state afterwards.
 
-    The ranks that have it share the work. Where nobody has any (the job's beginning), it is rank 0's own, step 0.
+    The ranks that have it share the work, and who has got it takes part from then on: in the order of the pairs, each
+    source has the state. Where nobody has any (the job's beginning), it is rank 0's own, step 0.
 
     Args:
         claims: of all ranks, in their order.
@@ -58,4 +59,10 @@ def transfers(claims: Sequence[Claim]) -> tuple[int, tuple[tuple[int, int], ...]
     best = newest(claims)
     sources = [rank for rank, claim in enumerate(claims) if claim == best] if best.step != NOTHING else [0]
     targets = [rank for rank in range(len(claims)) if rank not in set(sources)]
-    return max(best.step, 0), tuple((sources[index % len(sources)], target) for index, target in enumerate(targets))
+    pairs: list[tuple[int, int]] = []
+    while len(pairs) < len(targets):
+        at_once = zip(tuple(sources), targets[len(pairs) :], strict=False)
+        for source, target in tuple(at_once):
+            pairs.append((source, target))
+            sources.append(target)
+    return max(best.step, 0), tuple(pairs)

@@ -119,7 +119,7 @@ class State:
         self._refuse_strangers()
         if copies not in ("auto", "always", "never"):
             raise ValueError(f'copies={copies!r}: choose "auto", "always" or "never"')
-        self._step = NOTHING  # committed
+        self._step: int = NOTHING  # committed
         self._committed_at = time.monotonic()
         self._slowest = 0.0
         self._since = 0  # the round in which it last had the same state as all others
@@ -230,14 +230,17 @@ class State:
                 f"the newest step that a living worker has is {best.step}, of round {best.ring}: the job goes on there"
             )
         step, pairs = transfers(claims)
+        begun = beginning(claims, max(place.round, 1))
         for source, target in pairs:
             if place.rank == source:
                 self._send(target, group)
             elif place.rank == target:
                 self._has_none()  # while it is neither the one nor the other
                 self._receive(source, group)
+                self._step, self._begun = step, begun  # and passes it on, also in another ring
+                self._membership().holds(True, self._slowest)
         self._step, self._since = step, max(place.round, 1)
-        self._begun = beginning(claims, self._since)
+        self._begun = begun
         self._committed_at = time.monotonic()
         self._membership().holds(True, self._slowest)
         self._regroup()

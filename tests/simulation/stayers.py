@@ -357,7 +357,10 @@ class Stayers(Script):
 
     def _passed_on(self, stayer: Stayer, pair: tuple[int, int], state: tuple[int, History]) -> None:
         if stayer.rank == pair[1]:
-            _, stayer.history = state
+            stayer.step, stayer.history = state
+            stayer.begun = stayer.begins
+            stayer.members.holds(True)
+            self._world.checker.survivors.on_received(stayer.worker, *state)
         self._next_transfer(stayer)
 
     def _has_state(self, stayer: Stayer) -> None:

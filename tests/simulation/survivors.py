@@ -95,6 +95,11 @@ class Survivors:
         self._whole.pop(worker, None)
         self._receiving.add(worker)
 
+    def on_received(self, worker: Worker, step: int, history: "History") -> None:
+        """It has all of what it was sent."""
+        self._receiving.discard(worker)
+        self._whole[worker] = _State(step, history)
+
     def on_synced(self, worker: Worker, ring: "Ring", step: int, history: "History") -> None:
         """It goes on from that state."""
         seen, state = self._rings[ring], _State(step, history)

@@ -30,6 +30,10 @@ def test_those_who_have_it_share_the_work() -> None:
     assert transfers(claims([9, NOTHING, 9, NOTHING, NOTHING])) == (9, ((0, 1), (2, 3), (0, 4)))
 
 
+def test_who_has_got_it_passes_it_on() -> None:
+    assert transfers(claims([NOTHING] * 8))[1] == ((0, 1), (0, 2), (1, 3), (0, 4), (1, 5), (2, 6), (3, 7))
+
+
 @pytest.mark.parametrize("steps", [[0], [3, NOTHING], [NOTHING, 0, 1, 1, NOTHING], [2, 2, 1, NOTHING, 0]])
 def test_each_rank_has_the_state_afterwards_and_nobody_gets_it_twice(steps: list[int]) -> None:
     step, pairs = transfers(claims(steps))
@@ -38,7 +42,9 @@ def test_each_rank_has_the_state_afterwards_and_nobody_gets_it_twice(steps: list
     assert len(set(targets)) == len(targets)
     assert has.isdisjoint(targets)
     assert has | set(targets) == set(range(len(steps)))
-    assert {source for source, _ in pairs} <= has
+    for source, target in pairs:
+        assert source in has
+        has.add(target)
 
 
 def test_of_equal_steps_the_newer_rings_are_the_jobs() -> None:
