@@ -1407,10 +1407,9 @@ running.1+1      worker n1 0 killed
         "if claim.step != NOTHING]",
         "no committed step is lost while one who has it lives",
         """\
-seed 0
-job nodes=4 max=4 work=4 inplace=1
-running.1+1      worker n1 0 raise
-round.2+0.02     worker n2 0 killed
+seed 49
+job nodes=4 max=4 inplace=1
+committed.1+0    worker n4 0 raise
 """,
     ),
     Mutant(
