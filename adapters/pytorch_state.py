@@ -53,7 +53,7 @@ R = TypeVar("R")
 AHEAD = 4
 """Pieces on their way at a time, so that neither side waits for the other's next call."""
 
-FADES = 0.999
+FADES = 0.99
 """How much of the slowest step is remembered at the next: an evaluation now and then is to be expected again."""
 
 LONGEST_STEP = 60.0

@@ -79,7 +79,7 @@ class Undo:
         """What has changed is to stay."""
         self._wait()
         changed = {id(live) for live, version in self._loose if live._version != version}
-        silently = {id(live) for live, sample in self._samples if not torch.equal(sample, _sample(live))} - changed
+        silently = {id(live) for live, sample in self._samples if not _same(sample, _sample(live))} - changed
         self._restless |= changed | silently
         if silently:
             self._commits = 0  # a closer look at all others
@@ -182,6 +182,10 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach()
     flat = flat.view(-1) if flat.is_contiguous() else flat.flatten()
     return flat[:: max(1, len(flat) // _SAMPLE)].clone()
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.device == other.device and torch.equal(one, other)
 
 
 def _changed(versions: _Versions) -> bool:
