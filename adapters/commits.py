@@ -20,11 +20,13 @@ class Claim(NamedTuple):
         step: the last that it has committed and whose state it still has whole; NOTHING where it has none.
         ring: the round in which it last had the same state as all others; 0: in none.
         begun: the round in which nobody had a state, and that with which its own began.
+        mark: a fingerprint of its state, which is the same for the same state.
     """
 
     step: int
     ring: int = 0
     begun: int = 0
+    mark: int = 0
 
 
 class StateLost(RuntimeError):
@@ -32,7 +34,7 @@ class StateLost(RuntimeError):
 
 
 def newest(claims: Sequence[Claim]) -> Claim:
-    """That of the job's state; its step is NOTHING where nobody has any."""
+    """That of the job's state, of the lowest rank; its step is NOTHING where nobody has any."""
     return max(claims, key=lambda claim: (claim.step != NOTHING, claim.begun, claim.step, claim.ring))
 
 
@@ -40,6 +42,12 @@ def beginning(claims: Sequence[Claim], round: int) -> int:
     """`Claim.begun` of all, when they go on in `round`."""
     best = newest(claims)
     return best.begun if best.step != NOTHING else round
+
+
+def astray(claims: Sequence[Claim]) -> list[int]:
+    """Ranks that have the same step of the same ring as the job's state, and not the same state."""
+    best = newest(claims)
+    return [rank for rank, claim in enumerate(claims) if claim != best and claim[:-1] == best[:-1]]
 
 
 def lost(claims: Sequence[Claim]) -> bool:

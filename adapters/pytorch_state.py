@@ -33,13 +33,13 @@ import torch
 from torch import distributed, nn
 
 from .channel import AgentGone
-from .commits import NOTHING, Claim, StateLost, beginning, lost, newest, transfers
+from .commits import NOTHING, Claim, StateLost, astray, beginning, lost, newest, transfers
 from .membership import Membership, NotAMember
 from .pytorch_parts import load_module, load_optimizer, module_state
 from .pytorch_pieces import buckets, joined, pieces, spread
 from .pytorch_ring import Ring, Superseded
 from .pytorch_shards import ElasticIterableDataset, ElasticLoader
-from .pytorch_undo import Undo, random_states, state_of
+from .pytorch_undo import Undo, fingerprint, random_states, state_of
 from .shards import Shards
 from .trace import span
 from .tree import SHARDED, Unfit, flatten, places, unflatten
@@ -210,7 +210,8 @@ class State:
     def sync(self) -> None:
         """Brings the last commit of who has the highest to all others. All ranks together; `run` calls it itself."""
         place = self._membership().place
-        claims = [Claim(self._step, self._since, self._begun)]
+        mark = fingerprint(self._large()) if self._step != NOTHING else 0
+        claims = [Claim(self._step, self._since, self._begun, mark)]
         group = self._ring.control if self._ring is not None else None
         if group is not None and place.size > 1:
             own = torch.tensor(claims[0], dtype=torch.int64)
@@ -226,8 +227,11 @@ class State:
             _say("no living worker has a committed step: the job goes on from what the script has loaded itself")
         elif place.rank == 0 and best.step != NOTHING and best.ring < place.round - 1:
             # Who was left out of the rounds between: others may have come further in them, and are lost.
+            _say(f"the job goes on after step {best.step}, the newest that a living worker has (of round {best.ring})")
+        if place.rank == 0 and best.step != NOTHING and (others := astray(claims)):
             _say(
-                f"the newest step that a living worker has is {best.step}, of round {best.ring}: the job goes on there"
+                f"the ranks {', '.join(map(str, others))} have another state after step {best.step} than rank "
+                f"{claims.index(best)}, and get that one. Does the script catch errors of a broken ring, and go on?"
             )
         step, pairs = transfers(claims)
         begun = beginning(claims, max(place.round, 1))

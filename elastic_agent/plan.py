@@ -255,7 +255,7 @@ def act(view: View) -> tuple[Action, str]:
             header.state == "open"
             and view.outside
             and not view.unready
-            and (view.round if view.staying else not view.alive)
+            and (view.round or view.alive < view.total if view.staying else not view.alive)
         ):
             return Ready(header), "not in the current round: gets its workers ready"
         if view.alive and (view.round or header.state == "waiting"):

@@ -39,6 +39,9 @@ COMPUTING_SECONDS = 120.0
 COMPUTES_WITHIN, COMPUTES_SHARE = 0.5, 0.2
 """Who computes uses so much of a processor, in so many seconds."""
 
+UNREADY_SECONDS = 1.0
+"""Before a node whose worker ended while it got ready tries again; then four times as long, and so on."""
+
 LONG_SECONDS = 0.1
 """After so long a wait the header is read again, before anything is done on account of it."""
 
@@ -84,6 +87,7 @@ class WorkerGroup:
         self._loop = asyncio.get_running_loop()
         self._agent = ""  # where workers reach it
         self._short = False  # of descriptors, and has said so
+        self._unready = 0  # times in a row
         self._rings = machine.rings(self._heard)
         self.ports = machine.ports()
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
@@ -180,7 +184,12 @@ class WorkerGroup:
             return
         self._facts.round, self._facts.total, self._facts.saved = header.number, assignment.nproc, 0
         self._facts.keeps = self._facts.unready = False
+        self._unready = 0
         self._started(header, assignment)
+
+    def _ready_again(self) -> None:
+        self._facts.unready = False
+        self._bell.ring()
 
     async def get_ready(self, header: Header) -> None:
         """Workers without a place, as if they came after all others; each asks for its own.
@@ -239,6 +248,7 @@ class WorkerGroup:
         except (StartFailed, ValueError, OSError) as error:
             self._cannot_start(header, assignment, error)
             return
+        self._unready = 0
         self._started(header, assignment, kept=len(kept))
 
     def _break_up(self, round: int) -> None:
@@ -376,8 +386,12 @@ class WorkerGroup:
                     what = f": {exit_.message}" if exit_.message else ""
                     self._voice.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
             known = exits
-            if any(exit_.round == 0 for exit_ in exits):  # of those that were to get ready
+            if any(exit_.round == 0 for exit_ in exits) and not self._facts.unready:  # of those that were to get ready
                 self._facts.unready = True
+                pause = UNREADY_SECONDS * 4**self._unready
+                self._unready += 1
+                self._loop.call_later(pause, self._ready_again)
+                self._voice.say(f"a worker ended while it got ready for a place: tries again in {pause:g} s")
             if self._workers.alive == 0 or any(not exit_.ok for exit_ in exits):
                 self._timeline.down(self._loop.time())
             self._bell.ring()

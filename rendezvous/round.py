@@ -278,7 +278,8 @@ def _running(
         candidates = [seen for seen in candidates if seen not in busy]
         if busy and policy.usable(len(candidates)) <= len(current.nodes):
             names = _names([seen.member for seen in busy])
-            return Keep(min(until[seen.order] for seen in busy)), f"{names} gets its workers ready"
+            gets = "get their" if len(busy) > 1 else "gets its"
+            return Keep(min(until[seen.order] for seen in busy)), f"{names} {gets} workers ready"
         return _arrivals(newcomers, candidates, members, current, policy, now, "")
     some = any(seen and seen.member.report.keeps for seen in in_round)
     return _arrivals(newcomers, candidates, members, current, policy, now, "some workers" if some else "the script")

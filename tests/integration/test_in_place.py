@@ -214,6 +214,17 @@ def test_the_only_worker_that_has_the_state_gets_the_time_to_end_what_it_compute
     assert len({pid for _, pid, *_ in rings(alone, "A")}) == 3
 
 
+def test_ranks_that_go_on_with_a_broken_ring_get_the_state_of_one(alone: Cluster) -> None:
+    alone.start("A", script=SCRIPTS / "swallows.py", nproc_per_node=3, nnodes="1", max_restarts=20)
+    assert alone.finish() == {"A": 0}
+    log = alone.log("A")
+    assert "skips a batch" in log
+    assert re.search(r"the ranks 1 have another state after step \d+ than rank 0, and get that one", log)
+    ended = re.findall(r"ends after 60 steps with (.*)", log)
+    assert len(ended) == 3
+    assert len(set(ended)) == 1
+
+
 def test_a_worker_whose_steps_are_long_gets_the_time_to_come_out_of_one(alone: Cluster) -> None:
     begin(alone, "A", nproc=2, pause=2.5)
     trains(alone, "A", 1, steps=3)

@@ -436,6 +436,11 @@ class TestANodeInNoRound:
         assert action(view(left_out, alive=0, staying=0)) == Ready(header(4, cause="failure"))
         assert action(view(left_out, staying=0)) == NOW_KILL, "those that do not stay have no part in the job"
 
+    def test_gets_one_ready_again_that_ended_beside_another_that_waits(self) -> None:
+        half = view(OUTSIDE, total=2, alive=1, staying=1, waiting=1)
+        assert action(half) == Ready(header(4))
+        assert action(view(half, unready=True)) == Wait()
+
     def test_says_that_it_is_ready_when_all_of_them_wait_for_their_place(self) -> None:
         warm = view(OUTSIDE, total=2, alive=2, staying=2, waiting=1)
         assert report(warm) == said("waiting", 4)

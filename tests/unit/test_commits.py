@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_run.adapters.commits import NOTHING, Claim, lost, newest, transfers
+from elastic_run.adapters.commits import NOTHING, Claim, astray, lost, newest, transfers
 
 
 def claims(steps: list[int]) -> list[Claim]:
@@ -63,3 +63,9 @@ def test_who_began_again_later_has_the_jobs_state_however_few_its_steps() -> Non
     left_out, again = Claim(1000, 1, 1), Claim(500, 3, 3)
     assert transfers([again, left_out, again]) == (500, ((0, 1),))
     assert newest([Claim(NOTHING, 5, 4), left_out]) == left_out, "who has nothing whole does not count"
+
+
+def test_ranks_with_the_same_step_and_another_state_get_that_of_the_lowest() -> None:
+    told = [Claim(7, 2, 1, 5), Claim(7, 2, 1, 5), Claim(7, 2, 1, 6), Claim(6, 2, 1, 9)]
+    assert transfers(told) == (7, ((0, 2), (1, 3)))
+    assert astray(told) == [2]
