@@ -386,7 +386,8 @@ class WorkerGroup:
                     what = f": {exit_.message}" if exit_.message else ""
                     self._voice.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
             known = exits
-            if any(exit_.round == 0 for exit_ in exits) and not self._facts.unready:  # of those that were to get ready
+            early = any(exit_.round == 0 and not exit_.stopped for exit_ in exits)  # of those that were to get ready
+            if early and not self._facts.unready:
                 self._facts.unready = True
                 pause = UNREADY_SECONDS * 4**self._unready
                 self._unready += 1

@@ -1433,10 +1433,12 @@ running.1+1      kill n2
         "        if True:\n",
         "arrivals do not restart what is finishing",
         """\
-seed 865
-job nodes=2 min=1 work=2 inplace=1
-running.1+0.3    worker n2 0 exit3
-running.2+0      worker n2 0 exit3
+seed 10103
+job min=1 work=2 inplace=1 step=0.7
+finishing.1+0    kill n3
+start+4          worker n2 0 raise
+start+6          kill n2
+start+7.06       start n2
 """,
     ),
     Mutant(
