@@ -31,6 +31,7 @@ lineage "ack" two of different ranks; no request changes what another round's wo
 """
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -460,13 +461,15 @@ class Ledger:
 
     def _mark(self, request: Request, now: float) -> None:
         parts = self._workers[request.rank].values()
+        done: Counter[int] = Counter()
+        for mark in request.marks:  # in their order, whichever part has the place: others are told in that order
+            for worker in parts if mark.offset == DONE else ():
+                if mark.place in worker.leases:
+                    self._done(worker, mark.place, now)
+                    done[worker.part] += 1
         for worker in parts:
-            said = dict.fromkeys(mark.place for mark in request.marks if mark.offset == DONE)
-            done = [place for place in said if place in worker.leases]
-            for place in done:
-                self._done(worker, place, now)
-            if done:
-                seconds = (now - worker.head_since) / len(done)
+            if done[worker.part]:
+                seconds = (now - worker.head_since) / done[worker.part]
                 self._pace = seconds if self._pace is None else 0.8 * self._pace + 0.2 * seconds
                 worker.head_since = now
             if self.dataset.lineage == "checkpoint":  # an output is of whole shards

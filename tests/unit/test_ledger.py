@@ -678,6 +678,17 @@ def test_a_place_that_is_marked_twice_in_one_request_is_done_once() -> None:
     assert ledger.position == Position(2, (Piece(1),))
 
 
+def test_who_had_them_too_is_told_of_done_shards_in_the_order_of_the_marks_whichever_process_had_them() -> None:
+    ledger = begun(replace(QUEUE, shards=2))
+    ok(ledger, exchange(1, 1, 2))
+    late = 1000.0  # so that idle ones are given the same
+    given = [places(ok(ledger, exchange(0, 1, 1, part=part), late)) for part in (0, 1)]
+    assert sorted(given) == [[0], [1]]
+    (first,), (second,) = given
+    ok(ledger, exchange(0, 2, 0, Mark(second), Mark(first)), late)
+    assert ok(ledger, exchange(1, 2), late).lost == (second, first)
+
+
 def test_a_request_that_is_asked_again_has_no_second_effect_under_any_master() -> None:
     ledger = begun()
     first = exchange(0, 1, 2)

@@ -485,7 +485,8 @@ def test_where_the_script_has_installed_packages_nothing_is_revealed_after_it(si
         importlib.import_module("wi_installed")
 
 
-def test_what_python_compiles_is_no_package_that_was_installed(site: Path) -> None:
+def test_what_python_compiles_is_no_package_that_was_installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # but for what is made below
     (site / "__pycache__").rmdir()
     os.utime(site, (1, 1))
     ahead("wi_one", "wi_installed")
