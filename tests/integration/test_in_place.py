@@ -218,8 +218,7 @@ def test_ranks_that_go_on_with_a_broken_ring_get_the_state_of_one(alone: Cluster
     alone.start("A", script=SCRIPTS / "swallows.py", nproc_per_node=3, nnodes="1", max_restarts=20)
     assert alone.finish() == {"A": 0}
     log = alone.log("A")
-    assert "skips a batch" in log
-    assert re.search(r"the ranks 1 have another state after step \d+ than rank 0, and get that one", log)
+    assert "skips a batch" in log  # by both in the same step, or by one that has come a step further
     ended = re.findall(r"ends after 60 steps with (.*)", log)
     assert len(ended) == 3
     assert len(set(ended)) == 1
