@@ -39,10 +39,15 @@ def load_module(module: nn.Module, state: Mapping[str, Any]) -> None:
             owner._buffers[leaf] = kept.to(kept.device if own is None else own.device, copy=True)
 
 
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """What its steps change, but for what it keeps itself; in the order in which its `state_dict()` counts them."""
+    return [each for group in optimizer.param_groups for each in group["params"]]
+
+
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """As `load_state_dict`, which makes all tensors the parameters' data type: here each keeps its own."""
     optimizer.load_state_dict(state)
-    owners = [each for group in optimizer.param_groups for each in group["params"]]
+    owners = parameters_of(optimizer)
     for index, held in state["state"].items():
         kept: dict[Any, Any] = optimizer.state[owners[index]] if isinstance(index, int) else {}
         for key, each in held.items():

@@ -35,7 +35,7 @@ from torch import distributed, nn
 from .channel import AgentGone
 from .commits import NOTHING, Claim, StateLost, astray, beginning, lost, newest, transfers
 from .membership import Membership, NotAMember
-from .pytorch_parts import load_module, load_optimizer, module_state
+from .pytorch_parts import load_module, load_optimizer, module_state, parameters_of
 from .pytorch_pieces import buckets, joined, pieces, spread
 from .pytorch_ring import Ring, Superseded
 from .pytorch_shards import ElasticIterableDataset, ElasticLoader
@@ -210,10 +210,11 @@ class State:
     def sync(self) -> None:
         """Brings the last commit of who has the highest to all others. All ranks together; `run` calls it itself."""
         place = self._membership().place
-        mark = fingerprint(self._large()) if self._step != NOTHING else 0
-        claims = [Claim(self._step, self._since, self._begun, mark)]
+        claims = [Claim(self._step, self._since, self._begun)]
         group = self._ring.control if self._ring is not None else None
         if group is not None and place.size > 1:
+            if self._step != NOTHING:
+                claims = [claims[0]._replace(mark=fingerprint(self._large()))]
             own = torch.tensor(claims[0], dtype=torch.int64)
             found = [torch.empty_like(own) for _ in range(place.size)]
             dist.all_gather(found, own, group=group)
@@ -234,7 +235,8 @@ class State:
                 f"{claims.index(best)}, and get that one. Does the script catch errors of a broken ring, and go on?"
             )
         step, pairs = transfers(claims)
-        begun = beginning(claims, max(place.round, 1))
+        ring = max(place.round, 1)
+        begun = beginning(claims, ring)
         for source, target in pairs:
             if place.rank == source:
                 self._send(target, group)
@@ -243,8 +245,7 @@ class State:
                 self._receive(source, group)
                 self._step, self._begun = step, begun  # and passes it on, also in another ring
                 self._membership().holds(True, self._slowest)
-        self._step, self._since = step, max(place.round, 1)
-        self._begun = begun
+        self._step, self._since, self._begun = step, ring, begun
         self._committed_at = time.monotonic()
         self._membership().holds(True, self._slowest)
         self._regroup()
@@ -336,7 +337,7 @@ class State:
 
     def _trained(self) -> list[torch.Tensor]:
         """What the optimizers change, but for what they keep themselves."""
-        return [each for one in self._optimizers() for group in one.param_groups for each in group["params"]]
+        return [each for optimizer in self._optimizers() for each in parameters_of(optimizer)]
 
     def _refuse_strangers(self) -> None:
         """Parameters that an optimizer changes, and that would neither be undone nor come to a new worker."""

@@ -12,6 +12,8 @@ import torch
 from torch import distributed
 from torch.distributed import distributed_c10d
 
+from .pytorch_parts import parameters_of
+
 dist: Any = distributed  # half of it has no types in torch
 c10d: Any = distributed_c10d
 
@@ -158,7 +160,7 @@ class Undo:
 
 def _of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """What its steps change."""
-    return [each for group in optimizer.param_groups for each in group["params"]] + state_of(optimizer)
+    return parameters_of(optimizer) + state_of(optimizer)
 
 
 def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

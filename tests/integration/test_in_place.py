@@ -180,13 +180,18 @@ def test_survivors_below_the_minimum_wait_with_their_model(job: Cluster) -> None
     assert min(step for round, *_, step in rings(job, "C")) > 0
 
 
+def rank_1_is(job: Cluster, what: str, folder: Path, nproc: int) -> tuple[Path, int]:
+    """Starts one node whose rank 1 is "stuck" or "busy" after some steps, as long as the file is there; and its pid."""
+    file = folder / what
+    begin(job, "A", nproc=nproc, **{what: file})
+    trains(job, "A", 1)
+    file.touch()
+    job.wait_for_line("A", "rank 1] does not look up")
+    return file, job.worker_pid(1)
+
+
 def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(alone: Cluster, tmp_path: Path) -> None:
-    stuck = tmp_path / "stuck"
-    begin(alone, "A", nproc=3, stuck=stuck)
-    trains(alone, "A", 1)
-    stuck.touch()
-    alone.wait_for_line("A", "rank 1] does not look up")
-    one = alone.worker_pid(1)
+    stuck, one = rank_1_is(alone, "stuck", tmp_path, nproc=3)
     alone.kill_worker(2)
     alone.wait_for_line("A", f"the worker with pid {one} has not left its ring in time: it starts again")
     stuck.unlink()
@@ -199,12 +204,7 @@ def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(
 def test_the_only_worker_that_has_the_state_gets_the_time_to_end_what_it_computes(
     alone: Cluster, tmp_path: Path
 ) -> None:
-    busy = tmp_path / "busy"
-    begin(alone, "A", nproc=2, busy=busy)
-    trains(alone, "A", 1)
-    busy.touch()
-    alone.wait_for_line("A", "rank 1] does not look up")
-    one = alone.worker_pid(1)
+    busy, one = rank_1_is(alone, "busy", tmp_path, nproc=2)
     alone.kill_worker(0)
     alone.wait_for_line("A", f"waits for pid {one} to leave the ring")
     time.sleep(2)  # longer than who waits for something would get
