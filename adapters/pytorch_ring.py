@@ -4,6 +4,7 @@ A ring is broken from outside: the agent shuts its sockets down (`membership.py`
 free at once. So nothing here waits for torch's own timeouts but for the moment in which gloo connects.
 """
 
+import atexit
 import contextlib
 import datetime
 import inspect
@@ -11,6 +12,8 @@ import itertools
 import os
 import socket
 import stat
+import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Any
@@ -31,8 +34,10 @@ FORM_SECONDS = 600.0
 """For all ranks to come to a new ring; a rank that is lost meanwhile ends the wait at once."""
 
 LINGER_SECONDS = 1.0
-"""A group that is no longer used is kept for so long: torch ends it by waiting for its threads, and deadlocks where one
-of them still wants Python's lock."""
+"""A group that is no longer used is kept for so long: most of what it was doing has come to its end by then."""
+
+END_SECONDS = 0.2
+"""At the end of the process, for groups that are being ended just then."""
 
 _PAUSE = 0.001
 
@@ -61,7 +66,7 @@ class Ring:
         self._members = members
         self._backend = backend
         self._timeout = timeout
-        self._old: list[tuple[float, list[Any]]] = []
+        self._old: list[tuple[float, list[Any]]] = []  # since when they are not used, and the groups
         self._store: Any = None
         self._control: Any = None
 
@@ -119,7 +124,7 @@ class Ring:
                 module.new_group = own
 
     def drop(self, *, broken: bool = False) -> None:
-        """Leaves the groups. They are ended later, when none of their threads can be in the way."""
+        """Leaves the groups. They are ended later, where their threads are in nobody's way."""
         self.tidy()
         groups: list[Any] = list(c10d._world.pg_map)
         self._old.append((time.monotonic(), [*groups, self._store]))
@@ -136,9 +141,11 @@ class Ring:
         c10d._world.group_count = 0
 
     def tidy(self) -> None:
-        """Ends groups that have not been used for a while."""
+        """Ends groups that have not been used for a while, and that nobody else has."""
         now = time.monotonic()
-        self._old = [(since, kept) for since, kept in self._old if now - since < LINGER_SECONDS]
+        for old in [old for old in self._old if now - old[0] >= LINGER_SECONDS and _are_unused(old[1])]:
+            self._old.remove(old)
+            _end(old[1])
 
     def _meet(self, place: World) -> Any:
         """The store at which the ranks meet, when all of them are there. Raises Superseded, TimeoutError."""
@@ -181,6 +188,30 @@ class Ring:
             yield
         finally:
             self._members.hold(sorted(descriptor for descriptor, _ in _sockets() - before))
+
+
+_enders: list[threading.Thread] = []
+
+
+def _are_unused(groups: list[Any]) -> bool:
+    """Whether nobody has any of these but this list. DistributedDataParallel has, until it is gone itself."""
+    return all(sys.getrefcount(groups[number]) <= 2 for number in range(len(groups)))
+
+
+def _end(groups: list[Any]) -> None:
+    """Ends them in a thread of its own: torch waits for their threads then, and one may still wait for a lost peer."""
+    _enders[:] = [each for each in _enders if each.is_alive()]
+    ender = threading.Thread(target=groups.clear, name="ends process groups", daemon=True)
+    _enders.append(ender)
+    ender.start()
+
+
+@atexit.register
+def _await_ends() -> None:
+    """A thread that comes back from torch when Python is gone would abort the process."""
+    until = time.monotonic() + END_SECONDS
+    for each in _enders:
+        each.join(max(0.0, until - time.monotonic()))
 
 
 def _sockets() -> set[tuple[int, int]]:

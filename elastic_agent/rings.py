@@ -4,6 +4,10 @@ Such a worker (`adapters/membership.py` is its side) hands over the sockets of i
 from whatever call it waits in, and its peers as well: also where a child of a dead worker still has them open, and
 where the peer is frozen. Then it asks for its next place.
 
+gloo forgets a send that fails: who waits for it waits until the group's time-out. So what a worker writes must not fail
+before it has read that the ring is at its end. A ring is broken in two steps therefore: first its end is all that can
+be read, and what is written still goes somewhere; `EBB_SECONDS` later nothing goes either way.
+
 Nothing here decides: `plan.act` does, by what `staying` and `waiting` say.
 """
 
@@ -12,7 +16,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..adapters.membership import SUFFIX, News, Word
@@ -22,6 +26,9 @@ from .channel import own_caller
 
 _MOST_DESCRIPTORS = 253
 """In one message, as the kernel has it."""
+
+EBB_SECONDS = 0.25
+"""Between the two steps in which a ring is broken. gloo reads the end within milliseconds, on a busy machine later."""
 
 _FULL_SECONDS = 0.5
 """Until somebody is let in again, where no descriptor was left."""
@@ -74,6 +81,7 @@ class Rings:
         self.short = False
         self._listening: socket.socket | None = None
         self._stayers: dict[int, _Stayer] = {}  # by pid
+        self._ebbing: list[socket.socket] = []
 
     def start(self, desk: str) -> None:
         """Listens beside the agent's desk, whose address that is. Raises OSError."""
@@ -95,6 +103,7 @@ class Rings:
             self._listening = None
         for pid in tuple(self._stayers):
             self.forget(pid)
+        self._end(self._ebbing)
 
     def staying(self, pids: Collection[int]) -> frozenset[int]:
         """Those that keep their process when another round comes."""
@@ -140,7 +149,7 @@ class Rings:
             if found := self._stayers.get(pid):
                 found.over = max(found.over, round)
                 self._say(found, News("over", round))
-                _break(found)
+                self._break(found)
 
     def place(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
         """Gives a worker that waits its place in `round`; False where it has gone meanwhile."""
@@ -159,7 +168,7 @@ class Rings:
         found.connection.close()
         for descriptor in found.rights:
             os.close(descriptor)
-        _break(found)
+        self._part(found)
 
     def forget_all_but(self, pids: Collection[int]) -> None:
         """All others have ended, or are about to."""
@@ -222,7 +231,7 @@ class Rings:
             self.forget(stayer.pid)
             return
         asyncio.get_running_loop().remove_reader(stayer.connection)
-        _break(stayer)
+        self._part(stayer)
 
     def _take(self, stayer: _Stayer, word: Word) -> None:
         match word.kind:
@@ -233,7 +242,7 @@ class Rings:
                 held = [socket.socket(fileno=descriptor) for descriptor in taken]
                 stayer.held += held
                 if word.round != stayer.round or stayer.asked or stayer.over > word.round:
-                    _break(stayer)
+                    self._break(stayer)
             case "formed":
                 stayer.formed, stayer.done = word.round == stayer.round, False
             case "state":
@@ -243,7 +252,7 @@ class Rings:
             case "next":
                 if word.round == stayer.round:
                     stayer.asked, stayer.why = True, word.text
-                    _break(stayer)
+                    self._part(stayer)
 
     def _say(self, stayer: _Stayer, news: News) -> bool:
         try:
@@ -252,10 +261,27 @@ class Rings:
             return False
         return True
 
+    def _break(self, stayer: _Stayer) -> None:
+        """Its ring, in which it may be waiting."""
+        self._shut(stayer, socket.SHUT_RD)
 
-def _break(stayer: _Stayer) -> None:
-    for held in stayer.held:
-        with contextlib.suppress(OSError):
-            held.shutdown(socket.SHUT_RDWR)
-        held.close()
-    stayer.held = []
+    def _part(self, stayer: _Stayer) -> None:
+        """Its ring, of which it is no part any more: its peers hear so."""
+        self._shut(stayer, socket.SHUT_WR)
+
+    def _shut(self, stayer: _Stayer, how: int) -> None:
+        if not stayer.held:
+            return
+        ebbing, stayer.held = stayer.held, []
+        for each in ebbing:
+            with contextlib.suppress(OSError):
+                each.shutdown(how)
+        self._ebbing += ebbing
+        asyncio.get_running_loop().call_later(EBB_SECONDS, self._end, ebbing)
+
+    def _end(self, ebbing: Sequence[socket.socket]) -> None:
+        for each in ebbing:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._ebbing = [each for each in self._ebbing if each.fileno() >= 0]

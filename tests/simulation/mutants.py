@@ -1433,12 +1433,12 @@ running.1+1      kill n2
         "        if True:\n",
         "arrivals do not restart what is finishing",
         """\
-seed 10103
+seed 10104
 job min=1 work=2 inplace=1 step=0.7
 finishing.1+0    kill n3
-start+4          worker n2 0 raise
-start+6          kill n2
-start+7.06       start n2
+start+5          worker n2 0 raise
+start+7          kill n2
+start+8.06       start n2
 """,
     ),
     Mutant(
@@ -1497,7 +1497,7 @@ running.1+1      worker n1 0 killed
         "dead-hold-sockets",
         "an agent keeps the sockets of its dead workers open",
         "elastic_agent/rings.py",
-        "            os.close(descriptor)\n        _break(found)\n",
+        "            os.close(descriptor)\n        self._part(found)\n",
         "            os.close(descriptor)\n",
         "every agent ends",
         """\

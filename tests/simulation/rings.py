@@ -26,36 +26,44 @@ CROSSING = (0.00002, 0.0002)
 
 
 class Torn(Protocol):
-    """Hears that a worker's end of its ring is open no longer."""
+    """Hears that one direction of a worker's connections is at its end."""
 
     def __call__(self, link: "Link") -> object:
-        """Its peers are told, and it is free of whatever it waits for."""
+        """Whoever reads there is told."""
         ...
 
 
 class Link:
     """One worker's sockets in one ring. They are closed when nobody holds them, or one of the two shuts them down.
 
+    Args:
+        freed: is told when nothing more comes here: who waits here is free of it.
+        told: is told when nothing more comes from here: its peers are.
+
     Attributes:
         worker: its process has not closed them.
         agent: nor have the duplicates been that its agent has.
-        torn: they are no use any more.
     """
 
-    def __init__(self, then: Torn) -> None:
-        self._then = then
+    def __init__(self, freed: Torn, told: Torn) -> None:
+        self._ends = {socket.SHUT_RD: freed, socket.SHUT_WR: told}
         self.worker = True
         self.agent = False
-        self.torn = False
 
     def shutdown(self, how: int) -> None:
         """The agent breaks the ring."""
-        self._tear()
+        for direction in tuple(self._ends):
+            if how in (direction, socket.SHUT_RDWR):
+                self._ends.pop(direction)(self)
 
     def close(self) -> None:
         """The agent has none any more."""
         self.agent = False
         self._unless_held()
+
+    def fileno(self) -> int:
+        """Below 0 when it is closed."""
+        return 0 if self.agent else -1
 
     def left(self) -> None:
         """The worker's process has ended."""
@@ -64,12 +72,7 @@ class Link:
 
     def _unless_held(self) -> None:
         if not (self.worker or self.agent):
-            self._tear()
-
-    def _tear(self) -> None:
-        if not self.torn:
-            self.torn = True
-            self._then(self)
+            self.shutdown(socket.SHUT_RDWR)
 
 
 class _Readable:

@@ -283,7 +283,7 @@ class Stayers(Script):
         if ring.gone or not self.whole(ring):
             self._later(stayer, self._world.chance.uniform(0.0, CONNECT), self._cannot_connect)
             return
-        stayer.link = Link(lambda link: self._torn(stayer, ring, link))
+        stayer.link = Link(lambda _: self._freed(stayer, ring), lambda _: self._gone(stayer, ring))
         stayer.members.hands_over(stayer.link)
         stayer.members.formed()
         stayer.doing, stayer.served = "gathers", False
@@ -453,14 +453,19 @@ class Stayers(Script):
 
     # -- what happens to a ring
 
-    def _torn(self, stayer: Stayer, ring: Ring, link: Link) -> None:
-        """`stayer` has no connections any more: it is freed at once, its peers when they hear of it."""
+    def _freed(self, stayer: Stayer, ring: Ring) -> None:
+        """Nothing comes to `stayer` any more."""
+        ring.gone.add(stayer.rank)
+        if stayer.ring is ring and stayer.worker.ended is None:
+            words = self._world.chance.choice(COUPLED).format(stayer.rank)
+            self._later(stayer, self._world.chance.uniform(0.00005, 0.001), self._feel, stayer.rank, words, False)
+
+    def _gone(self, stayer: Stayer, ring: Ring) -> None:
+        """Nothing comes from `stayer` any more: its peers are freed when they hear of it."""
         in_order = stayer.ring is not ring or stayer.doing == "ends"  # else somebody has broken it
         in_order = in_order and (stayer.worker.ended is None or stayer.worker.ended[0] == 0)
         ring.gone.add(stayer.rank)
         words = self._world.chance.choice(COUPLED).format(stayer.rank)
-        if stayer.ring is ring and stayer.worker.ended is None:
-            self._later(stayer, self._world.chance.uniform(0.00005, 0.001), self._feel, stayer.rank, words, False)
         for mate in ring.here.values():
             if mate is not stayer and mate.ring is ring and mate.worker.ended is None:
                 self._tell(mate, mate.attempt, stayer, words, in_order)

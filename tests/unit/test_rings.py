@@ -111,6 +111,63 @@ async def test_breaking_the_ring_frees_who_waits_for_a_peer(pair: tuple[socket.s
         assert members.over
 
 
+async def test_what_is_written_to_a_broken_ring_goes_nowhere_before_it_fails(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    mine, theirs = pair
+    async with Agent() as agent:
+        members = await agent.worker()
+        members.hold([mine])
+        members.formed()
+        await agent.until(lambda: not agent.rings.forming([ME]))
+        theirs.sendall(b"last")
+        agent.rings.shatter([ME], 2)
+        assert await asyncio.to_thread(mine.recv, 10) == b"last"
+        assert await asyncio.to_thread(mine.recv, 10) == b""
+        mine.sendall(b"to nobody")
+        assert await asyncio.to_thread(theirs.recv, 10) == b"to nobody"
+        async with asyncio.timeout(PATIENCE):
+            assert await asyncio.to_thread(theirs.recv, 10) == b""
+        with pytest.raises(BrokenPipeError):
+            mine.sendall(b"to nobody")
+
+
+async def test_what_is_written_to_a_dead_worker_does_not_fail_at_once(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    mine, theirs = pair
+    async with Agent() as agent:
+        members = await agent.worker()
+        members.hold([mine])
+        members.formed()
+        await agent.until(lambda: not agent.rings.forming([ME]))
+        theirs.sendall(b"unread: the system would answer the next with a reset")
+        mine.close()
+        agent.rings.forget(ME)
+        assert await asyncio.to_thread(theirs.recv, 1) == b""
+        for _ in range(3):
+            theirs.sendall(b"to nobody")
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    theirs.sendall(b"to nobody")
+                except OSError:
+                    break
+                await asyncio.sleep(0.01)
+
+
+async def test_an_agent_that_ends_keeps_no_socket(pair: tuple[socket.socket, socket.socket]) -> None:
+    mine, theirs = pair
+    async with Agent() as agent:
+        members = await agent.worker()
+        members.hold([mine])
+        members.formed()
+        await agent.until(lambda: not agent.rings.forming([ME]))
+        agent.rings.shatter([ME], 2)
+        agent.rings.close()
+        assert theirs.recv(1) == b""
+
+
 async def test_the_end_of_a_worker_is_heard_by_its_peers_while_its_child_has_the_sockets(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
@@ -246,7 +303,7 @@ async def test_many_sockets_are_handed_over_whole() -> None:
             members.formed()
             await agent.until(lambda: not agent.rings.forming([ME]))
             agent.rings.shatter([ME], 2)
-            assert [each.recv(1) for each in theirs] == [b""] * len(theirs)
+            assert [each.recv(1) for each in mine] == [b""] * len(mine)
             for each in (*mine, *theirs):
                 each.close()
 

@@ -1,0 +1,106 @@
+"""Rings of real gloo groups: what becomes of those that are left."""
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from elastic_run.adapters import pytorch_ring
+from elastic_run.adapters.membership import Membership
+from elastic_run.adapters.pytorch_ring import Ring
+
+from ..integration.conftest import free_ports
+
+pytestmark = pytest.mark.torch
+
+PATIENCE = 60.0
+
+WAITS_FOR_A_PEER = """
+import sys
+import torch
+import torch.distributed as dist
+from elastic_run.adapters import pytorch_ring
+from elastic_run.adapters.membership import Membership
+
+pytorch_ring.LINGER_SECONDS = 0.0
+members = Membership()
+ring = pytorch_ring.Ring(members, None, None)
+ring.form(members.place)
+if members.place.rank == 0:
+    dist.all_reduce(torch.ones(1), async_op=True)
+    ring.drop(broken=True)
+    ring.tidy()
+    print("goes on", flush=True)
+else:
+    sys.stdin.readline()
+"""
+
+
+class Group:
+    """A group that says which thread ends it."""
+
+    def __init__(self) -> None:
+        self.ends: queue.Queue[threading.Thread] = queue.Queue()
+
+    def __del__(self) -> None:
+        self.ends.put(threading.current_thread())
+
+
+@pytest.fixture
+def ring(monkeypatch: pytest.MonkeyPatch) -> Ring:
+    monkeypatch.setattr(pytorch_ring, "LINGER_SECONDS", 0.0)
+    return Ring(Membership({}), None, None)
+
+
+def test_a_group_is_ended_by_a_thread_of_its_own(ring: Ring) -> None:
+    group = Group()
+    ends = group.ends
+    ring._old.append((0.0, [group]))
+    del group
+    ring.tidy()
+    assert not ring._old
+    assert ends.get(timeout=PATIENCE) is not threading.main_thread()
+
+
+def test_a_group_that_somebody_has_is_kept(ring: Ring) -> None:
+    group = Group()
+    ring._old.append((0.0, [group]))
+    ring.tidy()
+    assert [kept for _, kept in ring._old] == [[group]]
+    ends = group.ends
+    del group
+    ring.tidy()
+    ends.get(timeout=PATIENCE)
+
+
+@pytest.mark.slow
+def test_a_thread_of_torch_that_waits_for_a_peer_keeps_nobody_from_going_on_and_ending(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WAITS_FOR_A_PEER)
+    place = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_ports(1)[0]),
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script],
+            env={**os.environ, **place, "RANK": rank, "LOCAL_RANK": rank},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        output, _ = ranks[0].communicate(timeout=PATIENCE)
+        assert (output, ranks[0].returncode) == ("goes on\n", 0)
+    finally:
+        for each in ranks:
+            each.kill()
+            each.communicate()
