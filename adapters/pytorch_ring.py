@@ -6,6 +6,7 @@ free at once. So nothing here waits for torch's own timeouts but for the moment 
 
 import atexit
 import contextlib
+import ctypes
 import datetime
 import inspect
 import itertools
@@ -15,6 +16,7 @@ import stat
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -69,6 +71,7 @@ class Ring:
         self._old: list[tuple[float, list[Any]]] = []  # since when they are not used, and the groups
         self._store: Any = None
         self._control: Any = None
+        _rings.add(self)
 
     @property
     def control(self) -> Any:  # torch's group
@@ -190,6 +193,7 @@ class Ring:
             self._members.hold(sorted(descriptor for descriptor, _ in _sockets() - before))
 
 
+_rings: weakref.WeakSet[Ring] = weakref.WeakSet()
 _enders: list[threading.Thread] = []
 
 
@@ -207,8 +211,13 @@ def _end(groups: list[Any]) -> None:
 
 
 @atexit.register
-def _await_ends() -> None:
-    """A thread that comes back from torch when Python is gone would abort the process."""
+def _at_the_end() -> None:
+    """Of the process. Groups that are left by then live as long as it does: nobody waits for their threads.
+
+    A thread that comes back from torch when Python is gone would abort the process.
+    """
+    for group in [group for ring in _rings for _, groups in ring._old for group in groups]:  # pyright: ignore[reportPrivateUsage]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
     until = time.monotonic() + END_SECONDS
     for each in _enders:
         each.join(max(0.0, until - time.monotonic()))

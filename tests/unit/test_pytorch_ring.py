@@ -26,7 +26,7 @@ import torch.distributed as dist
 from elastic_run.adapters import pytorch_ring
 from elastic_run.adapters.membership import Membership
 
-pytorch_ring.LINGER_SECONDS = 0.0
+pytorch_ring.LINGER_SECONDS = float(sys.argv[1])
 members = Membership()
 ring = pytorch_ring.Ring(members, None, None)
 ring.form(members.place)
@@ -78,7 +78,10 @@ def test_a_group_that_somebody_has_is_kept(ring: Ring) -> None:
 
 
 @pytest.mark.slow
-def test_a_thread_of_torch_that_waits_for_a_peer_keeps_nobody_from_going_on_and_ending(tmp_path: Path) -> None:
+@pytest.mark.parametrize("linger", [pytest.param("0", id="ended"), pytest.param("60", id="kept")])
+def test_a_thread_of_torch_that_waits_for_a_peer_keeps_nobody_from_going_on_and_ending(
+    tmp_path: Path, linger: str
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(WAITS_FOR_A_PEER)
     place = {
@@ -89,7 +92,7 @@ def test_a_thread_of_torch_that_waits_for_a_peer_keeps_nobody_from_going_on_and_
     }
     ranks = [
         subprocess.Popen(
-            [sys.executable, script],
+            [sys.executable, script, linger],
             env={**os.environ, **place, "RANK": rank, "LOCAL_RANK": rank},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
