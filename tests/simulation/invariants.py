@@ -100,6 +100,7 @@ class _Life:
     born: float
     member: Member
     able_since: float = 0.0  # since when its report says the same of its workers' readiness
+    ready_until: float = -math.inf  # it had said so, and took it back
     departing_since: float | None = None
     gone_at: float | None = None
     evicted_at: float | None = None
@@ -371,6 +372,8 @@ class Checker:
             self._world.after(ANSWER, self._check_heard, life, member.report.round)
         if (told.keeps, told.ready) != (member.report.keeps, member.report.ready):
             life.able_since = now
+        if told.ready and not member.report.ready:
+            life.ready_until = now
         life.member = member
         if member.report.state == "succeeded":
             self._succeeded.setdefault((member.incarnation, member.report.round), now)
@@ -608,7 +611,9 @@ class Checker:
                     [
                         life.node
                         for life in new
-                        if not life.member.report.ready and now - max(life.born, before.at) < READY - LAG
+                        if not life.member.report.ready
+                        and now - life.ready_until > LAG
+                        and now - max(life.born, before.at) < READY - LAG
                     ]
                 )
         if shape.scale_up == "never" or not new or len(published.assignments) <= len(old):
