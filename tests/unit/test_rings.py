@@ -48,6 +48,14 @@ class Agent:
         await self.until(lambda: bool(self.rings.staying([ME])))
         return found
 
+    async def ring(self, sockets: list[socket.socket]) -> Membership:
+        """One whose ring stands, of these sockets."""
+        members = await self.worker()
+        members.hold(sockets)
+        members.formed()
+        await self.until(lambda: not self.rings.forming([ME]))
+        return members
+
     async def until(self, true: Callable[[], bool]) -> None:
         """Waits for something to become true of the agent.rings."""
         async with asyncio.timeout(PATIENCE):
@@ -96,10 +104,7 @@ async def test_a_worker_that_has_trained_to_the_end_has_done_so_until_its_proces
 async def test_breaking_the_ring_frees_who_waits_for_a_peer(pair: tuple[socket.socket, socket.socket]) -> None:
     mine, theirs = pair
     async with Agent() as agent:
-        members = await agent.worker()
-        members.hold([mine])
-        members.formed()
-        await agent.until(lambda: not agent.rings.forming([ME]))
+        members = await agent.ring([mine])
         assert not members.broken
         assert not members.over
         waits = asyncio.create_task(asyncio.to_thread(mine.recv, 1))
@@ -116,10 +121,7 @@ async def test_what_is_written_to_a_broken_ring_goes_nowhere_before_it_fails(
 ) -> None:
     mine, theirs = pair
     async with Agent() as agent:
-        members = await agent.worker()
-        members.hold([mine])
-        members.formed()
-        await agent.until(lambda: not agent.rings.forming([ME]))
+        await agent.ring([mine])
         theirs.sendall(b"last")
         agent.rings.shatter([ME], 2)
         assert await asyncio.to_thread(mine.recv, 10) == b"last"
@@ -137,10 +139,7 @@ async def test_what_is_written_to_a_dead_worker_does_not_fail_at_once(
 ) -> None:
     mine, theirs = pair
     async with Agent() as agent:
-        members = await agent.worker()
-        members.hold([mine])
-        members.formed()
-        await agent.until(lambda: not agent.rings.forming([ME]))
+        await agent.ring([mine])
         theirs.sendall(b"unread: the system would answer the next with a reset")
         mine.close()
         agent.rings.forget(ME)
@@ -159,12 +158,10 @@ async def test_what_is_written_to_a_dead_worker_does_not_fail_at_once(
 async def test_an_agent_that_ends_keeps_no_socket(pair: tuple[socket.socket, socket.socket]) -> None:
     mine, theirs = pair
     async with Agent() as agent:
-        members = await agent.worker()
-        members.hold([mine])
-        members.formed()
-        await agent.until(lambda: not agent.rings.forming([ME]))
+        await agent.ring([mine])
         agent.rings.shatter([ME], 2)
         agent.rings.close()
+        theirs.settimeout(PATIENCE)
         assert theirs.recv(1) == b""
 
 
@@ -174,10 +171,7 @@ async def test_the_end_of_a_worker_is_heard_by_its_peers_while_its_child_has_the
     mine, theirs = pair
     child = mine.dup()
     async with Agent() as agent:
-        members = await agent.worker()
-        members.hold([mine])
-        members.formed()
-        await agent.until(lambda: not agent.rings.forming([ME]))
+        await agent.ring([mine])
         mine.close()
         agent.rings.forget(ME)
         async with asyncio.timeout(PATIENCE):
@@ -295,15 +289,14 @@ async def test_a_wait_for_a_place_has_a_deadline_and_can_be_begun_again() -> Non
 
 async def test_many_sockets_are_handed_over_whole() -> None:
     async with Agent() as agent:
-        members = await agent.worker()
         with closing(socket.create_server(("127.0.0.1", 0), backlog=512)) as server:
             mine = [socket.create_connection(server.getsockname()) for _ in range(450)]
             theirs = [server.accept()[0] for _ in mine]
-            members.hold(mine)
-            members.formed()
-            await agent.until(lambda: not agent.rings.forming([ME]))
+            await agent.ring(mine)
             agent.rings.shatter([ME], 2)
             assert [each.recv(1) for each in mine] == [b""] * len(mine)
+            async with asyncio.timeout(PATIENCE):
+                assert [await asyncio.to_thread(each.recv, 1) for each in theirs] == [b""] * len(theirs)
             for each in (*mine, *theirs):
                 each.close()
 
