@@ -175,13 +175,13 @@ def open_process(found: Process) -> int | None:
     return handle
 
 
-def kill(found: Process) -> None:
-    """SIGKILL to this very process, never to a later owner of its pid."""
+def send(found: Process, signum: int) -> None:
+    """Signals this very process, never a later owner of its pid."""
     handle = open_process(found)
     if handle is None:
         return
     try:
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        signal.pidfd_send_signal(handle, signum)
     except OSError:
         pass  # it ended, or it is another user's (a setuid program): it stays among those left
     finally:

@@ -367,8 +367,9 @@ class Lines:
     def close(self) -> None:
         """The stream has ended, or nobody listens to it any more."""
         self.end_line()
-        if self._file:
-            self._close(self._file)
+        for file in (self._file, self._matching):
+            if file:
+                self._close(file)  # others of the round may write to the second: that opens it again
 
     def _split(self, data: bytes) -> list[bytes]:
         # Kept back with the rest: a trailing \r may be the first half of \r\n.
@@ -471,7 +472,7 @@ class Output:
         for stream in (stream_out, stream_err):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        self._matching: dict[Path, _File] = {}
+        self._matching: dict[StreamName, _File] = {}  # of the newest round
         self._room: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer: _Writer | None = None
@@ -546,8 +547,11 @@ class Output:
         needles = self._needles[stream]
         matching = None
         if needles:
+            # The file itself, and not only its name, is shared within a round: it counts what a full disk has lost.
             place = self._root / f"attempt_{round}" / f"filtered_{stream}.log"
-            matching = self._matching.setdefault(place, _File(place))
+            matching = self._matching.get(stream)
+            if matching is None or matching.path != place:
+                matching = self._matching[stream] = _File(place)
         return Lines(
             prefix=self._prefix(rank, stream),
             put=self._put,

@@ -242,11 +242,13 @@ class RealMachine:
     Args:
         output: where the workers' lines go.
         early: the agent's tag, and the process of a warm interpreter that carries it already.
+        files: the workers' soft limit of open files; None: this process's own.
     """
 
-    def __init__(self, output: Output, early: tuple[str, Seed] | None = None) -> None:
+    def __init__(self, output: Output, early: tuple[str, Seed] | None = None, files: int | None = None) -> None:
         self._output = output
         self._early = early
+        self._files = files
 
     def close(self) -> None:
         """Ends what was begun early, where no agent has come to take it."""
@@ -257,7 +259,8 @@ class RealMachine:
         """See `Machine.workers`."""
         tag, seed = self._early or (tag, None)
         guardian = Guardian(tag=tag, silence=silence, say=self._output.say)
-        return Workers(tag=tag, output=self._output, guardian=guardian, seed=seed), guardian
+        workers = Workers(tag=tag, output=self._output, guardian=guardian, seed=seed, files=self._files)
+        return workers, guardian
 
     def ports(self) -> Ports:
         """See `Machine.ports`."""

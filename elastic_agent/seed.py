@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Recipe:
         steps: what to import, in order; None: what the script is sure to import first.
         news: a file that workers write to; empty: they tell nothing.
         gently: workers run meanwhile, and must not be held up.
+        files: the workers' soft limit of open files; None: this process's own.
     """
 
     argv: tuple[str, ...]
@@ -42,6 +43,7 @@ class Recipe:
     steps: tuple[str, ...] | None = None
     news: str = ""
     gently: bool = False
+    files: int | None = None
 
     def tagged(self, tag: str) -> "Recipe":
         """The same with the tag of one more agent."""
@@ -70,7 +72,7 @@ class Seed:
             environment["PYTHONPATH"] = f"{WARM}{os.pathsep}{python_path}" if python_path else str(WARM)
             environment[VARIABLE] = f"{theirs.fileno()},{reading},{'' if python_path is None else f'={python_path}'}"
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), "--", *recipe.argv],
+                shimmed(recipe.argv, recipe.files),
                 env=environment,
                 cwd=cwd,
                 stdout=writing,
@@ -96,6 +98,12 @@ class Seed:
         self.connection.close()
         self.process.kill()
         self.process.wait()
+
+
+def shimmed(argv: Sequence[str], files: int | None) -> list[str]:
+    """The command line that becomes `argv` with that soft limit of open files (None: this process's own)."""
+    limit = "-" if files is None else str(files)
+    return [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), limit, "--", *argv]
 
 
 def tagged(environment: Mapping[str, str], tag: str) -> dict[str, str]:

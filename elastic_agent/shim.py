@@ -1,9 +1,10 @@
 """The few lines that run between the agent's fork and a worker's own program.
 
-Run by path as `python -I -S shim.py AGENT_PID -- COMMAND...`. It asks the kernel to kill the worker when the agent
-dies, gives the program the signal state of a fresh process, and becomes the program: same pid, same session, no parent
-left behind. Standard library only, and as little of it as possible: every worker pays for this start (about 10 ms;
-importing `signal` alone would add 4, so signals are set through libc).
+Run by path as `python -I -S shim.py AGENT_PID FILES -- COMMAND...`. It asks the kernel to kill the worker when the
+agent dies, gives the program the signal state of a fresh process and FILES as its soft limit of open files (the agent
+has raised its own; `-` changes nothing), and becomes the program: same pid, same session, no parent left. Standard
+library only, and as little of it as possible: every worker pays for this start (about 10 ms; importing `signal` alone
+would add 4, so signals are set through libc).
 """
 
 import ctypes
@@ -22,12 +23,16 @@ NOT_EXECUTABLE = 126
 
 def main() -> int:
     """Become the command in `sys.argv`; returns (with an exit code as a shell's) only where that is not possible."""
-    agent, command = int(sys.argv[1]), sys.argv[3:]
+    agent, files, command = int(sys.argv[1]), sys.argv[2], sys.argv[4:]
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     if os.getppid() != agent:
         # The agent died before the line above: its death will not be told to us.
         os.kill(os.getpid(), SIGKILL)
+    if files != "-":
+        import resource  # here, because it is not needed where nothing was raised
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     # What is ignored stays ignored over exec, and this interpreter ignores SIGPIPE and SIGXFSZ.
     for number in range(1, LAST_SIGNAL + 1):
         libc.signal(number, SIG_DFL)

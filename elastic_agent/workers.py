@@ -19,10 +19,9 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..rendezvous.member import Exit
@@ -33,14 +32,14 @@ from .guardian import (
     Process,
     belonging,
     descendants,
-    kill,
     open_process,
     process,
+    send,
 )
 from .logs import Lines, Output, StreamName
 from .out_of_memory import oom_kills
 from .reaper import Reaper
-from .seed import SHIM, Recipe, Seed, tagged
+from .seed import Recipe, Seed, shimmed, tagged
 from .zygote import NotForked
 from .zygotes import Zygotes
 
@@ -173,6 +172,7 @@ class Workers:
         cwd: where they start; None: here.
         reaper: collects orphans; None: one of its own.
         seed: the process of a warm interpreter that runs already.
+        files: the workers' soft limit of open files; None: this process's own.
     """
 
     def __init__(
@@ -184,6 +184,7 @@ class Workers:
         cwd: Path | None = None,
         reaper: Reaper | None = None,
         seed: Seed | None = None,
+        files: int | None = None,
         kill_seconds: float = KILL_SECONDS,
     ) -> None:
         self._tag = tag
@@ -191,6 +192,7 @@ class Workers:
         self._guardian = guardian
         self._cwd = cwd
         self._seed = seed
+        self._files = files
         self._kill_seconds = kill_seconds
         self.reaper = reaper or Reaper()
         self._current: list[_Worker] = []
@@ -203,6 +205,8 @@ class Workers:
         self._bell = asyncio.Event()
         self._deadline = float("inf")
         self._hurry = asyncio.Event()
+        self._first: int = _TERM
+        self._told: set[int] = set()  # of the processes that outlived their worker, in this stop
         self._ending: asyncio.Task[None] | None = None
         self._paused_reading = False
         self._oom_kills = 0
@@ -254,7 +258,8 @@ class Workers:
         """
         self.reaper.start()
         seed, self._seed = self._seed, None
-        self._zygotes = Zygotes(recipe.tagged(self._tag), cwd=self._cwd, say=self._output.say, seed=seed)
+        made = replace(recipe.tagged(self._tag), files=self._files)
+        self._zygotes = Zygotes(made, cwd=self._cwd, say=self._output.say, seed=seed)
         self._zygotes.start()
 
     async def ready(self) -> None:
@@ -327,8 +332,9 @@ class Workers:
         """End the current workers and all that they started; returns all exits of the set.
 
         Args:
-            first: the signal that their process groups get, where there is a grace.
-            grace: seconds that the groups have to end by themselves; 0: SIGKILL at once.
+            first: the signal that each worker gets, where there is a grace. What it started gets it when the worker
+                itself has ended: before that, the worker may still need it (the processes of a DataLoader).
+            grace: seconds that all of them have to end by themselves; 0: SIGKILL at once.
 
         Ends within `grace` and KILL_SECONDS more; who is then still there is said, and in `undead`. A second call while
         one runs signals again and can only shorten the grace. Where the caller is cancelled, the stop goes on;
@@ -342,7 +348,9 @@ class Workers:
             self._deadline = float("inf")
         self._deadline = min(self._deadline, time.monotonic() + grace)
         if grace > 0:
-            self._signal_groups(first)
+            self._first = first
+            self._told.clear()
+            self.signal(first)
         self._hurry.set()
         if self._ending is None:
             self._ending = asyncio.create_task(self._end(), name="stop workers")
@@ -385,7 +393,7 @@ class Workers:
             try:
                 # stdin is inherited, as torchrun does: a debugger in a single worker works.
                 popen = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), "--", *spec.argv],
+                    shimmed(spec.argv, self._files),
                     env=tagged(spec.env, self._tag),
                     cwd=self._cwd,
                     stdout=out_end,
@@ -494,6 +502,8 @@ class Workers:
             return
         asyncio.get_running_loop().remove_reader(pidfd)
         worker.ended.set()
+        if self._stopping:
+            self._hurry.set()  # what it leaves behind is to be told now
         for pipe in (worker.out, worker.err):
             pipe.drain()
             pipe.lines.end_line()
@@ -566,16 +576,29 @@ class Workers:
             self._ending = None
 
     async def _await_groups(self) -> None:
-        """Until the grace is over: wait for all that got the first signal."""
+        """Until the grace is over: wait for the workers and for what they have in their process groups.
+
+        The others of a group get the first signal when its worker has ended, as the script of a shell that did not
+        pass it on.
+        """
         while (rest := self._deadline - time.monotonic()) > 0:
             self._hurry.clear()
             groups = {worker.pid for worker in self._current}
+            orphaned = {worker.pid for worker in self._current if worker.ended.is_set()}
             left = self._left()
             if left is not None:
                 left = [found for found in left if found.group in groups]
                 if not left:
                     return
+                self._tell([found for found in left if found.group in orphaned and found.pid not in self._told])
             await _ended(left, rest, self._hurry)
+
+    def _tell(self, rest: Sequence[Process]) -> None:
+        """The first signal of this stop goes to these, once."""
+        with self._room(), contextlib.suppress(OSError):  # who is missed is told at the next look, or killed
+            for found in rest:
+                send(found, self._first)
+                self._told.add(found.pid)
 
     async def _clear(self, gone: Sequence[_Worker]) -> None:
         """Kills these workers and what is in their sessions, while others live."""
@@ -588,7 +611,7 @@ class Workers:
         while time.monotonic() < until and (left := self._left(sessions)) != []:
             with self._room(), contextlib.suppress(OSError):
                 for found in left or ():
-                    kill(found)
+                    send(found, signal.SIGKILL)
             await _ended(left, until - time.monotonic())
         for worker in gone:
             self._look(worker)
@@ -607,7 +630,7 @@ class Workers:
         while left is None or left:
             with self._room(), contextlib.suppress(OSError):  # who is missed is still there at the next look
                 for found in left or ():
-                    kill(found)
+                    send(found, signal.SIGKILL)
             await _ended(left, until - time.monotonic())
             left = self._left()
             if time.monotonic() >= until:

@@ -50,18 +50,17 @@ def check_platform(system: str, release: str, python: tuple[int, int]) -> str | 
 def check_descriptors(nproc: int, nodes: int) -> None:
     """This process may open as many files as an agent of `nproc` workers needs, also while it stops them.
 
-    In a job of up to `nodes` nodes any agent may come to host the master, which watches every other, and is watched.
+    The hard limit counts, because the agent raises its soft one. In a job of up to `nodes` nodes any agent may come to
+    host the master, which watches every other, and is watched.
     """
     needed = AGENT_DESCRIPTORS + nproc * WORKER_DESCRIPTORS + 2 * (nodes - 1)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= needed:
         return
-    enough = max(1024, needed)
-    who = "" if hard == resource.RLIM_INFINITY or hard >= enough else f" (as root, because the hard limit is {hard})"
     raise UsageError(
-        f"Too many open files are needed: this process may open {soft}, and {nproc} "
+        f"Too many open files are needed: this process may open {hard}, and {nproc} "
         f"worker{'s' if nproc > 1 else ''} here {'take' if nproc > 1 else 'takes'} {needed}: "
-        f"run ulimit -n {enough} first{who}"
+        f"run ulimit -n {max(1024, needed)} first (as root, because that is the hard limit)"
     )
 
 

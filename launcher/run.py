@@ -18,6 +18,7 @@ from ..elastic_agent.agent import Agent, Result
 from ..elastic_agent.facts import Setup
 from ..elastic_agent.logs import Output
 from ..elastic_agent.machine import RealMachine
+from ..elastic_agent.open_files import all_allowed
 from ..elastic_agent.timeline import Timeline
 from ..master.host import Terms
 from ..rendezvous.endpoint import (
@@ -143,10 +144,21 @@ async def run(
         entered: when the command line was begun to be read, in monotonic seconds; None: there was none.
         early: what was begun before (`early.begin`).
     """
+    with all_allowed() as files:
+        return await _run(options, environ, entered, early, files)
+
+
+async def _run(
+    options: Options,
+    environ: Mapping[str, str],
+    entered: float | None,
+    early: "tuple[str, Seed] | None",
+    files: int,
+) -> Result:
     output = _output(options)
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded = False
-    machine = RealMachine(output, early)
+    machine = RealMachine(output, early, files)
     trace = _trace(options, output)
     if entered is not None:
         recording.begin(trace, entered)

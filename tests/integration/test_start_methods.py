@@ -88,6 +88,11 @@ TABLE: dict[str, Case] = {
         through=("sh", "-c", 'umask 027; ulimit -n 200; ulimit -c 0; exec nice -n 5 taskset -c 0 "$@"', "sh"),
         says="umask: 23",
     ),
+    "a soft limit of open files": Case(
+        ("awkward/process.py",),
+        through=("sh", "-c", 'ulimit -S -n 200; exec "$@"', "sh"),
+        says=r"RLIMIT_NOFILE: \(200, ",
+    ),
     "flags in the environment": Case(
         ("awkward/interpreter.py",),
         env={

@@ -97,6 +97,20 @@ def test_a_machine_that_cannot_start_workers_fails_and_is_not_taken_for_preempte
     assert json.loads(summary.read_text())["outcome"] == "failed"
 
 
+def test_a_low_soft_limit_of_open_files_is_raised_for_the_agent_and_kept_for_the_workers(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import resource\nprint('may open', resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n")
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -S -n 40; exec "$@"', "sh", *COMMAND, "--nproc-per-node=8", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("may open 40\n") == 8
+
+
 def test_a_signal_while_the_store_is_awaited_ends_in_words_and_a_summary(script: Path, tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
     with socket.create_server(("127.0.0.1", 0)) as mute:

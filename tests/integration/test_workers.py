@@ -298,6 +298,48 @@ async def test_a_shells_child_gets_the_grace_too(machine: Machine, tmp_path: Pat
     assert saved.read_text() == "yes"
 
 
+async def test_what_a_worker_started_lives_until_the_worker_has_ended_in_its_grace(machine: Machine, tmp_path: Path):
+    # As the processes of a DataLoader: whoever saves on the notice may wait for a batch of theirs first.
+    helper = tmp_path / "helper.py"
+    helper.write_text("for n in range(10): print(input() + ' comes', flush=True)")
+    await machine.start(f"""
+        import signal, subprocess, sys
+        helper = subprocess.Popen([sys.executable, {str(helper)!r}], stdin=-1, stdout=-1, text=True)
+        def ask(word):
+            helper.stdin.write(word + "\\n")
+            helper.stdin.flush()
+            return helper.stdout.readline().strip()
+        print(ask("the first batch"))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0 if ask("another") == "another comes" else 7))
+        print("ready")
+        signal.pause()
+    """)
+    await machine.shown("ready")
+    (exit,) = await machine.workers.stop(grace=DEADLINE)
+    assert (exit.code, exit.message) == (0, "")
+
+
+async def test_what_a_worker_leaves_behind_in_its_grace_is_told_when_the_worker_has_ended(
+    machine: Machine, tmp_path: Path
+):
+    told = tmp_path / "told"
+    await machine.start(f"""
+        import os, signal
+        def tell(*_):
+            open({str(told)!r}, "w").write(str(os.getppid() == parent))
+            os._exit(0)
+        parent = os.getpid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, tell)
+            print("ready")
+            while True: signal.pause()
+        signal.pause()
+    """)
+    await machine.shown("ready")
+    await machine.workers.stop(grace=DEADLINE)
+    assert told.read_text() == "False", "its parent was not there any more"
+
+
 async def test_a_worker_that_ignores_the_notice_is_killed_after_its_grace(machine: Machine):
     await machine.start("""
         import signal

@@ -178,6 +178,24 @@ async def test_lines_that_contain_a_word_are_kept_once_more(make: Make):
     assert kept == b"[node1 rank 0] loss 1\n[node1 rank 0] lr 0.1\n"
 
 
+async def test_filtered_files_of_many_rounds_leave_none_open(make: Make):
+    output = make(duplicate_stdout_filters=["loss"])
+
+    async def one_round(number: int) -> int:
+        streams = [output.open(number, rank, rank, "stdout") for rank in range(2)]
+        for lines in (*streams, *streams):
+            lines.feed(b"loss 1\n")
+        for lines in streams:
+            lines.close()
+        await output.flush()
+        return open_files()
+
+    first = await one_round(1)
+    assert [await one_round(number) for number in range(2, 5)] == [first] * 3
+    assert (output.root / "attempt_4" / "filtered_stdout.log").read_text().count("loss 1") == 4
+    await output.close(succeeded=True)
+
+
 async def test_colours_are_used_only_when_they_are_wanted(make: Make, screen: Screen):
     await print_all(make(color=True), b"x\n")
     assert screen.out.getvalue().startswith(b"\x1b[")
@@ -318,6 +336,10 @@ async def test_a_log_dir_that_cannot_be_written_is_an_error_at_once(make: Make, 
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         make(log_dir=tmp_path / "file" / "logs")
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def _read_exactly(descriptor: int, size: int) -> bytes:
