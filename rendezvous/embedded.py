@@ -636,7 +636,7 @@ class _Attempt:
     async def _settle(self, running: _Running, mine: Probe) -> None:
         """Gives the store its birth if it has none, and notes beside the data which store it belongs to."""
         while not mine.birth:
-            birth = partial(gateway.give_birth, mine.endpoint, secrets.token_hex(8))
+            birth = partial(gateway.give_birth, mine.endpoint, secrets.token_hex(8), self._endpoints)
             if not await _succeeds(birth) and self._now() >= self._deadline:
                 raise StoreUnavailable(f"the store at {mine.endpoint} answers and takes no write: {mine.detail}")
             mine = await gateway.probe(mine.endpoint)

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import socket
+from collections.abc import Sequence
 from typing import Any, cast
 
 from .endpoint import Endpoint
@@ -17,6 +18,11 @@ from .seat import Member, Probe, Reach
 
 BIRTH_KEY = b"elastic-run.birth"
 """Holds the store's birth: outside every job's prefix, so that no job lists it."""
+
+ENDPOINTS_KEY = b"elastic-run.endpoints"
+"""Holds the endpoints that the store was started with, separated by commas; written with the birth."""
+
+_OWN = b"elastic-run."  # both of these, and nothing else, begin with it
 
 _UNAVAILABLE = (4, 14)  # gRPC's codes for a deadline passed and for no leader
 
@@ -119,11 +125,12 @@ async def probe(endpoint: Endpoint, seconds: float = 1.0) -> Probe:
     if endpoint.tls:
         return await _probe_tls(endpoint, seconds)
     try:
-        answer = await call(endpoint, "/v3/kv/range", {"key": encoded(BIRTH_KEY)}, seconds)
-        header = answer["header"]
-        births = [base64.b64decode(kv["value"]).decode() for kv in answer.get("kvs", ())]
-        birth = births[0] if births else ""
-        return Probe(endpoint, Reach.ANSWERS, birth, int(header["member_id"]))
+        body: dict[str, object] = {"key": encoded(_OWN), "range_end": encoded(range_end(_OWN))}
+        answer = await call(endpoint, "/v3/kv/range", body, seconds)
+        found = {base64.b64decode(kv["key"]): base64.b64decode(kv["value"]).decode() for kv in answer.get("kvs", ())}
+        listed = frozenset(filter(None, found.get(ENDPOINTS_KEY, "").split(",")))
+        member = int(answer["header"]["member_id"])
+        return Probe(endpoint, Reach.ANSWERS, found.get(BIRTH_KEY, ""), member, listed=listed)
     except NotAnswered as error:
         return Probe(endpoint, error.reach, detail=error.detail)
     except GatewayRefused as error:
@@ -179,12 +186,19 @@ async def is_idle(endpoint: Endpoint, seconds: float = 2.0) -> bool:
     return not node_keys(await call(endpoint, "/v3/kv/range", body, seconds))
 
 
-async def give_birth(endpoint: Endpoint, birth: str, seconds: float = 2.0) -> None:
-    """Writes the store's birth unless it has one. Raises NotAnswered (it may be written), GatewayRefused."""
+async def give_birth(endpoint: Endpoint, birth: str, endpoints: Sequence[Endpoint], seconds: float = 2.0) -> None:
+    """Writes the store's birth and its endpoints unless it has a birth.
+
+    Raises NotAnswered (it may be written), GatewayRefused.
+    """
     key = encoded(BIRTH_KEY)
+    listed = ",".join(sorted(map(str, endpoints))).encode()
     body: dict[str, object] = {
         "compare": [{"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"}],
-        "success": [{"request_put": {"key": key, "value": encoded(birth.encode())}}],
+        "success": [
+            {"request_put": {"key": key, "value": encoded(birth.encode())}},
+            {"request_put": {"key": encoded(ENDPOINTS_KEY), "value": encoded(listed)}},
+        ],
     }
     await call(endpoint, "/v3/kv/txn", body, seconds)
 

@@ -10,10 +10,11 @@ that nobody serves is taken by one agent, in one of four ways:
 
 Invariants: a member never starts empty under an identity that a live quorum remembers (it could vote twice);
 a seat is replaced only while a majority of the others answers, so that removing a dead member takes no vote
-from the living; and never in a cluster that this program did not start.
+from the living; and never in a cluster that this program did not start, or that it started for other endpoints.
 
 A store has a *birth*, a random value written once when its quorum first stood. Data is good only for the store
-that it was born with: data left over from an earlier store at the same endpoints is set aside.
+that it was born with: data left over from an earlier store at the same endpoints is set aside. With its birth, the
+store keeps the list of endpoints that it was started with. A command that names others never changes it.
 """
 
 import hashlib
@@ -113,6 +114,7 @@ class Probe:
         birth: the store's birth where it answered and has one.
         member: the id of the member that answered, or 0.
         detail: more for a person, or empty.
+        listed: the endpoints (as text) that the store was started with; empty where it does not say.
     """
 
     endpoint: Endpoint
@@ -120,6 +122,7 @@ class Probe:
     birth: str = ""
     member: int = 0
     detail: str = ""
+    listed: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.endpoint} {self.reach}" + (f" ({self.detail})" if self.detail else "")
@@ -173,7 +176,7 @@ class Decision:
     start, restart, join, replace: take the seat of `endpoint` in this way (see the module).
     discard: its data belongs to another store, or its member waits in vain: stop it and set the data aside.
     wait: for others; `reason` says for whom.
-    refuse: these endpoints can never be served.
+    refuse: these endpoints can never be served, or they are not those of the store that answers.
     """
 
     action: Action
@@ -207,6 +210,14 @@ def decide(view: View) -> Decision:
     """The next step towards a store that answers, with a seat on this machine filled where one is vacant."""
     answering = [probe for probe in view.probes if probe.reach is Reach.ANSWERS]
     birth = next((probe.birth for probe in answering if probe.birth), "")
+    if other := next((probe for probe in answering if _is_of_other_endpoints(view, probe)), None):
+        return Decision(
+            "refuse",
+            f"the store that answers at {other.endpoint} was started with --rdzv-endpoint="
+            f"{','.join(sorted(other.listed))}, and this command names "
+            f"{','.join(str(probe.endpoint) for probe in view.probes)}: nothing was changed. Name the same endpoints "
+            "as the commands that use that store, or choose a port on which no store runs",
+        )
     if view.hosted is not None:
         return _with_member(view, view.hosted, answering, birth)
     seats = vacant(view)
@@ -240,6 +251,18 @@ def decide(view: View) -> Decision:
     return Decision("start", f"nothing answers at {seat}, which is this machine", seat)
 
 
+def _is_of_other_endpoints(view: View, probe: Probe) -> bool:
+    """The store that answers there was started for other endpoints than this command names.
+
+    A client may name some of the endpoints, or spell them in another way, as an address instead of a name. Only a
+    machine that would run a member has to name them as the store does.
+    """
+    if not probe.listed:
+        return False
+    wanted = (view.hosted,) if view.hosted is not None else vacant(view)
+    return len(view.probes) > len(probe.listed) or any(str(endpoint) not in probe.listed for endpoint in wanted)
+
+
 def _with_member(view: View, hosted: Endpoint, answering: Sequence[Probe], birth: str) -> Decision:
     if any(probe.endpoint == hosted for probe in answering):
         return Decision("use", f"the member of {hosted} answers", hosted)
@@ -256,6 +279,10 @@ def _beside_quorum(view: View, seat: Endpoint, answering: int, birth: str) -> De
     if view.members is None or not any(member.name.startswith(_NAME) for member in view.members):
         return Decision("use", "the store answers, and was not started by elastic-run")
     known = next((member for member in view.members if peer_url(seat) in member.peer_urls), None)
+    if known is None and not any(str(seat) in probe.listed for probe in view.probes):
+        if view.patient:
+            return Decision("use", f"the store answers, and does not say that {seat} was ever one of its endpoints")
+        return Decision("wait", f"the store has just begun and does not say yet whether {seat} is one of its endpoints")
     data = next((data for data in view.data if data.endpoint == seat), None)
     if data is not None:
         if known is not None and birth and data.birth == birth and data.member == known.id:

@@ -395,6 +395,18 @@ async def test_a_machine_whose_seat_was_taken_sets_its_old_data_aside(machines: 
     assert await holds(back.endpoint, "key")
 
 
+async def test_a_command_that_names_a_living_store_among_others_of_its_own_changes_nothing(machines: Machines) -> None:
+    own, *others = free_endpoints(3)
+    await machines.start("a", (own,))
+    await put(own, "/elastic-run/job/nodes/n0", "{}", ttl=600)
+    before = await gateway.list_members(own)
+    with pytest.raises(EmbeddedFailed, match=f"was started with --rdzv-endpoint={own}, and this command names"):
+        await machines.start("b", (own, *others))
+    assert await gateway.list_members(own) == before
+    await put(own, "key", "value")
+    assert len(machines.own()) == 2, "a keeper and an etcd were started for the command that was refused"
+
+
 async def test_a_store_forms_beside_data_that_an_earlier_one_left(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,9 +28,11 @@ TRIO = (A, B, C)
 
 
 def seen(**reach: Reach) -> tuple[Probe, ...]:
-    """Probes of a, b, c; those that answer belong to the store `now`."""
+    """Probes of a, b, c; those that answer belong to the store `now`, which was started with these three."""
+    listed = frozenset(str(Endpoint(name)) for name in "abc")
     return tuple(
-        Probe(Endpoint(name), what, birth="now" if what is Reach.ANSWERS else "") for name, what in reach.items()
+        Probe(Endpoint(name), what, "now", listed=listed) if what is Reach.ANSWERS else Probe(Endpoint(name), what)
+        for name, what in reach.items()
     )
 
 
@@ -95,6 +97,46 @@ def test_a_dead_members_seat_is_replaced_beside_a_healthy_quorum() -> None:
 
 def test_a_seat_that_was_removed_and_never_added_is_replaced() -> None:
     assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS[1:])).action == "replace"
+
+
+LONE = (Probe(A, UP, "now", listed=frozenset({str(A)})), Probe(B, DEAD), Probe(C, DEAD))
+"""A store of one, at an endpoint that somebody else's command names together with two more."""
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(View(LONE, local=frozenset({B}), members=MEMBERS[:1]), id="on a machine with a vacant seat"),
+        pytest.param(View(LONE, local=frozenset({B}), members=MEMBERS[:1], patient=True), id="also after a while"),
+        pytest.param(View(LONE), id="on a machine without a seat"),
+        pytest.param(View(LONE, local=frozenset({B}), data=(Data(B, "then", 3),)), id="also where data lies"),
+        pytest.param(View(LONE, local=frozenset({B}), hosted=B), id="when it has started a member meanwhile"),
+    ],
+)
+def test_a_store_that_was_started_for_fewer_endpoints_is_refused(view: View) -> None:
+    decision = decide(view)
+    assert decision.action == "refuse"
+    assert "was started with --rdzv-endpoint=a:2379, and this command names a:2379,b:2379,c:2379" in decision.reason
+
+
+def test_a_store_of_other_endpoints_gets_no_member() -> None:
+    D = Endpoint("d")
+    view = View((*seen(b=UP, c=UP), Probe(D, DEAD)), local=frozenset({D}), members=MEMBERS)
+    assert decide(view).action == "refuse"
+
+
+def test_a_client_may_name_some_of_the_endpoints_or_spell_them_in_another_way() -> None:
+    listed = frozenset(map(str, TRIO))
+    assert decide(View((Probe(A, UP, "now", listed=listed),), local=ONE)).action == "use"
+    spelled = tuple(Probe(Endpoint(f"10.0.0.{n}"), UP, "now", listed=listed) for n in range(3))
+    assert decide(View(spelled)).action == "use"
+
+
+def test_a_seat_that_the_store_does_not_know_of_is_never_taken() -> None:
+    """A store of an earlier version does not keep its endpoints, and a new one has not written them yet."""
+    probes = (Probe(A, DEAD), Probe(B, UP), Probe(C, UP))
+    assert decide(View(probes, local=ONE, members=MEMBERS[1:])).action == "wait"
+    assert decide(View(probes, local=ONE, members=MEMBERS[1:], patient=True)).action == "use"
 
 
 def test_a_seat_for_which_the_quorum_waits_is_joined() -> None:
