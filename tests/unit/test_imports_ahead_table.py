@@ -1,0 +1,29 @@
+"""The table of packages that may be imported ahead is well-formed; that it is right is proved in tests/integration."""
+
+import re
+import sys
+
+import pytest
+
+from elastic_run.adapters import imports_ahead
+from elastic_run.adapters.imports_ahead import NAMELESS, PACKAGES, REFUSED, STDLIB_REFUSED
+
+
+def test_no_package_is_both_declared_and_refused():
+    assert not PACKAGES.keys() & REFUSED.keys()
+    assert not sys.stdlib_module_names & (PACKAGES.keys() | REFUSED.keys())
+    assert STDLIB_REFUSED.keys() <= sys.stdlib_module_names | {"turtledemo"}
+
+
+@pytest.mark.parametrize("package", PACKAGES.values(), ids=lambda package: package.name)
+def test_an_entry_names_its_distribution_and_versions_in_normal_form(package: imports_ahead.Package):
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", package.distribution)
+    if package.tested:
+        lowest, highest = (tuple(int(part) for part in version.split(".")) for version in package.tested)
+        assert lowest <= highest
+    assert all(late.module.startswith(f"{package.name}.") and late.wanted_by for late in package.late)
+
+
+def test_reasons_are_words_that_finish_a_sentence():
+    for reason in [*NAMELESS.values(), *REFUSED.values(), *STDLIB_REFUSED.values()]:
+        assert reason and not reason.endswith(".")
