@@ -211,9 +211,10 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "same-failure-limit",
         CHANGES,
-        "Stop early when the same failure repeats this often without progress; 0 never does.",
+        "Stop early when the same failure repeats this often without progress. Where every rank fails alike, two are "
+        "enough, and one where no restart can change it (a missing module). 0 never stops early.",
         "N",
-        "5",
+        "3",
         torchrun=False,
     ),
     Flag(

@@ -10,11 +10,23 @@ nobody trains belongs to the incident that suspended the job.
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.round import Fault, Round
-from .incident import GATHER, ROOT_SECONDS, Evidence, charge, consequence, fatal, judge
+from .incident import (
+    ALIKE_SECONDS,
+    GATHER,
+    ROOT_SECONDS,
+    Evidence,
+    FailedWorker,
+    charge,
+    consequence,
+    fatal,
+    hopeless,
+    judge,
+    likeness,
+)
 
 
 @dataclass(slots=True)
@@ -25,11 +37,27 @@ class _Case:
         since: when the first of it came, on the master's clock.
         ran: seconds for which the round had been open then.
         evidence: all of it.
+        alike: node and rank of every worker that failed as the first one did; None once one failed otherwise.
+        likeness: how the first one failed.
     """
 
     since: float
     ran: float
     evidence: Evidence
+    alike: set[tuple[str, int]] | None = field(default_factory=set[tuple[str, int]])
+    likeness: str = ""
+
+    def compare(self, failed: FailedWorker) -> None:
+        """Whether this worker failed as the others did."""
+        if self.alike is None:
+            return
+        found = likeness(failed.exit)
+        if not self.alike:
+            self.likeness = found
+        if found and found == self.likeness:
+            self.alike.add((failed.node, failed.exit.rank))
+        else:
+            self.alike = None
 
 
 class Docket:
@@ -59,6 +87,8 @@ class Docket:
         if (case := self._cases.get(number)) is None:
             case = self._cases[number] = _Case(now, now - current.opened_at, Evidence(number))
         case.evidence = case.evidence.joined(new)
+        for failed in new.exits:
+            case.compare(failed)
         if self.pending is not None and self.pending.round == number != current.number:
             self.pending = self.verdict(number)  # provisional until the round after this one
 
@@ -69,18 +99,28 @@ class Docket:
             return None
         return dataclasses.replace(judge(case.evidence), ran=case.ran)
 
-    def fault(self, number: int, max_restarts: int, same_failure_limit: int) -> Fault | None:
-        """The same as `round.plan` wants it, with how the job must end on account of it."""
+    def fault(self, number: int, max_restarts: int, same_failure_limit: int, workers: int = 0) -> Fault | None:
+        """The same as `round.plan` wants it, with how the job must end on account of it.
+
+        Args:
+            workers: how many exits of round `number` can be reported; 0 where that is not known.
+        """
         incident = self.verdict(number)
         if incident is None:
             return None
-        end = None
+        case = self._cases[number]
+        end, alike_by = None, -math.inf
         if incident.cause in ("failure", "problem"):  # the others are free, whatever the tally
-            end = fatal(charge(self.settled(), incident), max_restarts, same_failure_limit)
+            tally = charge(self.settled(), incident)
+            end = fatal(tally, max_restarts, same_failure_limit)
+            if end is None and same_failure_limit and workers and case.alike and (last := hopeless(tally, incident)):
+                if len(case.alike) >= workers:
+                    end = last
+                else:
+                    alike_by = case.since + ALIKE_SECONDS
         text = f"{incident.text}; {end[1]}" if end else incident.text
-        since = self._cases[number].since
-        root_by = since + ROOT_SECONDS if consequence(incident) else -math.inf
-        return Fault(text, incident.cause, end[0] if end else None, since + GATHER, root_by)
+        root_by = case.since + ROOT_SECONDS if consequence(incident) else -math.inf
+        return Fault(text, incident.cause, end[0] if end else None, case.since + GATHER, root_by, alike_by)
 
     def settled(self) -> Tally:
         """The tally with the incident that opened the current round."""

@@ -18,7 +18,7 @@ from ..rendezvous import presence, ranks
 from ..rendezvous.errors import Compacted, Deposed, StoreUnavailable
 from ..rendezvous.header import Eviction, Header, Incident
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import DEPARTING, Fingerprint, Member
+from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.round import Cause, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
 from ..rendezvous.store import Event, KeyValue, Store
@@ -99,6 +99,7 @@ class Master:
         self._strangers: dict[str, None] = {}  # keys of members that were started with something else, in order
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._in_round: frozenset[str] = frozenset()  # of `_round.nodes`
+        self._exits = 0  # that the nodes of `_round` can report
         self._header: Header | None = None
         self._round = Round(0, (), False, now())
         self._docket = Docket()
@@ -198,6 +199,7 @@ class Master:
         grown_at = self._now() if header.cause == "joined" else -math.inf
         self._round = Round(header.number, tuple(known), header.state == "open", self._now(), grown_at=grown_at)
         self._in_round = frozenset(known)
+        self._exits = _reportable(assigned)
         self._say(f"this node is the master now; it goes on with round {header.number}")
         for item in (await self._store.list(self._keys.successes)).items:
             member = _read(Member, item.value)
@@ -400,7 +402,8 @@ class Master:
         """Decides once and carries it out; returns when to look again."""
         fault, now = None, self._now()
         if self._round.running:
-            fault = self._docket.fault(self._round.number, self._max_restarts, self._terms.same_failure_limit)
+            limit = self._terms.same_failure_limit
+            fault = self._docket.fault(self._round.number, self._max_restarts, limit, self._exits)
         current = dataclasses.replace(self._round, fault=fault)
         decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, now)
         decided = self._now()
@@ -464,6 +467,7 @@ class Master:
         nodes = tuple(member.incarnation for member in decision.nodes)
         self._round = Round(number, nodes, True, self._now(), grown_at=grown_at)
         self._in_round = frozenset(self._round.nodes)
+        self._exits = _reportable(assignments)
         for key in [key for key, seen in self._members.items() if seen.gone]:
             del self._members[key]
         # What they said of this round while its header's answer was awaited was not yet about the current one.
@@ -555,6 +559,11 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
         for name, words in names.items()
         if mine[name] != theirs[name]
     )
+
+
+def _reportable(assignments: Sequence[Assignment]) -> int:
+    """How many exits of a round its nodes can report."""
+    return sum(min(assignment.nproc, MAX_EXITS) for assignment in assignments)
 
 
 def _read(kind: type[T], value: bytes) -> T | None:

@@ -11,6 +11,11 @@ cause, and is charged to one budget:
   - a node that could not start its workers (a port was taken), or whose ring broke though nobody was lost, is charged
     to nobody, within reason.
 
+A failure that no restart can change (a missing module, a syntax error, a wrong argument) ends the job at once, and any
+other exception does so after one repetition, where *every* rank failed alike soon after its start. What one rank or one
+node alone has may be gone at the next start, and so may a port that is taken or a server that does not answer: those
+are restarted until `--same-failure-limit` or `--max-restarts` is reached.
+
 The evidence is complete `GATHER` seconds after the first of it. A new round does not wait for that: the verdict is
 provisional until then. Only a verdict that ends the job waits for it; one that knows of consequences only waits for
 `ROOT_SECONDS`.
@@ -21,6 +26,7 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.member import Exit, signal_name
@@ -35,6 +41,9 @@ interpreter closes its connections a moment before its process is gone, and a ne
 
 QUICK_SECONDS = 60.0
 """A failure this soon after the start, without a report of progress, counts as no progress."""
+
+ALIKE_SECONDS = 3.0
+"""Where a failure ends the job only if every rank has it: so long after the first, the others may report the same."""
 
 MAX_PROBLEMS_IN_ROW = 5
 """Problems in a row (ports taken, no more processes, rings that break) before the job gives up."""
@@ -57,6 +66,22 @@ _COUPLED = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|lost)|closed by peer|broken pipe|socket (timeout|error)"
     r"|gloo|nccl|mpi_|ucc\b|store.*(timed? ?out|closed)|rendezvous|DistNetworkError|DistBackendError|DistStoreError"
     r"|remote (process|peer)|peer (closed|exited|is gone)|timed out .*(waiting|store)|HorovodInternalError|RoundOver",
+    re.IGNORECASE,
+)
+
+_LAST_LINE = r"(?:last line on stderr: )?"
+_SYNTAX = re.compile(r"(?:SyntaxError|IndentationError|TabError)\b")
+_MISSING = re.compile(
+    rf"ModuleNotFoundError\b|ImportError: cannot import name|{_LAST_LINE}\S+: No module named "
+    rf"|{_LAST_LINE}\S+: Error while finding module specification for "
+)
+_NOT_RUN = re.compile(rf"{_LAST_LINE}(?:cannot run |\S+: can't open file .*\[Errno 2\])")
+_USAGE = re.compile(rf"{_LAST_LINE}(?:[^:]+: error: |Error: )")
+_EXCEPTION = re.compile(r"[^\W\d][\w.]*(?::|$)")
+_MAY_PASS = re.compile(
+    r"address already in use|EADDRINUSE|time(?:d )?-?out|deadline|temporar|unavailable|try again|busy|locked|refused"
+    r"|reachable|resolution|network|connect|http|ssl|socket|quota|out ?of ?memory|no space left|too many|cuda error"
+    r"|stale|input/output error|transport endpoint|cannot open shared object",
     re.IGNORECASE,
 )
 
@@ -161,7 +186,7 @@ def charge(tally: Tally, incident: Incident | None) -> Tally:
         return dataclasses.replace(tally, joined=tally.joined + 1)
     if incident.cause != "failure":
         return tally
-    signature = _signature(incident)
+    signature = likeness(incident.exit) if incident.exit else ""
     repeats = tally.repeats + 1 if signature and signature == tally.signature else 1 if signature else 0
     return dataclasses.replace(tally, failures=tally.failures + 1, signature=signature, repeats=repeats)
 
@@ -181,13 +206,56 @@ def fatal(tally: Tally, max_restarts: int, same_failure_limit: int) -> tuple[Out
     return None
 
 
-def _signature(incident: Incident) -> str:
+def likeness(exit_: Exit) -> str:
     """What makes two failures the same; empty for those that tell nothing (a signal from outside, a slow one)."""
-    exit_ = incident.exit
-    if exit_ is None or exit_.signal is not None or exit_.seconds > QUICK_SECONDS:
+    if exit_.signal is not None or exit_.seconds > QUICK_SECONDS:
         return ""
     words = re.sub(r"0x[0-9a-f]+|\d+", "#", exit_.message)
     return f"{exit_.code}:{words}"
+
+
+Prospect = Literal["open", "poor", "none"]
+"""What a restart can do about a failure, as far as the failure's own words say. none: nothing. poor: nothing, unless it
+was an accident. open: it may be gone by then."""
+
+
+def prospect(exit_: Exit) -> Prospect:
+    """What a restart can do about this failure, if every rank of the round has it."""
+    message = exit_.message
+    if not likeness(exit_) or _COUPLED.search(message):
+        return "open"
+    if _SYNTAX.match(message):
+        # Text that the script itself gave to eval() may be another one at the next start.
+        files = re.findall(r'^\s*File "([^"]*)"', exit_.traceback, re.MULTILINE)
+        return "poor" if files and files[-1].startswith("<") else "none"
+    if _MISSING.match(message) or (exit_.code in (2, 126, 127) and _NOT_RUN.match(message)):
+        return "none"
+    if exit_.code == 2 and _USAGE.match(message):
+        return "none"
+    return "poor" if exit_.traceback and _EXCEPTION.match(message) and not _MAY_PASS.search(message) else "open"
+
+
+def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, str] | None:
+    """How the job must end if every rank failed as `incident` says, with words; None: it is restarted all the same.
+
+    Args:
+        tally: `incident` included.
+    """
+    if incident.cause != "failure" or incident.exit is None:
+        return None
+    match prospect(incident.exit):
+        case "none":
+            return "failed", f"every rank failed alike, and a restart cannot change it ({_OVERRIDE})"
+        case "poor" if tally.repeats >= 2:
+            return "repeated", (
+                f"every rank failed alike, {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s of the start "
+                f"({_OVERRIDE})"
+            )
+        case _:
+            return None
+
+
+_OVERRIDE = "--same-failure-limit=0 restarts in any case"
 
 
 def arrivals(round_number: int, nodes: Sequence[str]) -> Incident:

@@ -113,6 +113,7 @@ class Fault:
         fatal: how the job ends on account of it, or None where a new round may be opened.
         settled_at: when the evidence is complete (the master's clock); a fatal verdict waits for that.
         root_by: where only ranks that lost another have told of it: so long whoever ended first may still say why.
+        alike_by: where the job must end if every rank failed alike: so long the others may still report it.
     """
 
     text: str
@@ -120,6 +121,7 @@ class Fault:
     fatal: Outcome | None
     settled_at: float
     root_by: float = -math.inf
+    alike_by: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,8 @@ def _running(
     elif left:
         cause, what = "left", fault.text if fault else f"{_names([seen.member for seen in left])} leaves in order"
     elif fault:
+        if now < fault.alike_by:
+            return Keep(fault.alike_by), f"{fault.text}; waits for the reports of the other ranks"
         if now < fault.root_by:
             return Keep(fault.root_by), f"{fault.text}; which rank ended first, and of what, is not known yet"
         cause, what = fault.cause, fault.text

@@ -185,8 +185,10 @@ class Node:
     async def run(self, round: int) -> None:
         await self.report(Report("running", round))
 
-    async def fail(self, round: int, message: str = "ValueError: no", *, signal: int | None = None) -> None:
-        exit_ = Exit(round, 0, 0, 1, code=None if signal else 1, signal=signal, message=message, seconds=5.0)
+    async def fail(
+        self, round: int, message: str = "ValueError: no", *, signal: int | None = None, rank: int = 0
+    ) -> None:
+        exit_ = Exit(round, rank, 0, 1, code=None if signal else 1, signal=signal, message=message, seconds=5.0)
         await self.report(Report("failed", round, (exit_,)))
 
     async def succeed(self, round: int) -> None:
@@ -777,6 +779,27 @@ class TestAFailure:
             assert header.state == "repeated"
 
         simulate(scenario, same_failure_limit=2, max_restarts=10)
+
+    def test_of_every_rank_that_no_restart_can_change_ends_the_job_at_once(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            await a.fail(1, "ModuleNotFoundError: No module named 'wandb'")
+            await later(2)
+            await b.fail(1, "ModuleNotFoundError: No module named 'wandb'", rank=1)
+            header = await job.header(2)
+            assert header.state == "failed" and "every rank failed alike" in header.reason
+
+        simulate(scenario, same_failure_limit=3)
+
+    def test_of_one_node_that_no_restart_can_change_there_is_restarted(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, _ = await running_job(job)
+            began = clock()
+            await a.fail(1, "ModuleNotFoundError: No module named 'wandb'")
+            assert (await job.header(2)).state == "open"
+            assert about(clock() - began, 3)
+
+        simulate(scenario, same_failure_limit=3)
 
     def test_root_cause_is_the_error_that_speaks_of_no_lost_peer(self) -> None:
         async def scenario(job: Job) -> None:

@@ -15,7 +15,9 @@ from elastic_run.master.incident import (
     charge,
     describe,
     fatal,
+    hopeless,
     judge,
+    prospect,
 )
 from elastic_run.rendezvous.header import Incident, Tally
 from elastic_run.rendezvous.member import Exit
@@ -225,6 +227,88 @@ class TestTheEnd:
 
     def test_never_comes_by_losses_departures_and_arrivals(self) -> None:
         assert fatal(Tally(lost=999, left=999, joined=999, problems=999), 0, 1) is None
+
+
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
+LAST = "last line on stderr: "
+
+
+class TestWhatARestartCanDo:
+    @pytest.mark.parametrize(
+        ("code", "message"),
+        [
+            (1, "SyntaxError: invalid syntax"),
+            (1, "IndentationError: unexpected indent"),
+            (1, "ModuleNotFoundError: No module named 'wandb'"),
+            (1, "ImportError: cannot import name 'Trainer' from 'transformers' (/usr/lib/transformers/__init__.py)"),
+            (1, f"{LAST}/usr/bin/python3: No module named train"),
+            (1, f"{LAST}/usr/bin/python3: Error while finding module specification for 'a.b' (ModuleNotFoundError: a)"),
+            (2, f"{LAST}/usr/bin/python3: can't open file '/home/me/train.py': [Errno 2] No such file or directory"),
+            (2, f"{LAST}train.py: error: unrecognized arguments: --learning-rate=1"),
+            (2, f"{LAST}train.py fit: error: the following arguments are required: --data"),
+            (2, f"{LAST}Error: No such option: --lr"),
+            (127, "cannot run ./train.sh: no such file or command"),
+        ],
+    )
+    def test_is_nothing_where_the_failure_lies_in_what_was_started(self, code: int, message: str) -> None:
+        assert prospect(failed("a", message, code=code).exit) == "none"
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "TypeError: Net.__init__() got an unexpected keyword argument 'width'",
+            "ValueError: the learning rate must be positive",
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x7 and 8x16)",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",
+            "AssertionError",
+            "yaml.scanner.ScannerError: mapping values are not allowed here",
+        ],
+    )
+    def test_is_little_where_the_script_raised(self, message: str) -> None:
+        assert prospect(failed("a", message, trace=TRACE + message).exit) == "poor"
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "OSError: [Errno 98] Address already in use",
+            "TimeoutError: timed out",
+            "requests.exceptions.HTTPError: 503 Server Error",
+            "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+            "OSError: [Errno 116] Stale file handle: '/data/train.bin'",
+            "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory",
+            "sqlite3.OperationalError: database is locked",
+            LOST_PEER,
+        ],
+    )
+    def test_is_unknown_where_what_the_script_needs_may_come_back(self, message: str) -> None:
+        assert prospect(failed("a", message, trace=TRACE + message).exit) == "open"
+
+    def test_is_unknown_after_a_signal_a_slow_failure_and_an_exit_without_words(self) -> None:
+        missing = "ModuleNotFoundError: No module named 'wandb'"
+        assert prospect(failed("a", by=9).exit) == "open"
+        assert prospect(failed("a", missing, seconds=QUICK_SECONDS + 1).exit) == "open"
+        assert prospect(failed("a", code=2).exit) == "open"
+        assert prospect(failed("a", f"{LAST}train.py: error: no", code=1).exit) == "open"
+
+    def test_is_little_and_not_nothing_where_the_script_compiled_some_text_itself(self) -> None:
+        trace = f'{TRACE}  File "<unknown>", line 1\n    a b\nSyntaxError: invalid syntax'
+        assert prospect(failed("a", "SyntaxError: invalid syntax", trace=trace).exit) == "poor"
+
+    def test_ends_the_job_at_once_where_it_is_nothing(self) -> None:
+        incident = failure("ModuleNotFoundError: No module named 'wandb'")
+        end = hopeless(charge(Tally(), incident), incident)
+        assert end and end[0] == "failed" and "every rank failed alike" in end[1] and "--same-failure-limit=0" in end[1]
+
+    def test_ends_the_job_after_one_repetition_where_it_is_little(self) -> None:
+        incident = judge(Evidence(1, (failed("a", "ValueError: no", trace=TRACE + "ValueError: no"),)))
+        once = charge(Tally(), incident)
+        assert hopeless(once, incident) is None
+        end = hopeless(charge(once, incident), incident)
+        assert end and end[0] == "repeated" and "2 times in a row" in end[1]
+
+    def test_ends_no_job_for_what_is_no_failure_of_the_script(self) -> None:
+        assert hopeless(Tally(repeats=9), Incident(1, "problem", "")) is None
 
 
 workers = st.builds(

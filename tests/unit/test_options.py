@@ -55,7 +55,7 @@ def test_the_script_alone_is_a_whole_command_line() -> None:
     it = options()
     assert (it.command.kind, it.command.target, it.command.args) == ("script", "train.py", ())
     assert (it.nodes.minimum, it.nodes.maximum, it.nodes.unit, it.nproc) == (1, 1, 1, 1)
-    assert (it.max_restarts, it.same_failure_limit, it.scale_up) == (3, 5, "now")
+    assert (it.max_restarts, it.same_failure_limit, it.scale_up) == (3, 3, "now")
     assert (it.store.kind, it.notes) == ("memory", ())
 
 
