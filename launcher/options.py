@@ -317,6 +317,7 @@ def _store(
         )
     master = [name for name in ("master-addr", "master-port") if scanned.has(name)]
     port = _whole(scanned, "master-port", 1, 65535, "ports are 1 to 65535")
+    default_port = DEFAULT_PORT
     alone = scanned.has("standalone")
     if alone or (nodes.maximum == 1 and (not endpoint or _any_port(endpoint))):
         idle = [*master, "store-dir", "rdzv-endpoint"] if alone else [*master, "store-dir"]
@@ -332,10 +333,16 @@ def _store(
             notes.append(f"{scanned.source(name)} has no effect: --rdzv-endpoint says where the store is")
         if _any_port(endpoint):
             raise UsageError(f"{source}: port 0 is any free port, which the other nodes could not know: give a port")
-    elif master:
+    elif scanned.has("master-addr"):
         host = (scanned.text("master-addr") or "").strip().removeprefix("[").removesuffix("]")
-        text, source = authority(host, port), scanned.source(master[0])
+        text, source = authority(host, port), scanned.source("master-addr")
+        if host == "localhost" or host == "::1" or host.startswith("127."):
+            notes.append(
+                f"{source} is this machine for itself only: nodes on other machines do not find this job there. "
+                "Give the address by which they reach this machine"
+            )
     else:
+        default_port = port if master else DEFAULT_PORT
         if credentials.user or credentials.tls:
             raise UsageError(
                 "credentials for etcd are given but no etcd: name yours with --rdzv-endpoint=HOST:PORT "
@@ -345,7 +352,7 @@ def _store(
             host = allocation_host(environ)
         except ValueError as error:
             raise UsageError(f"SLURM_JOB_NODELIST: {error}: name the store with --rdzv-endpoint=HOST") from None
-        text, source = (f"{host}:{DEFAULT_PORT}" if host else ""), "SLURM_JOB_NODELIST"
+        text, source = (authority(host, default_port) if host else ""), "SLURM_JOB_NODELIST"
     try:
         endpoints = parse_endpoints(text, default_port=DEFAULT_PORT) if text else ()
     except ValueError as error:
@@ -356,8 +363,8 @@ def _store(
         endpoints = tuple(replace(endpoint, tls=True) for endpoint in endpoints)
     if backend == "etcd-v2":
         notes.append(f"{scanned.source('rdzv-backend')} is read as etcd: version 3 of its protocol is spoken")
-    kind = "endpoints" if endpoint or master else "implicit"
-    return Store(kind, endpoints, credentials, directory)
+    kind = "endpoints" if endpoint or scanned.has("master-addr") else "implicit"
+    return Store(kind, endpoints, credentials, directory, default_port)
 
 
 def _any_port(endpoint: str) -> bool:

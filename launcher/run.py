@@ -22,7 +22,6 @@ from ..elastic_agent.open_files import all_allowed
 from ..elastic_agent.timeline import Timeline
 from ..master.host import Terms
 from ..rendezvous.endpoint import (
-    DEFAULT_PORT,
     Endpoint,
     binding,
     interface_addresses,
@@ -268,7 +267,7 @@ def _ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[N
 
 def _endpoints(options: Options) -> tuple[Endpoint, ...]:
     if options.store.kind == "implicit" and not options.store.endpoints:
-        return (Endpoint(options.local_addr or routable_address(()), DEFAULT_PORT),)
+        return (Endpoint(options.local_addr or routable_address(()), options.store.port),)
     return options.store.endpoints
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..rendezvous.endpoint import Endpoint
+from ..rendezvous.endpoint import DEFAULT_PORT, Endpoint
 from ..rendezvous.round import Policy, ScaleUp
 
 
@@ -94,16 +94,18 @@ class Store:
     Attributes:
         kind: memory: inside the agent, one node only; endpoints: the user named them; implicit: several nodes and
             no endpoint.
-        endpoints: in the order given; none for memory, and for implicit outside of Slurm (this machine's default
-            port). One with `tls` is used and never started.
+        endpoints: in the order given; none for memory, and for implicit outside of Slurm (this machine at `port`).
+            One with `tls` is used and never started.
         credentials: for a store that the user runs.
         directory: where an etcd that this node starts keeps its files; None leaves the choice to it.
+        port: of a store on this machine that no endpoint names.
     """
 
     kind: Literal["memory", "endpoints", "implicit"]
     endpoints: tuple[Endpoint, ...] = ()
     credentials: Credentials = Credentials()
     directory: Path | None = None
+    port: int = DEFAULT_PORT
 
 
 class Std(enum.IntFlag):

@@ -222,17 +222,18 @@ def decide(view: View) -> Decision:
         return _with_member(view, view.hosted, answering, birth)
     seats = vacant(view)
     if not seats:
-        return Decision("use", "the store answers") if answering else Decision("wait", waiting_for(view.probes))
+        if answering:
+            return Decision("use", "the store answers")
+        # One that accepts connections is somebody's etcd. Where nobody has one, no agent will start these.
+        absent = len(missing_members(view.probes)) == len(view.probes) and not any(p.endpoint.tls for p in view.probes)
+        if absent and view.patient and len(view.probes) % 2 == 0:
+            return _refuse_even(view.probes)
+        return Decision("wait", waiting_for(view.probes))
     seat = seats[0]
     if answering:
         return _beside_quorum(view, seat, len(answering), birth)
     if len(view.probes) % 2 == 0:
-        return Decision(
-            "refuse",
-            f"nothing answers at {_listed(view.probes)}, and a store that is started "
-            f"here has one endpoint or an odd number of them: {len(view.probes)} tolerate no more losses than "
-            f"{len(view.probes) - 1}",
-        )
+        return _refuse_even(view.probes)
     if any(data.endpoint == seat for data in view.data):
         return Decision("restart", f"the member of {seat} comes back with its data", seat)
     if seat in view.remembered and view.patient:
@@ -261,6 +262,14 @@ def _is_of_other_endpoints(view: View, probe: Probe) -> bool:
         return False
     wanted = (view.hosted,) if view.hosted is not None else vacant(view)
     return len(view.probes) > len(probe.listed) or any(str(endpoint) not in probe.listed for endpoint in wanted)
+
+
+def _refuse_even(probes: Sequence[Probe]) -> Decision:
+    return Decision(
+        "refuse",
+        f"nothing answers at {_listed(probes)}, and a store that elastic-run starts has one endpoint or an odd number "
+        f"of them: {len(probes)} tolerate no more losses than {len(probes) - 1}",
+    )
 
 
 def _with_member(view: View, hosted: Endpoint, answering: Sequence[Probe], birth: str) -> Decision:

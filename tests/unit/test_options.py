@@ -350,12 +350,25 @@ def test_under_slurm_they_meet_at_the_first_host_of_the_allocation() -> None:
         ("--master-addr=h1", Endpoint("h1", 29500)),
         ("--master-addr=h1 --master-port=7", Endpoint("h1", 7)),
         ("--master-addr=[fe80::1] --master-port=7", Endpoint("fe80::1", 7)),
-        ("--master-port=7", Endpoint("127.0.0.1", 7)),
     ],
 )
 def test_the_masters_address_is_the_store_of_several_nodes(line: str, endpoint: Endpoint) -> None:
     store = options(f"--nnodes=2 {line}").store
     assert (store.kind, store.endpoints) == ("endpoints", (endpoint,))
+
+
+def test_the_masters_port_alone_is_that_of_a_store_which_other_machines_can_reach() -> None:
+    store = options("--nnodes=2 --master-port=7").store
+    assert (store.kind, store.endpoints, store.port) == ("implicit", (), 7)
+    store = options("--nnodes=2 --master-port=7", SLURM_JOB_NODELIST="gpu[07-09]").store
+    assert (store.kind, store.endpoints) == ("implicit", (Endpoint("gpu07", 7),))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_a_masters_address_that_is_loopback_is_warned_of(host: str) -> None:
+    (note,) = options(f"--nnodes=2 --master-addr={host}").notes
+    assert f"--master-addr={host} is this machine for itself only" in note
+    assert options("--nnodes=2 --master-addr=h1").notes == ()
 
 
 def test_the_masters_address_says_nothing_where_it_is_not_needed() -> None:

@@ -91,6 +91,17 @@ def test_an_even_number_is_used_and_not_started() -> None:
     assert decide(View(seen(a=DEAD, b=DEAD), local=ONE)).action == "refuse"
 
 
+def test_an_even_number_on_other_machines_is_refused_once_nobody_can_be_expected_to_answer() -> None:
+    nobody = seen(a=DEAD, b=Reach.UNREACHABLE)
+    assert decide(View(nobody)).action == "wait"
+    decision = decide(View(nobody, patient=True))
+    assert decision.action == "refuse" and "an odd number of them" in decision.reason
+    for somebody in (seen(a=DEAD, b=MUTE), seen(a=DEAD, b=DEAD, c=DEAD)):
+        assert decide(View(somebody, patient=True)).action == "wait"
+    secure = tuple(Probe(Endpoint(host, tls=True), DEAD) for host in "ab")
+    assert decide(View(secure, patient=True)).action == "wait"
+
+
 def test_a_dead_members_seat_is_replaced_beside_a_healthy_quorum() -> None:
     assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS)).action == "replace"
 
