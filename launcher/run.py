@@ -37,6 +37,7 @@ from ..rendezvous.trace import AGENT, Trace
 from ..rendezvous.version import VERSION
 from .early import heeded, inherited, node_name, recipe, worker_command
 from .settings import Credentials, Options, join_command
+from .source import digests
 from .summary import last_lines, write_json
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str], trace: str
         nnodes=str(options.nodes),
         nproc_per_node=options.nproc_spec,
         version=VERSION,
+        source=() if options.job_id_given or options.store.kind == "memory" else digests(command),
     )
     return Setup(
         job=options.job_id,

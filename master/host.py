@@ -18,7 +18,7 @@ from ..rendezvous import presence, ranks
 from ..rendezvous.errors import Compacted, Deposed, StoreUnavailable
 from ..rendezvous.header import Eviction, Header, Incident
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member
+from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.round import Cause, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
 from ..rendezvous.store import Event, KeyValue, Store
@@ -355,7 +355,7 @@ class Master:
             if seen and not seen.gone and (difference := describe_difference(seen.member.fingerprint, ours)):
                 reason = (
                     f"job {self._keys.job!r} is another job than this node's: {difference}. "
-                    "Give this one its own --rdzv-id, or start both with the same command"
+                    "Give this one its own --rdzv-id, or start both with the same command and source"
                 )
                 await self._publisher.evict(key, seen.order, seen.member.incarnation, Eviction(reason, final=True))
                 self._say(f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}")
@@ -554,11 +554,14 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
     }
     mine, theirs = dataclasses.asdict(here), dataclasses.asdict(there)
     mine["arguments"], theirs["arguments"] = shlex.join(here.arguments), shlex.join(there.arguments)
-    return "; ".join(
+    differences = [
         f"{words} is {theirs[name]!r} there and {mine[name]!r} here"
         for name, words in names.items()
         if mine[name] != theirs[name]
-    )
+    ]
+    if files := differing_sources(here, there):
+        differences.append(f"the source of {', '.join(files)} is not the same there and here")
+    return "; ".join(differences)
 
 
 def _reportable(assignments: Sequence[Assignment]) -> int:

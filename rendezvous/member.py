@@ -58,13 +58,27 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What must be equal on every node of a job, as it was typed."""
+    """What must be equal on every node of a job, as it was typed.
+
+    Attributes:
+        source: `file:digest` of what the command runs, where the job's id was derived from the command; else empty,
+            and compared with nothing.
+    """
 
     script: str
     arguments: tuple[str, ...]
     nnodes: str
     nproc_per_node: str
     version: str
+    source: tuple[str, ...] = ()
+
+
+def differing_sources(here: Fingerprint, there: Fingerprint) -> list[str]:
+    """The files of which two nodes have different sources; none where one of the two has no digests."""
+    if not here.source or not there.source:
+        return []
+    mine, theirs = (dict(entry.rsplit(":", 1) for entry in node.source) for node in (here, there))
+    return [name for name in dict.fromkeys((*mine, *theirs)) if mine.get(name) != theirs.get(name)]
 
 
 State = Literal["waiting", "running", "failed", "succeeded", "leaving", "unfit"]

@@ -407,11 +407,27 @@ def test_the_same_id_with_other_arguments_is_refused(job: Cluster) -> None:
     first = job.workers(1)
     job.start("B", args=["--rate=2"])
     job.wait_for_line("B", "this node is refused: .*the script's arguments is '--rate=1' there and '--rate=2' here")
-    job.wait_for_line("B", "Give this one its own --rdzv-id, or start both with the same command")
+    job.wait_for_line("B", "Give this one its own --rdzv-id, or start both with the same command and source")
     job.nodes["B"].process.wait(DEADLINE)
     assert first[0].alive, "the job that runs is not touched"
     first.release()
     assert job.finish() == {"A": 0, "B": 2}
+
+
+def test_two_projects_with_the_same_command_are_not_taken_for_one_job(job: Cluster, tmp_path: Path) -> None:
+    for project in ("one", "two"):
+        folder = tmp_path / project
+        folder.mkdir()
+        (folder / "train.py").write_text("import part_of_the_project\n")
+        (folder / "part_of_the_project.py").write_text(f"print({project!r})\n")
+        job.start(project, script=Path("train.py"), args=(), prefix=["env", "-C", str(folder)], nnodes=2, rdzv_id=None)
+    words = "is refused: .*the source of part_of_the_project.py is not the same there and here"
+    refused, _ = job.wait_anywhere(words)
+    assert job.nodes[refused].process.wait(DEADLINE) == 2
+    (other,) = {"one", "two"} - {refused}
+    assert job.nodes[other].process.poll() is None, "it waits for its own nodes"
+    job.nodes[other].process.terminate()
+    assert job.finish() == {refused: 2, other: 143}
 
 
 def test_an_id_that_has_just_succeeded_is_refused_with_what_to_type(job: Cluster) -> None:

@@ -1036,6 +1036,24 @@ class TestArrivals:
 
         simulate(scenario)
 
+    def test_of_another_source_are_refused_with_the_files_that_differ(self) -> None:
+        ours, theirs, none = (
+            dataclasses.replace(FINGERPRINT, source=source)
+            for source in (("train.py:1", "net.py:2"), ("train.py:1", "net.py:3"), ())
+        )
+
+        async def scenario(job: Job) -> None:
+            await running_job(job)
+            given = await job.join("x", fingerprint=none)
+            stranger = await job.join("y", fingerprint=theirs)
+            await quiet()
+            word = await membership.read_eviction(job.store, job.keys, stranger.incarnation)
+            assert word is not None and word.final
+            assert "the source of net.py is not the same there and here. Give this one its own --rdzv-id" in word.reason
+            assert await job.store.get(given.registration.key) is not None
+
+        simulate(scenario, fingerprint=ours)
+
     def test_with_an_address_that_is_none_do_not_cost_the_job_its_master(self) -> None:
         async def scenario(job: Job) -> None:
             a, b = await running_job(job)

@@ -117,7 +117,12 @@ def test_the_root_of_the_repository_imports_nothing() -> None:
 
 NODES = 10_000
 FINGERPRINT = Fingerprint(
-    "/home/user/project/train.py", ("--data", "/mnt/data/" + "x" * 200) * 10, "1:10000", "8", "0.1.0"
+    "/home/user/project/train.py",
+    ("--data", "/mnt/data/" + "x" * 200) * 10,
+    "1:10000",
+    "8",
+    "0.1.0",
+    tuple(f"project/models/transformer/layer_{number}.py:01234567" for number in range(9)),
 )
 HEADER_BYTES = 200_000
 """A header goes to every node: with 10,000 of them more than this is gigabytes in each change."""
