@@ -154,9 +154,9 @@ FLAGS: tuple[Flag, ...] = (
         "With several nodes and no --rdzv-endpoint: the store's port.",
         "PORT",
         "29500",
-        remark="with several nodes and no `--rdzv-endpoint`: the store's port; without `--master-addr` on Slurm's first "
-        "host, or on this machine (torchrun: loopback). The workers' `MASTER_PORT` is another one, free on rank 0's "
-        "host in each round",
+        remark="with several nodes and no `--rdzv-endpoint`: the store's port; without `--master-addr` on Slurm's "
+        "first host, or on this machine (torchrun: loopback). The workers' `MASTER_PORT` is another one, free on "
+        "rank 0's host in each round",
     ),
     Flag(
         "node-rank",

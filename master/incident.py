@@ -248,8 +248,8 @@ def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, str] | None:
             return "failed", f"every rank failed alike, and a restart cannot change it ({_OVERRIDE})"
         case "poor" if tally.repeats >= 2:
             return "repeated", (
-                f"every rank failed alike, {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s of the start "
-                f"({_OVERRIDE})"
+                f"every rank failed alike, {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s of the "
+                f"start ({_OVERRIDE})"
             )
         case _:
             return None
