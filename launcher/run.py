@@ -312,16 +312,19 @@ async def _store(
         loading.cancel()
     for note in hosting.notes:
         output.say(note)
-    store = store_class(
-        [str(endpoint) for endpoint in endpoints],
-        tls=_tls(credentials),
-        credentials=_user(credentials),
-    )
     try:
-        _refuse_old((await store.status()).version, text)
-        yield store
+        store = store_class(
+            [str(endpoint) for endpoint in endpoints],
+            tls=_tls(credentials),
+            credentials=_user(credentials),
+        )
+        try:
+            _refuse_old((await store.status()).version, text)
+            yield store
+        finally:
+            await store.close()
     finally:
-        await store.close()
+        hosting.release()
 
 
 def _etcd_store() -> "type[EtcdStore]":

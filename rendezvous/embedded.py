@@ -9,8 +9,13 @@
 
 Where things lie. The lock of a port is the machine's: `/tmp/elastic-run-<uid>/etcd-<port>.lock`, so that two agents
 here agree even where their directories differ, and held by keeper and etcd for as long as either lives. It is not in
-$XDG_RUNTIME_DIR: sessions of one user disagree about that, and it goes away at logout, under a living store.
-A member's folder holds `data`, `log` and `seat.json`.
+$XDG_RUNTIME_DIR: sessions of one user disagree about that, and it goes away at logout, under a living store. It is not
+in the user's home: that may be one folder on many machines, whose members each need a lock of their own. What cleans
+the temporary folder by age leaves it alone, because the keeper holds a lock on the folder, which systemd-tmpfiles
+respects, and renews the times of all that is in it, which every cleaner respects.
+A member's folder holds `data`, `log` and `seat.json`. An agent that uses a store of this machine holds a shared lock on
+`etcd-<port>.users` beside the lock: the keeper does not stop the store of an agent that lives, also where it is stopped
+and its lease has ended.
 
 The limit of what this can promise: if every member of a store is down and one of them lost its data, that one may
 start empty before the others are back, and a write that only it and a later one had confirmed can be lost.
@@ -86,12 +91,19 @@ class Hosting:
         keeper: the process id of its keeper, or None. It decides when the member stops.
         missing: endpoints that nobody serves yet; the store answers without them.
         notes: for the user, to be said once.
+        uses: descriptors that keep the keepers of this machine from stopping the store; see `release`.
     """
 
     endpoint: Endpoint | None = None
     keeper: int | None = None
     missing: tuple[Endpoint, ...] = ()
     notes: tuple[str, ...] = ()
+    uses: tuple[int, ...] = field(default=(), compare=False)
+
+    def release(self) -> None:
+        """The store is not used any more by who asked for it. Once; the end of the process does the same."""
+        for descriptor in self.uses:
+            os.close(descriptor)
 
 
 # The state on this machine.
@@ -114,12 +126,12 @@ def _runtime_place() -> Path:
     return Path(tempfile.gettempdir()) / f"elastic-run-{os.getuid()}"
 
 
-def take_lock(path: Path) -> int | None:
+def take_lock(path: Path, *, shared: bool = False) -> int | None:
     """A descriptor that holds the lock, or None where another process has it."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
                 return descriptor
         except BlockingIOError:
@@ -269,6 +281,7 @@ class _Attempt:
         self._report_at = self._now() + _FIRST_REPORT_SECONDS
         self._notes: list[str] = []
         self._binary: Path | None = None
+        self._uses: dict[Endpoint, int] = {}
 
     def close(self) -> None:
         if self._running is not None:
@@ -276,6 +289,8 @@ class _Attempt:
 
     async def abandon(self) -> None:
         """Stops the member that was started for a store that never came. Data that was there before stays."""
+        for descriptor in self._uses.values():
+            os.close(descriptor)
         if self._running is None:
             return
         await self._stop(self._running)
@@ -420,7 +435,23 @@ class _Attempt:
         return self._runtime
 
     def _lock_path(self, endpoint: Endpoint) -> Path:
-        return self._runtime_path() / f"etcd-{endpoint.port}.lock"
+        return self._runtime_path() / self._lock_name(endpoint)
+
+    @staticmethod
+    def _lock_name(endpoint: Endpoint) -> str:
+        return f"etcd-{endpoint.port}.lock"
+
+    def _users_path(self, endpoint: Endpoint) -> Path:
+        return self._lock_path(endpoint).with_suffix(".users")
+
+    async def _use(self, endpoint: Endpoint) -> None:
+        """Tells the keeper of that member that an agent of this machine uses it."""
+        while endpoint not in self._uses and self._now() < self._deadline:
+            descriptor = take_lock(self._users_path(endpoint), shared=True)
+            if descriptor is not None:
+                self._uses[endpoint] = descriptor
+            else:  # the keeper has it for an instant, to see whether anybody has
+                await self._pause(0.01)
 
     def _home(self, endpoint: Endpoint, generation: int | None = None) -> _Home:
         token = cluster_token(self._endpoints, generation or self._generation)
@@ -559,10 +590,11 @@ class _Attempt:
             "--lock": self._lock_path(seat),
             "--client-host": loopback.get(where.listen, where.listen),
             "--client-port": seat.port,
-            "--agent": os.getpid(),
+            "--users": self._users_path(seat),
             "--linger": self._linger,
             "--grace": self._grace,
         }
+        await self._use(seat)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-I", "-S", keeper.__file__),
@@ -626,12 +658,16 @@ class _Attempt:
     async def _hosting(self, probes: tuple[Probe, ...], decision: Decision) -> Hosting:
         running = self._running
         missing = missing_members(probes)
+        for endpoint in self._local:
+            if (self._runtime or _runtime_place()).joinpath(self._lock_name(endpoint)).exists():
+                await self._use(endpoint)
+        uses = tuple(self._uses.values())
         if running is None:
-            return Hosting(missing=missing, notes=tuple(self._notes))
+            return Hosting(missing=missing, notes=tuple(self._notes), uses=uses)
         mine = next((p for p in probes if p.endpoint == running.endpoint and p.reach is Reach.ANSWERS), None)
         if mine is not None:
             await self._settle(running, mine)
-        return Hosting(running.endpoint, running.pid, missing, tuple(self._notes))
+        return Hosting(running.endpoint, running.pid, missing, tuple(self._notes), uses)
 
     async def _settle(self, running: _Running, mine: Probe) -> None:
         """Gives the store its birth if it has none, and notes beside the data which store it belongs to."""

@@ -6,7 +6,8 @@ import os
 import select
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,7 @@ class Machines:
     root: Path
     said: list[str] = field(default_factory=list[str])
     announce: Callable[[str], None] | None = None
+    hostings: list[Hosting] = field(default_factory=list[Hosting])
 
     async def start(
         self,
@@ -86,7 +88,7 @@ class Machines:
         linger: float = 60.0,
         grace: float = 60.0,
     ) -> Hosting:
-        return await ensure(
+        hosting = await ensure(
             endpoints,
             directory=self.root / name,
             runtime=self.root / "locks",
@@ -95,6 +97,13 @@ class Machines:
             linger=linger,
             grace=grace,
         )
+        self.hostings.append(hosting)
+        return hosting
+
+    def end_agents(self) -> None:
+        """As the kernel does when an agent's process ends."""
+        while self.hostings:
+            self.hostings.pop().release()
 
     async def kill(self, hosting: Hosting) -> None:
         """The power goes: keeper and etcd at once."""
@@ -118,6 +127,7 @@ class Machines:
 async def machines(tmp_path: Path) -> AsyncIterator[Machines]:
     machines = Machines(tmp_path)
     yield machines
+    machines.end_agents()
     for process in machines.own():
         with suppress(psutil.NoSuchProcess):
             process.kill()
@@ -171,6 +181,17 @@ async def listener(
         server.close()
 
 
+async def outlives(hosting: Hosting, seconds: float) -> bool:
+    """The keeper is there after that time, which is several lingers."""
+    assert hosting.keeper is not None
+    pidfd = os.pidfd_open(hosting.keeper)
+    try:
+        ready, _, _ = await asyncio.to_thread(select.select, [pidfd], [], [], seconds)
+    finally:
+        os.close(pidfd)
+    return not ready
+
+
 # One endpoint.
 
 
@@ -205,6 +226,7 @@ async def test_two_agents_without_a_common_lock_still_start_one_member(machines:
     endpoints = free_endpoints(1)
     other = Machines(tmp_path / "other")
     both = await asyncio.gather(machines.start("a", endpoints), other.start("b", endpoints))
+    other.end_agents()
     assert sum(hosting.endpoint is not None for hosting in both) == 1
 
 
@@ -244,6 +266,70 @@ async def test_the_keeper_starts_an_etcd_that_was_killed_again_on_its_data(machi
     assert psutil.pid_exists(hosting.keeper)
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 200 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", folder], check=False, capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"needs root and the right to mount: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_room(
+    machines: Machines, small_disk: Path
+) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    machines.root = small_disk
+    hosting = await machines.start("a", endpoints)
+    assert hosting.keeper is not None
+    await put(endpoint, "key", "value")
+    await asyncio.sleep(2.5)  # as above: the keeper has to have seen that etcd serves
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+    with suppress(gateway.NotAnswered, gateway.GatewayRefused):
+        for number in range(100):  # etcd has some room of its own
+            await put(endpoint, f"large{number}", "x" * 1_000_000)
+    async with asyncio.timeout(GENEROUS):
+        # Until it was started in vain so often that it used to be given up.
+        while psutil.Process(hosting.keeper).children():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert await outlives(hosting, 4.0), "the keeper gave it up"
+    assert (await gateway.probe(endpoint)).reach is not Reach.ANSWERS
+    filler.unlink()
+    await eventually_answers(endpoint)
+    assert await holds(endpoint, "key")
+
+
+async def test_an_etcd_that_has_reached_its_quota_takes_writes_again(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch, which_etcd: str
+) -> None:
+    arguments = embedded.etcd_arguments
+
+    def with_quota(*given: Any, **named: Any) -> list[str]:  # Any: as they are
+        return [*arguments(*given, **named), "--quota-backend-bytes=8000000"]
+
+    monkeypatch.setattr(embedded, "etcd_arguments", with_quota)
+    (endpoint,) = endpoints = free_endpoints(1)
+    await machines.start("a", endpoints)
+    with pytest.raises(gateway.GatewayRefused, match="space"):
+        for _ in range(100):
+            await put(endpoint, "key", "x" * 1_000_000)
+    async with asyncio.timeout(GENEROUS):
+        while True:
+            with suppress(gateway.GatewayRefused):
+                await put(endpoint, "key", "value")
+                break
+            await asyncio.sleep(0.1)
+    assert await holds(endpoint, "key")
+
+
 async def test_the_keeper_ends_with_an_etcd_that_never_served_and_leaves_the_data(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
@@ -276,10 +362,8 @@ async def test_a_store_without_a_job_stops_and_leaves_nothing(machines: Machines
     hosting = await machines.start("a", endpoints, linger=0.5)
     assert hosting.keeper is not None
     lease = await put(endpoint, "/elastic-run/job/nodes/n0", "{}", ttl=60)
-    pidfd = os.pidfd_open(hosting.keeper)
-    ready, _, _ = await asyncio.to_thread(select.select, [pidfd], [], [], 3.0)  # several lingers long
-    os.close(pidfd)
-    assert not ready, "it stopped while a job had a node"
+    machines.end_agents()
+    assert await outlives(hosting, 3.0), "it stopped while a job had a node"
     await gateway.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
     await gone(hosting.keeper)
     assert machines.own() == []
@@ -287,11 +371,33 @@ async def test_a_store_without_a_job_stops_and_leaves_nothing(machines: Machines
     assert not (machines.root / "locks").exists()
 
 
-async def test_a_store_to_which_no_node_comes_stops_after_the_grace(machines: Machines) -> None:
-    hosting = await machines.start("a", free_endpoints(1), grace=0.5)
+async def test_a_store_to_which_no_node_came_stops_when_its_agent_has_ended(machines: Machines) -> None:
+    hosting = await machines.start("a", free_endpoints(1), linger=0.5)
     assert hosting.keeper is not None
+    machines.end_agents()
     await gone(hosting.keeper)
     assert machines.own() == []
+
+
+@pytest.mark.parametrize("started_it", [True, False])
+async def test_a_store_is_kept_for_an_agent_that_is_stopped_and_whose_lease_has_ended(
+    machines: Machines, started_it: bool
+) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints, linger=0.5)
+    assert hosting.keeper is not None
+    if not started_it:
+        await machines.start("b", endpoints)
+        hosting.release()
+        machines.hostings.remove(hosting)
+    lease = await put(endpoint, "/elastic-run/job/nodes/n0", "{}", ttl=60)
+    await put(endpoint, "key", "value")
+    await asyncio.sleep(1.5)  # the keeper looks once a second, and tells nobody that it has seen the node
+    await gateway.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
+    assert await outlives(hosting, 3.0), "the store of a living agent was stopped"
+    assert await holds(endpoint, "key")
+    machines.end_agents()
+    await gone(hosting.keeper)
 
 
 async def test_a_keeper_told_to_stop_leaves_the_data(machines: Machines) -> None:
