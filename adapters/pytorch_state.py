@@ -27,7 +27,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import torch
 from torch import distributed, nn
@@ -39,7 +39,7 @@ from .pytorch_parts import load_module, load_optimizer, module_state, parameters
 from .pytorch_pieces import buckets, joined, pieces, spread
 from .pytorch_ring import Ring, Superseded
 from .pytorch_shards import ElasticIterableDataset, ElasticLoader
-from .pytorch_undo import Undo, fingerprint, random_states, state_of
+from .pytorch_undo import Copies, Undo, fingerprint, random_states, state_of
 from .shards import Shards
 from .trace import span
 from .tree import SHARDED, Unfit, flatten, places, unflatten
@@ -81,9 +81,10 @@ class State:
         scheduler: a learning-rate scheduler.
         data: an `ElasticBatchSampler`, or whatever has `commit`, `state_dict` and `load_state_dict`; `commit()` calls
             its.
-        copies: where a step fails between the optimizer's step and the commit, the last commit is taken from a copy.
-            "auto": copies are made as long as the script does something with the other ranks there; "always"; "never".
-            See the page on in-place training.
+        copies: "always": each commit copies the parameters and what the optimizer keeps, so that any step can be
+            undone. It needs their memory once more. "never": no copies. A rank that loses a peer between the
+            optimizer's step and the commit then has no state any more: choose it only where the script has no
+            collective there. See the page on in-place training.
         values: anything else that belongs to the state, and is an attribute of it from then on: tensors, numbers,
             strings, lists and dicts of these, modules, and objects with state_dict() and load_state_dict().
 
@@ -97,7 +98,7 @@ class State:
         optimizer: torch.optim.Optimizer | None = None,
         scheduler: object = None,
         data: object = None,
-        copies: Literal["auto", "always", "never"] = "auto",
+        copies: Copies = "always",
         **values: object,
     ) -> None:
         parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "data": data}
@@ -117,8 +118,8 @@ class State:
             if name in vars(type(self)) or name.startswith("_"):
                 raise Unfit(f"State({name}=...) would hide a part of State itself: choose another name")
         self._refuse_strangers()
-        if copies not in ("auto", "always", "never"):
-            raise ValueError(f'copies={copies!r}: choose "auto", "always" or "never"')
+        if copies not in ("always", "never"):
+            raise ValueError(f'copies={copies!r}: choose "always" or "never"')
         self._step: int = NOTHING  # committed
         self._committed_at = time.monotonic()
         self._slowest = 0.0
@@ -180,12 +181,12 @@ class State:
         """Undoes what was begun since the last commit.
 
         Raises StateLost, and changes nothing, where the optimizer has stepped since and there is no copy of the last
-        commit: `copies="always"` is for scripts that go back by themselves.
+        commit (`copies="never"`).
         """
         if not self._undo.possible(self._large()):
             raise StateLost(
-                "the optimizer has stepped since the last commit, of which there is no copy: to go back at any time, "
-                'make the State with copies="always"'
+                "the parameters have changed since the last commit, of which there is no copy: to go back at any time, "
+                'make the State without copies="never"'
             )
         self._restore()
 
@@ -310,6 +311,7 @@ class State:
     def _has_none(self) -> None:
         """Its state is not that of a commit."""
         self._step = NOTHING
+        self._undo.forget()
         with contextlib.suppress(AgentGone):  # which is noticed where it is asked for a place
             self._membership().holds(False)
 

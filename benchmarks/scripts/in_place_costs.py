@@ -1,4 +1,4 @@
-"""What a commit costs in a step, and the way of a state: `commit`, `plain`, `state` or `socket`, MB, and steps.
+"""What a commit costs in a step, and the way of a state: `always`, `never`, `plain`, `state` or `socket`, MB, steps.
 
 Each rank writes its answer where it runs; `socket`, which has no ranks, writes it to the file that it is given last.
 """
@@ -63,7 +63,7 @@ def trained(kind: str, megabytes: int, steps: int) -> dict[str, float]:
         loop(nn.parallel.DistributedDataParallel(model), lambda: None)
         dist.destroy_process_group()
     else:
-        state = elastic.State(model=model, optimizer=optimizer)
+        state = elastic.State(model=model, optimizer=optimizer, copies=kind)
         for attempt in state.attempts():
             with attempt:
                 loop(state.ddp(), state.commit)

@@ -17,7 +17,7 @@ from elastic_run.adapters.commits import StateLost
 from elastic_run.adapters.membership import Membership
 from elastic_run.adapters.pytorch_ring import GroupsExist, Ring
 from elastic_run.adapters.pytorch_state import State
-from elastic_run.adapters.pytorch_undo import CLEAN_COMMITS
+from elastic_run.adapters.pytorch_undo import SAMPLED_COMMITS
 from elastic_run.adapters.shards import shards
 from elastic_run.adapters.tree import Unfit
 
@@ -53,17 +53,16 @@ def picture(state: State) -> str:
 
 
 def test_who_goes_back_without_a_copy_is_told_and_nothing_is_changed() -> None:
-    state = begun(note=0)
-    for _ in range(CLEAN_COMMITS + 1):
-        step(state)
-        state.commit()
+    state = begun(note=0, copies="never")
+    step(state)
+    state.commit()
     step(state)
     state.note = 1
     before = picture(state)
-    with pytest.raises(StateLost, match='copies="always"'):
+    with pytest.raises(StateLost, match='without copies="never"'):
         state.restore()
     assert picture(state) == before
-    assert state.step == CLEAN_COMMITS + 1
+    assert state.step == 1
 
 
 class TestRestoring:
@@ -115,7 +114,7 @@ class TestRestoring:
         model = nn.Linear(2, 1)
         state = State(model=model)
         state.sync()
-        for _ in range(CLEAN_COMMITS + 2):
+        for _ in range(SAMPLED_COMMITS + 2):
             with torch.no_grad():
                 model.weight += 1
             state.commit()
@@ -125,11 +124,73 @@ class TestRestoring:
         state.restore()
         assert torch.equal(model.weight, before)
 
-    def test_of_a_step_needs_a_copy_and_none_is_made_after_enough_commits_without_a_collective(self) -> None:
+    @pytest.mark.parametrize("commits", [1, 3 * SAMPLED_COMMITS])
+    def test_of_a_step_is_possible_in_its_first_collective_however_many_steps_had_none(self, commits: int) -> None:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            state = begun(note=0)
+            for _ in range(commits):
+                step(state)
+                state.commit()
+            before = picture(state)
+            step(state)
+            dist.all_reduce(torch.ones(1))  # for a log, say, which is written now and then
+            state._restore()  # pyright: ignore[reportPrivateUsage]  # what is done where the ring has broken
+            assert picture(state) == before
+            state.sync()
+            assert state.step == commits
+        finally:
+            dist.destroy_process_group()
+
+    @pytest.mark.parametrize("commits", [1, 3 * SAMPLED_COMMITS])
+    def test_undoes_the_first_change_by_hand_directly_after_a_commit(self, commits: int) -> None:
         state = begun(note=0)
-        for _ in range(CLEAN_COMMITS):
+        for _ in range(commits):
             step(state)
             state.commit()
+        before = picture(state)
+        with torch.no_grad():
+            for weight in state.model.parameters():
+                weight.clamp_(-0.01, 0.01)
+        assert picture(state) != before
+        state.restore()
+        assert picture(state) == before
+
+    @pytest.mark.parametrize("commits", [1, 3 * SAMPLED_COMMITS])
+    def test_undoes_the_first_change_of_an_average_that_begins_late(self, commits: int) -> None:
+        model, optimizer = parts()
+        state = State(model=model, optimizer=optimizer, average=copy.deepcopy(model))
+        state.sync()
+        for _ in range(commits):
+            step(state)
+            state.commit()
+        before = [each.clone() for each in state.average.parameters()]
+        for _ in range(2):
+            step(state)
+            with torch.no_grad():
+                for kept, live in zip(state.average.parameters(), model.parameters(), strict=True):
+                    kept.lerp_(live, 0.5)
+            assert not all(map(torch.equal, state.average.parameters(), before))
+            state.restore()
+            assert all(map(torch.equal, state.average.parameters(), before))
+
+    def test_goes_back_to_what_another_rank_has_sent_and_not_to_an_older_commit(self) -> None:
+        model, optimizer = parts()
+        frozen = nn.Linear(2, 1)
+        state = State(model=model, optimizer=optimizer, frozen=frozen)
+        state.sync()
+        state._undo.forget()
+        frozen.weight.data.fill_(7.0)  # torch counts no change, as where it is received in place
+        state.sync()
+        with torch.no_grad():
+            frozen.weight.add_(1)
+        state.restore()
+        assert frozen.weight.tolist() == [[7.0, 7.0]]
+
+    def test_of_a_step_without_copies_leaves_no_state(self) -> None:
+        state = begun(note=0, copies="never")
+        step(state)
+        state.commit()
         step(state)
         state._restore()  # pyright: ignore[reportPrivateUsage]  # what is done where the ring has broken
         with pytest.raises(StateLost, match="no living worker has a committed step whole"):
@@ -149,7 +210,7 @@ class TestRestoring:
                 dist.all_reduce(torch.ones(1))
                 return loss
 
-            for _ in range(CLEAN_COMMITS + 2):
+            for _ in range(SAMPLED_COMMITS + 2):
                 state.optimizer.step(closure)
                 state.commit()
             before = [each.clone() for each in model.parameters()]
@@ -173,7 +234,7 @@ class TestRestoring:
                 dist.all_reduce(torch.ones(1))
                 optimizer.step()
 
-            for _ in range(CLEAN_COMMITS + 2):
+            for _ in range(SAMPLED_COMMITS + 2):
                 half(one, first)
                 half(other, second)
                 state.commit()
@@ -207,7 +268,7 @@ class TestRestoring:
                 for kept, live in zip(average.parameters(), model.parameters(), strict=True):
                     kept.lerp_(live, 0.5)
 
-        for _ in range(CLEAN_COMMITS + 2):
+        for _ in range(SAMPLED_COMMITS + 2):
             turn()
             state.commit()
         with torch.no_grad():  # after the commit, and before the optimizer's step
@@ -226,26 +287,15 @@ class TestRestoring:
         with torch.no_grad():  # as what another rank sends
             frozen.weight += 1
         state.sync()
-        for _ in range(CLEAN_COMMITS):
+        for _ in range(SAMPLED_COMMITS):
             step(state)
             state.commit()
         assert not state._undo._restless
-        assert not state._undo._owned_copies
-
-    def test_copies_beside_again_after_a_single_change_by_other_means(self) -> None:
-        state = begun()
-        with torch.no_grad():  # as by who wraps the model
-            state.model[0].weight += 0
-        for _ in range(CLEAN_COMMITS + 2):
-            step(state)
-            state.commit()
-        assert state._undo._beside
-        assert not state._undo._owned_copies
 
     def test_undoes_what_is_changed_by_hand_before_the_optimizers_step_once_it_has_been_seen_to(self) -> None:
         state = begun(note=0)
         weight = state.model[0].weight
-        for _ in range(CLEAN_COMMITS + 2):
+        for _ in range(SAMPLED_COMMITS + 2):
             with torch.no_grad():
                 weight += 0.1
             step(state)
@@ -262,7 +312,7 @@ class TestRestoring:
 
     def test_of_an_optimizer_with_lists_brings_these_back_as_often_as_is_asked(self) -> None:
         model, _ = parts()
-        state = State(model=model, optimizer=torch.optim.LBFGS(model.parameters(), max_iter=3), copies="always")
+        state = State(model=model, optimizer=torch.optim.LBFGS(model.parameters(), max_iter=3))
         state.sync()
         torch.manual_seed(3)
         inputs = torch.randn(8, 3)
@@ -285,9 +335,9 @@ class TestRestoring:
             state.restore()
             assert lists() == before
 
-    def test_with_copies_always_is_possible_at_any_time(self) -> None:
-        state = begun(note=0, copies="always")
-        for _ in range(CLEAN_COMMITS + 1):
+    def test_is_possible_at_any_time(self) -> None:
+        state = begun(note=0)
+        for _ in range(SAMPLED_COMMITS + 1):
             step(state)
             state.commit()
         before = picture(state)
@@ -542,7 +592,7 @@ def test_a_value_may_become_another_kind() -> None:
     assert state.loss.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("later", [0, 3 * CLEAN_COMMITS])
+@pytest.mark.parametrize("later", [0, 3 * SAMPLED_COMMITS])
 def test_an_average_that_is_changed_past_torchs_back_is_noticed(later: int) -> None:
     model, optimizer = parts()
     average = copy.deepcopy(model)
@@ -557,7 +607,7 @@ def test_an_average_that_is_changed_past_torchs_back_is_noticed(later: int) -> N
     for _ in range(later):
         step(state)
         state.commit()
-    for _ in range(CLEAN_COMMITS):
+    for _ in range(SAMPLED_COMMITS):
         turn()
         state.commit()
     before = [each.clone() for each in average.parameters()]
@@ -567,10 +617,9 @@ def test_an_average_that_is_changed_past_torchs_back_is_noticed(later: int) -> N
     assert all(map(torch.equal, average.parameters(), before))
 
 
-def test_copies_always_undoes_also_what_was_changed_past_torchs_back() -> None:
-    state = begun(note=0, copies="always")
+def test_copies_undo_also_what_was_changed_past_torchs_back() -> None:
+    state = begun(note=0)
     before = picture(state)
-    state._undo._wait()
     state.model[0].weight.data.clamp_(-0.01, 0.01)
     state.restore()
     assert picture(state) == before
