@@ -1,14 +1,13 @@
 """What the scripts of a run answer: one JSON value each, in a file that appears when it is whole."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .arena import POLL_SECONDS, Arena
-from .launchers import BARE, SCRIPTS, environment
+from .launchers import BARE, SCRIPTS
 
 PLAIN = "plain_work.py"
 
@@ -39,5 +38,5 @@ def one_answer(arena: Arena, script: str, words: Sequence[str], bound: float, py
         python: the interpreter; None: this one.
     """
     command = [str(python or sys.executable), str(SCRIPTS / script), *words, str(arena.folder / "answer0")]
-    arena.start(command, environment(BARE, os.environ), "script.log")
+    arena.start(command, arena.environment(BARE), "script.log")
     return answers(arena, 1, bound)[0]

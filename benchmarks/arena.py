@@ -1,5 +1,8 @@
 """One run: its folder, its processes, and the certainty that none of them is left.
 
+Each run is a first run: its home and its cache are new and empty, and its job's name and its script's arguments were
+never used before. So no figure depends on what a launcher, or torch, has kept of an earlier run.
+
 The measuring process makes itself the subreaper of all that it starts, so that whatever detaches itself (a store, say)
 stays its descendant and is found at the end.
 
@@ -9,12 +12,13 @@ come from the workers' own lines.
 
 import contextlib
 import ctypes
-import functools
 import os
 import random
+import secrets
 import select
 import shutil
 import signal
+import site
 import socket
 import subprocess
 import tempfile
@@ -48,15 +52,13 @@ class Leftover(Exception):
     """A process of a run could not be killed."""
 
 
+class NotNew(ValueError):
+    """The arguments of a script could have been those of an earlier run."""
+
+
 def adopt_orphans() -> None:
     """From now on, processes whose parents die become children of this one."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-@functools.cache
-def _cache() -> "tempfile.TemporaryDirectory[str]":
-    """What launchers keep for later runs: of this benchmark alone, and removed when it ends."""
-    return tempfile.TemporaryDirectory(prefix="elastic-run-benchmark-cache-")
 
 
 def free_port() -> int:
@@ -93,10 +95,20 @@ def _undisturbed() -> Generator[None]:
 
 
 class Arena:
-    """A place for one run; leaving it kills all that was started and removes the folder, unless `keep` says not to."""
+    """A place for one run; leaving it kills all that was started and removes the folder, unless `keep` says not to.
+
+    Attributes:
+        name: the case and the round of the contest.
+        job_id: the name of the run's job; another one in each run.
+        word: a word that no earlier run had; among the arguments of each script, as in the journal's name.
+        folder: where the run's processes start.
+        journal: what its workers tell.
+    """
 
     def __init__(self, name: str, keep: Path | None = None) -> None:
         self.name = name
+        self.word = secrets.token_hex(4)
+        self.job_id = f"{name}-{self.word}"
         self._keep = keep
         self._processes: list[subprocess.Popen[bytes]] = []
         if keep is None:
@@ -104,7 +116,9 @@ class Arena:
         else:
             self.folder = keep / name
             self.folder.mkdir(parents=True)
-        self.journal = Journal(self.folder / "journal")
+        self._home = self.folder / "home"
+        self._home.mkdir()
+        self.journal = Journal(self.folder / f"journal-{self.word}")
         self.journal.path.touch()
 
     def __enter__(self) -> "Arena":
@@ -121,10 +135,14 @@ class Arena:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
     def launch(self, launcher: Launcher, job: Job, node: int = 0) -> subprocess.Popen[bytes]:
-        """Starts one node of a job; of a bare one, all its workers (the last is returned)."""
+        """Starts one node of a job; of a bare one, all its workers (the last is returned).
+
+        Raises NotNew where the script's arguments are not this run's own.
+        """
+        if not any(self.word in word or str(self.folder) in word for word in job.words):
+            raise NotNew(f"{' '.join(job.words)}: no argument of this run's own among them, as its journal's name")
         words = command(launcher, job, node, self.folder)
-        cache = str(self.folder / "cache") if launcher.forgets else _cache().name
-        base = environment(launcher, os.environ) | {"XDG_CACHE_HOME": cache}
+        base = self.environment(launcher)
         if launcher.kind != "bare":
             return self.start(words, base, f"node{node}.log")
         port = job.port or free_port()
@@ -132,6 +150,14 @@ class Arena:
             self.start(words, base | bare_environment(rank, job.nproc, port), f"rank{rank}.log")
             for rank in range(job.nproc)
         ][-1]
+
+    def environment(self, launcher: Launcher) -> dict[str, str]:
+        """The environment that all processes of this run are started with, with a home of the run's own.
+
+        What the user has installed for himself (`pip install --user`) is where it was.
+        """
+        home = {"HOME": str(self._home), "XDG_CACHE_HOME": str(self._home / ".cache")}
+        return environment(launcher, {"PYTHONUSERBASE": site.getuserbase()} | dict(os.environ)) | home
 
     def start(self, words: list[str], environ: dict[str, str], log: str) -> subprocess.Popen[bytes]:
         """Starts a process in the run's folder, where `log` takes what it prints."""

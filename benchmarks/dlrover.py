@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from .arena import Arena, free_port
-from .launchers import BARE, Job, Launcher, environment
+from .launchers import BARE, Job, Launcher
 
 VERSION = "0.6.1"
 NEEDS = ("grpcio", "protobuf", "kubernetes", "tornado")
@@ -73,7 +73,7 @@ def launch(arena: Arena, job: Job) -> None:
     # Not its --standalone, which does the same and does not know the signature of this torch's process handler.
     where = {"DLROVER_MASTER_ADDR": master(arena), "NODE_ID": "0", "NODE_RANK": "0", "NODE_NUM": "1"}
     python = interpreter()
-    base = environment(BARE, os.environ) | where | {"NODE_TYPE": "worker"}
+    base = arena.environment(BARE) | where | {"NODE_TYPE": "worker"}
     base["PATH"] = f"{python.parent}{os.pathsep}{base.get('PATH', os.defpath)}"  # it starts workers as `python`
     words = [str(python.with_name("dlrover-run")), f"--nnodes={job.nodes}", f"--nproc-per-node={job.nproc}"]
     arena.start([*words, f"--max-restarts={job.restarts}", *job.words], base, "node0.log")
@@ -83,6 +83,6 @@ def master(arena: Arena) -> str:
     """Starts a master, and waits until it listens; where. Raises DidNotCome."""
     port = free_port()
     words = [str(interpreter()), "-m", "dlrover.python.master.main", "--platform=local", "--job_name=benchmark"]
-    arena.start([*words, f"--port={port}", "--node_num=1"], environment(BARE, os.environ), "dlrover.log")
+    arena.start([*words, f"--port={port}", "--node_num=1"], arena.environment(BARE), "dlrover.log")
     arena.until_listening(port)
     return f"127.0.0.1:{port}"

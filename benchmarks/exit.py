@@ -24,7 +24,7 @@ def with_store(arena: Arena, launcher: Launcher, number: int) -> Outcome:
 
 def _measured(arena: Arena, launcher: Launcher, port: int | None) -> Outcome:
     words = plain_work(arena, 0, 0, REST_SECONDS)
-    process = arena.launch(launcher, Job(arena.name, "1", WORKERS, port, words))
+    process = arena.launch(launcher, Job(arena.job_id, "1", WORKERS, port, words))
     try:
         gone = arena.ended(process, BOUND)
         last = arena.until(lambda: arena.journal.first_lines(WORKERS), BOUND)

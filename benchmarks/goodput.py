@@ -22,7 +22,7 @@ def measure(arena: Arena, launcher: Launcher, minutes: float) -> Outcome:
     """So many minutes from the launcher's start; each step counts once, whoever did it again after a restore."""
     begun = time.monotonic()
     end = begun + minutes * 60
-    arena.launch(launcher, Job(arena.name, "1", WORKERS, free_port(), script(arena, of=launcher), RESTARTS))
+    arena.launch(launcher, Job(arena.job_id, "1", WORKERS, free_port(), script(arena, of=launcher), RESTARTS))
     journal = arena.journal
     faults = 0
     try:

@@ -22,7 +22,7 @@ SOCKET = Launcher("one TCP connection over loopback", "bare")
 
 
 def _launched(arena: Arena, launcher: Launcher, *words: str) -> list[dict[str, float]]:
-    arena.launch(launcher, Job(arena.name, "1", WORKERS, free_port(), (str(SCRIPTS / SCRIPT), *words)))
+    arena.launch(launcher, Job(arena.job_id, "1", WORKERS, free_port(), (str(SCRIPTS / SCRIPT), *words, arena.word)))
     return answers(arena, WORKERS, BOUND)
 
 

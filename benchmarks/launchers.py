@@ -25,7 +25,6 @@ class Launcher:
         every: it takes part in each `every`-th round of the contest (1: in all), because it is slow.
         slow: it waits for times of its own of half a minute and more; `--quick` goes without it.
         words: options that only this one has.
-        forgets: each run is its first: what it keeps for later runs of the same command is not there.
         script: the training script that it is given, where a benchmark has one for it.
     """
 
@@ -36,12 +35,10 @@ class Launcher:
     every: int = 1
     slow: bool = False
     words: tuple[str, ...] = ()
-    forgets: bool = False
     script: str = "ddp_steps.py"
 
 
 OURS = Launcher("elastic-run", "elastic-run")
-OURS_FIRST = Launcher("elastic-run, first run", "elastic-run", forgets=True)
 IN_PLACE = Launcher("elastic-run, in place", "elastic-run", script="in_place_steps.py")
 OURS_SPAWNED = Launcher("elastic-run, --start-method=spawn", "elastic-run", words=("--start-method=spawn",))
 BARE = Launcher("bare python, no launcher", "bare")

@@ -1,12 +1,10 @@
 """How fast shards are leased: by one, four and sixteen clients at once, singly and sixteen at a time."""
 
-import os
-
 from . import dlrover
 from .answers import answers
 from .arena import Arena, DidNotCome, free_port
 from .case import Case, Outcome
-from .launchers import BARE, OURS, SCRIPTS, Job, Launcher, bare_environment, environment
+from .launchers import BARE, OURS, SCRIPTS, Job, Launcher, bare_environment
 from .table import quantile
 
 SHARDS = {1: 3200, 4: 6400, 16: 9600}
@@ -26,11 +24,11 @@ def _measured(arena: Arena, launcher: Launcher, clients: int) -> Outcome:
     try:
         if launcher is dlrover.PEER:
             words = [str(dlrover.interpreter()), *script, str(at_once), dlrover.master(arena)]
-            base = environment(BARE, os.environ)
+            base = arena.environment(BARE)
             for rank in range(clients):
                 arena.start(words, base | bare_environment(rank, clients, 0), f"rank{rank}.log")
         else:
-            arena.launch(OURS, Job(arena.name, "1", clients, free_port(), (*script, str(at_once), "")))
+            arena.launch(OURS, Job(arena.job_id, "1", clients, free_port(), (*script, str(at_once), "")))
         found = answers(arena, clients, BOUND)
     except DidNotCome as error:
         return Outcome(None, str(error))

@@ -42,7 +42,7 @@ def sums(agent: int, workers: Collection[int], found: Iterable[tuple[int, Sequen
 def measure(arena: Arena, launcher: Launcher, number: int) -> Outcome:
     """Two workers that sleep."""
     words = plain_work(arena, 0, 0, REST_SECONDS)
-    agent = arena.launch(launcher, Job(arena.name, "1", WORKERS, free_port(), words))
+    agent = arena.launch(launcher, Job(arena.job_id, "1", WORKERS, free_port(), words))
     try:
         workers = {int(one["pid"]) for one in answers(arena, WORKERS, BOUND)}
     except DidNotCome as error:

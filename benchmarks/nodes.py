@@ -28,9 +28,9 @@ class DidNotStart(Exception):
 def script(arena: Arena, *words: str, of: Launcher = OURS) -> tuple[str, ...]:
     """The DDP script (or the one that is given to that launcher), with the files of this run.
 
-    They are named as seen from the run's folder, so that the command is the same in each run, as a user's is.
+    They are named as seen from the run's folder, and other names in each run.
     """
-    return (str(SCRIPTS / of.script), arena.journal.path.name, "checkpoint", *words)
+    return (str(SCRIPTS / of.script), arena.journal.path.name, f"checkpoint-{arena.word}", *words)
 
 
 def settled(arena: Arena, world: int) -> Step | None:
@@ -57,7 +57,7 @@ class Nodes:
     def __init__(self, arena: Arena, launcher: Launcher, count: int = NODES) -> None:
         self._arena = arena
         self._launcher = launcher
-        self._job = Job(arena.name, RANGE, 1, free_port(), script(arena, of=launcher))
+        self._job = Job(arena.job_id, RANGE, 1, free_port(), script(arena, of=launcher))
         self.started: list[Node] = []
         try:
             self.add()

@@ -1,12 +1,11 @@
 """How fast one process gets the numbers of its records: through leased shards, and from a list that it shuffles."""
 
-import os
 import sys
 
 from .answers import answers
 from .arena import Arena, DidNotCome, free_port
 from .case import Case, Outcome
-from .launchers import BARE, OURS, SCRIPTS, Job, Launcher, environment
+from .launchers import BARE, OURS, SCRIPTS, Job, Launcher
 
 RECORDS = 2_000_000
 SHARD = 1000
@@ -29,9 +28,9 @@ def _measured(arena: Arena, launcher: Launcher, _: int) -> Outcome:
     )
     try:
         if launcher is LEASED:
-            arena.launch(OURS, Job(arena.name, "1", 1, free_port(), words))
+            arena.launch(OURS, Job(arena.job_id, "1", 1, free_port(), words))
         else:
-            arena.start([sys.executable, *words], environment(BARE, os.environ), "script.log")
+            arena.start([sys.executable, *words], arena.environment(BARE), "script.log")
         (seconds,) = answers(arena, 1, BOUND)
     except DidNotCome as error:
         return Outcome(None, str(error))

@@ -94,7 +94,7 @@ def draw(folder: Path, keep: Path | None) -> str:
     with Arena("recovery", keep) as arena:
         trace = arena.folder / "trace.json"
         traced = dataclasses.replace(OURS, words=(f"--trace={trace}",))
-        arena.launch(traced, Job(arena.name, "1", WORKERS, free_port(), script(arena)))
+        arena.launch(traced, Job(arena.job_id, "1", WORKERS, free_port(), script(arena)))
         journal = arena.journal
         try:
             last = arena.until(lambda: settled(arena, WORKERS), START_BOUND)

@@ -19,7 +19,7 @@ from elastic_run.rendezvous.endpoint import Endpoint
 
 from .arena import Arena, DidNotCome, free_port
 from .case import Case, Outcome
-from .launchers import BARE, SCRIPTS, Launcher, environment
+from .launchers import BARE, SCRIPTS, Launcher
 
 NODES = (10, 100, 256, 1000)
 
@@ -143,7 +143,7 @@ class Agents:
             str(LONG_LEASE_SECONDS if self._nodes >= MANY else LEASE_SECONDS),
             *("shared" if self._nodes >= MANY else "own", str(self._pace), gate),
         ]
-        return self._arena.start(words, environment(BARE, os.environ), f"{self._folder.name}/agents{group}.log")
+        return self._arena.start(words, self._arena.environment(BARE), f"{self._folder.name}/agents{group}.log")
 
     def at_once(self) -> float:
         """Seconds from the signal to begin until all hold their assignment."""
@@ -284,7 +284,7 @@ def _torch_once(arena: Arena, nodes: int, pace: int) -> tuple[float, float]:
     """The seconds (infinite: not within BOUND; NaN: the last could not come), and those of processor of the store."""
     answer = arena.folder / f"torch{pace}"
     words = [str(SCRIPTS / "torch_rendezvous.py"), *map(str, (free_port(), nodes, pace, BOUND, answer))]
-    process = arena.start([sys.executable, *words], environment(BARE, os.environ), f"torch{pace}.log")
+    process = arena.start([sys.executable, *words], arena.environment(BARE), f"torch{pace}.log")
     arena.until(lambda: answer.exists() or None, 4 * BOUND)
     arena.kill_tree(process)
     found = json.loads(answer.read_text(encoding="utf-8"))

@@ -1,12 +1,10 @@
 """Four workers, one of them four times slower: how long they take together, beside the best that could be."""
 
-import os
-
 from . import dlrover
 from .answers import answers
 from .arena import Arena, DidNotCome, free_port
 from .case import Case, Outcome
-from .launchers import BARE, OURS, SCRIPTS, Job, Launcher, bare_environment, environment
+from .launchers import BARE, OURS, SCRIPTS, Job, Launcher, bare_environment
 
 WORKERS = 4
 SECONDS = 0.005
@@ -30,12 +28,12 @@ def _measured(arena: Arena, launcher: Launcher, _: int) -> Outcome:
     script = [str(SCRIPTS / "uneven_worker.py"), kind, str(arena.folder), str(RECORDS), str(SHARD)]
     try:
         if launcher is LEASED:
-            arena.launch(OURS, Job(arena.name, "1", WORKERS, free_port(), (*script, "")))
+            arena.launch(OURS, Job(arena.job_id, "1", WORKERS, free_port(), (*script, "")))
         elif launcher is STATIC:
-            arena.launch(BARE, Job(arena.name, "1", WORKERS, None, (*script, "")))
+            arena.launch(BARE, Job(arena.job_id, "1", WORKERS, None, (*script, "")))
         else:
             words = [str(dlrover.interpreter()), *script, dlrover.master(arena)]
-            base = environment(BARE, os.environ)
+            base = arena.environment(BARE)
             for rank in range(WORKERS):
                 arena.start(words, base | bare_environment(rank, WORKERS, 0), f"rank{rank}.log")
         found = answers(arena, WORKERS, BOUND)

@@ -5,13 +5,10 @@ import time
 from .arena import Arena, DidNotCome, free_port
 from .case import Case, Outcome
 from .journal import PHASES, full_steps, phases
-from .launchers import BARE, OURS, OURS_FIRST, SCRIPTS, TORCHRUN, Job, Launcher
+from .launchers import BARE, OURS, SCRIPTS, TORCHRUN, Job, Launcher
 from .nodes import script
 
 WORKERS = 2
-LEARN_SECONDS = 4.0
-"""Of training in the run that is left out, so that elastic-run has learnt what the script imports."""
-
 BOUND = 60.0
 
 
@@ -28,7 +25,7 @@ def first_line_store(arena: Arena, launcher: Launcher, number: int) -> Outcome:
 def _first_line(arena: Arena, launcher: Launcher, port: int | None) -> Outcome:
     words = (str(SCRIPTS / "first_line.py"), arena.journal.path.name)
     begun = time.monotonic_ns()
-    arena.launch(launcher, Job(arena.name, "1", WORKERS, port, words))
+    arena.launch(launcher, Job(arena.job_id, "1", WORKERS, port, words))
     try:
         reached = arena.until(lambda: arena.journal.first_lines(WORKERS), BOUND)
     except DidNotCome as error:
@@ -39,11 +36,9 @@ def _first_line(arena: Arena, launcher: Launcher, port: int | None) -> Outcome:
 def first_step(arena: Arena, launcher: Launcher, number: int) -> Outcome:
     """A DDP script, to its first full step."""
     begun = time.monotonic_ns()
-    arena.launch(launcher, Job(arena.name, "1", WORKERS, None, script(arena)))
+    arena.launch(launcher, Job(arena.job_id, "1", WORKERS, None, script(arena)))
     try:
         first = arena.until(lambda: next(iter(full_steps(arena.journal.steps)), None), BOUND)
-        if number < 0:
-            time.sleep(LEARN_SECONDS)
     except DidNotCome as error:
         return Outcome(None, str(error))
     return Outcome((first.at - begun) / 1e9, phases=phases(arena.journal.born, begun, first))
@@ -77,12 +72,11 @@ CASES = (
         name="first_step",
         title="start-up to work: from the launcher's start to the first full step of a DDP script, 2 workers",
         about="Both with --standalone; bare python is two interpreters with RANK and MASTER_PORT set by hand. "
-        "elastic-run has run the same command before, and knows what it imports: that comes before the script's first "
-        "line then, once for both workers. In its first run it does not.",
+        "elastic-run imports what the script begins with before the script's first line, once for both workers.",
         until="first full step",
         bound=BOUND,
         ours=OURS,
-        peers=(OURS_FIRST, TORCHRUN, BARE),
+        peers=(TORCHRUN, BARE),
         measure=first_step,
         phases=PHASES,
         warm_up=True,

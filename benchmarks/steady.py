@@ -28,7 +28,7 @@ REST_SECONDS = 2.0
 def measure(arena: Arena, launcher: Launcher, number: int) -> Outcome:
     """Two workers on as few cores as the machine has; each prints a line every ten steps."""
     words = plain_work(arena, STEPS, ROUNDS, REST_SECONDS, SETTLE_SECONDS)
-    arena.launch(launcher, Job(arena.name, "1", WORKERS, free_port(), words))
+    arena.launch(launcher, Job(arena.job_id, "1", WORKERS, free_port(), words))
     ready = [arena.folder / f"ready{rank}" for rank in range(WORKERS)]
     try:
         arena.until(lambda: all(file.exists() for file in ready) or None, BOUND, LOOK_SECONDS)

@@ -24,7 +24,7 @@ ABOUT = (
 
 def killed(arena: Arena, launcher: Launcher, number: int) -> Outcome:
     """One node; rank 0 and rank 1 are killed in turn from round to round of the contest."""
-    job = Job(arena.name, "1", WORKERS, free_port(), script(arena, of=launcher))
+    job = Job(arena.job_id, "1", WORKERS, free_port(), script(arena, of=launcher))
     try:
         if launcher is dlrover.LAUNCHER:
             dlrover.launch(arena, job)
@@ -42,7 +42,7 @@ def killed(arena: Arena, launcher: Launcher, number: int) -> Outcome:
 def raised(arena: Arena, launcher: Launcher, number: int) -> Outcome:
     """The same, but the script of that rank raises, once."""
     trouble = arena.folder / TROUBLE
-    arena.launch(launcher, Job(arena.name, "1", WORKERS, free_port(), script(arena, TROUBLE)))
+    arena.launch(launcher, Job(arena.job_id, "1", WORKERS, free_port(), script(arena, TROUBLE)))
     victim = number % WORKERS
     try:
         arena.until(lambda: settled(arena, WORKERS), START_BOUND)

@@ -1,6 +1,7 @@
 """What a commit costs in a step, and the way of a state: `always`, `never`, `plain`, `state` or `socket`, MB, steps.
 
-Each rank writes its answer where it runs; `socket`, which has no ranks, writes it to the file that it is given last.
+Each rank writes its answer where it runs, and its last argument is there to be another one in each run; `socket`, which
+has no ranks, writes its answer to the file that it is given last.
 """
 
 # torch annotates itself only in part:

@@ -26,6 +26,7 @@ def load(name: str) -> ModuleType:
 
 table = load("table")
 journal = load("journal")
+arena = load("arena")
 launchers = load("launchers")
 memory = load("memory")
 node_kill = load("node_kill")
@@ -294,6 +295,33 @@ def test_a_checkouts_bytecode_is_kept_whatever_the_user_wishes_as_that_of_an_ins
     assert found["HOME"] == "/home/me"
     assert found[launchers.NOSHARE] == "1"
     assert not {"PYTHONDONTWRITEBYTECODE", "PET_NNODES"} & set(found)
+
+
+def test_each_run_has_a_new_and_empty_home_and_another_job_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    seen: set[str] = set()
+    for _ in range(2):
+        with arena.Arena("worker_kill-0-1") as run:
+            for launcher in (launchers.OURS, launchers.TORCHRUN, launchers.BARE):
+                found = run.environment(launcher)
+                assert found["PYTHONUSERBASE"]
+                assert list(Path(found["HOME"]).iterdir()) == []
+                assert Path(found["XDG_CACHE_HOME"]).parent == Path(found["HOME"])
+            seen |= {run.job_id, run.journal.path.name, found["HOME"]}
+    assert len(seen) == 6
+
+
+@pytest.mark.parametrize("module", ["nodes", "answers"])
+def test_the_arguments_of_a_script_are_other_ones_in_each_run(module: str) -> None:
+    made = {"nodes": load("nodes").script, "answers": lambda run: load("answers").plain_work(run, 1, 1, 0.0)}[module]
+    with arena.Arena("one") as one, arena.Arena("one") as other:
+        assert made(one) != made(other)
+
+
+def test_a_script_without_an_argument_of_this_run_alone_is_not_launched() -> None:
+    with arena.Arena("one") as run, pytest.raises(arena.NotNew, match=r"script\.py 60"):
+        run.launch(launchers.OURS, launchers.Job(run.job_id, "1", 2, None, ("script.py", "60")))
 
 
 # Who is who.
