@@ -5,6 +5,7 @@ master, and the only collective compares the ranks before the first step. For le
 """
 
 import dataclasses
+import inspect
 import threading
 import warnings
 from collections import deque
@@ -13,7 +14,7 @@ from itertools import islice
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import Sampler
+from torch.utils.data import BatchSampler, Sampler
 
 from ..master.lockstep import LARGEST, Order, OutOfStep, Plan, Position, RanksDiffer, Step, Tail, disagreement
 from ..master.permutation import Permutation
@@ -108,8 +109,18 @@ class ElasticBatchSampler(Sampler[list[int]]):
         """The batches of this rank from the last commit to the end of its epoch.
 
         The first time, and after `load_state_dict` or a change of the world, all ranks must come here together: they
-        are compared, by one small collective. Raises RanksDiffer where they would not train on the same data.
+        are compared, by one small collective. Raises RanksDiffer where they would not train on the same data, and
+        TypeError where the loader was given this as `sampler=`.
         """
+        frame = inspect.currentframe()
+        caller = frame.f_back if frame is not None else None
+        # Only whoever iterates tells the two apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
+        if caller is not None and isinstance(caller.f_locals.get("self"), BatchSampler):
+            raise TypeError(
+                "ElasticBatchSampler gives whole batches, and this loader takes them for records and would make "
+                "batches of batches: write DataLoader(dataset, batch_sampler=sampler), without batch_size, shuffle "
+                "and drop_last"
+            )
         rank, size = _place()
         self._plan.check(size)
         if size > 1 and _initialised() and self._agreed != size:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from torch.utils.data import DataLoader, Dataset  # noqa: E402  # only where torch is
+from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402  # only where torch is
 
 import elastic_run  # noqa: E402
 from elastic_run.adapters.pytorch import ElasticBatchSampler, permuted  # noqa: E402
@@ -358,3 +358,19 @@ def test_a_loop_that_draws_one_batch_ahead_is_not_complained_of() -> None:
 def test_a_state_that_is_none_is_refused_in_words(state: object) -> None:
     with pytest.raises(BadState, match=r"not what `state_dict\(\)` gave"):
         ElasticBatchSampler(10, 2).load_state_dict(state)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_loader_that_takes_batches_for_records_is_refused() -> None:
+    sampler = ElasticBatchSampler(8, 2)
+    with pytest.raises(TypeError, match=r"write DataLoader\(dataset, batch_sampler=sampler\)"):
+        next(iter(DataLoader(TensorDataset(torch.arange(8)), sampler=sampler, batch_size=2)))
+
+
+def test_a_loader_that_makes_no_batches_of_its_own_takes_them_as_they_are() -> None:
+    class Rows(Dataset[list[int]]):
+        def __getitem__(self, index: list[int]) -> list[int]:  # type: ignore[override]  # as torch's page on this shows
+            return index
+
+    sampler = ElasticBatchSampler(8, 2, shuffle=False)
+    loader = DataLoader(Rows(), sampler=sampler, batch_size=None)  # type: ignore[arg-type]  # torch takes any
+    assert [list(batch) for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
