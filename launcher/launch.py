@@ -5,17 +5,20 @@ by name in another process is refused in words, before anything starts.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from ..elastic_agent.agent import Result
 from .call import CALL_FILE
@@ -72,7 +75,9 @@ def launch(
         file.write_text(call, encoding="utf-8")
         names = {} if "rdzv_id" in flags else {"rdzv_id": f"{fn.__name__}-{_digest([target, facts])}"}
         argv = [*_flags({**names, **flags}), "-m", "elastic_run.launcher.call", target, _digest([facts])]
-        result = asyncio.run(run(parse(argv, os.environ), {**os.environ, CALL_FILE: str(file)}))
+        options = parse(argv, os.environ)
+        with _own_signal_handlers():
+            result = asyncio.run(run(options, {**os.environ, CALL_FILE: str(file)}))
         if result.code != 0:
             raise LaunchFailed(result)
         ranks = sorted(exit_.rank for exit_ in result.exits)
@@ -84,6 +89,19 @@ def launch(
         return {rank: json.loads((folder / f"result-{rank}.json").read_bytes()) for rank in ranks}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _own_signal_handlers() -> Generator[None]:
+    """The event loop resets every signal that it has handled to its default: puts back what the caller had."""
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None: it was not installed from Python, and could not be put back.
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 class elastic_launch:
@@ -143,21 +161,81 @@ def _flags(flags: Mapping[str, Any]) -> list[str]:
 
 
 def _flags_of(config: Any) -> dict[str, Any]:  # Any: torch's class is not imported
+    """The flags that say the same as a `LaunchConfig`. What has no flag is warned of."""
+
+    def given(name: str) -> Any:  # Any: whatever torch's class holds
+        return getattr(config, name, None) or None
+
     flags: dict[str, Any] = {
         "nnodes": f"{config.min_nodes}:{config.max_nodes}",
         "nproc_per_node": config.nproc_per_node,
         "max_restarts": config.max_restarts,
+        "rdzv_id": given("run_id"),
+        "monitor_interval": None if given("monitor_interval") == MONITOR_INTERVAL else given("monitor_interval"),
+        "event_log_handler": None if given("event_log_handler") == "null" else given("event_log_handler"),
+        "role": None if given("role") == "default_role" else given("role"),
+        "shutdown_timeout": getattr(config, "shutdown_timeout", None),  # 0 is a number of seconds, too
+        **{name: given(name) for name in SAME_NAME},
     }
-    endpoint = getattr(config, "rdzv_endpoint", "")
-    if endpoint:
-        flags["rdzv_endpoint"] = endpoint
-    if run_id := getattr(config, "run_id", ""):
-        flags["rdzv_id"] = run_id
-    if (role := getattr(config, "role", "")) and role != "default_role":
-        flags["role"] = role
-    conf: Mapping[str, Any] = getattr(config, "rdzv_configs", None) or {}
-    if conf:
-        flags["rdzv_conf"] = ",".join(f"{key}={value}" for key, value in conf.items())
-    if address := getattr(config, "local_addr", None):
-        flags["local_addr"] = address
-    return flags
+    conf: Mapping[str, Any] = given("rdzv_configs") or {}
+    flags["rdzv_conf"] = ",".join(f"{key}={value}" for key, value in conf.items()) or None
+    for name in ("duplicate_stdout_filters", "duplicate_stderr_filters"):
+        flags[name] = ",".join(word.replace(",", ",,") for word in given(name) or ()) or None
+    if numa := given("numa_options"):
+        flags["numa_binding"] = getattr(numa.affinity_mode, "value", numa.affinity_mode)
+    if given("metrics_cfg"):
+        warnings.warn("metrics_cfg has no effect: the launcher imports no framework", RuntimeWarning, stacklevel=3)
+    return {name: value for name, value in {**flags, **_logs_of(config)}.items() if value is not None}
+
+
+MONITOR_INTERVAL = 0.1
+"""Seconds; torch's default, which nobody needs to hear of."""
+
+SAME_NAME = (
+    "rdzv_endpoint",
+    "rdzv_backend",
+    "local_addr",
+    "start_method",
+    "log_line_prefix_template",
+    "signals_to_handle",
+    "virtual_local_rank",
+)
+"""Attributes of a `LaunchConfig` that say what the flag of that name says."""
+
+
+def _logs_of(config: Any) -> dict[str, Any]:  # Any: torch's class is not imported
+    """Where the logs go: attributes of the config up to torch 2.2, since then those of its `logs_specs`."""
+    specs = getattr(config, "logs_specs", None)
+    attributes = {"log_dir": "_root_log_dir"} | {
+        name: f"_{name}" for name in ("redirects", "tee", "local_ranks_filter")
+    }
+    if specs is not None and type(specs).__name__ != "DefaultLogsSpecs":
+        raise UsageError(
+            f"logs_specs={type(specs).__name__} is not supported: the plug-in is a class of torch, and the launcher "
+            "imports no framework. Use torch's DefaultLogsSpecs"
+        )
+    found = {
+        name: getattr(config, name, None) if specs is None else getattr(specs, private, None)
+        for name, private in attributes.items()
+    }
+    folder = found["log_dir"]
+    # Torch makes a folder for temporary files where the user names none.
+    unnamed = folder and Path(folder).parent == Path(tempfile.gettempdir()) and Path(folder).name.startswith(UNNAMED)
+    ranks = found["local_ranks_filter"]
+    return {
+        "log_dir": None if unnamed else folder or None,
+        "redirects": _streams(found["redirects"]),
+        "tee": _streams(found["tee"]),
+        "local_ranks_filter": ",".join(map(str, sorted(ranks))) if ranks else None,
+    }
+
+
+UNNAMED = "torchelastic_"
+
+
+def _streams(wanted: Any) -> str | None:  # Any: torch's Std, or a dictionary of it by local rank
+    if not wanted:
+        return None
+    if isinstance(wanted, Mapping):
+        return ",".join(f"{rank}:{int(std)}" for rank, std in cast("Mapping[int, int]", wanted).items())
+    return str(int(wanted))

@@ -139,3 +139,67 @@ def test_refuses_a_function_of_an_interactive_session() -> None:
 async def test_refuses_to_run_inside_an_event_loop() -> None:
     with pytest.raises(UsageError, match="inside one"):
         elastic_run.launch(run)
+
+
+def test_leaves_the_callers_signal_handlers_as_they_were(tmp_path: Path) -> None:
+    main = (
+        "import signal\n"
+        "def mine(number, frame): pass\n"
+        "numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGCONT, signal.SIGTSTP]\n"
+        "for number in numbers: signal.signal(number, mine)\n"
+        "signal.signal(signal.SIGQUIT, signal.SIG_IGN)\n"
+        "elastic_run.launch(things.place, ['ha'])\n"
+        "print([number for number in numbers if signal.getsignal(number) is not mine])\n"
+        "print(signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN)\n"
+    )
+    done = run(tmp_path, main)
+    assert done.stdout.splitlines()[-2:] == ["[]", "True"], done.stderr
+
+
+def test_takes_the_logs_and_the_start_method_of_torchs_launch_config(tmp_path: Path) -> None:
+    config = (
+        "config = things.Config()\nconfig.log_dir, config.redirects, config.start_method = 'logs', {0: 1}, 'spawn'\n"
+    )
+    done = run(tmp_path, f"{config}elastic_run.elastic_launch(config, things.place)('hi')\n")
+    assert done.returncode == 0, done.stderr
+    assert {file.name for file in (tmp_path / "logs").rglob("*.log")} == {"stdout.log", "stderr.log"}
+
+
+@pytest.mark.torch
+def test_torchs_own_launch_config_is_understood_whole(tmp_path: Path) -> None:
+    main = (
+        "from torch.distributed.launcher.api import LaunchConfig\n"
+        "from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std\n"
+        "from elastic_run.launcher.launch import _flags_of\n"
+        "logs = DefaultLogsSpecs(log_dir='logs', redirects=Std.OUT, tee={1: Std.ALL}, local_ranks_filter={0})\n"
+        "config = LaunchConfig(1, 2, 2, logs_specs=logs, run_id='id', start_method='fork', monitor_interval=5,\n"
+        "    rdzv_endpoint='h', signals_to_handle='SIGTERM', shutdown_timeout=0,\n"
+        "    duplicate_stdout_filters=['a,b', 'c'])\n"
+        "print(dict(sorted(_flags_of(config).items())))\n"
+        "print(sorted(_flags_of(LaunchConfig(1, 1, 1))))\n"
+    )
+    done = run(tmp_path, main)
+    assert done.returncode == 0, done.stderr
+    given, least = done.stdout.splitlines()[-2:]
+    assert given == str(
+        {
+            "duplicate_stdout_filters": "a,,b,c",
+            "local_ranks_filter": "0",
+            "log_dir": "logs",
+            "max_restarts": 3,
+            "monitor_interval": 5,
+            "nnodes": "1:2",
+            "nproc_per_node": 2,
+            "rdzv_backend": "etcd",
+            "rdzv_conf": "timeout=900",
+            "rdzv_endpoint": "h",
+            "rdzv_id": "id",
+            "redirects": "1",
+            "shutdown_timeout": 0,
+            "signals_to_handle": "SIGTERM",
+            "start_method": "fork",
+            "tee": "1:3",
+        }
+    )
+    every = ["max_restarts", "nnodes", "nproc_per_node", "rdzv_backend", "rdzv_conf", "shutdown_timeout"]
+    assert least == str([*every, "signals_to_handle", "start_method"])
