@@ -422,6 +422,7 @@ class Output:
         color: prefixes are coloured, one colour per rank; for both streams, or for each.
         redirects: streams that go to their file instead of the terminal.
         tee: streams that go to both, even where `redirects` names them.
+        line_prefix: what a worker's lines begin with on the terminal, by rank and local rank; None: host and rank.
         local_ranks_filter: only these local ranks are shown on the terminal; empty or None: all.
         duplicate_stdout_filters: lines of stdout that contain one of these are also kept in `filtered_stdout.log`.
         duplicate_stderr_filters: likewise for stderr.
@@ -440,6 +441,7 @@ class Output:
         color: Mapping[StreamName, bool] | bool,
         redirects: Std = 0,
         tee: Std = 0,
+        line_prefix: Callable[[int, int], str] | None = None,
         local_ranks_filter: Collection[int] | None = None,
         duplicate_stdout_filters: Sequence[str] | None = None,
         duplicate_stderr_filters: Sequence[str] | None = None,
@@ -450,6 +452,7 @@ class Output:
         self._color = {name: color if isinstance(color, bool) else color[name] for name in _STREAMS}
         self._redirects = redirects
         self._tee = tee
+        self._line_prefix = line_prefix
         self._shown_ranks = frozenset(local_ranks_filter or ())
         self._needles: dict[StreamName, tuple[bytes, ...]] = {
             "stdout": tuple(text.encode() for text in duplicate_stdout_filters or ()),
@@ -553,7 +556,7 @@ class Output:
             if matching is None or matching.path != place:
                 matching = self._matching[stream] = _File(place)
         return Lines(
-            prefix=self._prefix(rank, stream),
+            prefix=self._prefix(rank, local_rank, stream),
             put=self._put,
             close=self._close_file,
             file=file,
@@ -600,11 +603,13 @@ class Output:
             return False
         return bool(_of(self._tee, local_rank) & bit) or not _of(self._redirects, local_rank) & bit
 
-    def _prefix(self, rank: int, stream: StreamName) -> bytes:
-        text = f"[{self._host} rank {rank}]"
+    def _prefix(self, rank: int, local_rank: int, stream: StreamName) -> bytes:
+        text, space = (f"[{self._host} rank {rank}]", " ")
+        if self._line_prefix is not None:
+            text, space = self._line_prefix(rank, local_rank), ""
         if self._color[stream]:
-            return f"\x1b[2;{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m ".encode()
-        return f"{text} ".encode()
+            text = f"\x1b[2;{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m"
+        return f"{text}{space}".encode(errors="replace")
 
     def _put(self, place: "_File | _Terminal", data: bytes) -> None:
         if self._writer is None:

@@ -41,6 +41,7 @@ class Flag:
         remark: the rest of the sentence that `status` begins, for the docs and for the line that is printed.
         mirrored: PET_<NAME> in the environment gives it a value where the command line does not.
         own_node: it says something of this node only, so that other nodes must not copy it.
+        since: the first torch whose torchrun has it, as (major, minor), where that is newer than the one tested with.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Flag:
     remark: str = ""
     mirrored: bool = True
     own_node: bool = False
+    since: tuple[int, int] = (2, 2)
 
     @property
     def mirror(self) -> str:
@@ -308,6 +310,16 @@ FLAGS: tuple[Flag, ...] = (
         remark="`0`..`3`, or a map such as `0:1,1:2`",
     ),
     Flag(
+        "log-line-prefix-template",
+        OUTPUT,
+        "What a worker's lines begin with on the terminal: ${rank}, ${local_rank}, ${role_name} and ${hostname} are "
+        "replaced.",
+        "TEXT",
+        "",
+        remark="all lines on the terminal, not only those of `--tee`; without it they begin with host and rank",
+        since=(2, 14),
+    ),
+    Flag(
         "local-ranks-filter",
         OUTPUT,
         "Show only these local ranks on the terminal.",
@@ -362,6 +374,17 @@ FLAGS: tuple[Flag, ...] = (
         "Print what workers of this command are forked with, and why not with more; runs nothing.",
         torchrun=False,
         own_node=True,
+    ),
+    Flag(
+        "print-completion",
+        OUTPUT,
+        "Print a completion script for this shell and exit.",
+        "SHELL",
+        choices=("bash", "zsh", "tcsh"),
+        mirrored=False,
+        own_node=True,
+        remark="flags and files; without the package `shtab`",
+        since=(2, 14),
     ),
     Flag("version", OUTPUT, "Print the version and exit.", torchrun=False),
     Flag("help", OUTPUT, "Print this and exit.", short="h", torchrun=False),
@@ -560,6 +583,27 @@ def notes(scanned: Scanned) -> tuple[str, ...]:
             verb = "has no effect" if flag.status == "no effect" else "is not supported"
             lines.append(f"{scanned.source(flag.name)} {verb}: {flag.remark.removeprefix('because ')}")
     return tuple(lines)
+
+
+def completion(shell: str) -> str:
+    """A script with which bash, zsh or tcsh completes this command's flags, and else files."""
+    names = " ".join(f"--{flag.name}{'=' if flag.metavar else ''}" for flag in FLAGS)
+    match shell:
+        case "zsh":
+            return f'#compdef elastic-run\ncompadd -S "" -- {names}\n_files\n'
+        case "tcsh":
+            plain = " ".join(f"{flag.name}{'=' if flag.metavar else ''}" for flag in FLAGS)
+            return f"complete elastic-run 'c/--/({plain})/' 'p/*/f/'\n"
+        case _:
+            return (
+                "_elastic_run() {\n"
+                '    local word="${COMP_WORDS[COMP_CWORD]}"\n'
+                "    [[ $word == -* ]] || return\n"
+                "    compopt -o nospace 2>/dev/null\n"
+                f'    COMPREPLY=($(compgen -W "{names}" -- "$word"))\n'
+                "}\n"
+                "complete -o default -F _elastic_run elastic-run\n"
+            )
 
 
 def help_text(width: int) -> str:

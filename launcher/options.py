@@ -66,6 +66,9 @@ __all__ = [
 MIN_LEASE_TTL = 2
 """Seconds. Etcd looks for expired leases every half second, and a keep-alive needs time to arrive."""
 
+LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+"""Torchrun's other name of `--log-line-prefix-template`, which comes first."""
+
 CONF_ALIASES: Mapping[str, str] = {"last_call": "last_call_timeout", "timeout": "join_timeout"}
 """Other names of our keys in `--rdzv-conf`; `timeout` is that of torchrun's static and etcd backends."""
 
@@ -98,7 +101,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
 
     Raises:
         UsageError: it cannot be run; the message is for the user.
-        SystemExit: `--help` or `--version` was asked for and has been printed.
+        SystemExit: `--help`, `--version` or `--print-completion` was asked for and has been printed.
     """
     scanned = flags.scan(argv, environ)
     if scanned.has("help"):
@@ -106,6 +109,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         raise SystemExit(0)
     if scanned.has("version"):
         sys.stdout.write(f"elastic-run {VERSION}\n")
+        raise SystemExit(0)
+
+    if scanned.has("print-completion"):
+        sys.stdout.write(flags.completion(scanned.text("print-completion") or ""))
         raise SystemExit(0)
 
     notes = list(flags.notes(scanned))
@@ -458,6 +465,7 @@ def _output(scanned: Scanned, nproc: int, environ: Mapping[str, str]) -> Output:
         log_dir=_folder(scanned, "log-dir"),
         redirects=_streams(scanned, "redirects", nproc),
         tee=_streams(scanned, "tee", nproc),
+        line_prefix=scanned.text("log-line-prefix-template") or environ.get(LINE_PREFIX) or None,
         shown_ranks=shown,
         stdout_filters=_words(scanned, "duplicate-stdout-filters"),
         stderr_filters=_words(scanned, "duplicate-stderr-filters"),

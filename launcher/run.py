@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
@@ -387,11 +388,24 @@ def _output(options: Options) -> Output:
         },
         redirects={rank: int(std) for rank, std in enumerate(wanted.redirects)},
         tee={rank: int(std) for rank, std in enumerate(wanted.tee)},
+        line_prefix=_line_prefix(wanted.line_prefix, options.role),
         local_ranks_filter=wanted.shown_ranks,
         duplicate_stdout_filters=wanted.stdout_filters,
         duplicate_stderr_filters=wanted.stderr_filters,
         stream_out=_binary(sys.stdout),
         stream_err=_binary(sys.stderr),
+    )
+
+
+def _line_prefix(template: str | None, role: str) -> Callable[[int, int], str] | None:
+    """Torchrun's template for the beginning of a worker's lines, by rank and local rank."""
+    if template is None:
+        return None
+    from string import Template  # here, because hardly anybody gives one
+
+    host = socket.gethostname()
+    return lambda rank, local_rank: Template(template).safe_substitute(
+        role_name=role, rank=rank, local_rank=local_rank, hostname=host
     )
 
 

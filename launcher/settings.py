@@ -125,6 +125,7 @@ class Output:
         log_dir: the base folder of the logs, which may not exist yet; None keeps none.
         redirects: by local rank, the streams that go to files only.
         tee: by local rank, the streams that go to files and to the terminal.
+        line_prefix: what a worker's lines begin with on the terminal: torchrun's template; None is host and rank.
         shown_ranks: the local ranks that the terminal shows; None shows all.
         stdout_filters, stderr_filters: lines that contain one of these are copied to filtered_stdout.log and
             filtered_stderr.log; none are where it is empty.
@@ -136,6 +137,7 @@ class Output:
     log_dir: Path | None
     redirects: tuple[Std, ...]
     tee: tuple[Std, ...]
+    line_prefix: str | None
     shown_ranks: frozenset[int] | None
     stdout_filters: tuple[str, ...]
     stderr_filters: tuple[str, ...]

@@ -56,6 +56,12 @@ async def test_each_line_carries_host_and_rank(make: Make, screen: Screen):
     assert screen.out.getvalue() == b"[node1 rank 7] one\n[node1 rank 7] two\n"
 
 
+async def test_lines_begin_as_the_user_says(make: Make, screen: Screen):
+    output = make(line_prefix=lambda rank, local_rank: f"{rank}.{local_rank}|")
+    await print_all(output, b"one\ntwo\n", rank=7, local_rank=1)
+    assert screen.out.getvalue() == b"7.1|one\n7.1|two\n"
+
+
 async def test_a_line_that_comes_in_pieces_is_shown_once_and_whole(make: Make, screen: Screen):
     await print_all(make(), b"he", b"llo\nwor", b"ld\n")
     assert screen.out.getvalue() == b"[node1 rank 0] hello\n[node1 rank 0] world\n"

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import signal
+import subprocess
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -819,3 +820,30 @@ def test_elsewhere_one_sentence_says_so(system: str, release: str, python: tuple
 def test_a_suggestion_is_made_only_where_one_is_near() -> None:
     assert did_you_mean("settel", ["settle", "other"]) == ": did you mean settle?"
     assert did_you_mean("zzz", ["settle", "other"]) == "."
+
+
+def test_torchruns_template_for_the_beginning_of_lines_is_taken_from_the_flag_or_from_either_variable() -> None:
+    other = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+    assert options().output.line_prefix is None
+    assert options("--log-line-prefix-template=${rank}:").output.line_prefix == "${rank}:"
+    assert options(PET_LOG_LINE_PREFIX_TEMPLATE="a", **{other: "b"}).output.line_prefix == "a"
+    assert options(**{other: "b"}).output.line_prefix == "b"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_a_completion_script_names_every_flag(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        options(f"--print-completion={shell}")
+    assert ended.value.code == 0
+    script = capsys.readouterr().out
+    assert [flag.name for flag in FLAGS if flag.name not in script] == []
+
+
+def test_the_completion_script_completes_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options("--print-completion=bash")
+    script = (
+        f"{capsys.readouterr().out}COMP_WORDS=(elastic-run --nn) COMP_CWORD=1; _elastic_run; echo ${{COMPREPLY[@]}}"
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("--nnodes=\n", "")

@@ -16,6 +16,23 @@ from elastic_run.launcher.settings import Timing
 PAGE = Path(__file__).parents[2] / "docs" / "torchrun.md"
 
 
+FLAGS_OF = {
+    "2.2.0": """
+    local-addr log-dir master-addr master-port max-restarts module monitor-interval nnodes no-python node-rank
+    nproc-per-node rdzv-backend rdzv-conf rdzv-endpoint rdzv-id redirects role run-path standalone start-method
+    tee
+    """,
+    "2.15.0": """
+    duplicate-stderr-filters duplicate-stdout-filters event-log-handler local-addr local-ranks-filter log-dir
+    log-line-prefix-template logs-specs master-addr master-port max-restarts module monitor-interval nnodes
+    no-python node-rank nproc-per-node numa-binding print-completion rdzv-backend rdzv-conf rdzv-endpoint
+    rdzv-id redirects role run-path shutdown-timeout signals-to-handle standalone start-method tee
+    virtual-local-rank
+    """,
+}
+"""The flags of the oldest torchrun that is supported and of the newest that was looked at, from their own parsers."""
+
+
 def rows(heading: str, table: int = 0) -> Iterator[list[str]]:
     """The cells of a table under a heading of the page, without its first two lines."""
     section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
@@ -65,6 +82,14 @@ def test_every_flag_of_torchrun_says_what_it_means_here() -> None:
     assert [flag.name for flag in FLAGS if flag.status == "unsupported" and not flag.remark.startswith("try ")] == []
 
 
+@pytest.mark.parametrize("version", FLAGS_OF)
+def test_every_flag_of_that_torchrun_is_known(version: str) -> None:
+    known = {flag.name for flag in FLAGS if flag.torchrun and flag.since <= tuple(map(int, version.split(".")[:2]))}
+    assert set(FLAGS_OF[version].split()) <= known
+    if version == max(FLAGS_OF, key=lambda each: tuple(map(int, each.split(".")))):
+        assert set(FLAGS_OF[version].split()) == known
+
+
 def test_no_two_flags_share_a_spelling() -> None:
     spellings = [spelling for flag in FLAGS for spelling in flag.spellings]
     assert len(spellings) == len(set(spellings))
@@ -82,9 +107,10 @@ def test_the_parser_has_torchs_own_flags_spellings_choices_and_mirrors(monkeypat
             continue
         mirrored = type(action).__name__ in ("env", "check_env")
         theirs[action.dest] = (set(action.option_strings), action.nargs == 0, tuple(action.choices or ()), mirrored)
+    installed = tuple(map(int, pytest.importorskip("torch").__version__.split(".")[:2]))
     ours = {
         flag.name.replace("-", "_"): (set(flag.spellings), not flag.metavar, flag.choices, bool(flag.mirror))
         for flag in FLAGS
-        if flag.torchrun
+        if flag.torchrun and flag.since <= installed
     }
     assert ours == theirs
