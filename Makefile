@@ -3,8 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The CPU wheel: a plain `torch` brings gigabytes of CUDA. Users' own torch is never touched.
-TORCH := torch==2.13.0
+# The CPU wheel, by its local version: PyPI has none for Linux, and a plain `torch` from there brings gigabytes of CUDA.
+# Users' own torch is never touched.
+TORCH := torch==2.13.0+cpu
+NO_TORCH := pip could not install $(TORCH). Builds of torch without CUDA are not on PyPI but on an index of PyTorch's: \
+set PIP_EXTRA_INDEX_URL to the one that its installation page shows for the compute platform CPU, and make again. \
+Or take PyPI's build, with gigabytes of CUDA: make TORCH=torch==2.13.0 ...
 
 .PHONY: help demo test check check-static soak bench clean etcd tools
 
@@ -15,7 +19,7 @@ $(BIN)/.demo: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "elastic-run needs Python 3.11 or later: make PYTHON=python3.11 ...")'
 	@test -L src/elastic_run/launcher || { echo "src/elastic_run/launcher is no link: this checkout lost its symbolic links (git config core.symlinks true, then clone again)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(TORCH)
+	@$(BIN)/python -m pip install --quiet '$(TORCH)' || { echo "$(NO_TORCH)"; exit 1; }
 	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples]'
 	@touch $@
 

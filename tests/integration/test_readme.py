@@ -217,3 +217,19 @@ def test_every_sentence_of_the_troubleshooting_table_is_one_that_the_code_prints
         if len(longest) < 8 or not any(longest in text for text in code):
             unknown.append(sentence)
     assert unknown == []
+
+
+def test_make_asks_for_torch_without_cuda_and_says_where_it_is_where_pip_does_not_find_it(tmp_path: Path) -> None:
+    # As on PyPI alone: pip finds no build with that local version. What it is asked for is noted.
+    pip = tmp_path / "python"
+    pip.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python";; '
+        f'*"pip install"*) echo "$*" >>{tmp_path}/asked; case "$*" in *+cpu*) exit 1;; esac;; esac\n'
+    )
+    pip.chmod(0o755)
+    command = ["make", f"VENV={tmp_path}/venv", f"PYTHON={pip}", f"{tmp_path}/venv/bin/.demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert (tmp_path / "asked").read_text() == "-m pip install --quiet torch==2.13.0+cpu\n"
+    assert "set PIP_EXTRA_INDEX_URL" in done.stdout and "make TORCH=torch==2.13.0" in done.stdout
