@@ -121,10 +121,11 @@ def out_of_memory(oom_kills: int) -> str:
     return f"killed by the kernel: out of memory (oom_kill rose by {oom_kills})"
 
 
-def hint(exit: Exit, oom_kills: int = 0) -> str:
+def hint(exit: Exit, oom_kills: int = 0, python: str = "") -> str:
     """One line on what to do about this end; empty only where a signal tells nothing useful.
 
     Args:
+        python: the interpreter that runs the workers of this node; empty where none does.
         oom_kills: by how much the kernel's count of processes killed for lack of memory rose while the worker ran.
     """
     message = exit.message
@@ -134,7 +135,7 @@ def hint(exit: Exit, oom_kills: int = 0) -> str:
         return "not sent by this launcher, and the kernel counted no out-of-memory kill: a user or a scheduler did it"
     for wanted, words in _HINTS_BY_MESSAGE:
         if wanted.search(message) or (exit.code == 1 and wanted.search(exit.traceback[-2000:])):
-            return words
+            return f"{words} (workers here run {python})" if python and words == _LACKS_MODULE else words
     if exit.signal is not None:
         return _HINTS_BY_SIGNAL.get(exit.signal, "")
     if exit.traceback:
@@ -142,11 +143,10 @@ def hint(exit: Exit, oom_kills: int = 0) -> str:
     return _HINTS_BY_CODE.get(exit.code or 0, "the script ended itself with this code: what it printed last tells why")
 
 
+_LACKS_MODULE = "the workers' environment lacks that module: install it there, or start from the folder that has it"
+
 _HINTS_BY_MESSAGE = (
-    (
-        re.compile(r"ModuleNotFoundError|No module named"),
-        "the workers' environment lacks that module: install it there, or start from the folder that has it",
-    ),
+    (re.compile(r"ModuleNotFoundError|No module named"), _LACKS_MODULE),
     (
         re.compile(r"[Aa]ddress already in use|EADDRINUSE"),
         "another process holds that port: use MASTER_PORT, which is free in each round, not a fixed one",

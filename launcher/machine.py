@@ -112,6 +112,35 @@ def is_this_interpreter(name: str, environ: Mapping[str, str]) -> bool:
         return False
 
 
+TOOLS = {"pipx_metadata.json": "pipx", "uv-receipt.toml": "uv tool"}
+"""Files that these programs leave in a virtual environment which they make for one tool."""
+
+
+def workers_python(environ: Mapping[str, str], own: str, prefix: Path) -> tuple[str, str]:
+    """(the interpreter that workers run, why it is not the launcher's own; empty where it is).
+
+    The launcher's own, unless it was installed as a tool of its own (pipx, uv tool): then nobody installs what scripts
+    need beside it, so it is that of the active environment, or else the first on PATH.
+
+    Args:
+        own: the launcher's interpreter.
+        prefix: its environment's folder (`sys.prefix`).
+    """
+    tool = next((tool for file, tool in TOOLS.items() if (prefix / file).is_file()), "")
+    if not tool:
+        return own, ""
+    places = [(variable, environ.get(variable, "")) for variable in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    found = [(variable, shutil.which("python", path=f"{folder}/bin")) for variable, folder in places if folder]
+    found += [("PATH", shutil.which(name, path=environ.get("PATH"))) for name in ("python", "python3")]
+    for place, python in found:
+        if python is not None and not Path(python).parent.resolve().is_relative_to(prefix.resolve()):
+            return python, (
+                f"workers run {python} ({place}), because {tool} has installed elastic-run in an environment of its "
+                "own: PYTHON_EXEC names another"
+            )
+    return own, ""
+
+
 def check_script(name: str) -> None:
     script = Path(name)
     if script.is_dir():

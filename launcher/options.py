@@ -34,6 +34,7 @@ from .machine import (
     check_script,
     check_writable_file,
     count_gpus,
+    workers_python,
 )
 from .settings import (
     Command,
@@ -397,7 +398,11 @@ def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> 
         check_executable(target, environ)
     else:
         check_script(target)
-    python = environ.get("PYTHON_EXEC") or sys.executable
+    python = environ.get("PYTHON_EXEC", "")
+    if not python:
+        python, why = workers_python(environ, sys.executable, Path(sys.prefix))
+        if why and kind != "executable":
+            notes.append(why)
     if kind != "executable" and shutil.which(python, path=environ.get("PATH")) is None:
         raise UsageError(f"PYTHON_EXEC={python} is no program that can be run: correct it or unset it")
     return Command(kind, target, tuple(args), python)

@@ -20,7 +20,8 @@ class Command:
             executable: a program that is no Python.
         target: the file, the module's name or the program, as typed.
         args: its own arguments.
-        python: the interpreter: this one, or PYTHON_EXEC as for torchrun.
+        python: the interpreter: this one, or PYTHON_EXEC as for torchrun. Where this one was installed for the
+            launcher alone (pipx, uv tool), that of the active environment or of PATH.
     """
 
     kind: Literal["script", "module", "executable", "run_path"]

@@ -35,14 +35,15 @@ def last_lines(options: Options, result: Result, host: str) -> list[str]:
     incident = header.incident if over and header else None
     if incident is None or incident.exit is None:
         return [verdict, *_advice(options, result, host), totals]
-    return [verdict, *_root_cause(incident, LINES - 2), totals]
+    python = options.command.python if options.command.kind != "executable" else ""
+    return [verdict, *_root_cause(incident, LINES - 2, python), totals]
 
 
-def _root_cause(incident: Incident, room: int) -> list[str]:
+def _root_cause(incident: Incident, room: int, python: str) -> list[str]:
     exit_ = incident.exit
     assert exit_ is not None
     head = f"root cause: {describe(exit_)} on node {incident.node} (host {incident.host}) in round {incident.round}"
-    tail = [f"hint: {words}"] if (words := hint(exit_)) else []
+    tail = [f"hint: {words}"] if (words := hint(exit_, python=python)) else []
     tail.append(f"log: {exit_.log} on {incident.host}" if exit_.log else "log: above (--log-dir keeps it in files)")
     if exit_.message and not exit_.traceback:
         tail.insert(0, f"  {exit_.message}")

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import venv
 from io import BytesIO
 from pathlib import Path
 
@@ -165,3 +166,32 @@ def test_an_address_that_is_none_is_refused(script: Path) -> None:
         )
         assert done.returncode == 2, done.stderr
         assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_installed_as_a_tool_of_its_own_workers_run_the_active_environments_python(tmp_path: Path) -> None:
+    for name in ("tool", "mine"):
+        venv.create(tmp_path / name, symlinks=True, with_pip=False)
+    (tmp_path / "tool" / "uv-receipt.toml").touch()
+    (packages,) = (tmp_path / "tool").glob("lib/python3*/site-packages")
+    # What `uv tool install` would have put there: this package, and what it needs.
+    (packages / "here.pth").write_text("\n".join(path for path in sys.path if path and Path(path).is_dir()))
+    (tmp_path / "train.py").write_text("import sys\nprint('in', sys.prefix)\nimport what_only_my_environment_has\n")
+    environment = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "mine")}
+    for added in (False, True):
+        if added:
+            (packages,) = (tmp_path / "mine").glob("lib/python3*/site-packages")
+            (packages / "what_only_my_environment_has.py").touch()
+        done = subprocess.run(
+            [tmp_path / "tool" / "bin" / "python", "-m", "elastic_run", "--max-restarts=0", "train.py"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        assert f"rank 0] in {tmp_path / 'mine'}" in said, said
+        assert f"workers run {tmp_path / 'mine/bin/python'} (VIRTUAL_ENV), because uv tool" in said
+        assert (done.returncode == 0) == added, said
+        assert (f"(workers here run {tmp_path / 'mine/bin/python'})" in said) != added, said

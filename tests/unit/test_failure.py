@@ -286,3 +286,9 @@ def test_the_scripts_own_error_gets_a_hint_too():
 
 def test_a_code_that_says_nothing_sends_the_reader_to_the_workers_last_words():
     assert "printed last" in hint(exited(code=9))
+
+
+def test_the_hint_about_a_missing_module_names_the_workers_interpreter() -> None:
+    missing = exited(code=1, message="ModuleNotFoundError: No module named 'torch'")
+    assert hint(missing, python="/opt/env/bin/python").endswith("(workers here run /opt/env/bin/python)")
+    assert "workers here run" not in hint(exited(code=1, message="ValueError: no"), python="/opt/env/bin/python")

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from elastic_run import __version__
 from elastic_run.launcher.flags import FLAGS, Flag, did_you_mean, scan
-from elastic_run.launcher.machine import count_gpus
+from elastic_run.launcher.machine import count_gpus, workers_python
 from elastic_run.launcher.options import (
     Command,
     Options,
@@ -847,3 +848,57 @@ def test_the_completion_script_completes_in_bash(capsys: pytest.CaptureFixture[s
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("--nnodes=\n", "")
+
+
+class TestALauncherThatIsAToolOfItsOwn:
+    @staticmethod
+    def interpreter(folder: Path, name: str = "python") -> Path:
+        (folder / "bin").mkdir(parents=True, exist_ok=True)
+        (folder / "bin" / name).symlink_to("/bin/sh")
+        return folder / "bin" / name
+
+    @pytest.fixture
+    def tool(self, folder: Path) -> Path:
+        (folder / "tool").mkdir()
+        (folder / "tool" / "uv-receipt.toml").write_text("")
+        self.interpreter(folder / "tool")
+        return folder / "tool"
+
+    def python(self, tool: Path, **environ: str) -> tuple[str, str]:
+        return workers_python(environ, str(tool / "bin" / "python"), tool)
+
+    @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+    def test_gives_workers_the_active_environments_python(self, tool: Path, folder: Path, variable: str) -> None:
+        wanted = self.interpreter(folder / "mine")
+        self.interpreter(folder / "elsewhere")
+        python, why = self.python(tool, **{variable: str(folder / "mine"), "PATH": str(folder / "elsewhere/bin")})
+        assert python == str(wanted)
+        assert f"workers run {wanted} ({variable}), because uv tool" in why
+
+    def test_gives_workers_the_python_on_path(self, tool: Path, folder: Path) -> None:
+        wanted = self.interpreter(folder / "mine", "python3")
+        assert self.python(tool, PATH=str(folder / "mine/bin"))[0] == str(wanted)
+
+    def test_keeps_its_own_where_there_is_no_other(self, tool: Path) -> None:
+        own = str(tool / "bin" / "python")
+        assert self.python(tool, PATH=str(tool / "bin"), VIRTUAL_ENV=str(tool)) == (own, "")
+
+    def test_is_told_by_what_pipx_and_uv_leave_and_else_nothing_changes(self, tool: Path, folder: Path) -> None:
+        self.interpreter(folder / "mine")
+        active = {"VIRTUAL_ENV": str(folder / "mine")}
+        (tool / "uv-receipt.toml").rename(tool / "pipx_metadata.json")
+        assert "because pipx has" in self.python(tool, **active)[1]
+        (tool / "pipx_metadata.json").unlink()
+        assert self.python(tool, **active) == (str(tool / "bin" / "python"), "")
+
+    def test_still_obeys_python_exec_and_says_nothing_of_a_program_that_is_no_python(
+        self, tool: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "prefix", str(tool))
+        self.interpreter(folder / "mine")
+        active = {"VIRTUAL_ENV": str(folder / "mine")}
+        it = options(PYTHON_EXEC="sh", **active)
+        assert (it.command.python, it.notes) == ("sh", ())
+        it = options(**active)
+        assert it.command.python == str(folder / "mine/bin/python") and len(it.notes) == 1
+        assert options("--no-python", "sh", **active).notes == ()
