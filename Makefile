@@ -10,10 +10,10 @@ NO_TORCH := pip could not install $(TORCH). Builds of torch without CUDA are not
 set PIP_EXTRA_INDEX_URL to the one that its installation page shows for the compute platform CPU, and make again. \
 Or take PyPI's build, with gigabytes of CUDA: make TORCH=torch==2.13.0 ...
 
-.PHONY: help demo test check check-static soak bench clean etcd tools
+.PHONY: help demo test test-gpu check check-static soak bench clean etcd tools
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(BIN)/.demo: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "elastic-run needs Python 3.11 or later: make PYTHON=python3.11 ...")'
@@ -40,6 +40,12 @@ tools:
 
 test: $(BIN)/.dev etcd tools  ## every test
 	$(BIN)/python -m pytest
+
+# .venv has torch without CUDA, so this takes the torch of another interpreter, which needs pytest, pytest-asyncio and
+# grpcio too. It installs nothing, because a machine with a GPU is often one without a network.
+GPU_PYTHON ?= python3
+test-gpu:  ## what needs a GPU, with GPU_PYTHON=python3, whose torch has CUDA; ten minutes at most
+	PYTHONPATH=src $(GPU_PYTHON) -m pytest -m gpu tests/gpu
 
 check-static: $(BIN)/.dev
 	$(BIN)/ruff format --check .
