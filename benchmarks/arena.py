@@ -159,13 +159,15 @@ class Arena:
         home = {"HOME": str(self._home), "XDG_CACHE_HOME": str(self._home / ".cache")}
         return environment(launcher, {"PYTHONUSERBASE": site.getuserbase()} | dict(os.environ)) | home
 
-    def start(self, words: list[str], environ: dict[str, str], log: str) -> subprocess.Popen[bytes]:
-        """Starts a process in the run's folder, where `log` takes what it prints."""
+    def start(
+        self, words: list[str], environ: dict[str, str], log: str, folder: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Starts a process in that folder or the run's, where `log` takes what it prints."""
         with (self.folder / log).open("wb") as out:
             process = subprocess.Popen(
                 words,
                 env=environ,
-                cwd=self.folder,
+                cwd=folder or self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

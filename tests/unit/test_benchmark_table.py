@@ -32,6 +32,7 @@ memory = load("memory")
 node_kill = load("node_kill")
 pictures = load("pictures")
 recovery = load("recovery")
+third_party = load("third_party")
 
 
 def series(*seconds: float | None, name: str = "peer", bound: float = 60.0, rounds: tuple[int, ...] = ()) -> Any:
@@ -383,3 +384,39 @@ def test_a_recovery_has_a_row_for_the_agent_and_one_for_each_rank() -> None:
     assert [span.name for span in rank.spans] == list(journal.PHASES)
     assert (rank.spans[0].begun, rank.spans[-1].ended) == (0.015, 0.04)
     assert "detect: 3.0 ms from 0.0 ms on" in pictures.timeline("One recovery", [agent, rank])
+
+
+# Scripts of others.
+
+
+def test_each_of_our_scripts_in_the_way_of_others_is_there_and_has_an_argument_of_its_run() -> None:
+    for script in third_party.OUR_SCRIPTS:
+        words = script.words[1:] if script.words[0] == "-m" else script.words
+        file = third_party.OWN / words[0]
+        compile((file / "__main__.py" if file.is_dir() else file).read_text(encoding="utf-8"), str(file), "exec")
+        assert "{folder}" in words[1]
+
+
+def test_each_script_of_others_names_a_known_repository() -> None:
+    assert {script.checkout for script in third_party.SCRIPTS_OF_OTHERS} == set(third_party.CHECKOUTS)
+    assert len({script.name for script in third_party.ALL}) == len(third_party.ALL) > 12
+
+
+def test_a_script_that_cannot_take_part_is_told_of(tmp_path: Path) -> None:
+    script = third_party.Script("one", ("a_package_that_nobody_has",), ("one.py",))
+    assert third_party.missing(script, None) == "not installed: a_package_that_nobody_has"
+    script = third_party.Script("one", (), ("train.py",), checkout="nanoGPT")
+    assert third_party.missing(script, None) == "no --checkouts"
+    assert third_party.missing(script, tmp_path).endswith("nanoGPT (karpathy/nanoGPT)")
+    (tmp_path / "nanoGPT").mkdir()
+    assert third_party.missing(script, tmp_path) == ""
+
+
+def test_a_script_is_warm_where_more_than_half_of_its_modules_are_imported_ahead() -> None:
+    script = third_party.Script("one", ("torch",), ("one.py",))
+    warm, cold = (third_party.Found(ahead, 100, ("it | says",), "to its end") for ahead in (51, 50))
+    made = third_party.table([(script, warm), (script, cold), (script, "not installed: torch")])
+    assert "| one | torch | 51 of 100 modules | yes | it \\| says | to its end |" in made
+    assert "| one | torch | 50 of 100 modules | no |" in made
+    assert "left out: not installed: torch" in made
+    assert made.endswith("1 of 2 scripts.")
