@@ -1,10 +1,15 @@
 """The master's writes: each compares the leader key's create revision, so a deposed master changes nothing.
 
+Each is repeated when its answer is lost, and an earlier attempt may still lie in a member of the store that stands
+still: it may be applied at any later time, while this very master leads. So each write also compares something that
+the master's later writes change: the header's mod revision, or the create revision of the key that it deletes.
+
 A round is published in two steps: its assignments, in batches that fit a transaction, under a prefix that nobody
 knows yet; then the header that names the prefix, which is the commit point and compares the header before it.
 """
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +24,9 @@ from ..rendezvous.wire import encode
 
 BATCH = 100
 """Assignments in one transaction; etcd takes 128 operations."""
+
+WITHDRAWN = 100
+"""Withdrawn rounds since the last header whose assignments are removed again with the next: as many as fit."""
 
 
 @dataclass(slots=True)
@@ -37,6 +45,7 @@ class Publisher:
     lease: int
     header_revision: int
     token: str = field(default_factory=lambda: secrets.token_hex(3))
+    _withdrawn: deque[str] = field(default_factory=lambda: deque[str](maxlen=WITHDRAWN), init=False, repr=False)
 
     def prefix(self, number: int) -> str:
         """Where the assignments of round `number` go: nobody else writes there."""
@@ -54,9 +63,10 @@ class Publisher:
                 Put(self.keys.assignment(header.prefix, assignment.node), encode(assignment))
                 for assignment in assignments[start : start + BATCH]
             ]
-            await self._fenced((), puts)
+            await self._fenced(puts)
         if not wanted():
-            await self._fenced((), [Delete(f"{self.keys.assignments}{header.prefix}/", prefix=True)])
+            await self._fenced([Delete(f"{self.keys.assignments}{header.prefix}/", prefix=True)])
+            self._withdrawn.append(header.prefix)
             self.token = secrets.token_hex(3)
             return False
         await self.put_header(header, drop=previous_prefix)
@@ -65,26 +75,30 @@ class Publisher:
     async def put_header(self, header: Header, drop: str = "") -> None:
         """Replaces the header; with `drop`, the assignments under that older prefix go in the same transaction.
 
+        Assignments of withdrawn rounds are removed again, for late attempts to write them may have come since; from
+        here on such an attempt fails.
+
         A success leaves its tombstone in the same transaction: from the verdict on nobody starts the job again.
         """
         value = encode(header)
         operations: list[Operation] = [Put(self.keys.round, value)]
         if drop and drop != header.prefix:
             operations.append(Delete(f"{self.keys.assignments}{drop}/", prefix=True))
+        operations += [Delete(f"{self.keys.assignments}{prefix}/", prefix=True) for prefix in self._withdrawn]
         if header.state == "open":
             operations.append(Delete(self.keys.successes, prefix=True))
         if header.state == "succeeded":
             tombstone = await self.store.grant(OUTCOME_TTL)
             operations.append(Put(self.keys.outcome, value, tombstone))
-        result = await self._txn([Compare(self.keys.round, self.header_revision, "mod")], operations)
+        result = await self._txn([self._header_unchanged], operations)
         if result.succeeded:
             self.header_revision = result.revision
-            return
-        leader, current = result.current
-        if _holds(leader, self.leadership) and current is not None and current.value == value:
+        else:
+            leader, current = result.current
+            if not _holds(leader, self.leadership) or current is None or current.value != value:
+                raise Deposed("another master has published a round")
             self.header_revision = current.mod_revision  # an earlier attempt was applied and its answer lost
-            return
-        raise Deposed("another master has published a round")
+        self._withdrawn.clear()
 
     async def evict(self, key: str, create_revision: int, incarnation: str, eviction: Eviction) -> bool:
         """Deletes a member and leaves word for it. False: it was not there any more."""
@@ -102,7 +116,6 @@ class Publisher:
         A job that has not succeeded leaves its queues, and goes on with them when it is started again.
         """
         await self._fenced(
-            (),
             [
                 Delete(self.keys.assignments, prefix=True),
                 Delete(self.keys.evictions, prefix=True),
@@ -110,12 +123,15 @@ class Publisher:
                 *self._data(queues=succeeded),
                 Delete(self.keys.round),
                 Delete(self.leadership.key),
-            ],
+            ]
         )
 
     async def drop_data(self, *, queues: bool) -> None:
-        """Removes what an earlier run of the job, which nobody has buried, says of its datasets."""
-        await self._fenced((), self._data(queues=queues))
+        """Removes what an earlier run of the job, which nobody has buried, says of its datasets.
+
+        Nobody leases anything before this master's first header is published, and from then on a late attempt fails.
+        """
+        await self._fenced(self._data(queues=queues))
 
     def _data(self, *, queues: bool) -> list[Operation]:
         ledgers: list[Operation] = [Delete(self.keys.ledgers, prefix=True)]
@@ -126,11 +142,17 @@ class Publisher:
         listing = await self.store.list(self.keys.assignments, keys_only=True)
         prefixes = {item.key.removeprefix(self.keys.assignments).split("/")[0] for item in listing.items}
         for prefix in sorted(prefixes - {keep}):
-            await self._fenced((), [Delete(f"{self.keys.assignments}{prefix}/", prefix=True)])
+            await self._fenced([Delete(f"{self.keys.assignments}{prefix}/", prefix=True)])
 
-    async def _fenced(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
-        if not (await self._txn(compares, operations)).succeeded:
-            raise Deposed("another master leads")
+    async def _fenced(self, operations: Sequence[Operation]) -> None:
+        result = await self._txn([self._header_unchanged], operations)
+        if not result.succeeded:
+            leads = _holds(result.current[0], self.leadership)
+            raise Deposed("another master has published a round" if leads else "another master leads")
+
+    @property
+    def _header_unchanged(self) -> Compare:
+        return Compare(self.keys.round, self.header_revision, "mod")
 
     async def _txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
         return await self.store.txn([self.leadership.fence, *compares], operations, idempotent=True)

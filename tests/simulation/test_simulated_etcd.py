@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
-from elastic_run.rendezvous import membership
+from elastic_run.master.publish import Publisher
+from elastic_run.rendezvous import election, membership, ranks
 from elastic_run.rendezvous.errors import Compacted, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.etcd_wire import AttemptFailed
+from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report
 from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
+from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.store import Compare, Event, Put
 from elastic_run.rendezvous.wire import decode
 
@@ -795,6 +798,73 @@ def test_a_report_that_was_issued_again_never_undoes_a_later_one(make: Callable[
             return decode(Member, found.value)
 
         assert scene.live(body).report.state == "succeeded", f"seed {seed}"
+
+
+def header(number: int, prefix: str) -> Header:
+    """Of an open round."""
+    return Header(number, "run", "open", "start", "", Fingerprint("train.py", (), "1", "1", "0"), prefix=prefix, nodes=1)
+
+
+def assignments(number: int) -> Sequence[Assignment]:
+    """Of a round of one node."""
+    fingerprint = Fingerprint("train.py", (), "1", "1", "0")
+    return ranks.assign(number, [Member("A", "life", "A.host", "A", 1, (5001,), fingerprint)])
+
+
+async def drops_what_an_earlier_run_left(publisher: Publisher, freeze: Callable[[], None]) -> set[str]:
+    keys, store = publisher.keys, publisher.store
+    await store.txn([], [Put(keys.round, b"an earlier run's"), Put(keys.ledger("set"), b"its leases")])
+    found = await store.get(keys.round)
+    publisher.header_revision = found.mod_revision if found else 0
+    freeze()
+    await publisher.drop_data(queues=True)
+    await publisher.put_header(header(1, ""))
+    await store.txn([publisher.leadership.fence], [Put(keys.ledger("set"), b"this run's leases")])
+    return {keys.leader, keys.round, keys.ledger("set")}
+
+
+async def publishes_two_rounds(publisher: Publisher, freeze: Callable[[], None]) -> set[str]:
+    first, second = publisher.prefix(1), publisher.prefix(2)
+    freeze()
+    await publisher.open(header(1, first), assignments(1), "", lambda: True)
+    await publisher.open(header(2, second), assignments(2), first, lambda: True)
+    return {publisher.keys.leader, publisher.keys.round, publisher.keys.assignment(second, "A")}
+
+
+async def withdraws_a_round(publisher: Publisher, freeze: Callable[[], None]) -> set[str]:
+    freeze()
+    await publisher.open(header(1, publisher.prefix(1)), assignments(1), "", lambda: False)
+    await asyncio.sleep(3.0)  # the frozen member goes on meanwhile
+    prefix = publisher.prefix(1)
+    await publisher.open(header(1, prefix), assignments(1), "", lambda: True)
+    return {publisher.keys.leader, publisher.keys.round, publisher.keys.assignment(prefix, "A")}
+
+
+@pytest.mark.parametrize("write", [drops_what_an_earlier_run_left, publishes_two_rounds, withdraws_a_round])
+def test_no_write_of_a_master_does_harm_when_it_is_applied_late(
+    make: Callable[..., Scene], write: Callable[[Publisher, Callable[[], None]], Coroutine[Any, Any, set[str]]]
+) -> None:
+    """A frozen member of the store applies an attempt that was repeated elsewhere long before."""
+    for seed in range(40):
+        scene = make(seed)
+        keys = Keys("job")
+
+        async def body(store: EtcdStore, scene: Scene = scene, keys: Keys = keys) -> tuple[set[str], set[str]]:
+            lease = await store.grant(60)
+            won = await election.campaign(store, keys, Leader("A", "life", "A:1"), lease)
+            assert isinstance(won, election.Leadership)
+            slow = scene.used_by("A")
+
+            def freeze() -> None:
+                scene.cluster.freeze(slow)
+                scene.later(2.5, scene.cluster.thaw, slow)
+
+            expected = await write(Publisher(store, keys, won, lease, 0), freeze)
+            await asyncio.sleep(3.0)
+            return {item.key for item in (await store.list(keys.root)).items}, expected
+
+        found, expected = scene.live(body)
+        assert found == expected, f"seed {seed}"
 
 
 def test_a_call_costs_little(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
