@@ -100,6 +100,19 @@ async def raw(endpoint: str, path: str, request: bytes) -> None:
 # Servers that die
 
 
+async def test_a_member_answers_a_transaction_without_operations_by_itself_and_the_store_does_not_ask_for_one(
+    etcd3: "Cluster", connect: Connect
+) -> None:
+    """A member without the others cannot know what is committed: the simulated etcd answers like it."""
+    store = connect([etcd3.endpoint], deadline=2.0)
+    await write(store, b"1")
+    for member in etcd3.members[1:]:
+        member.pause()
+    await raw(etcd3.endpoint, "/etcdserverpb.KV/Txn", pb.TxnRequest().SerializeToString())
+    with pytest.raises(StoreUnavailable):
+        await store.txn([], [])
+
+
 async def test_a_watch_outlives_its_server_and_loses_and_repeats_nothing(etcd: "Cluster", connect: Connect) -> None:
     store = connect(etcd.endpoints)
     other = connect(etcd.endpoints)

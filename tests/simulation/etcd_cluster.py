@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import math
 import random
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,6 +46,9 @@ BATCH = 4
 
 NEXT_BATCH = 0.01
 """Seconds until the next one."""
+
+SLOW_FOLLOWER = 0.3
+"""How often a follower that answers by itself is behind by more than a moment."""
 
 LATE = 0.25
 """How often a frozen member still takes up what its client has cancelled meanwhile, as measured with a real one."""
@@ -107,7 +111,9 @@ Observer = Callable[[float, int, tuple[Event, ...], str], object]
 class Member:
     """One server: its machine has its name."""
 
-    __slots__ = ("alone_since", "applied", "frozen", "held", "id", "life", "links", "name", "up", "wanted", "watches")
+    __slots__ = (
+        *("alone_since", "applied", "frozen", "held", "id", "life", "links", "name", "said", "up", "wanted", "watches"),
+    )
 
     def __init__(self, name: str, number: int) -> None:
         self.name = name
@@ -116,6 +122,7 @@ class Member:
         self.frozen = False
         self.life = 1  # a connection holds to one life
         self.applied = 1  # the newest revision that it has heard of
+        self.said = 1  # the newest that it has told anybody of: it has applied that one
         self.alone_since = math.inf  # without a leader
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # what came while it was frozen
         self.links: dict[Endpoint, None] = {}
@@ -170,6 +177,7 @@ class Cluster:
         chance: everything random.
         lag: seconds that a change takes to a watch beyond the wire's, at least and at most.
         slow: how often a change takes up to `slowest` seconds instead.
+        behind: how far a member that answers by itself is behind the others; everything random about that.
     """
 
     def __init__(
@@ -182,6 +190,7 @@ class Cluster:
         lag: tuple[float, float] = (0.0, 0.004),
         slow: float = 0.03,
         slowest: float = 0.8,
+        behind: random.Random | None = None,
     ) -> None:
         self.members = {name: Member(name, 0xE7CD0 + number) for number, name in enumerate(members, 1)}
         self.network = network
@@ -193,6 +202,8 @@ class Cluster:
         self.term = 2
         self.lags: dict[str, float] = {}  # by machine: seconds more that its watches are behind
         self._lag, self._slow, self._slowest = lag, slow, slowest
+        self._behind = behind or random.Random("behind")
+        self._moments: list[float] = []  # when revision 2 and those after it were made
         self._observers: list[Observer] = []
         self._lost_answers = 0.0
         self._stalled_until = 0.0
@@ -282,7 +293,8 @@ class Cluster:
         for member in self.members.values():
             if member.up:
                 self._end_life(member, "Socket closed")
-            member.applied = 1
+            member.applied = member.said = 1
+        self._moments.clear()
         self._lose_leader()
         self._survivors.clear()
         self._parked.clear()
@@ -466,13 +478,31 @@ class Cluster:
             self._lose(call)
         elif call.path == _STATUS:
             self._answer(call, self._status(member))
+        elif _is_serializable(call) and (not call.leader or self._knows_leader(member)):
+            own = self._own_revision(member)
+            holds = self.engine.holds(call.request.compare, own)
+            self._answer(call, pb.TxnResponse(header=self._header(member, own), succeeded=holds))
         elif self._led() and member.name in self._group:
             self._serve(member, call)
-        elif call.leader and self.world.now - member.alone_since >= NOTICED:
+        elif call.leader and not self._knows_leader(member):
             self._answer(call, Refusal("UNAVAILABLE", "etcdserver: no leader"))
         else:
             self._parked.append((member, call))
             self._lose(call)
+
+    def _knows_leader(self, member: Member) -> bool:
+        """It has one, or has not noticed yet that it has none."""
+        return (self._led() and member.name in self._group) or self.world.now - member.alone_since < NOTICED
+
+    def _own_revision(self, member: Member) -> int:
+        """What it has applied by itself: followers are behind, by chance, and a member never goes back."""
+        applied = member.applied
+        if member.name != self.leader:
+            chance = self._behind
+            behind = chance.random() * self._slowest if chance.random() < SLOW_FOLLOWER else chance.uniform(*self._lag)
+            applied = min(applied, 1 + bisect_right(self._moments, self.world.now - behind))
+        member.said = max(member.said, applied)
+        return member.said
 
     def _serve(self, member: Member, call: Call) -> None:
         """A member that has a leader. Reads happen now, writes when they are committed."""
@@ -484,6 +514,7 @@ class Cluster:
             elif path == _RANGE:
                 answer = pb.RangeResponse(header=self._header(member))
                 self.engine.range(request, answer)
+                member.said = self.engine.revision
                 self._answer(call, answer, hop)
                 return
             elif path == _KEEP_ALIVE:
@@ -499,6 +530,7 @@ class Cluster:
         ):
             read = pb.TxnResponse(header=self._header(member))
             self.engine.txn(request, read)
+            member.said = self.engine.revision
             self._answer(call, read, hop)
             return
         self._pending[call] = None
@@ -540,12 +572,14 @@ class Cluster:
         except Refusal as refusal:
             return refusal
         answer.header.CopyFrom(self._header(member))
+        member.said = self.engine.revision
         if changes:
             self._publish(changes, call.endpoint.client.owner)
         return answer
 
     def _publish(self, changes: Changes, owner: str) -> None:
         revision = self.engine.revision
+        self._moments.append(self.world.now)
         if self._observers:
             events = tuple(
                 Event("delete" if event.type == pb.Event.DELETE else "put", key_value(event.kv)) for event, _ in changes
@@ -741,6 +775,7 @@ class Cluster:
             revisions += bool(covered)
             watch.position += 1
         if response is not None:
+            member.said = max(member.said, watch.position - 1)
             stream.take(response)
         if watch.position <= member.applied:
             watch.due = True
@@ -764,3 +799,9 @@ class Cluster:
             watch.due = False
             if watch.position <= watch.member.applied:
                 self._kick(watch)
+
+
+def _is_serializable(call: Call) -> bool:
+    """Whether a member answers it by itself. Etcd does so where every operation is a serializable range, thus also
+    where there is none; our messages have no serializable ranges."""
+    return call.path == _TXN and not call.request.success and not call.request.failure

@@ -112,11 +112,16 @@ class Engine:
                     kvs[event.kv.key] = before
         return kvs, sorted(kvs)
 
+    def holds(self, compares: Sequence[pb.Compare], at: int) -> bool:
+        """Whether all of them did, at that revision."""
+        kvs = self._kvs if at == self.revision else self._as_of(at)[0]
+        return all(_holds(compare, kvs.get(compare.key)) for compare in compares)
+
     # Writing
 
     def txn(self, request: pb.TxnRequest, answer: pb.TxnResponse) -> Changes:
         """Applies it and fills in the answer; what it changed, as a new revision where that is not empty."""
-        holds = all(self._holds(compare) for compare in request.compare)
+        holds = all(_holds(compare, self._kvs.get(compare.key)) for compare in request.compare)
         operations = request.success if holds else request.failure
         for operation in operations:
             # etcd looks for the leases of all before it writes any.
@@ -142,12 +147,6 @@ class Engine:
                 self.range(operation.request_range, said.response_range)
         self._keep(changes)
         return changes
-
-    def _holds(self, compare: pb.Compare) -> bool:
-        kv = self._kvs.get(compare.key)
-        if compare.target == pb.Compare.CREATE:
-            return compare.create_revision == (0 if kv is None else kv.create_revision)
-        return compare.mod_revision == (0 if kv is None else kv.mod_revision)
 
     def _put(self, put: pb.PutRequest, revision: int) -> Changes:
         key, lease = put.key, put.lease
@@ -199,6 +198,12 @@ class Engine:
         if revision > self.revision:
             raise Refusal("OUT_OF_RANGE", "etcdserver: mvcc: required revision is a future revision")
         self.compacted = revision
+
+
+def _holds(compare: pb.Compare, kv: pb.KeyValue | None) -> bool:
+    if compare.target == pb.Compare.CREATE:
+        return compare.create_revision == (0 if kv is None else kv.create_revision)
+    return compare.mod_revision == (0 if kv is None else kv.mod_revision)
 
 
 def _within(keys: Sequence[bytes], start: bytes, end: bytes) -> Sequence[bytes]:

@@ -1361,6 +1361,36 @@ job data=checkpoint
 """,
     ),
     Mutant(
+        "drop-late",
+        "the removal of an earlier run's data compares no header, so that a late attempt removes live leases",
+        "master/publish.py",
+        "        await self._fenced(self._data(queues=queues))\n",
+        "        await self._txn((), self._data(queues=queues))\n",
+        "who asks rightly is not refused",
+        """\
+seed 9
+job nodes=1 min=1 max=1 ttl=3 data=checkpoint
+running.1+1      kill n1
+running.1+6      start n1
+elected.2+0.012  etcd_freeze m3 3
+""",
+    ),
+    Mutant(
+        "barrier-serializable",
+        "before a lease counts as lost, a member that lags may be asked how far the store is",
+        "rendezvous/etcd.py",
+        (
+            "            return await self._read_nothing()\n"
+            "        self._known_key = _wire((*compares, *operations)[0].key)\n"
+        ),
+        "            pass\n",
+        "",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
         "drop-queues",
         "the next run removes the queues of one that was broken off",
         "master/host.py",

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import secrets
@@ -34,6 +35,7 @@ from .network import Network
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMBERS = ("m1", "m2", "m3")
+TXN = "/etcdserverpb.KV/Txn"
 LONG = 600.0
 """Seconds of the virtual clock after which a wait has failed."""
 
@@ -47,7 +49,8 @@ class Scene:
         self.network = Network(random.Random(f"network {seed}"))
         self.kernel = Kernel(self.network, random.Random(f"kernel {seed}"))
         self.chance = random.Random(f"scene {seed}")
-        self.cluster = Cluster(members, self.network, self.kernel, random.Random(f"etcd {seed}"), **options)
+        chance, behind = random.Random(f"etcd {seed}"), random.Random(f"behind {seed}")
+        self.cluster = Cluster(members, self.network, self.kernel, chance, behind=behind, **options)
         self.seen: list[tuple[float, int, tuple[Event, ...], str]] = []
         self.clients: dict[str, Client] = {}
         self.cluster.observe(lambda *what: self.seen.append(what))
@@ -624,6 +627,51 @@ def test_without_a_quorum_no_lease_expires_and_a_new_leader_extends_it(scene: Sc
     scene.wait(5.0)
 
     assert gone_after(scene) is not None
+
+
+async def writes_and_moves_on(store: EtcdStore, scene: Scene) -> int:
+    """The last revision; then the store's member is killed, so that it asks another one."""
+    while scene.used_by("A") == scene.leader():
+        scene.cluster.transfer_leadership()
+    for number in range(40):
+        written = await store.txn([], [Put("/w/a", str(number).encode())])
+    scene.cluster.kill(scene.used_by("A"))
+    await asyncio.sleep(0.02)
+    return written.revision
+
+
+def test_a_lost_lease_is_told_from_lost_data_also_by_a_member_that_lags(make: Callable[..., Scene]) -> None:
+    for seed in range(20):
+        scene = make(seed)
+
+        async def body(store: EtcdStore, scene: Scene = scene) -> None:
+            lease = await store.grant(60)
+            await store.revoke(lease)
+            await writes_and_moves_on(store, scene)
+            with pytest.raises(LeaseLost):
+                await store.keep_alive(lease, 3)
+
+        scene.live(body)
+
+
+def test_a_member_that_lags_answers_a_transaction_without_operations_by_itself(make: Callable[..., Scene]) -> None:
+    behind: set[int] = set()
+    for seed in range(20):
+        scene = make(seed)
+
+        async def body(store: EtcdStore, scene: Scene = scene) -> int:
+            written = await writes_and_moves_on(store, scene)
+            await store.status()  # by now it has moved on
+            endpoint = scene.clients["A"].current
+            assert scene.used_by("A") in MEMBERS
+            own = await endpoint.call(TXN, pb.TxnRequest(), pb.TxnResponse, 1.0, math.inf, ())
+            assert (await store.txn([], [])).revision == written
+            later = await endpoint.call(TXN, pb.TxnRequest(), pb.TxnResponse, 1.0, math.inf, ())
+            assert later.header.revision == written, "it has caught up to answer the read"
+            return written - own.header.revision
+
+        behind.add(scene.live(body))
+    assert min(behind) == 0 and max(behind) > 5, behind
 
 
 def test_the_keys_of_a_lease_go_in_one_revision(scene: Scene) -> None:

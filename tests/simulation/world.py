@@ -108,6 +108,7 @@ class World:
             self.network,
             self.kernel,
             random.Random(f"etcd {schedule.seed}"),
+            behind=random.Random(f"behind {schedule.seed}"),
         )
         self.keys = Keys("job")
         self.checker = Checker(self)
