@@ -20,11 +20,11 @@ from .incident import (
     ROOT_SECONDS,
     Evidence,
     FailedWorker,
+    Gathering,
     charge,
     consequence,
     fatal,
     hopeless,
-    judge,
     likeness,
 )
 
@@ -43,7 +43,7 @@ class _Case:
 
     since: float
     ran: float
-    evidence: Evidence
+    evidence: Gathering
     alike: set[tuple[str, int]] | None = field(default_factory=set[tuple[str, int]])
     likeness: str = ""
 
@@ -85,9 +85,8 @@ class Docket:
             # The news of what ended the round before comes after its consequences: it is one incident, charged once.
             self.pending = None
         if (case := self._cases.get(number)) is None:
-            case = self._cases[number] = _Case(now, now - current.opened_at, Evidence(number))
-        case.evidence = case.evidence.joined(new)
-        for failed in new.exits:
+            case = self._cases[number] = _Case(now, now - current.opened_at, Gathering(number))
+        for failed in case.evidence.add(new):
             case.compare(failed)
         if self.pending is not None and self.pending.round == number != current.number:
             self.pending = self.verdict(number)  # provisional until the round after this one
@@ -95,9 +94,8 @@ class Docket:
     def verdict(self, number: int) -> Incident | None:
         """The incident that the evidence of round `number` amounts to so far."""
         case = self._cases.get(number)
-        if case is None or case.evidence.empty:
-            return None
-        return dataclasses.replace(judge(case.evidence), ran=case.ran)
+        incident = case.evidence.judge() if case else None
+        return dataclasses.replace(incident, ran=case.ran) if case and incident else None
 
     def fault(self, number: int, max_restarts: int, same_failure_limit: int, workers: int = 0) -> Fault | None:
         """The same as `round.plan` wants it, with how the job must end on account of it.

@@ -22,15 +22,18 @@ provisional until then. Only a verdict that ends the job waits for it; one that 
 """
 
 import dataclasses
+import itertools
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.member import Exit, signal_name
 from ..rendezvous.round import Outcome
+
+T = TypeVar("T")
 
 GATHER = 1.0
 """Seconds from the first evidence to the final verdict: connection errors of survivors arrive within this."""
@@ -113,37 +116,64 @@ class Evidence:
     left: tuple[tuple[str, str], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
 
-    def joined(self, more: "Evidence") -> "Evidence":
-        """This and `more`, each piece once, in order of arrival."""
-        return Evidence(
-            self.round,
-            tuple(dict.fromkeys((*self.exits, *more.exits))),
-            tuple(dict.fromkeys((*self.lost, *more.lost))),
-            tuple(dict.fromkeys((*self.left, *more.left))),
-            tuple(dict.fromkeys((*self.problems, *more.problems))),
-        )
 
-    @property
-    def empty(self) -> bool:
-        """Nothing has happened."""
-        return not (self.exits or self.lost or self.left or self.problems)
+class Gathering:
+    """The evidence of one round, as it arrives.
+
+    A piece counts once, however often it is told. To add a piece and to ask for the verdict cost the same however much
+    is known already: thousands of workers may fail at once, each of them is news, and the master judges after each.
+    """
+
+    __slots__ = ("_exits", "_left", "_lost", "_problems", "_root", "_root_kind", "round")
+
+    def __init__(self, number: int) -> None:
+        self.round = number
+        self._exits: set[FailedWorker] = set()
+        self._root: FailedWorker | None = None  # the first to arrive of the lowest kind
+        self._root_kind = 0
+        # Dictionaries without values, which keep the order of arrival.
+        self._lost: dict[tuple[str, str], None] = {}
+        self._left: dict[tuple[str, str], None] = {}
+        self._problems: dict[tuple[str, str], None] = {}
+
+    def add(self, evidence: Evidence) -> Sequence[FailedWorker]:
+        """More of it. Returns the exits that were not known."""
+        new = [failed for failed in dict.fromkeys(evidence.exits) if failed not in self._exits]
+        self._exits.update(new)
+        for failed in new:
+            kind = _kind(failed.exit)
+            if self._root is None or kind < self._root_kind:
+                self._root, self._root_kind = failed, kind
+        self._lost.update(dict.fromkeys(evidence.lost))
+        self._left.update(dict.fromkeys(evidence.left))
+        self._problems.update(dict.fromkeys(evidence.problems))
+        return new
+
+    def judge(self) -> Incident | None:
+        """The incident that it amounts to so far; None where nothing has happened."""
+        number = self.round
+        if self._lost:
+            text = _some(self._lost, lambda lost: f"node {lost[0]} was lost: {lost[1]}")
+            return Incident(number, "lost", text, node=next(iter(self._lost))[0])
+        if self._left:
+            text = _some(self._left, lambda left: f"node {left[0]} left: {left[1]}")
+            return Incident(number, "left", text, node=next(iter(self._left))[0])
+        root = self._root
+        if root is not None and (not self._problems or self._root_kind < _COUPLED_KIND):
+            return Incident(number, "failure", describe(root), node=root.node, host=root.host, exit=root.exit)
+        if not self._problems:
+            return None
+        node, what = next(iter(self._problems))
+        return Incident(number, "problem", f"node {node} {what}", node=node)
 
 
 def judge(evidence: Evidence) -> Incident:
-    """The incident that the evidence so far amounts to. The evidence must not be empty."""
-    number = evidence.round
-    if evidence.lost:
-        text = _some([f"node {node} was lost: {how}" for node, how in evidence.lost])
-        return Incident(number, "lost", text, node=evidence.lost[0][0])
-    if evidence.left:
-        text = _some([f"node {node} left: {why}" for node, why in evidence.left])
-        return Incident(number, "left", text, node=evidence.left[0][0])
-    exits = [failed for failed in evidence.exits if not evidence.problems or _kind(failed.exit) < _COUPLED_KIND]
-    if exits:
-        root = min(exits, key=lambda failed: _kind(failed.exit))  # the first to arrive among equals
-        return Incident(number, "failure", describe(root), node=root.node, host=root.host, exit=root.exit)
-    node, what = evidence.problems[0]
-    return Incident(number, "problem", f"node {node} {what}", node=node)
+    """The incident that all of `evidence` amounts to. It must not be empty."""
+    gathering = Gathering(evidence.round)
+    gathering.add(evidence)
+    incident = gathering.judge()
+    assert incident is not None, "the evidence is empty"
+    return incident
 
 
 def consequence(incident: Incident) -> bool:
@@ -260,10 +290,11 @@ _OVERRIDE = "--same-failure-limit=0 restarts in any case"
 
 def arrivals(round_number: int, nodes: Sequence[str]) -> Incident:
     """A round opened for newcomers, as an incident that costs nothing."""
-    return Incident(round_number, "joined", f"{_some(nodes, ', ')} joined", node=nodes[0] if nodes else "")
+    text = f"{_some(nodes, str, ', ')} joined"
+    return Incident(round_number, "joined", text, node=nodes[0] if nodes else "")
 
 
-def _some(texts: Sequence[str], separator: str = "; ") -> str:
-    """The first few of many: ten thousand nodes may be lost at once, and the header must stay small."""
-    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
-    return separator.join(texts[:NAMED]) + more
+def _some(things: Collection[T], words: Callable[[T], str], separator: str = "; ") -> str:
+    """The first few of many, in words: ten thousand nodes may be lost at once, and the header must stay small."""
+    more = f" and {len(things) - NAMED} more" if len(things) > NAMED else ""
+    return separator.join(words(thing) for thing in itertools.islice(things, NAMED)) + more

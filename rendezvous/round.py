@@ -233,9 +233,9 @@ def _running(
 ) -> tuple[Decision, str]:
     by_incarnation = {seen.member.incarnation: seen for seen in members}
     in_round = [by_incarnation.get(incarnation) for incarnation in current.nodes]
-    done = [seen for seen in in_round if seen and _succeeded(seen.member, current.number)]
-    lost = [seen for seen in in_round if seen is None or (seen.gone and seen not in done)]
-    left = [seen for seen in in_round if seen and seen.member.report.state in DEPARTING and seen not in done]
+    undone = [seen for seen in in_round if seen is None or not _succeeded(seen.member, current.number)]
+    lost = [seen for seen in undone if seen is None or seen.gone]
+    left = [seen for seen in undone if seen and seen.member.report.state in DEPARTING]
     fault = current.fault
     if fault and fault.fatal:
         if now < fault.settled_at:
@@ -278,8 +278,9 @@ def _running(
         policy = dataclasses.replace(policy, settle=settle, scale_up_interval=interval)
         until = {seen.order: max(seen.since, current.opened_at) + READY_SECONDS for seen in newcomers}
         busy = [seen for seen in newcomers if not seen.member.report.ready and now < until[seen.order]]
-        newcomers = [seen for seen in newcomers if seen not in busy]
-        candidates = [seen for seen in candidates if seen not in busy]
+        not_yet = {seen.order for seen in busy}
+        newcomers = [seen for seen in newcomers if seen.order not in not_yet]
+        candidates = [seen for seen in candidates if seen.order not in not_yet]
         if busy and policy.usable(len(candidates)) <= len(current.nodes):
             names = _names([seen.member for seen in busy])
             gets = "get their" if len(busy) > 1 else "gets its"
@@ -295,13 +296,17 @@ def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequenc
     All candidates, where these would be too few, where none of them has the job's state, where somebody who lives and
     has it would be left out, or where who is left out now might not be taken in later.
     """
-    here = [seen for seen in candidates if seen.member.incarnation in current.nodes]
-    able = [seen for seen in here if seen.member.report.keeps]
-    ready = [seen for seen in candidates if seen not in here and seen.member.report.ready]
-    whole = {seen in able for seen in here if seen.member.report.holding} == {True}
-    if not whole or policy.scale_up != "now" or not policy.usable(len(able) + len(ready)):
+    in_the_round = frozenset(current.nodes)
+    here = [seen for seen in candidates if seen.member.incarnation in in_the_round]
+    whole = {seen.member.report.keeps for seen in here if seen.member.report.holding} == {True}
+    if not whole or policy.scale_up != "now":
         return candidates
-    return [seen for seen in candidates if seen in able or seen in ready]
+    able = [
+        seen
+        for seen in candidates
+        if (seen.member.report.keeps if seen.member.incarnation in in_the_round else seen.member.report.ready)
+    ]
+    return able if policy.usable(len(able)) else candidates
 
 
 def _finishes(member: Member, number: int) -> bool:

@@ -357,8 +357,8 @@ running.1+1      worker n1 0 raise
         "blame-first",
         "whoever reports first is to blame",
         "master/incident.py",
-        "root = min(exits, key=lambda failed: _kind(failed.exit))",
-        "root = exits[0]",
+        "            if self._root is None or kind < self._root_kind:\n",
+        "            if self._root is None:\n",
         "the root cause is what was done",
         """\
 seed 1

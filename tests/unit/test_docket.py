@@ -1,4 +1,8 @@
-"""How long a round had been there when its incident came, and whether all ranks failed alike."""
+"""How long a round had been there when its incident came, whether all ranks failed alike, and what evidence costs."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
 
 from elastic_run.master.docket import Docket
 from elastic_run.master.incident import ALIKE_SECONDS, QUICK_SECONDS, Evidence, FailedWorker
@@ -96,3 +100,69 @@ def test_the_same_report_twice_is_not_two_ranks() -> None:
     docket = Docket()
     told(docket, 1, MISSING, workers=2)
     assert told(docket, 1, MISSING, workers=2).fatal is None
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Python functions that `work` calls: what is done for each exit calls some."""
+    count = 0
+
+    def see(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def told_of(exits: int, *, rounds: int) -> Callable[[], object]:
+    """All workers of a large job fail at once: each exit is told twice, and the master judges after each."""
+    docket, current = Docket(), round_of(1, 0.0)
+    workers = [
+        FailedWorker(f"n{rank // 8}", "host", Exit(1, rank, rank % 8, rank, code=1, message="ValueError: no"))
+        for rank in range(exits)
+    ]
+
+    def work() -> None:
+        for _ in range(2):
+            for worker in workers:
+                docket.note(Evidence(1, exits=(worker,)), current, 1.0)
+                docket.fault(1, 3, 5)
+
+    def late() -> None:
+        docket.note(Evidence(1, exits=(workers[0],)), current, 1.0)
+        docket.turn(2, docket.settled(), docket.verdict(1))
+        for worker in workers:
+            docket.note(Evidence(1, exits=(worker,)), round_of(2, 1.1), 1.2)
+
+    return work if rounds == 1 else late
+
+
+def test_evidence_costs_the_same_for_each_exit_however_many_there_are() -> None:
+    assert calls(told_of(600, rounds=1)) < 8 * calls(told_of(100, rounds=1))
+
+
+def test_evidence_that_comes_after_the_next_round_was_opened_costs_the_same_for_each_exit() -> None:
+    assert calls(told_of(600, rounds=2)) < 8 * calls(told_of(100, rounds=2))
+
+
+def test_a_loss_costs_the_same_however_many_nodes_are_lost() -> None:
+    class Name(str):
+        def __hash__(self) -> int:
+            return super().__hash__()
+
+    def lost(nodes: int) -> Callable[[], object]:
+        docket = Docket()
+
+        def work() -> None:
+            for node in range(nodes):
+                docket.note(Evidence(1, lost=((Name(f"n{node}"), "its lease ended"),)), round_of(1, 0.0), 1.0)
+                docket.fault(1, 3, 5)
+
+        return work
+
+    assert calls(lost(600)) < 8 * calls(lost(100))

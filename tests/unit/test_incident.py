@@ -319,7 +319,7 @@ workers = st.builds(
 )
 places = st.lists(st.tuples(st.sampled_from("abc"), st.just("gone")), max_size=2).map(tuple)
 evidences = st.builds(Evidence, st.just(1), st.lists(workers, max_size=4).map(tuple), places, places, places).filter(
-    lambda evidence: not evidence.empty
+    lambda evidence: evidence.exits or evidence.lost or evidence.left or evidence.problems
 )
 
 
