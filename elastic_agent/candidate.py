@@ -18,6 +18,9 @@ from ..rendezvous.wire import Malformed, decode
 REFUSED_PAUSE = 1.0
 """Seconds until the next attempt where the store says no (no space left, say): somebody has to mend that."""
 
+MOST_DEAD = 100
+"""Dead masters whose proof is kept: each was in the round that the next master takes over, or in one long before."""
+
 
 class Candidate:
     """Takes part in the election for as long as `run` runs.
@@ -42,6 +45,7 @@ class Candidate:
         self._trace = trace
         self._now = asyncio.get_running_loop().time
         self._dead: dict[str, str] = {}  # incarnations of masters whose death this node has seen, with the proof
+        self._words: dict[str, None] = {}  # of evictions: `Publisher.words`
         self.leadership: election.Leadership | None = None
         self._master: Master | None = None
 
@@ -103,7 +107,7 @@ class Candidate:
 
     async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
-        publisher = Publisher(self._store, self._keys, leadership, lease, 0)
+        publisher = Publisher(self._store, self._keys, leadership, lease, 0, words=self._words)
         master = Master(
             self._store,
             self._keys,
@@ -141,6 +145,8 @@ class Candidate:
                 changed.result()
                 return False
             self._dead[leader.incarnation] = dead.result()
+            if len(self._dead) > MOST_DEAD:
+                del self._dead[next(iter(self._dead))]
             self._say(f"the master's node {leader.node} is lost: {dead.result()}; electing another")
             return True
         finally:

@@ -10,6 +10,7 @@ import dataclasses
 import math
 import secrets
 import shlex
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -35,6 +36,10 @@ T = TypeVar("T")
 ROW = "master"
 """Of the trace."""
 
+A_TURN = 32
+"""Events, or members, that are looked at before the loop's other tasks have their turn: this loop renews the lease, and
+a thousand nodes may have news at once."""
+
 LONG_LOOK, LONGEST_GATHERING = 0.001, 0.1
 """Seconds. A look at all members that takes longer than the one is followed by as long a time in which news is only
 gathered, up to the other: else a thousand nodes that report one by one cost a thousand looks at a thousand nodes."""
@@ -50,6 +55,27 @@ class Terms:
     fingerprint: Fingerprint
     farewell_seconds: float = 30.0
     """How long a finished job waits for its nodes to leave before it removes the job's keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A node that is in the store no more.
+
+    Attributes:
+        node: its name.
+        left: why, where it left in order; else None.
+        how: how its loss was noticed, where it did not.
+    """
+
+    node: str
+    left: str | None
+    how: str
+
+    def evidence(self, number: int) -> Evidence:
+        """That round `number` has lost it."""
+        if self.left is not None:
+            return Evidence(number, left=((self.node, self.left),))
+        return Evidence(number, lost=((self.node, self.how),))
 
 
 class Master:
@@ -103,7 +129,9 @@ class Master:
         self._header: Header | None = None
         self._round = Round(0, (), False, now())
         self._docket = Docket()
-        self._gone: dict[str, tuple[str, str | None, str]] = {}  # incarnation -> node, why it left, how it was lost
+        self._chosen: frozenset[str] = frozenset()  # incarnations of the round that is being published
+        self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
+        self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
         self._changed = asyncio.Event()
         self._said = ""
         self._look = 0.0  # seconds that the last look at all members took
@@ -120,6 +148,7 @@ class Master:
         tasks: list[asyncio.Task[None]] = []
         try:
             revision = await self._take_over()
+            self._forget_the_absent()
             watch = asyncio.create_task(self._follow(revision + 1), name="master: members")
             tasks.append(watch)
             ledgers = asyncio.create_task(self._keep_ledgers(), name="master: ledgers")
@@ -217,11 +246,18 @@ class Master:
             self._gather(seen.member)
         return listing.revision
 
+    def _forget_the_absent(self) -> None:
+        """Of the dead, only who is registered still or was in the round is of any concern."""
+        for incarnation in [each for each in self._lost_how if each not in self._watchers]:
+            if incarnation not in self._in_round:
+                del self._lost_how[incarnation]
+
     def _say_elected(self) -> None:
         if self._terms.policy.max_nodes > 1:
             self._say("this node is the job's master")
 
     async def _follow(self, revision: int) -> None:
+        seen = 0
         try:
             while True:
                 try:
@@ -229,7 +265,12 @@ class Master:
                         for event in events:
                             self._apply(event)
                         revision = max(event.kv.mod_revision for event in events) + 1
+                        self._forget_the_removed(revision)
                         self._changed.set()
+                        seen += len(events)
+                        if seen >= A_TURN:
+                            seen = 0
+                            await asyncio.sleep(0)
                 except Compacted:
                     listing = await self._store.list(self._keys.nodes)
                     revision = listing.revision + 1
@@ -237,6 +278,7 @@ class Master:
                         self._forget(key)
                     for item in listing.items:
                         self._see(item)
+                    self._forget_the_removed(revision)
                     self._changed.set()
         finally:
             self._changed.set()  # so that `run` sees that this has ended
@@ -296,18 +338,23 @@ class Master:
         report = seen.member.report
         left = report.problem if report.state in DEPARTING else None
         how = self._lost_how.get(incarnation, "it has not been heard of: its lease ended")
-        self._gone[incarnation] = (seen.member.node, left, how)
+        loss = Loss(seen.member.node, left, how)
+        if incarnation in self._chosen:
+            self._gone[incarnation] = loss
         if report.state == "succeeded" and report.round == self._round.number:
             self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
         elif incarnation in self._in_round:
-            self._note(self._loss(incarnation))
+            self._note(loss.evidence(self._round.number))
 
-    def _loss(self, incarnation: str) -> Evidence:
-        """That the current round has lost this node, which left the store as a leaver or without a word."""
-        node, left, how = self._gone[incarnation]
-        if left is not None:
-            return Evidence(self._round.number, left=((node, left),))
-        return Evidence(self._round.number, lost=((node, how),))
+    def _forget_the_removed(self, revision: int) -> None:
+        """The watch has told of all before `revision`: who was removed until then is not heard of again.
+
+        Of the current round the proofs are kept until the next is published, which they explain.
+        """
+        while self._removed and self._removed[0][0] < revision and self._removed[0][1] not in self._in_round:
+            _, incarnation = self._removed.popleft()
+            self._lost_how.pop(incarnation, None)
+            self._watchers.pop(incarnation, None)
 
     async def _watch_member(self, held: KeyValue, member: Member) -> None:
         try:
@@ -340,7 +387,8 @@ class Master:
         try:
             while True:
                 try:
-                    await self._publisher.evict(held.key, held.create_revision, member.incarnation, word)
+                    revision = await self._publisher.evict(held.key, held.create_revision, member.incarnation, word)
+                    self._removed.append((revision, member.incarnation))
                     return
                 except StoreUnavailable:
                     await asyncio.sleep(0.1)
@@ -359,6 +407,10 @@ class Master:
                 )
                 await self._publisher.evict(key, seen.order, seen.member.incarnation, Eviction(reason, final=True))
                 self._say(f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}")
+                # While that was written the node's user may have started it again, under the same key.
+                held = self._members.get(key)
+                if held is None or held.member.incarnation != seen.member.incarnation:
+                    continue
                 self._forget(key)
             self._strangers.pop(key, None)
 
@@ -456,6 +508,7 @@ class Master:
             tally=tally,
             incident=because,
         )
+        self._chosen, self._gone = frozenset(member.incarnation for member in decision.nodes), {}
         if not await self._publisher.open(
             header, assignments, previous.prefix if previous else "", lambda: self._all_here(decision.nodes)
         ):
@@ -473,10 +526,9 @@ class Master:
         # What they said of this round while its header's answer was awaited was not yet about the current one.
         for seen in self._members.values():
             self._gather(seen.member)
-        for incarnation in nodes:
-            if incarnation in self._gone:
-                self._note(self._loss(incarnation))
-        self._gone.clear()
+        for loss in self._gone.values():
+            self._note(loss.evidence(number))
+        self._chosen, self._gone = frozenset(), {}
 
     def _all_here(self, nodes: Sequence[Member]) -> bool:
         present = {seen.member.incarnation for seen in self._members.values() if not seen.gone}

@@ -8,6 +8,7 @@ A round is published in two steps: its assignments, in batches that fit a transa
 knows yet; then the header that names the prefix, which is the commit point and compares the header before it.
 """
 
+import itertools
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,6 +26,9 @@ from ..rendezvous.wire import encode
 BATCH = 100
 """Assignments in one transaction; etcd takes 128 operations."""
 
+WORDS, WORDS_AT_ONCE = 100, 16
+"""Evictions whose words are kept, and how many older words one eviction removes."""
+
 WITHDRAWN = 100
 """Withdrawn rounds since the last header whose assignments are removed again with the next: as many as fit."""
 
@@ -37,6 +41,8 @@ class Publisher:
         header_revision: the mod revision of the header that the next one must replace; 0 where there is none.
         token: random; the same leadership may publish again after a write whose answer was lost, and what is still
             on its way then must not mix with the new round.
+        words: incarnations for which words of their eviction may be in the store, the oldest first; the keys of a
+            dictionary. They last as long as the lease, so this agent's next leadership goes on with them.
     """
 
     store: Store
@@ -45,6 +51,7 @@ class Publisher:
     lease: int
     header_revision: int
     token: str = field(default_factory=lambda: secrets.token_hex(3))
+    words: dict[str, None] = field(default_factory=dict[str, None])
     _withdrawn: deque[str] = field(default_factory=lambda: deque[str](maxlen=WITHDRAWN), init=False, repr=False)
 
     def prefix(self, number: int) -> str:
@@ -100,15 +107,27 @@ class Publisher:
             self.header_revision = current.mod_revision  # an earlier attempt was applied and its answer lost
         self._withdrawn.clear()
 
-    async def evict(self, key: str, create_revision: int, incarnation: str, eviction: Eviction) -> bool:
-        """Deletes a member and leaves word for it. False: it was not there any more."""
+    async def evict(self, key: str, create_revision: int, incarnation: str, eviction: Eviction) -> int:
+        """Deletes a member and leaves word for it; does nothing where it is not there any more.
+
+        Old words are removed, for nobody reads that of a process that is dead. Returns the store's revision after it.
+        """
+        old = list(itertools.islice(self.words, max(0, min(len(self.words) - WORDS + 1, WORDS_AT_ONCE))))
         result = await self._txn(
             [Compare(key, create_revision)],
-            [Delete(key), Put(self.keys.eviction(incarnation), encode(eviction), self.lease)],
+            [
+                Delete(key),
+                Put(self.keys.eviction(incarnation), encode(eviction), self.lease),
+                *(Delete(self.keys.eviction(each)) for each in old),
+            ],
         )
-        if not result.succeeded and not _holds(result.current[0], self.leadership):
+        if result.succeeded:
+            for each in old:
+                self.words.pop(each, None)
+        elif not _holds(result.current[0], self.leadership):
             raise Deposed("another master leads")
-        return result.succeeded
+        self.words[incarnation] = None  # also where it failed: an earlier attempt may have been applied
+        return result.revision
 
     async def bury(self, *, succeeded: bool) -> None:
         """The job is over and every node has gone: removes its keys, but for the tombstone of a success.

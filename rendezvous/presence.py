@@ -83,6 +83,7 @@ class PresenceServer:
             return
         self._writers[writer] = None
         try:
+            _keep_alive(writer)  # a peer whose machine is lost closes nothing
             writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
             await writer.drain()
             if self._visit is not None and (line := await reader.readline()):
@@ -194,7 +195,7 @@ def listener(bind: str) -> socket.socket:
 
 
 def _keep_alive(writer: asyncio.StreamWriter) -> None:
-    """Has the kernel ask now and then whether the peer's machine is there."""
+    """Has the kernel ask now and then whether the peer's machine is there. Raises OSError."""
     for option in (*_KEEPALIVE, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)):
         writer.get_extra_info("socket").setsockopt(*option)
 

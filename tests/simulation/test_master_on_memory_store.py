@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import itertools
 import selectors
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidate
 from elastic_run.master import host
 from elastic_run.master.host import Master, Terms, describe_difference
-from elastic_run.master.publish import Publisher
+from elastic_run.master.publish import WORDS, Publisher
 from elastic_run.rendezvous import election, membership
 from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
 from elastic_run.rendezvous.header import Header, Leader, Tally
@@ -80,6 +80,7 @@ class Job:
     dead: dict[str, asyncio.Future[str]] = field(default_factory=dict[str, asyncio.Future[str]])
     watched: set[str] = field(default_factory=set[str])
     unwatchable: set[str] = field(default_factory=set[str])
+    leaders: list[Master] = field(default_factory=list[Master])
     masters: list[asyncio.Task[Header]] = field(default_factory=list[asyncio.Task[Header]])
     lives: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
@@ -108,6 +109,7 @@ class Job:
         values = dataclasses.replace(values, **terms)
         clock = asyncio.get_running_loop().time
         leader = Master(self.store, self.keys, publisher, values, say=self.said.append, now=clock, watch=self.watch)
+        self.leaders.append(leader)
         self.masters.append(asyncio.create_task(leader.run(), name=f"master in {node.registration.member.node}"))
         return self.masters[-1]
 
@@ -376,6 +378,18 @@ class NoEvictions(MemoryStore):
         if not self.answers and any(isinstance(each, Put) and "/evictions/" in each.key for each in operations):
             raise StoreUnavailable("no answer within 5 s")
         return await super().txn(compares, operations, idempotent=idempotent)
+
+
+class SlowEvictions(MemoryStore):
+    """Applies an eviction at once, and says so five seconds later."""
+
+    async def txn(
+        self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+    ) -> TxnResult:
+        result = await super().txn(compares, operations, idempotent=idempotent)
+        if any(isinstance(each, Put) and "/evictions/" in each.key for each in operations):
+            await asyncio.sleep(5)
+        return result
 
 
 class TestALoss:
@@ -1026,6 +1040,23 @@ class TestArrivals:
 
         simulate(scenario)
 
+    @pytest.mark.parametrize("script", ["train.py", "third.py"])
+    def test_of_a_corrected_command_are_seen_also_while_the_wrong_one_is_being_refused(self, script: str) -> None:
+        async def scenario(job: Job) -> None:
+            await running_job(job, "ab")
+            wrong = await job.join("x", fingerprint=dataclasses.replace(FINGERPRINT, script="other.py"))
+            await later(1)  # the store has applied the eviction, and the master does not know
+            assert await job.store.get(wrong.registration.key) is None
+            again = await job.join("x", fingerprint=dataclasses.replace(FINGERPRINT, script=script))
+            if script == FINGERPRINT.script:
+                assert again.incarnation in await job.in_round(await job.header(2))
+            else:
+                await later(20)
+                word = await membership.read_eviction(job.store, job.keys, again.incarnation)
+                assert word and "third.py" in word.reason
+
+        simulate(scenario, store=SlowEvictions())
+
     def test_of_another_command_are_named_on_the_masters_side_with_here_and_there_right(self) -> None:
         async def scenario(job: Job) -> None:
             await running_job(job)
@@ -1457,6 +1488,52 @@ class TestTakeover:
             assert header is not None and header.number == 1
 
         simulate(scenario)
+
+
+class TestALongLife:
+    def test_leaves_nothing_behind_of_nodes_that_were_lost(self) -> None:
+        async def scenario(job: Job) -> None:
+            await running_job(job, "ab")
+            kept: list[tuple[int, ...]] = []
+            for _ in range(3):
+                for _ in range(WORDS):
+                    spare = await job.join("spare")
+                    await quiet()
+                    await spare.die()
+                    await quiet()
+                (master,) = job.leaders
+                sizes = [len(value) for value in vars(master).values() if isinstance(value, Sized)]
+                kept.append((*sizes, len(await job.left_over())))
+            assert kept[0] == kept[1] == kept[2]
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=2))
+
+    def test_leaves_nothing_behind_of_nodes_that_went_in_order(self) -> None:
+        async def scenario(job: Job) -> None:
+            await running_job(job, "ab")
+            kept: list[tuple[int, ...]] = []
+            for _ in range(3):
+                for _ in range(20):
+                    await (await job.join("spare")).go()
+                    await quiet()
+                (master,) = job.leaders
+                kept.append(tuple(len(value) for value in vars(master).values() if isinstance(value, Sized)))
+            assert kept[0] == kept[1] == kept[2]
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=2))
+
+    def test_keeps_the_words_of_the_last_evictions(self) -> None:
+        async def scenario(job: Job) -> None:
+            await running_job(job, "ab")
+            for _ in range(WORDS + 20):
+                spare = await job.join("spare")
+                await quiet()
+                await spare.die()
+                await quiet()
+                assert await membership.read_eviction(job.store, job.keys, spare.incarnation)
+            assert len((await job.store.list(job.keys.evictions)).items) == WORDS
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=2))
 
 
 class TestADeposedMaster:
