@@ -182,7 +182,7 @@ class Master:
         header = self._header
         if header is None:
             return None
-        return Current(header.run, header.number, header.state == "open")
+        return Current(header.run, header.number, header.state == "open", header.world_size)
 
     def _ended_ranks(self) -> frozenset[int]:
         """The ranks of the current round whose workers have ended with exit code 0."""

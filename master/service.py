@@ -47,11 +47,13 @@ class Current:
         run: `Header.run`.
         round: its number.
         running: nodes train in it.
+        world: its workers.
     """
 
     run: str
     round: int
     running: bool
+    world: int
 
 
 @dataclass(eq=False, slots=True)
@@ -213,7 +215,10 @@ class Ledgers:
             if round < current.round:
                 waiting.give(Answer("stale", f"round {round} is over: the job is in round {current.round}"))
             elif round == current.round and current.running:
-                ready.append(waiting)
+                if waiting.request.world == current.world:
+                    ready.append(waiting)
+                else:  # for so many ranks the ledgers would wait, and look through all of them
+                    waiting.give(Answer("refused", _another_world(waiting.request, current)))
         if ready and self._entries is None:
             self._entries = await self._read(current.run)
             self.look()  # the round may be another by now
@@ -396,6 +401,13 @@ class Ledgers:
             entry.value, entry.revision = value, revision
             if entry.ledger:
                 entry.ledger.changed = False
+
+
+def _another_world(request: Request, current: Current) -> str:
+    return (
+        f"rank {request.rank} says that round {request.round} has {request.world} workers, and it has {current.world}: "
+        "leave WORLD_SIZE as elastic-run has set it"
+    )
 
 
 def _in_vain(entries: dict[str, _Entry], request: Request, ended: frozenset[int]) -> str:

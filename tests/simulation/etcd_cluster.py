@@ -47,8 +47,8 @@ BATCH = 4
 NEXT_BATCH = 0.01
 """Seconds until the next one."""
 
-SLOW_FOLLOWER = 0.3
-"""How often a follower that answers by itself is behind by more than a moment."""
+SLOW_FOLLOWER, SLOWEST_FOLLOWER = 0.3, 6.0
+"""How often a follower that answers by itself is behind by more than a moment, and by how many seconds at most."""
 
 LATE = 0.25
 """How often a frozen member still takes up what its client has cancelled meanwhile, as measured with a real one."""
@@ -499,7 +499,8 @@ class Cluster:
         applied = member.applied
         if member.name != self.leader:
             chance = self._behind
-            behind = chance.random() * self._slowest if chance.random() < SLOW_FOLLOWER else chance.uniform(*self._lag)
+            slow = chance.random() < SLOW_FOLLOWER
+            behind = chance.random() * SLOWEST_FOLLOWER if slow else chance.uniform(*self._lag)
             applied = min(applied, 1 + bisect_right(self._moments, self.world.now - behind))
         member.said = max(member.said, applied)
         return member.said

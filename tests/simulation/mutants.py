@@ -1376,21 +1376,6 @@ elected.2+0.012  etcd_freeze m3 3
 """,
     ),
     Mutant(
-        "barrier-serializable",
-        "before a lease counts as lost, a member that lags may be asked how far the store is",
-        "rendezvous/etcd.py",
-        (
-            "            return await self._read_nothing()\n"
-            "        self._known_key = _wire((*compares, *operations)[0].key)\n"
-        ),
-        "            pass\n",
-        "",
-        """\
-seed 0
-job
-""",
-    ),
-    Mutant(
         "drop-queues",
         "the next run removes the queues of one that was broken off",
         "master/host.py",

@@ -80,7 +80,8 @@ class Bench:
 
     store: Faulty = field(default_factory=Faulty)
     said: list[str] = field(default_factory=list[str])
-    current: Current | None = Current("run", 1, True)  # noqa: RUF009  a frozen value
+    current: Current | None = Current("run", 1, True, 1)  # noqa: RUF009  a frozen value
+    world: int = 1
     ended: frozenset[int] = frozenset()
     leaders: int = 0
     leadership: Leadership | None = None
@@ -104,7 +105,7 @@ class Bench:
             self.store,
             KEYS,
             self.leadership,
-            lambda: self.current,
+            lambda: self.current and replace(self.current, world=self.world),
             say=self.said.append,
             now=asyncio.get_running_loop().time,
             ended=lambda: self.ended,
@@ -187,6 +188,7 @@ def test_a_lease_is_in_the_store_before_its_worker_hears_of_it() -> None:
 
 def test_what_comes_while_a_transaction_is_on_its_way_is_written_by_one() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 9
         ledgers = await bench.lead()
         bench.store.gate.clear()
         first = asyncio.create_task(ledgers.answer(opens(0, 9)))
@@ -206,6 +208,7 @@ def test_what_comes_while_a_transaction_is_on_its_way_is_written_by_one() -> Non
 
 def test_requests_of_one_batch_are_applied_in_the_order_in_which_they_came() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 3
         ledgers = await bench.lead()
         await ledgers.answer(opens(0, 3))
         asked = [asyncio.create_task(ledgers.answer(wants(rank, 3))) for rank in (2, 0, 1)]
@@ -255,6 +258,7 @@ def test_a_late_attempt_of_an_earlier_put_undoes_nothing() -> None:
 
 def test_a_put_of_the_same_leadership_that_comes_late_ends_the_master_that_did_not_know_of_it() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 2
         before = await bench.lead()
         await before.answer(opens(0, 2))
         bench.store.faults = [SILENT]
@@ -315,6 +319,7 @@ def test_a_store_that_is_silent_for_long_makes_an_answer_late_but_not_another() 
 
 def test_who_opens_waits_for_the_other_ranks_and_is_told_for_whom() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 3
         ledgers = await bench.lead()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -329,6 +334,7 @@ def test_who_opens_waits_for_the_other_ranks_and_is_told_for_whom() -> None:
 
 def test_a_cut_is_answered_when_the_last_rank_has_asked_for_it() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 2
         ledgers = await bench.lead()
         opened = [asyncio.create_task(ledgers.answer(opens(rank, 2, DATA))) for rank in range(2)]
         assert [await each for each in opened] == [Answer()] * 2
@@ -347,6 +353,7 @@ def test_a_cut_is_answered_when_the_last_rank_has_asked_for_it() -> None:
 
 def test_who_waits_for_a_rank_that_has_ended_is_refused() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 3
         ledgers = await bench.lead()
         first = asyncio.create_task(ledgers.answer(opens(0, 3, DATA)))
         await ticks()
@@ -361,6 +368,7 @@ def test_who_waits_for_a_rank_that_has_ended_is_refused() -> None:
 
 def test_who_waits_for_work_gets_what_another_gives_back() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 2
         ledgers = await bench.lead()
         await ledgers.answer(opens(0, 2))
         first = places(await ledgers.answer(wants(0, 2, wants=9)))
@@ -380,6 +388,7 @@ def test_who_waits_for_work_gets_what_another_gives_back() -> None:
 
 def test_who_waits_for_a_slow_worker_gets_its_shard_when_it_is_due() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 2
         ledgers = await bench.lead()
         await ledgers.answer(opens(0, 2))
         await ledgers.answer(wants(0, 2, wants=9))
@@ -396,6 +405,7 @@ def test_who_waits_for_a_slow_worker_gets_its_shard_when_it_is_due() -> None:
 
 def test_who_hangs_up_is_forgotten() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 2
         ledgers = await bench.lead()
         gone = asyncio.create_task(ledgers.answer(opens(0, 2, DATA)))
         await ticks()
@@ -403,6 +413,18 @@ def test_who_hangs_up_is_forgotten() -> None:
         again = asyncio.create_task(ledgers.answer(opens(0, 2, DATA)))
         assert await ledgers.answer(opens(1, 2, DATA)) == Answer()
         assert await again == Answer()
+
+    play(scenario)
+
+
+def test_a_request_of_another_world_size_is_refused_before_any_ledger_looks_at_its_ranks() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.world = 2
+        ledgers = await bench.lead()
+        await ledgers.answer(opens(0, 2))
+        for request in (opens(1, 30_000_000, DATA), wants(0, 30_000_000)):
+            refused = await ledgers.answer(request)
+            assert refused.kind == "refused" and "30000000 workers, and it has 2" in refused.text
 
     play(scenario)
 
@@ -416,11 +438,11 @@ def test_a_round_that_is_over_is_stale_and_one_that_is_not_known_yet_waits() -> 
         bench.current = None
         asked = asyncio.create_task(ledgers.answer(opens(round=2)))
         await ticks()
-        bench.current = Current("run", 1, True)
+        bench.current = Current("run", 1, True, 1)
         ledgers.look()
         await ticks()
         assert not asked.done()
-        bench.current = Current("run", 2, True)
+        bench.current = Current("run", 2, True, 1)
         ledgers.look()
         assert await asked == Answer()
         assert (await ledgers.answer(opens(round=1))).kind == "stale"
@@ -434,7 +456,7 @@ def test_a_suspended_job_leases_nothing() -> None:
     async def scenario(bench: Bench) -> None:
         ledgers = await bench.lead()
         await ledgers.answer(opens())
-        bench.current = Current("run", 2, False)
+        bench.current = Current("run", 2, False, 1)
         assert (await ledgers.answer(wants())).kind == "stale"
         assert (await ledgers.answer(opens(round=2))).kind == "later"
 
@@ -445,7 +467,7 @@ def test_what_lost_workers_had_is_leased_in_the_next_round_and_trouble_is_told_o
     async def scenario(bench: Bench) -> None:
         ledgers = await bench.lead()
         for round in range(1, 6):
-            bench.current = Current("run", round, True)
+            bench.current = Current("run", round, True, 1)
             await ledgers.answer(opens(round=round))
             assert places(await ledgers.answer(wants(round=round, wants=2))) == [0, 1]
             assert bench.said == (
@@ -458,7 +480,7 @@ def test_what_lost_workers_had_is_leased_in_the_next_round_and_trouble_is_told_o
 
 def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> None:
     async def scenario(bench: Bench) -> None:
-        bench.current = Current("one", 7, True)
+        bench.current = Current("one", 7, True, 1)
         ledgers = await bench.lead()
         await ledgers.answer(opens(round=7))
         await ledgers.answer(wants(round=7, wants=2))
@@ -466,7 +488,7 @@ def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> Non
         opened = opens(round=7, dataset=DATA, restored=Position(3))
         assert await ledgers.answer(opened) == Answer()
 
-        bench.current = Current("two", 1, True)
+        bench.current = Current("two", 1, True, 1)
         ledgers = await bench.lead()
         assert await ledgers.answer(opens()) == Answer()
         assert places(await ledgers.answer(wants(wants=2))) == [1, 2]
@@ -474,7 +496,7 @@ def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> Non
         fresh = Request("exchange", "data", 1, 0, 1, sequence=1, wants=1)
         assert places(await ledgers.answer(fresh)) == [0]
 
-        bench.current = Current("three", 1, True)  # the same number as the round before
+        bench.current = Current("three", 1, True, 1)  # the same number as the round before
         ledgers = await bench.lead()
         assert await ledgers.answer(opens()) == Answer()
         assert places(await ledgers.answer(wants(wants=2))) == [1, 2]
@@ -484,6 +506,7 @@ def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> Non
 
 def test_a_deposed_master_does_not_let_a_request_wait_for_ranks_that_ask_another() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.world = 2
         for request in (opens(0, 2, DATA), opens(0, 2, DATA, round=2)):
             ledgers = await bench.lead()
             task = bench.tasks[-1]
