@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 HELLO_TIMEOUT = 3.0
 """Seconds for a greeting: a stopped process accepts (its kernel does) but does not greet."""
@@ -23,11 +23,10 @@ BACKLOG = 4096
 """Peers that may wait to be accepted, where the kernel allows so many: when a job of thousands of nodes gets another
 master, all of them dial it at once, and who finds the queue full tries again only seconds later."""
 
-_KEEPALIVE = (
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
+_LISTENER_KEEPALIVE = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+"""Seconds, seconds, and how often: a watcher asks whether its peer is there; who is watched only lets go of watchers
+whose machines were lost, which close nothing."""
 
 _USER_TIMEOUT = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
 """Milliseconds for which what was sent may stay without a receipt: only then is a lost machine noticed by who sends."""
@@ -83,7 +82,7 @@ class PresenceServer:
             return
         self._writers[writer] = None
         try:
-            _keep_alive(writer)  # a peer whose machine is lost closes nothing
+            _keep_alive(writer, _LISTENER_KEEPALIVE)
             writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
             await writer.drain()
             if self._visit is not None and (line := await reader.readline()):
@@ -194,10 +193,12 @@ def listener(bind: str) -> socket.socket:
     return socket.create_server(("", 0))
 
 
-def _keep_alive(writer: asyncio.StreamWriter) -> None:
+def _keep_alive(writer: asyncio.StreamWriter, options: Mapping[int, int] = _KEEPALIVE) -> None:
     """Has the kernel ask now and then whether the peer's machine is there. Raises OSError."""
-    for option in (*_KEEPALIVE, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)):
-        writer.get_extra_info("socket").setsockopt(*option)
+    connection = writer.get_extra_info("socket")
+    for option, value in options.items():
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def _incarnation_of(line: bytes) -> str:
