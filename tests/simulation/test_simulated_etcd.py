@@ -850,7 +850,9 @@ def test_a_report_that_was_issued_again_never_undoes_a_later_one(make: Callable[
 
 def header(number: int, prefix: str) -> Header:
     """Of an open round."""
-    return Header(number, "run", "open", "start", "", Fingerprint("train.py", (), "1", "1", "0"), prefix=prefix, nodes=1)
+    return Header(
+        number, "run", "open", "start", "", Fingerprint("train.py", (), "1", "1", "0"), prefix=prefix, nodes=1
+    )
 
 
 def assignments(number: int) -> Sequence[Assignment]:
