@@ -78,20 +78,73 @@ PACKAGES: Mapping[str, Package] = {
                 Late("torch.profiler._cupti_monitor", (*_TRAINS, "profiler", "record_function")),
             ),
         ),
-        # Dependencies of torch.
         Package("torchgen", "torch", ("2.13", "2.13")),
         Package("functorch", "torch", ("2.13", "2.13")),
+        # Packages that scripts import by themselves.
+        Package("accelerate", "accelerate", ("1.15", "1.15")),
+        Package("datasets", "datasets", ("5.2", "5.2")),
+        Package("einops", "einops", ("0.8", "0.8")),
+        Package("evaluate", "evaluate", ("0.4", "0.4")),
+        Package("fire", "fire", ("0.7", "0.7")),
+        Package("huggingface_hub", "huggingface-hub", ("2.4", "2.4")),
+        Package("hydra", "hydra-core", ("1.3", "1.3")),
+        Package("omegaconf", "omegaconf", ("2.3", "2.3")),
+        Package("pandas", "pandas", ("3.1", "3.1")),
+        Package("PIL", "pillow", ("13.0", "13.0")),
+        # Its allocator has a thread: see THREADS. The numbers that it draws seed OpenSSL, which seeds itself anew after
+        # a fork, and the tables of libcurl and mimalloc.
+        Package("pyarrow", "pyarrow", ("26.0", "26.0")),
+        Package("regex", "regex", None),
+        Package("requests", "requests", ("2.34", "2.34")),
+        Package("safetensors", "safetensors", ("0.8", "0.8")),
+        Package("scipy", "scipy", ("1.17", "1.17")),
+        Package("sklearn", "scikit-learn", ("1.9", "1.9")),
+        Package("tiktoken", "tiktoken", ("0.14", "0.14")),
+        Package("tiktoken_ext", "tiktoken", ("0.14", "0.14")),
+        Package("tokenizers", "tokenizers", ("0.23", "0.23")),
+        Package("tqdm", "tqdm", None),
+        Package("yaml", "pyyaml", ("6.0", "6.0")),
+        # Dependencies of these.
+        Package("_multiprocess", "multiprocess", None),
+        Package("_yaml", "pyyaml", ("6.0", "6.0")),
+        Package("absl", "absl-py", None),
+        Package("antlr4", "antlr4-python3-runtime", None),
+        Package("anyio", "anyio", None),
+        Package("attr", "attrs", None),
+        Package("attrs", "attrs", None),
+        Package("boto3", "boto3", None),
+        Package("botocore", "botocore", None),
+        Package("certifi", "certifi", None),
+        Package("charset_normalizer", "charset-normalizer", None),
+        Package("click", "click", None),
+        Package("cloudpickle", "cloudpickle", None),
+        Package("dill", "dill", None),
         Package("filelock", "filelock", None),
-        Package("fsspec", "fsspec", None),
+        Package("h11", "h11", None),
+        Package("httpcore2", "httpcore2", None),
+        Package("httpx2", "httpx2", None),
+        Package("idna", "idna", None),
         Package("jinja2", "jinja2", None),
+        Package("jmespath", "jmespath", None),
+        Package("joblib", "joblib", None),
         Package("markupsafe", "markupsafe", None),
         Package("mpmath", "mpmath", None),
+        Package("multiprocess", "multiprocess", None),
+        Package("narwhals", "narwhals", None),
         Package("networkx", "networkx", None),
         Package("opt_einsum", "opt-einsum", None),
         Package("optree", "optree", None),
+        Package("packaging", "packaging", None),
+        Package("s3transfer", "s3transfer", None),
+        Package("six", "six", None),
+        Package("sniffio", "sniffio", None),
         Package("sympy", "sympy", None),
-        Package("tqdm", "tqdm", None),
+        Package("termcolor", "termcolor", None),
+        Package("threadpoolctl", "threadpoolctl", None),
+        Package("truststore", "truststore", None),
         Package("typing_extensions", "typing-extensions", None),
+        Package("urllib3", "urllib3", None),
+        Package("xxhash", "xxhash", None),
     )
 }
 """By top-level name."""
@@ -101,12 +154,43 @@ NAMELESS: Mapping[str, str] = {
     "_cython_*": "shared types of modules that were compiled with Cython",
     "_remote_module_non_scriptable": "torch.distributed.nn writes this module itself",
     "_sysconfigdata_*": "Python's own configuration; the platform is part of the name",
+    "_csparsetools": "compiled module of scipy.sparse",
+    "_cyutility": "compiled module of a package that was compiled with Cython",
+    "_moduleTNC": "compiled module of scipy.optimize",
+    "_ni_label": "compiled module of scipy.ndimage",
     "cython_runtime": "made by each module that was compiled with Cython",
 }
 """Top-level names under which declared packages register modules that belong to no distribution, and what they are. A
 name that ends in `*` stands for all names that begin so."""
 
+NAMESPACES: Mapping[str, str] = {
+    "google": "accelerate asks whether it runs in Google's notebooks, and finds the folder of protobuf",
+}
+"""Packages that are only a folder which several distributions share. They may be loaded; nothing in them may."""
+
+THREADS: Mapping[str, str] = {
+    "jemalloc_bg_thd": "jemalloc holds its locks during a fork, and has no such thread in the child",
+}
+"""Threads that may stay after an import, by the name in /proc/self/task/*/comm, and why a fork does no harm to them."""
+
+WALKS: Mapping[str, str] = {
+    "fsspec.config": "FSSPEC_",
+    "tqdm.utils": "TQDM_",
+}
+"""Modules that go through all environment variables when they are imported, and use only those that begin so."""
+
+READS_FOLDER: frozenset[str] = frozenset(["torch._dynamo.config", "torch._inductor.config"])
+"""Modules below a late import that note the working directory, which a script may have changed before it."""
+
+DRAWS: Mapping[str, str] = {}
+"""Packages whose import draws from the generator that all Python code shares, by top-level name, and why that does no
+harm."""
+
 REFUSED: Mapping[str, str] = {
+    "keras": "reads a configuration file, which may be another one after a restart",
+    "matplotlib": "reads a configuration file, which may be another one after a restart",
+    "opentelemetry": "draws identifiers that all workers would share",
+    "tensorflow": "prints, and reads a configuration file, which may be another one after a restart",
     "wandb": "makes temporary files",
 }
 """Installed packages that are not imported ahead, by top-level name, and why not."""

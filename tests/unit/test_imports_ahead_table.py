@@ -6,7 +6,16 @@ import sys
 import pytest
 
 from elastic_run.adapters import imports_ahead
-from elastic_run.adapters.imports_ahead import NAMELESS, PACKAGES, REFUSED, STDLIB_REFUSED
+from elastic_run.adapters.imports_ahead import (
+    DRAWS,
+    NAMELESS,
+    NAMESPACES,
+    PACKAGES,
+    REFUSED,
+    STDLIB_REFUSED,
+    THREADS,
+    WALKS,
+)
 
 
 def test_no_package_is_both_declared_and_refused():
@@ -25,5 +34,10 @@ def test_an_entry_names_its_distribution_and_versions_in_normal_form(package: im
 
 
 def test_reasons_are_words_that_finish_a_sentence():
-    for reason in [*NAMELESS.values(), *REFUSED.values(), *STDLIB_REFUSED.values()]:
+    tables = (DRAWS, NAMELESS, NAMESPACES, REFUSED, STDLIB_REFUSED, THREADS)
+    for reason in [reason for table in tables for reason in table.values()]:
         assert reason and not reason.endswith(".")
+
+
+def test_what_goes_through_all_variables_uses_one_prefix():
+    assert all(re.fullmatch("[A-Z]+_", prefix) for prefix in WALKS.values())

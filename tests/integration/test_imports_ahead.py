@@ -1,0 +1,451 @@
+"""Each package that may be imported ahead is imported here in a fresh interpreter, under watch, in two different ways.
+
+The first interpreter is like one that workers are forked from: it has no variable of a worker, and its output is a
+pipe. The second is like a worker of another run: it has a rank, the date is more than a year later, its output is a
+terminal. Nothing that a module holds afterwards may differ, and neither may have read anything that differs between
+ranks or runs, or have left anything that a fork would share. What is found all the same stands in `HARMLESS` or
+`REPAIRED`, with the reason.
+
+What is not seen: values in memory of native code (there only the reading itself is seen: environment, files, time,
+random numbers, process id), and system calls that native code makes without the C library.
+"""
+
+import fnmatch
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastic_run.adapters.imports_ahead import NAMELESS, NAMESPACES, PACKAGES, READS_FOLDER, THREADS
+from elastic_run.adapters.torchelastic import PER_WORKER
+
+HERE = Path(__file__).parent / "imports_ahead"
+SECONDS = 300.0
+OTHER_DATE = 40_000_000
+"""Seconds, more than a year: the second interpreter's date is so much later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Statements that are run one after the other in one interpreter.
+
+    Attributes:
+        needs: what has to be installed, by top-level name; else the case is skipped.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Except:
+    """Something that was found and does no harm. All are patterns of `fnmatch`.
+
+    Attributes:
+        kind: of the finding.
+        what: what was read, drawn, or left.
+        who: the module or the library that did it.
+    """
+
+    kind: str
+    what: str
+    who: str
+    why: str
+
+
+CASES = (
+    Case("numpy", ("numpy",), ("import numpy", "import numpy.random, numpy.linalg, numpy.lib.format")),
+    Case(
+        "torch",
+        ("torch",),
+        (
+            "import torch",
+            "import torch.nn as nn",
+            "import torch.nn.functional as F",
+            "from torch.utils.data import DataLoader, Dataset, DistributedSampler, random_split",
+            "import torch.distributed as dist",
+            "from torch.nn.parallel import DistributedDataParallel",
+            "import torch.multiprocessing as mp",
+            "import torch.optim as optim",
+            "from torch.optim.lr_scheduler import StepLR, CosineAnnealingLR",
+            "import torch.backends.cudnn as cudnn",
+            "import torch.amp, torch.cuda.amp",
+            "import torch.utils.checkpoint",
+            "from torch.profiler import profile",
+            "import torch.profiler._cupti_monitor",
+            "import torch._dynamo",
+            "from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard",
+            "import torch.distributed.checkpoint as dcp",
+            "from torch.distributed.device_mesh import init_device_mesh",
+            "from torch.distributed.tensor.parallel import parallelize_module",
+            "from torch.distributed.optim import ZeroRedundancyOptimizer",
+            "from torch.distributed.elastic.multiprocessing.errors import record",
+            "from torch.distributed.algorithms.join import Join",
+        ),
+    ),
+    Case("hydra", ("hydra",), ("import hydra", "from omegaconf import DictConfig, OmegaConf")),
+    Case("scipy", ("scipy",), ("import scipy", "import scipy.stats, scipy.sparse, scipy.optimize, scipy.signal")),
+    Case(
+        "small",
+        ("requests", "PIL", "tiktoken", "einops"),
+        (
+            "import yaml",
+            "import regex",
+            "import safetensors",
+            "import tokenizers",
+            "import requests",
+            "import packaging.version",
+            "import filelock",
+            "import click",
+            "import fire",
+            "from absl import app, flags, logging",
+            "import einops",
+            "import tiktoken",
+            "from tqdm.auto import tqdm",
+            "from PIL import Image, ImageOps",
+            "import huggingface_hub",
+            "from huggingface_hub import snapshot_download, hf_hub_download, HfApi",
+        ),
+    ),
+    Case("pyarrow", ("pyarrow",), ("import pyarrow",)),
+)
+
+HARMLESS = (
+    # -- of Python itself, whichever package asks for it first
+    Except("draws", "os.urandom", "*multiprocess*.process", "the key of its connections: REPAIRED"),
+    Except("draws", "os.urandom", "*uuid", "for `uuid4`, which is noted as well"),
+    Except("draws", "random._urandom", "numpy.random._pickle via random", "the seed of numpy's generator: REPAIRED"),
+    Except("draws", "tempfile.gettempdir", "*", "only finds out which folder is for temporary files"),
+    Except("random", "getrandom", "*python*", "os.urandom, which is noted as well"),
+    Except("time", "time.time", "*logging", "logging's start: REPAIRED"),
+    Except("opens", "/dev/null", "*", "takes nothing and keeps nothing"),
+    Except("file", "/dev/null", "*", "takes nothing and keeps nothing"),
+    Except("writes", "/dev/null", "*", "takes nothing and keeps nothing"),
+    Except("write", "/dev/null", "*", "takes nothing and keeps nothing"),
+    Except("writes", f"{tempfile.gettempdir()}/????????", "*tempfile", "tries the folder, and removes the file"),
+    Except("write", f"{tempfile.gettempdir()}/????????", "*python*", "tries the folder, and removes the file"),
+    Except("calls", f"os.remove ('{tempfile.gettempdir()}/????????'*", "*tempfile", "tries the folder"),
+    # -- of the machine, the same for all workers of a node in all runs
+    Except("opens", "/proc/cpuinfo", "*", "the machine's"),
+    Except("file", "/proc/cpuinfo", "*", "the machine's"),
+    Except("file", "/sys/devices/system/*", "*", "the machine's"),
+    Except("file", "*/openssl.cnf", "*", "the machine's"),
+    Except("opens", "/proc/sys/kernel/random/boot_id", "filelock._identity*", "the machine's"),
+    Except("file", "/proc/sys/kernel/random/boot_id", "*", "the machine's"),
+    Except("opens", "/usr/share/zoneinfo/*", "*", "the machine's"),
+    Except("file", "/usr/share/zoneinfo/*", "*", "the machine's"),
+    Except("look", "/usr/share/zoneinfo/*", "*", "the machine's"),
+    Except("look", "/etc/*", "*", "the machine's"),
+    # -- memory of the environment
+    Except("memory", "*", "libc.so.6", "the C library looks for a name of its own, such as TZ"),
+    # -- numpy
+    Except("starts a thread", "*", "libscipy_openblas*", "OpenBLAS ends its threads before a fork"),
+    # -- scipy
+    Except("draws", "random._urandom", "scipy.stats.* via random", "a sample for an example in a docstring"),
+    Except("time", "time.*", "numpy.f2py.rules", "the date that f2py writes into a comment of what it makes"),
+    # -- libraries in Rust and C: hash tables
+    Except("random", "get*", "_safetensors_rust*", "the seed of a table, in no order that anyone sees"),
+    Except("random", "get*", "tokenizers.abi3.so", "the seed of a table, in no order that anyone sees"),
+    Except("random", "get*", "_tiktoken*", "the seed of a table, in no order that anyone sees"),
+    # -- pyarrow: a debugger shows that libcurl draws the seed of its tables from OpenSSL
+    Except("random", "get*", "libarrow.so*", "OpenSSL's generator, which seeds itself anew after a fork"),
+    Except("pid", "*", "libarrow.so*", "OpenSSL asks whether this is a fork"),
+    Except("time", "*", "libarrow.so*", "when OpenSSL's generator was seeded"),
+    Except("memory", "*", "libarrow.so*", "mimalloc looks for variables that begin with mimalloc_"),
+    Except("starts a thread", "*", "libarrow.so*", "jemalloc's own: see THREADS"),
+    # -- pandas
+    Except("time", "time.strftime", "pandas._libs.tslibs via *", "calendar and _strptime ask for the names of days"),
+    # -- urllib3
+    Except("calls", "socket.*", "urllib3.util.connection*", "asks whether the machine has IPv6"),
+    Except("socket", "opens", "_socket*", "asks whether the machine has IPv6"),
+    # -- torch
+    Except("opens", "/proc/self/maps", "torch", "looks whether libraries of CUDA are loaded, and which"),
+    Except("file", "/proc/self/maps", "*python*", "looks whether libraries of CUDA are loaded, and which"),
+    Except("file", "/dev/urandom", "libc10.so", "the seed of torch's generator: REPAIRED"),
+    Except("opens", "*/probe.py", "torch.cuda*", "`inspect` reads the source of the program, for a line in an error"),
+    Except("file", "*/probe.py", "*python*", "see above"),
+    Except("look", "*/probe.py", "*python*", "see above"),
+    Except("look", "*_ops.py", "*python*", "`inspect` looks for the file of a module that torch has made"),
+    Except("look", "*_classes.py", "*python*", "`inspect` looks for the file of a module that torch has made"),
+    Except("draws", "uuid.uuid4", "torch.distributed._composable.contract", "see the values of the same module"),
+    Except("calls", "os.mkdir *torchinductor_*", "torch._inductor.*", "one folder for all processes of a user"),
+    Except("write", "*/torchinductor_*", "*python*", "one folder for all processes of a user"),
+    Except("look", "*/torchinductor_*", "*python*", "one folder for all processes of a user"),
+    # -- tqdm and fsspec
+    Except("reads", "*", "tqdm.utils", "WALKS: goes through all variables and uses only those of its own prefix"),
+    Except("walks", "os.environ", "tqdm.utils", "WALKS"),
+    Except("reads", "*", "fsspec.config", "WALKS"),
+    Except("walks", "os.environ", "fsspec.config", "WALKS"),
+)
+"""What is found, and why it does no harm."""
+
+REPAIRED = {
+    "logging._startTime": "`_logging` sets it",
+    "multiprocessing.process._current_process._config*authkey*": "`_multiprocessing` draws it",
+    "threading._active[[]an address[]]._native_id": "`_threading` asks for it",
+    "numpy.random.*": "`_numpy_random` seeds it",
+    "torch._C.default_generator": "`_torch` seeds it",
+    "sympy.core.random.*rng": "`_sympy_random` seeds them",
+    "sympy.core.symbol.Dummy._prng": "`_sympy` seeds it",
+    "sympy.*.dummy_index": "below the base, as in a process that imported it first; unique within the process",
+    "sympy.core.symbol.Dummy._base_dummy_index": "`_sympy` draws it",
+}
+"""Values that differ, which a repair in `elastic_agent/warm/repairs.py` makes anew in each worker."""
+
+SAME_MEANING = {
+    "torch.distributed._composable.contract.*_KEY": "the name of an attribute, which only has to be new in its process",
+    "torch._dynamo.variables.torch_function.banned_attrs[[]*]": "a set in no order",
+    "pandas.core.computation.expr.*.unsupported_nodes[[]*]": "a set in no order",
+    "filelock._api._FORK_STATE.pid": "by which it knows that it was forked",
+    "*._pid": "by which fsspec's file systems know that they were forked",
+    "huggingface_hub.hf_file_system.HfFileSystem._cache*": "fsspec empties it in a fork; a worker makes its own",
+    "huggingface_hub.*._fs_token*": "the name in this cache",
+    "scipy.signal._short_time_fft.ShortTimeFFT._cache_t[[]1]": "memory that nothing was written to yet",
+    "*.manager.loggerDict*_cache*": "which levels were asked for; logging empties it when a level changes",
+    "joblib._multiprocessing_helpers.name": "of a semaphore that it has removed again",
+    "numpy.f2py.rules.generationtime": "the date that f2py writes into a comment of what it makes",
+    "numpy.f2py.rules.module_rules[[]'modulebody']": "see above",
+}
+"""Values that differ in each process, where it does not matter which one a worker has."""
+
+
+@pytest.fixture(scope="module")
+def witness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("what native code reads can only be seen with a C compiler: install gcc")
+    library = tmp_path_factory.mktemp("witness") / "witness.so"
+    plain = ("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=0", "-Wno-nonnull-compare")
+    command = [compiler, "-shared", "-fPIC", "-O1", *plain, "-o", library, HERE / "witness.c", "-ldl", "-lpthread"]
+    subprocess.run(command, check=True)
+    return library
+
+
+def probe(witness: Path, *, rank: int | None = None, shift: int = 0, **orders: Any) -> dict[str, Any]:
+    """What the probe answers. With a rank, the variables of a worker are set and their memory is guarded."""
+    environment = {name: value for name, value in os.environ.items() if name not in PER_WORKER}
+    environment |= {"PYTHONHASHSEED": "0", "LD_PRELOAD": str(witness), "WITNESS_SHIFT": str(shift)}
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    if rank is not None:
+        environment |= {name: str(rank) for name in PER_WORKER} | {"CUDA_VISIBLE_DEVICES": ""}
+        environment["WITNESS_GUARD"] = ",".join(PER_WORKER)
+    with tempfile.TemporaryFile() as log:
+        environment["WITNESS_LOG"] = str(log.fileno())
+        done = subprocess.run(
+            [sys.executable, HERE / "probe.py", json.dumps(orders)],
+            env=environment,
+            pass_fds=[log.fileno()],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    assert done.returncode == 0, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return json.loads(done.stdout)
+
+
+INSTALLED = tuple(
+    {
+        sys.prefix,
+        sys.base_prefix,
+        str(Path(sys.executable).parent),
+        *(str(Path(path).resolve()) for path in sysconfig.get_paths().values()),
+        "/usr/lib",
+        "/lib",
+        "/etc/ld.so",
+    }
+)
+
+
+def is_of_the_installation(path: str) -> bool:
+    """Whether it belongs to Python or its packages, or is a folder on the way there or on the search path."""
+    if path.startswith(INSTALLED):
+        return True
+    on_the_way = any(folder == path or folder.startswith(f"{path.rstrip('/')}/") for folder in INSTALLED)
+    on_the_way |= any(folder == path or folder.startswith(f"{path.rstrip('/')}/") for folder in (str(HERE), *sys.path))
+    return on_the_way or path in ("", ".", tempfile.gettempdir())
+
+
+def findings(step: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """All that one statement did which may differ between ranks or runs, or which a fork would share."""
+    found: list[tuple[str, str, str]] = []
+    for kind, noted in step["python"].items():
+        for what, modules in noted.items():
+            if kind == "reads" and what not in PER_WORKER:
+                continue
+            if kind in ("opens", "writes") and is_of_the_installation(what):
+                continue
+            if kind in ("at exit", "process", "sets"):
+                continue  # the same in each worker; what a module keeps of it is seen in its values
+            found += [(kind, what, who) for who in modules]
+    for kind, lines in step["native"].items():
+        for line in lines:
+            what, _, who = line.partition("\t")
+            if kind == "getenv" and what not in PER_WORKER:
+                continue
+            if kind in ("file", "look", "write") and is_of_the_installation(what):
+                continue
+            if kind in ("time", "pid", "signal") and ("python" in who or who == "libc.so.6"):
+                continue  # seen above in Python, or below in the state
+            if kind in ("setenv", "signal"):
+                continue
+            found.append(("starts a thread" if kind == "thread" else kind, what, who))
+    for what, (before, after) in step["changed"].items():
+        if what == "handlers in C":
+            # glibc's own two, which it sets with the first thread.
+            mask = ~(3 << 31)
+            if [int(number or "0", 16) & mask for number in before] == [int(number, 16) & mask for number in after]:
+                continue
+        if (what, before, after) == ("logging", None, [30, [], 0]):
+            continue
+        found.append(("changed", f"{what}: {before} -> {after}"[:500], ""))
+    if unknown := [name for name in step["threads"][1:] if name not in THREADS]:
+        found.append(("threads that stay", ",".join(unknown), ""))
+    if step["threads in a fork"] > 1:
+        found.append(("threads in a fork", str(step["threads in a fork"]), ""))
+    if step["printed"]:
+        found.append(("prints", step["printed"], ""))
+    if step["error"]:
+        found.append(("error", step["error"], ""))
+    for module in step["modules"]:
+        name = module.partition(".")[0]
+        if name in PACKAGES or name in sys.stdlib_module_names or module in NAMESPACES:
+            continue
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in NAMELESS):
+            found.append(("not declared", name, ""))
+    return found
+
+
+def harms(step: dict[str, Any]) -> list[str]:
+    """The findings of a statement that no exception covers."""
+    return [
+        f"{step['statement']}: {kind}: {what} ({who})"
+        for kind, what, who in findings(step)
+        if not any(
+            fnmatch.fnmatchcase(kind, known.kind)
+            and fnmatch.fnmatchcase(what, known.what)
+            and fnmatch.fnmatchcase(who, known.who)
+            for known in HARMLESS
+        )
+    ]
+
+
+def differences(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    """The values that differ and that neither a repair nor a reason covers."""
+    known = [*REPAIRED, *SAME_MEANING]
+    return [
+        f"{path}: {one.get(path)} | {other.get(path)}"
+        for path in sorted(one.keys() | other.keys())
+        if one.get(path) != other.get(path) and not any(fnmatch.fnmatchcase(path, pattern) for pattern in known)
+    ]
+
+
+def needs(*names: str) -> None:
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+
+
+def both(witness: Path, statements: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    with ThreadPoolExecutor(2) as pool:
+        ahead = pool.submit(probe, witness, statements=statements, values=True)
+        other = pool.submit(probe, witness, rank=3, shift=OTHER_DATE, statements=statements, values=True, terminal=True)
+        return ahead.result(), other.result()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_an_import_is_the_same_in_each_rank_and_run(case: Case, witness: Path) -> None:
+    needs(*case.needs)
+    ahead, other = both(witness, case.statements)
+    found = [harm for run in (ahead, other) for step in run["steps"] for harm in harms(step)]
+    assert not found, "\n".join(dict.fromkeys(found))
+    assert len(ahead["values"]) > 1000
+    unlike = differences(ahead["values"], other["values"])
+    assert not unlike, "\n".join(unlike)
+
+
+MEANWHILE = """
+import decimal, locale, logging, os, random, sys, warnings
+import numpy, torch
+random.seed(3)
+numpy.random.seed(3)
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+torch.set_default_device("meta")
+torch.set_grad_enabled(False)
+torch.set_num_threads(3)
+torch._C._set_deterministic_algorithms(True)
+torch.set_float32_matmul_precision("high")
+torch.backends.cuda.matmul.allow_tf32 = True
+torch.autograd.set_detect_anomaly(True)
+torch.nn.Linear(2, 2, device="cpu")
+numpy.seterr(all="raise")
+decimal.getcontext().prec = 5
+logging.basicConfig(level=logging.DEBUG)
+logging.getLogger("torch").setLevel(logging.ERROR)
+warnings.simplefilter("error")
+sys.argv[1:] = ["--learning-rate", "1"]
+sys.path.insert(0, os.getcwd())
+sys.setrecursionlimit(5000)
+os.umask(0o77)
+os.chdir("/")
+"""
+"""What a script may have done between `import torch` and what torch imports late."""
+
+LATE = [late.module for package in PACKAGES.values() for late in package.late]
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("module", LATE)
+def test_a_late_import_does_not_depend_on_what_the_script_did_before_it(module: str, witness: Path) -> None:
+    needs(module.partition(".")[0])
+    first, statements = (
+        "import torch, torch.utils._device, numpy.random, logging, decimal, locale",
+        [f"import {module}"],
+    )
+    with ThreadPoolExecutor(2) as pool:
+        ahead = pool.submit(probe, witness, before=first, statements=statements, after=MEANWHILE, values=True)
+        late = pool.submit(probe, witness, before=first + MEANWHILE, statements=statements, values=True)
+        early_answer, late_answer = ahead.result(), late.result()
+    assert not early_answer["steps"][0]["error"] + late_answer["steps"][0]["error"]
+    assert early_answer["steps"][0]["modules"] == late_answer["steps"][0]["modules"]
+    folders = tuple(f"{name}._config[" for name in READS_FOLDER)
+    unlike = differences(early_answer["values"], late_answer["values"])
+    unlike = [difference for difference in unlike if not difference.startswith(folders)]
+    assert not unlike, "\n".join(unlike)
+    for answer in (early_answer, late_answer):
+        answer["state"]["files"] = len(answer["state"]["files"])
+    left = {
+        what: (early_answer["state"][what], after)
+        for what, after in late_answer["state"].items()
+        if early_answer["state"][what] != after
+    }
+    assert not left
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+@pytest.mark.parametrize("module", LATE)
+def test_a_late_import_reads_the_environment_only_where_python_sees_it(module: str, witness: Path) -> None:
+    """A script may change a variable before the module is imported. What the import read is compared then, and only
+    what Python reads by name is known to have been read."""
+    needs(module.partition(".")[0])
+    step = probe(witness, before="import torch, numpy", statements=[f"import {module}"])["steps"][0]
+    assert "walks" not in step["python"]
+    assert {line for line in step["native"].get("getenv", []) if "python" not in line.partition("\t")[2]} == set()
+    assert "memory" not in step["native"]
