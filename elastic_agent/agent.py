@@ -30,7 +30,7 @@ from .channel import Clerk
 from .facts import Facts, Setup
 from .link import Link
 from .machine import Machine, Voice
-from .plan import Break, Invite, Leave, Ready, Reform, Register, Start, Stop, View, Wait
+from .plan import Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
 from .timeline import Timeline
 from .trace import Recorder
 from .worker_group import WorkerGroup
@@ -93,7 +93,7 @@ class Agent:
         self._leaving = False
         self._unconfirmed = 0  # the lease under which it is about to register
         self._trace = Recorder(trace or Trace())
-        self._candidate = Candidate(store, self._keys, setup.terms, output.say, trace)
+        self._candidate = Candidate(store, self._keys, setup.terms, output.say, trace, lease_ttl=setup.lease_ttl)
         self._presence = presence.PresenceServer(self._incarnation, machine.listener, self._visit)
         self._link = Link(store, self._keys, lambda: self._candidate.ledgers, lambda: self._facts.header)
         self._desk = machine.desk(Clerk(store, self._keys, self._link, self._on_saved).answer)
@@ -172,6 +172,8 @@ class Agent:
                     continue
                 case Register():
                     await self._unless(self._register(), lambda: self._facts.notice != "none")
+                case Resume():
+                    await self._unless(self._resume(), lambda: self._facts.notice != "none")
                 case Start(header, assignment):
                     await self._unless(self._workers.start(header, assignment), lambda: self._facts.notice != "none")
                 case Ready(header):
@@ -223,7 +225,9 @@ class Agent:
             notice_signal=facts.notice_signal,
             notice_age=now - facts.notice_at,
             left_out_overdue=facts.workers_gone_at is not None and now - facts.workers_gone_at > plan.FAREWELL_PATIENCE,
-            registered=facts.registration is not None,
+            registered=facts.registration is not None and not facts.lapsed,
+            lapsed=facts.lapsed,
+            stood_still=facts.stood_still or now - facts.beat_at > self._setup.lease_ttl,
             refusal=facts.refusal,
             orphaned=facts.orphaned,
             stale=facts.stale,
@@ -381,7 +385,11 @@ class Agent:
     async def _beat(self) -> None:
         if self._setup.bind is None:
             return
+        facts = self._facts
         while True:
+            now = self._loop.time()
+            facts.stood_still = facts.stood_still or now - facts.beat_at > self._setup.lease_ttl
+            facts.beat_at = now
             self._guardian.beat()
             await asyncio.sleep(self._setup.lease_ttl / 5)
 
@@ -391,10 +399,7 @@ class Agent:
         """Becomes a member under a new lease and a new incarnation. Tries until it is one or is refused."""
         setup, facts = self._setup, self._facts
         lease = 0
-        for task in (self._lease_task, self._own_key_task):
-            if task:
-                task.cancel()
-                self._tasks.pop(task, None)
+        self._end_registration_tasks()
         try:
             found = await membership.read_header(self._store, self._keys)
             missed = await membership.refuse_if_over(self._store, self._keys, facts.own_run)
@@ -442,12 +447,9 @@ class Agent:
             await asyncio.sleep(0.2)
             return
         self._trace.registered()
-        facts.registration, facts.told = registration, member.report
-        self._unconfirmed = 0
+        facts.told = member.report
         facts.round, facts.total, facts.late, facts.problem, facts.assignment = 0, 0, (), "", None
-        self._lease_task = self._spawn(self._keep_lease(registration), "lease")
-        self._own_key_task = self._spawn(self._watch_own_key(registration), "own key")
-        self._registered.set()
+        self._is_registered(registration)
         while True:
             try:
                 # Once more: a round may have been opened since, and its header may have come before this registration.
@@ -458,11 +460,69 @@ class Agent:
             except StoreUnavailable as error:
                 self._say_once("store", f"cannot read this node's assignment yet: {error}")
 
+    async def _resume(self) -> None:
+        """Takes up the registration whose lease has ended, or finds that the job has gone on without this node."""
+        facts = self._facts
+        registration = facts.registration
+        assert registration is not None, "a lease that has ended was somebody's"
+        self._end_registration_tasks()
+        try:
+            lease = self._unconfirmed = self._unconfirmed or await self._store.grant(self._setup.lease_ttl)
+            if why := plan.replaced(self._view()):
+                await self._give_up(registration, why)
+                return
+            known = facts.header_revision
+            result = await membership.resume(self._store, self._keys, registration, lease, known)
+            if result == "moved":
+                found = await membership.read_header(self._store, self._keys)
+                if found is None:
+                    await self._give_up(registration, "its lease has ended, and the job's keys are gone from the store")
+                else:
+                    await self._take_header(*found)
+                return
+            if result == "out":
+                word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
+                facts.refusal = word.reason if word and word.final else ""
+                await self._give_up(registration, word.reason if word else "another node has taken its name")
+                return
+        except LeaseLost:
+            self._unconfirmed = 0
+            return
+        except StoreUnavailable as error:
+            self._say_once("register", f"cannot register again yet: {error}; the workers go on")
+            await asyncio.sleep(0.2)
+            return
+        self._trace.registered()
+        self._output.say("this node is registered again; its workers were not touched")
+        self._is_registered(result)
+
+    async def _give_up(self, registration: Registration, why: str) -> None:
+        """The registration whose lease has ended is not taken up again."""
+        lease, self._unconfirmed = self._unconfirmed, 0
+        self._lose_registration(registration, why)
+        if lease:
+            with contextlib.suppress(StoreError):
+                await self._store.revoke(lease)
+
+    def _is_registered(self, registration: Registration) -> None:
+        facts = self._facts
+        facts.registration, facts.lapsed, facts.stood_still = registration, False, False
+        self._unconfirmed = 0
+        self._lease_task = self._spawn(self._keep_lease(registration), "lease")
+        self._own_key_task = self._spawn(self._watch_own_key(registration), "own key")
+        self._registered.set()
+
+    def _end_registration_tasks(self) -> None:
+        for task in (self._lease_task, self._own_key_task):
+            if task:
+                task.cancel()
+                self._tasks.pop(task, None)
+
     async def _keep_lease(self, registration: Registration) -> None:
         try:
             await self._store.keep_alive(registration.lease, self._setup.lease_ttl)
         except LeaseLost:
-            self._lose_registration(registration, "its lease has ended (this machine was silent or stopped)")
+            self._lapse(registration)
 
     async def _watch_own_key(self, registration: Registration) -> None:
         revision = registration.revision + 1
@@ -488,15 +548,31 @@ class Agent:
         word = None
         with contextlib.suppress(StoreUnavailable):
             word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
-        if word and word.final:
+        if word is None:
+            self._lapse(registration)
+            return
+        if word.final:
             self._facts.refusal = word.reason
-        self._lose_registration(registration, word.reason if word else "its key is gone from the store")
+        self._lose_registration(registration, word.reason)
+
+    def _lapse(self, registration: Registration) -> None:
+        """The node's key is gone, and nobody has said that it was put out."""
+        facts = self._facts
+        current = facts.registration
+        if current is None or current.revision != registration.revision or self._leaving or facts.lapsed:
+            return
+        facts.lapsed = True
+        self._registered.clear()
+        self._output.say(
+            "this node's lease has ended; it registers again, and its workers go on unless the job has replaced them"
+        )
+        self._bell.ring()
 
     def _lose_registration(self, registration: Registration, why: str) -> None:
         current = self._facts.registration
         if current is None or current.revision != registration.revision or self._leaving:
             return
-        self._facts.registration = None
+        self._facts.registration, self._facts.lapsed = None, False
         self._trace.lost(why)
         self._registered.clear()
         if not self._facts.refusal:
@@ -508,7 +584,7 @@ class Agent:
         facts = self._facts
         while not self._leaving:
             heard = self._bell.count
-            registration = facts.registration
+            registration = None if facts.lapsed else facts.registration
             wanted, ports = plan.report(self._view()), self._workers.ports.offered
             if registration is None or (wanted == facts.told and registration.member.ports == ports):
                 await self._bell.after(heard)
@@ -538,7 +614,7 @@ class Agent:
             self._bell.ring()
 
     async def _await_registration(self) -> Registration:
-        while self._facts.registration is None:
+        while self._facts.registration is None or self._facts.lapsed:
             await self._registered.wait()
         return self._facts.registration
 
@@ -649,7 +725,8 @@ class Agent:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 if self._lease_task:
                     self._lease_task.cancel()
-                await self._store.revoke(registration.lease)
+                for lease in filter(None, (registration.lease, self._unconfirmed)):
+                    await self._store.revoke(lease)
         except (TimeoutError, StoreError) as error:
             words = str(error) or f"no answer within {FAREWELL_SECONDS:g} s"
             self._output.say(f"could not leave the store in order ({words}); its lease ends by itself")

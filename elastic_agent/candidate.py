@@ -30,20 +30,30 @@ class Candidate:
         terms: what the master needs.
         say: prints one line for a person.
         trace: where the master records what it does; None: nowhere.
+        lease_ttl: seconds that a node's lease lives.
 
     Attributes:
         leadership: held while this node's master runs, else None.
     """
 
     def __init__(
-        self, store: Store, keys: Keys, terms: Terms, say: Callable[[str], None], trace: Trace | None = None
+        self,
+        store: Store,
+        keys: Keys,
+        terms: Terms,
+        say: Callable[[str], None],
+        trace: Trace | None = None,
+        *,
+        lease_ttl: int = 5,
     ) -> None:
         self._store = store
         self._keys = keys
         self._terms = terms
         self._say = say
         self._trace = trace
+        self._lease_ttl = lease_ttl
         self._now = asyncio.get_running_loop().time
+        self._began = self._now()
         self._dead: dict[str, str] = {}  # incarnations of masters whose death this node has seen, with the proof
         self._words: dict[str, None] = {}  # of evictions: `Publisher.words`
         self.leadership: election.Leadership | None = None
@@ -85,7 +95,7 @@ class Candidate:
                 elif (
                     await self._follow(won)
                     and self._now() - deposed_at >= election.DEPOSE_PAUSE
-                    and await self._depose(won.key)
+                    and await self._depose(won.key, registration.lease)
                 ):
                     deposed_at = self._now()
             except StoreRefused as error:
@@ -94,12 +104,13 @@ class Candidate:
             except (StoreUnavailable, LeaseLost, Compacted):
                 await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks
 
-    async def _depose(self, held: KeyValue) -> bool:
+    async def _depose(self, held: KeyValue, lease: int) -> bool:
         """Whether it was this node that removed the leader (or may have); it may have left in order before."""
-        doubt = False
+        leader, doubt = decode(Leader, held.value), False
+        why = self._dead[leader.incarnation]
         while True:
             try:
-                return await election.depose(self._store, self._keys, held, decode(Leader, held.value)) or doubt
+                return await election.depose(self._store, self._keys, held, leader, why, lease) or doubt
             except StoreUnavailable as error:
                 doubt = doubt or isinstance(error, MaybeApplied)
                 # The usual case where the dead machine ran a member of the store. The evidence is not had twice.
@@ -117,6 +128,8 @@ class Candidate:
             now=self._now,
             dead=self._dead,
             trace=self._trace,
+            lease_ttl=self._lease_ttl,
+            began=self._began,
         )
         self.leadership, self._master = leadership, master
         try:

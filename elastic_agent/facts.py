@@ -1,5 +1,6 @@
 """What one agent is started with, and all that it knows: what its parts share."""
 
+import math
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,6 +67,9 @@ class Facts:
     notice_at: float = 0.0
     workers_gone_at: float | None = None
     registration: Registration | None = None
+    lapsed: bool = False
+    beat_at: float = math.inf
+    stood_still: bool = False
     refusal: str = ""
     orphaned: str = ""
     stale: str = ""

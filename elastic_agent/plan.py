@@ -44,6 +44,8 @@ class View:
         notice_age: seconds since then.
         left_out_overdue: its workers have been gone for FAREWELL_PATIENCE.
         registered: its key is in the store, as far as it knows.
+        lapsed: it was registered, and its lease has ended; nobody has put it out, as far as it knows.
+        stood_still: this agent did nothing for so long that its guardian may have ended its workers.
         refusal: why the job refuses it for good; empty where it does not.
         orphaned: why it has no part in the job any more: the run that it was in has ended without it; in words.
         stale: the run whose final header was still there when it registered: another run's end, not this one's.
@@ -80,6 +82,8 @@ class View:
     notice_age: float = 0.0
     left_out_overdue: bool = False
     registered: bool = True
+    lapsed: bool = False
+    stood_still: bool = False
     refusal: str = ""
     orphaned: str = ""
     stale: str = ""
@@ -121,6 +125,11 @@ class Wait:
 @dataclass(frozen=True, slots=True)
 class Register:
     """Become a member (again)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Take up the registration whose lease has ended, as the same incarnation. The workers go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +185,7 @@ class Leave:
     code: int
 
 
-Action = Wait | Register | Start | Ready | Invite | Break | Reform | Stop | Leave
+Action = Wait | Register | Resume | Start | Ready | Invite | Break | Reform | Stop | Leave
 
 
 def report(view: View) -> Report:
@@ -242,6 +251,8 @@ def act(view: View) -> tuple[Action, str]:
         return _leave(view)
     if view.store_gone and (view.alive == 0 or any(not exit_.ok for exit_ in view.exits)):
         return _gone(view, STORE_LOST, view.store_gone, 0.0)
+    if view.lapsed:
+        return Resume(), "its lease has ended, and as far as this node knows nobody has put it out"
     if not view.registered:
         if view.alive:
             return _kill(), "this node is no longer a member of the job: others may have its ranks"
@@ -272,6 +283,18 @@ def act(view: View) -> tuple[Action, str]:
         planned = header.cause == "joined"
         return (Stop(signal.SIGTERM, view.shutdown_timeout) if planned else _kill()), header.reason
     return Start(header, view.assignment), header.reason
+
+
+def replaced(view: View) -> str:
+    """Why a node whose lease has ended cannot go on with the workers that it has; empty where it can."""
+    header = _current(view)
+    killed = any(exit_.signal == signal.SIGKILL and not exit_.stopped for exit_ in view.exits)
+    if view.stood_still and killed:
+        return "its lease has ended (this agent stood still, and its workers were ended meanwhile)"
+    left_out = header is not None and header.state == "open" and view.assignment is None
+    if left_out and view.round:
+        return "its lease has ended (this machine was silent or stopped), and a round was opened without it"
+    return ""
 
 
 def _reform(view: View, header: Header, assignment: Assignment) -> Action:

@@ -40,6 +40,15 @@ A_TURN = 32
 """Events, or members, that are looked at before the loop's other tasks have their turn: this loop renews the lease, and
 a thousand nodes may have news at once."""
 
+RETURN_SECONDS = 10.0
+"""So long a node has to register again, when its lease ended because the store was away and its agent answers."""
+
+SILENT_SECONDS = 3.0
+"""The same of a node whose agent does not answer: it may be out of reach for this node alone."""
+
+LEASE_LATE = 1.0
+"""Seconds after its last that a lease may still be there: etcd looks every half second."""
+
 LONG_LOOK, LONGEST_GATHERING = 0.001, 0.1
 """Seconds. A look at all members that takes longer than the one is followed by as long a time in which news is only
 gathered, up to the other: else a thousand nodes that report one by one cost a thousand looks at a thousand nodes."""
@@ -78,6 +87,23 @@ class Loss:
         return Evidence(number, lost=((self.node, self.how),))
 
 
+@dataclass(eq=False, slots=True)
+class _Awaited:
+    """A node whose lease ended when the store had been away, so that this tells nothing of the node.
+
+    Attributes:
+        node: its name.
+        since: when its key was missed (the master's clock).
+        seen: as it was last seen; None where this master never saw it.
+        heard: ends when its agent has answered since then.
+    """
+
+    node: str
+    since: float
+    seen: Seen | None
+    heard: asyncio.Task[None]
+
+
 class Master:
     """Runs one leadership until the job is over or the leadership is lost.
 
@@ -87,9 +113,12 @@ class Master:
         say: prints one line for a person.
         now: the clock, seconds (`loop.time`); all of the master's times are on it.
         watch: returns, with words, once a peer is proven dead (`presence.watch_until_dead`).
+        hear: returns once a peer has answered (`presence.watch_until_heard`).
         dead: incarnations that are proven dead, each with the proof in words; what this master learns is added, because
             the same evidence is not had twice, and this master may lose its leadership before it has acted on it.
         trace: where it records evidence, decisions and what it publishes; None: nowhere.
+        lease_ttl: seconds that a node's lease lives.
+        began: since when this node has known the store (the clock's time).
 
     Attributes:
         over: it publishes the end of the job, or has done so; what is left is to remove the job's keys.
@@ -106,8 +135,11 @@ class Master:
         say: Callable[[str], None],
         now: Callable[[], float],
         watch: Callable[[str, str], Awaitable[str]] = presence.watch_until_dead,
+        hear: Callable[[str, str], Awaitable[None]] = presence.watch_until_heard,
         dead: dict[str, str] | None = None,
         trace: Trace | None = None,
+        lease_ttl: float = 5.0,
+        began: float = -math.inf,
     ) -> None:
         self._store = store
         self._keys = keys
@@ -116,6 +148,9 @@ class Master:
         self._say = say
         self._now = now
         self._watch = watch
+        self._hear = hear
+        self._lease_ttl = lease_ttl
+        self._began = began
         self._lost_how = {} if dead is None else dead
         self._trace = trace or Trace()
         self._evidence_at = (-1, 0.0)  # the round that evidence came of last, and when its first came
@@ -124,6 +159,10 @@ class Master:
         self._members: dict[str, Seen] = {}  # by key
         self._strangers: dict[str, None] = {}  # keys of members that were started with something else, in order
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
+        self._awaited: dict[str, _Awaited] = {}  # by incarnation
+        self._overdue: dict[str, str] = {}  # incarnations that were awaited in vain, or put out before, and why
+        self._taken_over = False
+        self._unconfirmed = False  # since leases ended, this master has not asked whether it still leads
         self._in_round: frozenset[str] = frozenset()  # of `_round.nodes`
         self._exits = 0  # that the nodes of `_round` can report
         self._header: Header | None = None
@@ -147,10 +186,12 @@ class Master:
         """
         tasks: list[asyncio.Task[None]] = []
         try:
-            revision = await self._take_over()
-            self._forget_the_absent()
+            revision = await self._look_at_nodes()
             watch = asyncio.create_task(self._follow(revision + 1), name="master: members")
             tasks.append(watch)
+            await self._take_over(watch)
+            self._taken_over = True
+            self._forget_the_absent()
             ledgers = asyncio.create_task(self._keep_ledgers(), name="master: ledgers")
             tasks.append(ledgers)
             while not (self._header and self._header.final):
@@ -168,6 +209,7 @@ class Master:
             return self._header
         finally:
             tasks += self._watchers.values()
+            tasks += [awaited.heard for awaited in self._awaited.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -193,17 +235,20 @@ class Master:
 
     # -- what the store says --------------------------------------------------------------------------------------
 
-    async def _take_over(self) -> int:
+    async def _look_at_nodes(self) -> int:
         listing = await self._store.list(self._keys.nodes)
         for item in listing.items:
             self._see(item)
+        return listing.revision
+
+    async def _take_over(self, watch: "asyncio.Task[None]") -> None:
         found = await self._store.get(self._keys.round)
         self._publisher.header_revision = found.mod_revision if found else 0
         header = _read(Header, found.value) if found else None
         await self._publisher.drop_abandoned(header.prefix if header else "")
         if header is None:
             self._say_elected()
-            return listing.revision
+            return
         assigned: list[Assignment] = []
         if header.prefix:
             for item in (await self._store.list(f"{self._keys.assignments}{header.prefix}/")).items:
@@ -211,14 +256,32 @@ class Master:
                 if assignment:
                     assigned.append(assignment)
         assigned.sort(key=lambda assignment: assignment.group_rank)
-        present = {seen.member.incarnation for seen in self._members.values()}
+        successes = await self._store.list(self._keys.successes)
+        if not header.final:
+            for item in (await self._store.list(self._keys.evictions)).items:
+                word = _read(Eviction, item.value)
+                self._overdue[item.key.removeprefix(self._keys.evictions)] = word.reason if word else "it was put out"
+            done = {item.key for item in successes.items}
+            self._await_missing([each for each in assigned if self._keys.success(each.incarnation) not in done])
+        while (until := self._returns()) is not None:
+            self._changed.clear()
+            if watch.done():
+                watch.result()
+            await _wait(self._changed, until - self._now())
+            successes = await self._store.list(self._keys.successes)
         known = [assignment.incarnation for assignment in assigned]
         self._round = Round(header.number, (), False, self._now())
-        returned = any(seen.member.run == header.run for seen in self._members.values())
-        if not returned and not present.intersection(known):
-            await self._publisher.drop_data(queues=header.state == "succeeded")
-            self._say_elected()
-            return listing.revision  # the remains of an earlier run: this one begins afresh, with the next number
+        while self._is_abandoned(header, known):
+            missing = [
+                (each.node, each.incarnation) for each in assigned if self._keys.node(each.node) not in self._members
+            ]
+            if await self._publisher.abandon([] if header.final else missing):
+                await self._publisher.drop_data(queues=header.state == "succeeded")
+                self._say_elected()
+                return  # the remains of an earlier run: this one begins afresh, with the next number
+            await self._look_at_nodes()
+        # From here on nothing is awaited: the watch of the members runs.
+        present = {seen.member.incarnation for seen in self._members.values()}
         self._header = header
         self._docket = Docket(header.tally, header.incident)
         self._fingerprint = header.fingerprint
@@ -230,21 +293,26 @@ class Master:
         self._in_round = frozenset(known)
         self._exits = _reportable(assigned)
         self._say(f"this node is the master now; it goes on with round {header.number}")
-        for item in (await self._store.list(self._keys.successes)).items:
+        for item in successes.items:
             member = _read(Member, item.value)
             if member and member.incarnation not in present and member.report.round == header.number:
                 self._members[f"gone/{member.incarnation}"] = Seen(member, 0, self._now(), gone=True)
                 present.add(member.incarnation)
         for assignment in assigned:
             if assignment.incarnation not in present and self._round.running:
-                how = self._lost_how.get(
+                how = self._lost_how.get(assignment.incarnation) or self._overdue.get(
                     assignment.incarnation,
                     "it was gone when this master took over: its lease had ended, or it had been put out",
                 )
                 self._note(Evidence(header.number, lost=((assignment.node, how),)))
         for seen in self._members.values():
             self._gather(seen.member)
-        return listing.revision
+
+    def _is_abandoned(self, header: Header, known: Sequence[str]) -> bool:
+        """Nobody is there who is in the header's round, or was in its run and has come back."""
+        present = {seen.member.incarnation for seen in self._members.values()}
+        returned = any(seen.member.run == header.run for seen in self._members.values())
+        return not returned and not present.intersection(known)
 
     def _forget_the_absent(self) -> None:
         """Of the dead, only who is registered still or was in the round is of any concern."""
@@ -296,15 +364,24 @@ class Master:
             return
         if member.incarnation in self._lost_how:
             if member.incarnation not in self._watchers:
-                self._watchers[member.incarnation] = asyncio.create_task(self._put_out(item, member))
+                out = self._put_out(item.key, item.create_revision, member.incarnation)
+                self._watchers[member.incarnation] = asyncio.create_task(out)
             return
+        for incarnation, awaited in list(self._awaited.items()):
+            if awaited.node == member.node and incarnation != member.incarnation:
+                self._give_up(incarnation, "was started again")
         before = self._members.get(item.key)
         if before and before.member.incarnation != member.incarnation:
-            self._forget(item.key)
+            self._lose(item.key, self._members.pop(item.key))
             before = None
         if before and self._has_saved(before.member, member):
             self._round = dataclasses.replace(self._round, saved_at=self._now())
         since = before.since if before else self._now()
+        if awaited := self._awaited.pop(member.incarnation, None):
+            awaited.heard.cancel()
+            since = awaited.seen.since if awaited.seen else since
+        self._gone.pop(member.incarnation, None)
+        self._members.pop(f"gone/{member.incarnation}", None)
         self._members[item.key] = Seen(member, item.create_revision, since)
         self._compare(item.key, member)
         if member.incarnation not in self._watchers and member.presence:
@@ -333,11 +410,22 @@ class Master:
         if seen is None:
             return
         incarnation = seen.member.incarnation
+        finished = seen.member.report.state in ("succeeded", *DEPARTING)
+        if incarnation not in self._lost_how and not finished and self._was_away():
+            self._await(incarnation, seen.member.node, seen.member.presence, seen)
+            return
+        self._lose(key, seen)
+
+    def _lose(self, key: str, seen: Seen) -> None:
+        """It has left the store for good."""
+        incarnation = seen.member.incarnation
         if incarnation not in self._lost_how and (watcher := self._watchers.pop(incarnation, None)):
             watcher.cancel()
         report = seen.member.report
         left = report.problem if report.state in DEPARTING else None
-        how = self._lost_how.get(incarnation, "it has not been heard of: its lease ended")
+        how = self._lost_how.get(incarnation) or self._overdue.get(
+            incarnation, "it has not been heard of: its lease ended"
+        )
         loss = Loss(seen.member.node, left, how)
         if incarnation in self._chosen:
             self._gone[incarnation] = loss
@@ -351,10 +439,76 @@ class Master:
 
         Of the current round the proofs are kept until the next is published, which they explain.
         """
-        while self._removed and self._removed[0][0] < revision and self._removed[0][1] not in self._in_round:
+        while (
+            self._taken_over
+            and self._removed
+            and self._removed[0][0] < revision
+            and self._removed[0][1] not in self._in_round
+        ):
             _, incarnation = self._removed.popleft()
             self._lost_how.pop(incarnation, None)
             self._watchers.pop(incarnation, None)
+
+    def _was_away(self) -> bool:
+        """A lease that has just ended may have ended because the store was away, and not its holder."""
+        return self._now() - self._store.away_until < self._lease_ttl + LEASE_LATE
+
+    def _await(self, incarnation: str, node: str, address: str, seen: Seen | None) -> None:
+        heard = asyncio.create_task(self._listen(address, incarnation), name=f"master: return of {node}")
+        self._awaited[incarnation] = _Awaited(node, self._now(), seen, heard)
+        self._unconfirmed = True
+
+    async def _listen(self, address: str, incarnation: str) -> None:
+        try:
+            await self._hear(address, incarnation)
+        except Exception:  # noqa: BLE001  as in `_watch_member`: then it has not been heard
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._changed.set()
+
+    def _await_missing(self, assigned: Sequence[Assignment]) -> None:
+        """What a new master does where nodes of the round are missing, and the store was away, or may have been.
+
+        A node that has just come cannot know. One that has been there for longer has renewed its lease meanwhile.
+        """
+        now = self._now()
+        unknown = now - self._began < self._lease_ttl / 2 or now - self._store.away_until < RETURN_SECONDS
+        present = {seen.member.incarnation for seen in self._members.values()}
+        for assignment in assigned:
+            incarnation = assignment.incarnation
+            known = incarnation in present or incarnation in self._lost_how or incarnation in self._overdue
+            if (unknown or self._was_away()) and not known:
+                self._await(incarnation, assignment.node, assignment.presence, None)
+
+    def _returns(self) -> float | None:
+        """Until when to wait for nodes that may register again; None: for nobody. Gives up those that are overdue."""
+        back, untils = self._store.away_until, list[float]()
+        for incarnation, awaited in list(self._awaited.items()):
+            answers = awaited.heard.done()
+            until = max(awaited.since, back) + (RETURN_SECONDS if answers else SILENT_SECONDS)
+            if self._now() < until and incarnation not in self._lost_how:
+                untils.append(until)
+                continue
+            what = "does not register again, though it answers" if answers else "does not answer"
+            self._give_up(incarnation, what)
+        if not untils:
+            return None
+        names = ", ".join(awaited.node for awaited in self._awaited.values())
+        self._say_once(f"leases have ended while the store was away, or may have: waits for {names} to register again")
+        return min(untils)
+
+    def _give_up(self, incarnation: str, what: str) -> None:
+        """That node is not awaited any more: it is lost."""
+        awaited = self._awaited.pop(incarnation)
+        awaited.heard.cancel()
+        self._overdue[incarnation] = f"its key is gone from the store, and it {what}"
+        if awaited.seen:
+            self._lose(self._keys.node(awaited.node), awaited.seen)
+
+    def _say_once(self, line: str) -> None:
+        if line and line != self._said:
+            self._say(line)
+        self._said = line
 
     async def _watch_member(self, held: KeyValue, member: Member) -> None:
         try:
@@ -364,12 +518,15 @@ class Master:
             return
         done = await self._last_success(member)
         self._lost_how[member.incarnation] = how
-        seen = self._members.get(held.key)
+        seen, revision = self._members.get(held.key), held.create_revision
         if seen and seen.member.incarnation == member.incarnation:
+            revision = seen.order  # it may have registered again
             self._members[held.key] = dataclasses.replace(seen, member=done or seen.member)
             self._forget(held.key)  # now: the next round must not wait for the store's news, nor hold the dead
-            self._changed.set()
-        await self._put_out(held, member)
+        elif (awaited := self._awaited.get(member.incarnation)) and awaited.seen and done:
+            awaited.seen = dataclasses.replace(awaited.seen, member=done)
+        self._changed.set()
+        await self._put_out(held.key, revision, member.incarnation)
 
     async def _last_success(self, member: Member) -> Member | None:
         """What the dead may have said last: the proof of a death can be faster than the news of a success."""
@@ -381,14 +538,14 @@ class Master:
                 continue
             return _read(Member, found.value) if found else None
 
-    async def _put_out(self, held: KeyValue, member: Member) -> None:
+    async def _put_out(self, key: str, create_revision: int, incarnation: str) -> None:
         """Takes the dead out of the store; a later life of the node, which may have its key by now, stays."""
-        word = Eviction(self._lost_how[member.incarnation])
+        word = Eviction(self._lost_how[incarnation])
         try:
             while True:
                 try:
-                    revision = await self._publisher.evict(held.key, held.create_revision, member.incarnation, word)
-                    self._removed.append((revision, member.incarnation))
+                    revision = await self._publisher.evict(key, create_revision, incarnation, word)
+                    self._removed.append((revision, incarnation))
                     return
                 except StoreUnavailable:
                     await asyncio.sleep(0.1)
@@ -411,7 +568,7 @@ class Master:
                 held = self._members.get(key)
                 if held is None or held.member.incarnation != seen.member.incarnation:
                     continue
-                self._forget(key)
+                self._lose(key, self._members.pop(key))
             self._strangers.pop(key, None)
 
     # -- incidents ------------------------------------------------------------------------------------------------
@@ -452,6 +609,11 @@ class Master:
 
     async def _step(self) -> float | None:
         """Decides once and carries it out; returns when to look again."""
+        if (until := self._returns()) is not None:
+            if self._unconfirmed:  # its own lease may have ended, too
+                await self._publisher.confirm()
+                self._unconfirmed = False
+            return until
         fault, now = None, self._now()
         if self._round.running:
             limit = self._terms.same_failure_limit
@@ -462,9 +624,7 @@ class Master:
         self._look = decided - now
         match decision:
             case Keep(until):
-                if reason and reason != self._said:
-                    self._say(reason)
-                self._said = reason
+                self._say_once(reason)
                 return until
             case Open():
                 await self._open(decision, reason)
@@ -529,6 +689,7 @@ class Master:
         for loss in self._gone.values():
             self._note(loss.evidence(number))
         self._chosen, self._gone = frozenset(), {}
+        self._overdue.clear()
 
     def _all_here(self, nodes: Sequence[Member]) -> bool:
         present = {seen.member.incarnation for seen in self._members.values() if not seen.gone}
@@ -580,9 +741,12 @@ class Master:
         moment in which all others were told to leave.
         """
         deadline = self._now() + self._terms.farewell_seconds
-        while any(self._takes_leave(seen) for seen in self._members.values()) and self._now() < deadline:
+        while self._now() < deadline:
+            until = self._returns()
+            if until is None and not any(self._takes_leave(seen) for seen in self._members.values()):
+                break
             self._changed.clear()
-            await _wait(self._changed, deadline - self._now())
+            await _wait(self._changed, min(deadline, deadline if until is None else until) - self._now())
         try:
             await self._publisher.bury(succeeded=self._header is not None and self._header.state == "succeeded")
         except Deposed:

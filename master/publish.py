@@ -107,6 +107,10 @@ class Publisher:
             self.header_revision = current.mod_revision  # an earlier attempt was applied and its answer lost
         self._withdrawn.clear()
 
+    async def confirm(self) -> None:
+        """Raises Deposed where this leadership is over."""
+        await self._fenced(())
+
     async def evict(self, key: str, create_revision: int, incarnation: str, eviction: Eviction) -> int:
         """Deletes a member and leaves word for it; does nothing where it is not there any more.
 
@@ -128,6 +132,24 @@ class Publisher:
             raise Deposed("another master leads")
         self.words[incarnation] = None  # also where it failed: an earlier attempt may have been applied
         return result.revision
+
+    async def abandon(self, nodes: Sequence[tuple[str, str]]) -> bool:
+        """Leaves word that a run has ended without these (node, incarnation), whose keys are gone.
+
+        So that none of them takes up its registration in that run again. False: one of them has.
+        """
+        word = encode(Eviction("the run of the job that it was in has ended without it"))
+        for start in range(0, len(nodes), BATCH // 2):
+            some = nodes[start : start + BATCH // 2]
+            result = await self._txn(
+                [Compare(self.keys.node(node), 0) for node, _ in some],
+                [Put(self.keys.eviction(incarnation), word, self.lease) for _, incarnation in some],
+            )
+            if not result.succeeded:
+                if not _holds(result.current[0], self.leadership):
+                    raise Deposed("another master leads")
+                return False
+        return True
 
     async def bury(self, *, succeeded: bool) -> None:
         """The job is over and every node has gone: removes its keys, but for the tombstone of a success.

@@ -8,7 +8,7 @@ key's create revision, and those of a deposed master change nothing.
 from dataclasses import dataclass
 
 from .errors import MaybeApplied
-from .header import Leader
+from .header import Eviction, Leader
 from .keys import Keys
 from .membership import incarnation_of
 from .store import Compare, Delete, KeyValue, Operation, Put, Store
@@ -60,18 +60,25 @@ async def campaign(store: Store, keys: Keys, me: Leader, lease: int) -> Leadersh
     return Held(held, revision)
 
 
-async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader) -> bool:
+async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader, why: str, lease: int) -> bool:
     """Removes a leader that is known to be dead, and with it the dead agent's own registration.
 
-    Both deletions compare create revisions: a new leader, or a new life of the node, is never touched. False: it
-    was no longer the leader. Raises MaybeApplied where it may have been this very call that removed it; StoreError.
+    Both deletions compare create revisions: a new leader, or a new life of the node, is never touched. A mark says that
+    the node was put out, because the evidence may be wrong: who lives must not take up that registration again.
+
+    Args:
+        why: the evidence, in words.
+        lease: of the node that deposes; the mark goes with it.
+
+    Returns False where it was no longer the leader. Raises MaybeApplied where it may have been this very call that
+    removed it; StoreError, LeaseLost.
     """
     compares = [Compare(keys.leader, held.create_revision)]
     operations: list[Operation] = [Delete(keys.leader)]
     node = await store.get(keys.node(leader.node))
     if node is not None and incarnation_of(node.value) == leader.incarnation:
         compares.append(Compare(node.key, node.create_revision))
-        operations.append(Delete(node.key))
+        operations += [Delete(node.key), Put(keys.eviction(leader.incarnation), encode(Eviction(why)), lease)]
     return (await store.txn(compares, operations)).succeeded
 
 

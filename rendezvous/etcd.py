@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,34 @@ class EtcdStatus:
     problems: tuple[str, ...] = ()
 
 
+class Renewals:
+    """What the renewals of a lease tell of the store: whether it was away for so long that leases ended of it.
+
+    A lease is renewed three times in its life. So where half of its life passed without an answer, somebody else's
+    lease may have ended in the same time, although its holder lives. All times are on one clock, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self._away_until = -math.inf
+        self._answered = 0.0
+        self._allowed = math.inf
+
+    def begin(self, ttl: int, now: float) -> None:
+        """From now on a lease of `ttl` seconds is renewed, which has just been granted."""
+        self._away_until = self.away_until(now)
+        self._answered = now
+        self._allowed = ttl / 2
+
+    def answered(self, now: float) -> None:
+        """The store has answered a renewal."""
+        self._away_until = self.away_until(now)
+        self._answered = now
+
+    def away_until(self, now: float) -> float:
+        """See `Store.away_until`."""
+        return now if now - self._answered > self._allowed else self._away_until
+
+
 class EtcdStore:
     """A `Store` in the etcd cluster at `endpoints` (`host:port`, `[v6]:port`). Connects when it is first used.
 
@@ -66,6 +95,7 @@ class EtcdStore:
     ) -> None:
         self._session = Session(Endpoints(endpoints, tls), credentials, deadline)
         self._known_key = _FIRST_KEY
+        self._renewals = Renewals()
 
     @classmethod
     def over(cls, wire: Wire, *, deadline: float = 10.0) -> Self:
@@ -73,6 +103,7 @@ class EtcdStore:
         store = cls.__new__(cls)
         store._session = Session(wire, None, deadline, asyncio.get_running_loop().time)
         store._known_key = _FIRST_KEY
+        store._renewals = Renewals()
         return store
 
     # Reading
@@ -172,6 +203,7 @@ class EtcdStore:
     async def keep_alive(self, lease: int, ttl: int) -> None:
         """See `Store.keep_alive`. Asks three times in `ttl` seconds; also raises StoreRefused."""
         loop = asyncio.get_running_loop()
+        self._renewals.begin(ttl, loop.time())
         while True:
             began = loop.time()
             try:
@@ -183,6 +215,7 @@ class EtcdStore:
             except StoreUnavailable:
                 self._session.check_open()
                 continue
+            self._renewals.answered(loop.time())
             if not alive:
                 raise LeaseLost(
                     f"lease {lease:x} has expired or was revoked, and its keys went with it: register again"
@@ -233,6 +266,11 @@ class EtcdStore:
     async def health_changed(self) -> Health:
         """See `Store.health_changed`."""
         return await self._session.health_changed()
+
+    @property
+    def away_until(self) -> float:
+        """See `Store.away_until`."""
+        return self._renewals.away_until(self._session.now())
 
     async def close(self) -> None:
         """See `Store.close`."""

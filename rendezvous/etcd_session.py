@@ -141,7 +141,7 @@ class Session:
     ) -> None:
         self.endpoints = endpoints
         self.closed = asyncio.Event()
-        self._now = now
+        self.now = now
         self.health = Health(False, now(), "not asked yet")
         self.revision = 0  # the newest that an answer proved
         self.last_answer = ""  # by which endpoint
@@ -321,7 +321,7 @@ class Session:
     def _set_health(self, reachable: bool, detail: str) -> None:
         if reachable == self.health.reachable:
             return
-        self.health = Health(reachable, self._now(), detail)
+        self.health = Health(reachable, self.now(), detail)
         changed, self._health_changed = self._health_changed, asyncio.Event()
         changed.set()
 

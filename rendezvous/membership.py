@@ -1,15 +1,16 @@
 """A node's own place in the job: it registers under a lease, reports, and reads what concerns it.
 
 Only the node writes its key, always comparing the create revision it registered with. So a key that the master
-deleted (an eviction) cannot come back by a late report, and a node that finds its key gone knows that it is out.
+deleted (an eviction) cannot come back by a late report. A node that finds its key gone without a word of the master
+takes up its registration again where the job has not gone on without it (`resume`); else it is out.
 """
 
 import contextlib
 import dataclasses
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from .errors import AlreadyOver, MaybeApplied, Refused, StoreRefused
+from .errors import AlreadyOver, MaybeApplied, Refused, StoreRefused, StoreUnavailable
 from .header import Eviction, Header
 from .keys import Keys
 from .member import Member, Report
@@ -83,6 +84,42 @@ async def register(store: Store, keys: Keys, member: Member, lease: int) -> Regi
         if held is not None and incarnation_of(held.value) == member.incarnation:
             return Registration(named, key, held.create_revision, lease, held.mod_revision)
     raise Refused(f"{_MAX_NAMESAKES} nodes are called {base!r} already: give this one a name with --node-name")
+
+
+async def resume(
+    store: Store, keys: Keys, registration: Registration, lease: int, header_revision: int
+) -> Registration | Literal["out", "moved"]:
+    """Registers the same incarnation again, under `lease`, after its own lease has ended.
+
+    A lease also ends where the store was away for too long, and then nothing has happened to the node. What tells that
+    from an eviction is the header: while it is the one that the node knows, nobody has opened a round without it. Both
+    are compared in the transaction that writes the key, so a node that was replaced or put out never comes back so.
+
+    Args:
+        registration: the one whose lease has ended.
+        header_revision: the mod revision of the header that the node knows; 0 where there was none.
+
+    Returns:
+        The new registration; "moved" where the job has another header by now, which the node has to read first;
+        "out" where it was put out, or another node has its name.
+
+    Raises StoreError, and LeaseLost where `lease` has ended.
+    """
+    key, member = registration.key, registration.member
+    compares = [
+        Compare(key, 0),
+        Compare(keys.eviction(member.incarnation), 0),
+        Compare(keys.round, header_revision, "mod"),
+    ]
+    result = await store.txn(compares, [Put(key, encode(member), lease)], idempotent=True)
+    if result.succeeded:
+        return Registration(member, key, result.revision, lease, result.revision)
+    held, word, _ = result.current
+    if held is not None and incarnation_of(held.value) == member.incarnation:
+        if held.lease == lease:  # by an attempt whose answer was lost
+            return Registration(member, key, held.create_revision, lease, held.mod_revision)
+        raise StoreUnavailable("this node's old key is still there, and goes when its lease does")
+    return "moved" if held is None and word is None else "out"
 
 
 async def report(

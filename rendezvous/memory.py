@@ -6,6 +6,7 @@ keys with them in one revision, watches that read a history. It never waits for 
 
 import asyncio
 import itertools
+import math
 from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -177,6 +178,11 @@ class MemoryStore:
     def health(self) -> Health:
         """Memory always answers, until it is closed."""
         return Health(not self._closed.is_set(), 0.0, "in this process")
+
+    @property
+    def away_until(self) -> float:
+        """Memory is never away."""
+        return -math.inf
 
     async def health_changed(self) -> Health:
         """Waits for `close`: nothing else changes it."""

@@ -162,6 +162,25 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
         await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
 
 
+async def watch_until_heard(address: str, incarnation: str) -> None:
+    """Waits until `incarnation` at `address` greets: then it lives.
+
+    Never returns on doubt: the caller cancels it when it has waited long enough.
+    """
+    if not address.rpartition(":")[2].isdecimal():
+        await asyncio.get_running_loop().create_future()  # no address: it will never be heard
+    while True:
+        try:
+            _, writer = await dial(address, incarnation)
+        except (OSError, ValueError):  # ValueError: what the member gave is no address
+            await asyncio.sleep(REDIAL_PAUSES[-1])
+            continue
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return
+
+
 async def dial(address: str, incarnation: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to that very incarnation, which has greeted. Raises OSError (a TimeoutError is one)."""
     host, _, port = address.rpartition(":")

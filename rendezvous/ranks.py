@@ -21,6 +21,7 @@ class Assignment:
         group_rank, group_size: the node's place among the round's nodes.
         first_rank, nproc, world_size: its workers' place among all workers.
         role_first_rank, role_world_size: their place among the workers of the same role.
+        presence: as in `Member`; for a master that finds the node's own key gone.
     """
 
     round: int
@@ -33,6 +34,7 @@ class Assignment:
     world_size: int
     role_first_rank: int
     role_world_size: int
+    presence: str = ""
 
 
 def order(survivors: Sequence[Member], newcomers: Sequence[Member]) -> tuple[Member, ...]:
@@ -72,6 +74,7 @@ def assign(round_number: int, nodes: Sequence[Member]) -> tuple[Assignment, ...]
                 world_size=world_size,
                 role_first_rank=role_first[member.role],
                 role_world_size=role_sizes[member.role],
+                presence=member.presence,
             )
         )
         first_rank += member.nproc

@@ -167,6 +167,14 @@ class Store(Protocol):
         """Waits until `health.reachable` changes, and returns the new health."""
         ...
 
+    @property
+    def away_until(self) -> float:
+        """When it was last away for so long that leases may have ended of that (the loop's clock).
+
+        Now, while it is away; -inf where it never was, as far as the renewals of this object's own lease tell.
+        """
+        ...
+
     async def close(self) -> None:
         """Closes every connection; running watches end with StoreUnavailable."""
         ...

@@ -5,6 +5,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,13 +14,17 @@ from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
 
 from ..integration.cluster import DEADLINE, embedded_ports, failure
 from ..integration.conftest import Cluster as Etcd
-from .conftest import explaining
+from ..integration.conftest import Member, running
+from .conftest import broken, explaining
 from .job import Job
 
 pytestmark = pytest.mark.torch
 
 OUTAGE = 20.0
 """Seconds."""
+
+STALL = 8.0
+"""Seconds: longer than a lease of 3 can live."""
 
 PATIENCE = 5.0
 """Seconds for what ends at once."""
@@ -70,6 +75,65 @@ def test_workers_train_on_while_the_stores_leader_dies_and_while_all_of_it_is_go
     worker.kill()  # and it is still an elastic job
     frail.cause(2)
     assert frail.ends() == {"A": 0, "B": 0}
+
+
+@pytest.fixture
+def lone(tmp_path: Path, inject: Callable[[str], None], request: pytest.FixtureRequest) -> Iterator[Job]:
+    """One job on a store of one member, to be hurt."""
+    with (
+        running(Etcd(tmp_path / "etcd", 1)) as etcd,
+        explaining(Job(tmp_path / "job", broken(request), inject, etcd=etcd)) as made,
+    ):
+        yield made
+
+
+def untouched(job: Job, what: str, hurt: Callable[[], None], heal: Callable[[], None]) -> None:
+    """The store is away for longer than a lease, and comes back: the same workers train on in the same round."""
+    job.train("A", "B", nnodes="1:2")
+    job.advances()
+    workers = [job.worker(rank) for rank in (0, 1)]
+    job.fault(f"{what} for {STALL:g} s")
+    hurt()
+    back = time.monotonic() + STALL
+    for node in "AB":
+        job.wait_for_line(node, r"the store does not answer \(.*\); workers that run go on")
+    while time.monotonic() < back:
+        job.advances()
+    heal()
+    for node in "AB":
+        job.wait_for_line(node, "the store answers again")
+    job.advances()
+    assert [job.worker(rank).pid for rank in (0, 1)] == [worker.pid for worker in workers]
+    workers[1].kill()
+    assert "died by SIGKILL" in job.cause(2)
+    for node in "AB":
+        job.wait_for_line(node, r"\] round 2: ")
+    assert [job.log(node).count("] round ") for node in "AB"] == [2, 2]
+    assert job.ends() == {"A": 0, "B": 0}
+    assert not any("was lost" in job.log(node) for node in "AB")
+
+
+def test_the_only_member_is_stopped_for_longer_than_a_lease_and_no_worker_is_touched(lone: Job) -> None:
+    assert lone.etcd is not None
+    untouched(lone, "etcd is stopped", lone.etcd.pause, lone.etcd.resume)
+    assert any("is registered again; its workers were not touched" in lone.log(node) for node in "AB")
+
+
+def test_the_only_member_is_killed_and_comes_back_after_a_lease_and_no_worker_is_touched(lone: Job) -> None:
+    assert lone.etcd is not None
+    untouched(lone, "etcd is gone", lone.etcd.kill, lone.etcd.start)
+
+
+def test_two_of_three_members_are_stopped_for_longer_than_a_lease_and_no_worker_is_touched(
+    frail: Job, etcd: Etcd
+) -> None:
+    leader = asyncio.run(etcd.leader())
+    stopped = [leader, next(member for member in etcd.members if member is not leader)]
+
+    def every(do: Callable[[Member], None]) -> Callable[[], None]:
+        return lambda: [do(member) for member in stopped] and None
+
+    untouched(frail, "etcd's leader and another member are stopped", every(Member.pause), every(Member.resume))
 
 
 def test_a_machine_dies_with_its_agent_and_its_member_of_the_store(frail: Job, etcd: Etcd) -> None:

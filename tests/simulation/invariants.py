@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 CALM = frozenset({"worker", "kill", "leave", "start", "taken_port", "failed_start", "etcd_compact", "stranger"})
 """Faults after which everybody hears and answers everybody at once."""
 
+STORE = frozenset({"etcd_kill", "etcd_freeze", "etcd_stop", "etcd_down", "etcd_elect", "etcd_stall", "etcd_compact"})
+"""Faults of the store alone: every agent and every worker lives, and everybody hears everybody else."""
+
 LAG = 1.0
 """Seconds: in a calm schedule, what the store holds for so long the master knows."""
 
@@ -104,6 +107,8 @@ class _Life:
     departing_since: float | None = None
     gone_at: float | None = None
     evicted_at: float | None = None
+    missed_at: float | None = None  # it was gone then, and came back
+    left: bool = False  # it has removed its key itself
 
 
 @dataclass(slots=True)
@@ -304,7 +309,8 @@ class Checker:
                 life = self._lives.get(key.removeprefix(keys.evictions))
                 if life and life.evicted_at is None:
                     life.evicted_at = self._world.now
-                    self._check_evidence(life)
+                    if keys.node(life.node) in written:  # else its lease had ended before
+                        self._check_evidence(life, client)
             elif key.startswith(keys.successes) and event.kind == "put":
                 member = decode(Member, event.kv.value)
                 self._succeeded.setdefault((member.incarnation, member.report.round), self._world.now)
@@ -329,10 +335,13 @@ class Checker:
     def _check_fence(self, written: Mapping[str, Event], client: str) -> None:
         """A deposed master changes nothing: only who holds the leader key writes what a master writes."""
         keys = self._keys
+        deposes = keys.leader in written and written[keys.leader].kind == "delete"  # which leaves a mark of that
         for key, event in written.items():
             masters = key == keys.round or key.startswith(keys.assignments)
             masters = masters or key.startswith((keys.ledgers, keys.queues))
             masters = masters or key.startswith(keys.evictions if event.kind == "put" else keys.successes)
+            if deposes and key == keys.eviction(self._leads):
+                continue
             if masters and client and client != self._leader:
                 self._violated("a deposed master changes nothing", f"{client} wrote {key}; {self._leader} leads")
 
@@ -344,6 +353,7 @@ class Checker:
             if life is None:
                 return
             life.gone_at = now
+            life.left = client == life.owner
             self._expired = self._expired or not client
             deposition = self._keys.leader in written and incarnation == self._leads
             evicted = client == self._leader and self._keys.eviction(incarnation) in written
@@ -364,7 +374,7 @@ class Checker:
             for seconds in (0.0, READY) if self._shape.inplace else (0.0,):
                 self._world.after(seconds + self._patience(), self._check_arrival, life)
         elif life.gone_at is not None:
-            self._violated("the dead do not come back", f"{client} wrote {key} again after it was gone")
+            self._on_return(life, key, client)
         if life.owner != client:
             self._violated("only the node writes its key", f"{client} wrote {key}")
         told = life.member.report
@@ -382,18 +392,34 @@ class Checker:
         if member.report.state in ("leaving", "unfit") and life.departing_since is None:
             life.departing_since = now
 
+    def _on_return(self, life: _Life, key: str, client: str) -> None:
+        """A node whose lease had ended has its key again: it was not put out, and no round was opened without it."""
+        incarnation = life.member.incarnation
+        before = next((each for each in reversed(self._published) if each.at <= (life.gone_at or 0.0)), None)
+        last = self._published[-1] if self._published else None
+        ran = before is not None and any(
+            (worker.owner, worker.run, worker.round) == (life.owner, before.header.run, before.header.number)
+            for worker in self._world.workers
+        )
+        replaced = ran and last is not None and last.header.state == "open" and incarnation not in last.assignments
+        word = self._world.store.engine.get(self._keys.eviction(incarnation))  # it goes with the lease of who left it
+        if life.left or word is not None or replaced or life is not self._newest_life(life.owner):
+            self._violated("the dead do not come back", f"{client} wrote {key} again after it was gone")
+        life.missed_at, life.gone_at, life.evicted_at = life.gone_at, None, None
+        self._lives[incarnation] = self._lives.pop(incarnation)  # the order of arrival is that of the keys
+
     def _one_member_may_fail(self) -> bool:
         """Only one of three members of the store has failed, once."""
         store = {verb: count for verb, count in self._did.items() if verb not in CALM}
         return self._shape.etcd == 3 and sum(store.values()) <= 1 and {"etcd_kill", "etcd_elect"}.issuperset(store)
 
-    def _check_evidence(self, life: _Life) -> None:
+    def _check_evidence(self, life: _Life, client: str) -> None:
         """Only the dead are evicted on evidence (a firewall's refusal on that very link is false evidence)."""
         end = self._world.ends.get(life.owner)
         stranger = "stranger" in self._did
         alive = end is None and self._at_key.get(self._keys.node(life.node)) != life.member.incarnation
         current = self._newest_life(life.owner)
-        if alive and not stranger and current is life and not self._misled(self._leader, life.owner):
+        if alive and not stranger and current is life and not self._misled(client, life.owner):
             self._violated("only the dead are evicted", f"{life.owner} ({life.node}) lives")
 
     def _on_leader(self, event: Event, client: str, written: Mapping[str, Event]) -> None:
@@ -646,7 +672,7 @@ class Checker:
             for incarnation, each in before.assignments.items():
                 since = self._succeeded.get((incarnation, because.round), self._world.now)
                 life = self._lives[incarnation]
-                gone = life.gone_at or self._world.now
+                gone = life.gone_at or life.missed_at or self._world.now
                 if (end := self._world.ends.get(life.owner)) is not None:
                     gone = min(gone, end.at)
                 if each.node == because.node and gone - since > WATCHED:
@@ -1131,6 +1157,21 @@ class Checker:
                 self._violated("no key is left", ", ".join(left))
         self._check_success_everywhere()
         self._check_reasons()
+        self._check_store_alone()
+
+    def _check_store_alone(self) -> None:
+        """Where only the store failed, nobody is called lost, and no worker is ended before the job is over."""
+        if not STORE.issuperset(self._did) or any(end.code not in (0, None) for end in self._world.ends.values()):
+            return
+        for published in self._published:
+            because = published.header.incident
+            if published.header.cause == "lost" or (because is not None and because.cause != "joined"):
+                self._violated("a store that was away costs no worker", published.header.reason)
+        for worker in self._world.workers:
+            later = [each.header for each in self._published if each.at <= worker.ended_at]
+            reason = any(each.final or (each.cause == "joined" and each.number > worker.round) for each in later)
+            if worker.ended is not None and worker.ended[1] is not None and not reason:
+                self._violated("a store that was away costs no worker", f"{worker.name} at {worker.ended_at:.3f}")
 
     def _check_reasons(self) -> None:
         """Nobody's workers are stopped without a reason, and for an arrival they are told first."""

@@ -289,6 +289,7 @@ VERBS: Mapping[str, str] = {
     # the store
     "etcd_kill": "member seconds",  # and started again
     "etcd_freeze": "member seconds",
+    "etcd_stop": "count seconds",  # so many members at once, all where there are no more; then they go on
     "etcd_down": "seconds",  # all members
     "etcd_elect": "",  # another member leads
     "etcd_stall": "seconds",  # its disk is slow
@@ -311,7 +312,7 @@ def draw(seed: int) -> Schedule:
     """A schedule that the seed alone decides."""
     chance = random.Random(f"schedule {seed}")
     shape = _draw_shape(chance)
-    kinds = chance.choices(_MIXTURES, weights=(5, 5, 1, 1, 1))[0]
+    kinds = chance.choices(_MIXTURES, weights=(5, 5, 1, 1, 1, 1))[0]
     faults = _draw_habit(chance, shape) if chance.random() < _HABIT else []
     count = chance.choice((1, 2, 2, 3, 3, 4, 4, 5))
     while len(faults) < count:
@@ -438,6 +439,8 @@ def _draw_fault(
             )
         case ["node", "count"]:
             words = (node, chance.choice(("1", "1", "2", "3")))
+        case ["count", "seconds"]:
+            words = (str(shape.etcd // 2 + 1 if chance.random() < 0.5 else shape.etcd), seconds)
         case ["percent", "seconds"]:
             words = (chance.choice(("5", "20", "50")), seconds)
         case ["seconds"]:
@@ -492,6 +495,7 @@ _WEIGHTS: Mapping[str, float] = {
     "reset": 2,
     "etcd_kill": 3,
     "etcd_freeze": 2,
+    "etcd_stop": 2,
     "etcd_down": 2,
     "etcd_elect": 2,
     "etcd_stall": 1,
@@ -508,9 +512,11 @@ _MIXTURES: Sequence[Mapping[str, float]] = (
     {verb: weight for verb, weight in _WEIGHTS.items() if verb.startswith("etcd") or verb in _ENDS},
     {verb: _WEIGHTS[verb] for verb in ("cut", "deafen", "lose", "freeze", "pause", *_ENDS)},
     {"cut": 3, "refuse": 3, "reset": 10, "worker": 4, **{verb: _WEIGHTS[verb] / 2 for verb in _ENDS}},
+    {verb: weight for verb, weight in _WEIGHTS.items() if verb.startswith("etcd")},
 )
-"""Everything; what nobody's hearing suffers from, where the rules are strictest; the store's faults; the network's; and
-false evidence, which is seldom elsewhere, since it excuses what nothing else does."""
+"""Everything; what nobody's hearing suffers from, where the rules are strictest; the store's faults; the network's;
+false evidence, which is seldom elsewhere, since it excuses what nothing else does; and the store's faults alone, which
+may cost no worker."""
 
 _HABIT = 0.06
 """How many jobs have a worker that always ends in the same way."""

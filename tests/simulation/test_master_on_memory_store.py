@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
+import math
 import selectors
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence, Sized
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import pytest
 from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidate
 from elastic_run.master import host
-from elastic_run.master.host import Master, Terms, describe_difference
+from elastic_run.master.host import RETURN_SECONDS, SILENT_SECONDS, Master, Terms, describe_difference
 from elastic_run.master.publish import WORDS, Publisher
 from elastic_run.rendezvous import election, membership
 from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
@@ -66,6 +67,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual.now += seconds
 
 
+class SometimesAway(MemoryStore):
+    """A store that says when it was last away."""
+
+    away = -math.inf
+
+    @property
+    def away_until(self) -> float:
+        return self.away
+
+
 @dataclass
 class Job:
     """One job: its store, its masters and what they said."""
@@ -74,13 +85,14 @@ class Job:
     max_restarts: int = 3
     same_failure_limit: int = 0
     fingerprint: Fingerprint = FINGERPRINT
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: SometimesAway = field(default_factory=SometimesAway)
     keys: Keys = field(default_factory=lambda: Keys("job"))
     said: list[str] = field(default_factory=list[str])
     dead: dict[str, asyncio.Future[str]] = field(default_factory=dict[str, asyncio.Future[str]])
     watched: set[str] = field(default_factory=set[str])
     unwatchable: set[str] = field(default_factory=set[str])
     leaders: list[Master] = field(default_factory=list[Master])
+    answering: set[str] = field(default_factory=set[str])
     masters: list[asyncio.Task[Header]] = field(default_factory=list[asyncio.Task[Header]])
     lives: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
@@ -108,7 +120,9 @@ class Job:
         values = Terms(self.policy, self.max_restarts, self.same_failure_limit, self.fingerprint)
         values = dataclasses.replace(values, **terms)
         clock = asyncio.get_running_loop().time
-        leader = Master(self.store, self.keys, publisher, values, say=self.said.append, now=clock, watch=self.watch)
+        leader = Master(
+            self.store, self.keys, publisher, values, say=self.said.append, now=clock, watch=self.watch, hear=self.hear
+        )
         self.leaders.append(leader)
         self.masters.append(asyncio.create_task(leader.run(), name=f"master in {node.registration.member.node}"))
         return self.masters[-1]
@@ -120,7 +134,8 @@ class Job:
         """What another agent does when it has proof that the master's process is dead."""
         held = await self.store.get(self.keys.leader)
         assert held is not None
-        return await election.depose(self.store, self.keys, held, decode(Leader, held.value))
+        lease = await self.store.grant(LONG)
+        return await election.depose(self.store, self.keys, held, decode(Leader, held.value), "it is dead", lease)
 
     async def kill_master(self, node: "Node") -> None:
         """The master's process dies; another agent deposes it."""
@@ -136,6 +151,10 @@ class Job:
             return await asyncio.shield(self.death_of(incarnation))
         finally:
             self.watched.discard(incarnation)
+
+    async def hear(self, presence: str, incarnation: str) -> None:
+        if incarnation not in self.answering:
+            await asyncio.get_running_loop().create_future()
 
     def death_of(self, incarnation: str) -> asyncio.Future[str]:
         if incarnation not in self.dead:
@@ -206,6 +225,15 @@ class Node:
     async def die(self) -> None:
         """Its process dies; whoever watches it has the proof."""
         self.job.death_of(self.incarnation).set_result("its process is gone")
+
+    async def come_back(self) -> None:
+        """Takes up its registration again, as the same incarnation."""
+        found = await membership.read_header(self.job.store, self.job.keys)
+        resumed = await membership.resume(
+            self.job.store, self.job.keys, self.registration, await self.job.store.grant(LONG), found[1] if found else 0
+        )
+        assert isinstance(resumed, membership.Registration)
+        self.registration = resumed
 
     async def fall_silent(self) -> None:
         """Its lease ends; nobody has any proof."""
@@ -1213,6 +1241,208 @@ class TestTheEnd:
             assert isinstance(agent_plan.act(view)[0], agent_plan.Start)
 
         simulate(scenario, max_restarts=0)
+
+
+class TestAStoreThatWasAway:
+    """Its leases have ended, and that says nothing of their holders."""
+
+    def test_costs_nobody_its_place_who_registers_again(self) -> None:
+        async def scenario(job: Job) -> None:
+            _, b, c = await running_job(job, "abc")
+            before = await job.now()
+            job.store.away = clock()
+            await b.fall_silent()
+            await c.fall_silent()
+            await later(2)
+            await b.come_back()
+            await c.come_back()
+            await later(60)
+            assert await job.now() == before
+
+        simulate(scenario)
+
+    def test_costs_a_node_its_place_that_does_not_answer(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            job.store.away = began = clock()
+            await b.fall_silent()
+            header = await job.header(2)
+            assert clock() - began == SILENT_SECONDS
+            assert await job.in_round(header) == incarnations([a, c])
+            assert "its key is gone from the store, and it does not answer" in header.reason
+
+        simulate(scenario)
+
+    def test_waits_longer_for_a_node_that_answers(self) -> None:
+        async def scenario(job: Job) -> None:
+            _, b, _ = await running_job(job, "abc")
+            before = await job.now()
+            job.store.away = began = clock()
+            job.answering.add(b.incarnation)
+            await b.fall_silent()
+            await later(RETURN_SECONDS - 1)
+            assert await job.now() == before
+            header = await job.header(2)
+            assert clock() - began == RETURN_SECONDS
+            assert "though it answers" in header.reason
+
+        simulate(scenario)
+
+    def test_does_not_keep_the_dead_in_their_place(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            job.store.away = began = clock()
+            job.answering.add(b.incarnation)
+            await b.fall_silent()
+            await quiet()
+            await b.die()
+            header = await job.header(2)
+            assert clock() - began < 0.01
+            assert await job.in_round(header) == incarnations([a, c])
+
+        simulate(scenario)
+
+    def test_is_not_the_reason_where_it_answered_for_longer_than_a_lease(self) -> None:
+        async def scenario(job: Job) -> None:
+            await job.store.grant(LONG)
+            job.store.away = clock()
+            _, b, _ = await running_job(job, "abc")
+            await later(30)
+            began = clock()
+            await b.fall_silent()
+            await job.header(2)
+            assert clock() == began
+
+        simulate(scenario)
+
+    def test_ends_the_leadership_of_a_master_whose_own_lease_has_ended(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, _ = await running_job(job, "abc")
+            job.store.away = clock()
+            job.answering |= {a.incarnation, b.incarnation}
+            await b.fall_silent()
+            await a.fall_silent()
+            await quiet()
+            await later(0.1)
+            assert job.masters[0].done() and isinstance(job.masters[0].exception(), Deposed)
+
+        simulate(scenario)
+
+    def test_costs_nobody_a_place_under_the_next_master(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            before = await job.now()
+            job.store.away = clock()
+            for node in (a, b, c):
+                await node.fall_silent()
+            await c.come_back()
+            await job.lead(c)
+            await later(2)
+            await b.come_back()
+            await a.come_back()
+            await later(60)
+            assert await job.now() == before
+            assert any("goes on with round 1" in line for line in job.said)
+
+        simulate(scenario)
+
+    def test_does_not_let_a_node_that_has_just_come_begin_the_job_afresh(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            before = await job.now()
+            job.store.away = clock()
+            for node in (a, b, c):
+                await node.fall_silent()
+            d = await job.join("d")
+            await job.lead(d)
+            await later(2)
+            for node in (a, b, c):
+                await node.come_back()
+            await later(60)
+            assert await job.now() == before
+
+        simulate(scenario)
+
+    def test_lets_nobody_come_back_into_a_run_that_was_given_up(self) -> None:
+        async def scenario(job: Job) -> None:
+            nodes = await running_job(job, "abc")
+            job.store.away = clock()
+            for node in nodes:
+                await node.fall_silent()
+            d = await job.join("d")
+            await job.lead(d)
+            await later(20)
+            found = await membership.read_header(job.store, job.keys)
+            assert found is not None and found[0].number == 1
+            lease = await job.store.grant(LONG)
+            resumed = await membership.resume(job.store, job.keys, nodes[0].registration, lease, found[1])
+            assert resumed == "out"
+
+        simulate(scenario)
+
+
+class TestAResumedRegistration:
+    """`membership.resume`: the header and the word of an eviction are what it is fenced by."""
+
+    def test_is_the_same_incarnation_under_another_lease(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, *_ = await running_job(job, "abc")
+            job.store.away = clock()
+            before = a.registration
+            await a.fall_silent()
+            await a.come_back()
+            assert a.registration.member == before.member
+            assert a.registration.revision > before.revision and a.registration.lease != before.lease
+            await a.run(1)  # and it reports under it
+
+        simulate(scenario)
+
+    def test_is_refused_to_who_was_put_out(self) -> None:
+        async def scenario(job: Job) -> None:
+            _, b, _ = await running_job(job, "abc")
+            await b.die()
+            await job.header(2)
+            found = await membership.read_header(job.store, job.keys)
+            assert found is not None
+            lease = await job.store.grant(LONG)
+            assert await membership.resume(job.store, job.keys, b.registration, lease, found[1]) == "out"
+
+        simulate(scenario)
+
+    def test_is_refused_where_another_round_was_opened(self) -> None:
+        async def scenario(job: Job) -> None:
+            _, b, _ = await running_job(job, "abc")
+            old = await membership.read_header(job.store, job.keys)
+            assert old is not None
+            await b.fall_silent()
+            await job.header(2)
+            lease = await job.store.grant(LONG)
+            assert await membership.resume(job.store, job.keys, b.registration, lease, old[1]) == "moved"
+
+        simulate(scenario)
+
+    def test_is_refused_where_another_node_has_its_name(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await job.nodes("ab")
+            await b.fall_silent()
+            other = await job.join("b")
+            assert other.registration.member.node == "b"
+            lease = await job.store.grant(LONG)
+            assert await membership.resume(job.store, job.keys, b.registration, lease, 0) == "out"
+            assert a.registration.lease
+
+        simulate(scenario)
+
+    def test_is_known_where_the_answer_was_lost(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await job.nodes("ab")
+            await b.fall_silent()
+            lease = await job.store.grant(LONG)
+            first = await membership.resume(job.store, job.keys, b.registration, lease, 0)
+            assert await membership.resume(job.store, job.keys, b.registration, lease, 0) == first
+            assert a.registration.lease
+
+        simulate(scenario)
 
 
 class TestTakeover:

@@ -641,6 +641,15 @@ class World:
         self.after(seconds, self.store.thaw, member)
         return True
 
+    def etcd_stop(self, count: float, seconds: float) -> bool:
+        """Several members are stopped at once, and go on together."""
+        stopped = self.chance.sample(tuple(self.store.members), min(int(count), len(self.store.members)))
+        self.say("FAULT", f"the store's members {', '.join(sorted(stopped))} are stopped for {seconds:g} s")
+        for member in stopped:
+            self.store.freeze(member)
+            self.after(seconds, self.store.thaw, member)
+        return True
+
     def etcd_down(self, seconds: float) -> bool:
         """All of it."""
         self.say("FAULT", f"the store is down for {seconds:g} s")

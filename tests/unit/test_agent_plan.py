@@ -23,6 +23,7 @@ from elastic_run.elastic_agent.plan import (
     Ready,
     Reform,
     Register,
+    Resume,
     Start,
     Stop,
     View,
@@ -30,6 +31,7 @@ from elastic_run.elastic_agent.plan import (
     act,
     exit_code,
     gentle,
+    replaced,
     report,
 )
 from elastic_run.rendezvous.header import Header, HeaderState
@@ -182,6 +184,46 @@ class TestANodeThatIsNotRegistered:
 
     def test_leaves_where_it_was_told_to(self) -> None:
         assert action(noticed(View(registered=False))) == Leave(128 + TERM)
+
+
+class TestANodeWhoseLeaseHasEnded:
+    def test_takes_up_its_registration_again_and_leaves_its_workers_alone(self) -> None:
+        assert action(view(RUNNING, registered=False, lapsed=True)) == Resume()
+
+    def test_does_so_too_where_it_has_no_workers(self) -> None:
+        assert action(View(registered=False, lapsed=True)) == Resume()
+
+    def test_leaves_with_the_verdict_of_a_job_that_is_over(self) -> None:
+        over = header(2, "succeeded")
+        assert action(view(RUNNING, registered=False, lapsed=True, alive=0, header=over)) == Leave(SUCCEEDED)
+
+    def test_has_not_been_replaced_in_the_round_of_its_workers(self) -> None:
+        assert replaced(view(RUNNING, lapsed=True)) == ""
+
+    def test_has_not_been_replaced_in_a_later_round_that_has_a_place_for_it(self) -> None:
+        assert replaced(view(RUNNING, lapsed=True, header=header(2), assignment=assignment(2))) == ""
+
+    def test_has_been_replaced_where_a_round_was_opened_without_it(self) -> None:
+        assert "without it" in replaced(view(RUNNING, lapsed=True, header=header(2), assignment=None))
+
+    def test_has_been_replaced_also_where_its_workers_have_ended_since(self) -> None:
+        assert "without it" in replaced(view(RUNNING, lapsed=True, alive=0, header=header(2), assignment=None))
+
+    def test_that_never_had_a_place_has_not_been_replaced(self) -> None:
+        assert replaced(View(lapsed=True, header=header())) == ""
+
+    def test_of_a_suspended_job_has_not_been_replaced(self) -> None:
+        assert replaced(view(RUNNING, lapsed=True, header=header(2, "waiting"), assignment=None)) == ""
+
+    def test_is_out_where_its_guardian_ended_its_workers(self) -> None:
+        killed = (ended(None, by=9),)
+        assert "stood still" in replaced(view(RUNNING, lapsed=True, stood_still=True, alive=0, exits=killed))
+
+    def test_goes_on_where_it_stood_still_and_its_workers_live(self) -> None:
+        assert replaced(view(RUNNING, lapsed=True, stood_still=True)) == ""
+
+    def test_goes_on_where_a_worker_was_killed_while_it_looked(self) -> None:
+        assert replaced(view(RUNNING, lapsed=True, alive=0, exits=(ended(None, by=9),))) == ""
 
 
 class TestARefusedNode:

@@ -1,9 +1,11 @@
 """What etcd's and grpc's words mean for a request, and how long an attempt may take."""
 
+import math
+
 import pytest
 
 from elastic_run.rendezvous.errors import LeaseLost, StoreRefused
-from elastic_run.rendezvous.etcd import EtcdStore
+from elastic_run.rendezvous.etcd import EtcdStore, Renewals
 from elastic_run.rendezvous.etcd_session import LONGEST_ATTEMPT, SHORTEST_ATTEMPT, Patience
 from elastic_run.rendezvous.etcd_wire import judge
 
@@ -116,3 +118,35 @@ def test_what_is_an_endpoint_is_taken(endpoint: str) -> None:
 def test_no_endpoint_at_all_is_refused() -> None:
     with pytest.raises(ValueError, match="no endpoint"):
         EtcdStore([])
+
+
+class TestTheRenewalsOfALease:
+    """They tell whether the store was away for so long that somebody's lease may have ended of it."""
+
+    def test_that_are_answered_in_time_tell_nothing(self) -> None:
+        renewals = Renewals()
+        assert renewals.away_until(100.0) == -math.inf
+        renewals.begin(6, 100.0)
+        for at in (102.0, 104.0, 106.5):
+            renewals.answered(at)
+        assert renewals.away_until(108.0) == -math.inf
+
+    def test_that_stay_without_an_answer_for_half_a_lease_tell_that_it_is_away(self) -> None:
+        renewals = Renewals()
+        renewals.begin(6, 100.0)
+        assert renewals.away_until(103.0) == -math.inf
+        assert renewals.away_until(103.1) == 103.1
+        assert renewals.away_until(115.0) == 115.0
+
+    def test_that_are_answered_again_tell_until_when_it_was_away(self) -> None:
+        renewals = Renewals()
+        renewals.begin(6, 100.0)
+        renewals.answered(115.0)
+        renewals.answered(117.0)
+        assert renewals.away_until(118.0) == 115.0
+
+    def test_of_the_next_lease_remember_the_one_before(self) -> None:
+        renewals = Renewals()
+        renewals.begin(6, 100.0)
+        renewals.begin(6, 115.0)
+        assert renewals.away_until(116.0) == 115.0
