@@ -292,6 +292,14 @@ FLAGS: tuple[Flag, ...] = (
         remark="torchrun's folders and file names",
     ),
     Flag(
+        "keep-attempts",
+        OUTPUT,
+        "Of the folders attempt_N under --log-dir keep the newest so many; 0 keeps all.",
+        "N",
+        "0",
+        torchrun=False,
+    ),
+    Flag(
         "redirects",
         OUTPUT,
         "To files only: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:1,1:2.",

@@ -468,6 +468,7 @@ def _output(scanned: Scanned, nproc: int, environ: Mapping[str, str]) -> Output:
         check_writable_file(Path(summary), scanned.source("summary-json"))
     return Output(
         log_dir=_folder(scanned, "log-dir"),
+        keep_attempts=_whole(scanned, "keep-attempts", 0),
         redirects=_streams(scanned, "redirects", nproc),
         tee=_streams(scanned, "tee", nproc),
         line_prefix=scanned.text("log-line-prefix-template") or environ.get(LINE_PREFIX) or None,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from ..elastic_agent import plan
 from ..elastic_agent import trace as recording
-from ..elastic_agent.agent import Agent, Result
+from ..elastic_agent.agent import REPEAT_SECONDS, Agent, Result
 from ..elastic_agent.facts import Setup
 from ..elastic_agent.logs import Output
 from ..elastic_agent.machine import RealMachine
@@ -178,6 +178,8 @@ async def _run(
             f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
             f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here; this node is {agent_setup.node}"
         )
+        if output.temporary:
+            output.say(f"whole logs are kept in {output.root} (--log-dir names another folder)")
         result = await _take_part(options, endpoints, agent_setup, machine, output, trace)
         succeeded = result.code == plan.SUCCEEDED
         trace.instant("exit", AGENT, code=result.code, reason=result.reason)
@@ -192,7 +194,8 @@ async def _run(
     finally:
         machine.close()
         trace.close()
-        await output.close(succeeded=succeeded)
+        with _hurried_by(options.signals) as hurry:
+            await output.close(succeeded=succeeded, hurry=hurry)
 
 
 async def _take_part(
@@ -263,6 +266,25 @@ def _ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[N
         loop.add_signal_handler(number, end, number)
     try:
         yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _hurried_by(signals: Iterable[signal.Signals]) -> Generator[asyncio.Event]:
+    """An event that is set by the first of these signals; one that repeats the notice to leave does not count."""
+    loop, hurry = asyncio.get_running_loop(), asyncio.Event()
+    begun, taken = loop.time(), heeded(signals)
+
+    def told() -> None:
+        if loop.time() - begun >= REPEAT_SECONDS:
+            hurry.set()
+
+    for number in taken:
+        loop.add_signal_handler(number, told)
+    try:
+        yield hurry
     finally:
         for number in taken:
             loop.remove_signal_handler(number)
@@ -392,6 +414,7 @@ def _output(options: Options) -> Output:
         local_ranks_filter=wanted.shown_ranks,
         duplicate_stdout_filters=wanted.stdout_filters,
         duplicate_stderr_filters=wanted.stderr_filters,
+        keep_attempts=wanted.keep_attempts,
         stream_out=_binary(sys.stdout),
         stream_err=_binary(sys.stderr),
     )

@@ -124,6 +124,7 @@ class Output:
 
     Attributes:
         log_dir: the base folder of the logs, which may not exist yet; None keeps none.
+        keep_attempts: of the attempts' folders the newest so many; 0: all.
         redirects: by local rank, the streams that go to files only.
         tee: by local rank, the streams that go to files and to the terminal.
         line_prefix: what a worker's lines begin with on the terminal: torchrun's template; None is host and rank.
@@ -136,6 +137,7 @@ class Output:
     """
 
     log_dir: Path | None
+    keep_attempts: int
     redirects: tuple[Std, ...]
     tee: tuple[Std, ...]
     line_prefix: str | None

@@ -4,10 +4,13 @@ import asyncio
 import errno
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 import venv
 from io import BytesIO
 from pathlib import Path
@@ -96,6 +99,73 @@ def test_a_machine_that_cannot_start_workers_fails_and_is_not_taken_for_preempte
     assert done.returncode == 1, done.stderr
     assert "Too many open files" in done.stderr and "no node is left that can start workers" in done.stderr
     assert json.loads(summary.read_text())["outcome"] == "failed"
+
+
+@pytest.fixture
+def prints_much(tmp_path: Path) -> Path:
+    path = tmp_path / "prints.py"
+    path.write_text("import sys\nsys.stdout.write(''.join(f'line {n}\\n' for n in range(60_000)))\n")
+    return path
+
+
+def test_a_reader_that_stalls_gets_every_line_in_the_end(prints_much: Path) -> None:
+    job = subprocess.Popen(
+        [*COMMAND, "--node-name=n", str(prints_much)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(6.5)
+    assert job.stdout and job.stderr
+    assert job.stdout.read() == "".join(f"[n rank 0] line {n}\n" for n in range(60_000))
+    said = job.stderr.read()
+    job.stdout.close()
+    job.stderr.close()
+    assert job.wait(DEADLINE) == 0, said
+    assert "the workers' output is read slowly: waits for its reader" in said
+
+
+def test_a_signal_ends_the_wait_for_a_reader_and_what_is_dropped_is_counted(prints_much: Path) -> None:
+    job = subprocess.Popen([*COMMAND, str(prints_much)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert job.stdout and job.stderr
+    said = ""
+    while "waits for its reader" not in said:
+        line = job.stderr.readline()
+        assert line, said
+        said += line
+    job.send_signal(signal.SIGINT)
+    assert re.search(r"\d+ bytes for standard output were dropped: a signal came", job.stderr.read())
+    assert job.wait(DEADLINE) == 0
+    job.stdout.close()
+    job.stderr.close()
+
+
+def test_redirected_output_without_a_log_dir_says_where_it_is(script: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--redirects=3", str(script)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    kept = re.search(r"whole logs are kept in (\S+) ", done.stderr)
+    assert done.returncode == 0 and kept, done.stderr
+    assert (Path(kept[1]) / "attempt_1" / "0" / "stdout.log").read_text() == "begins\n"
+    shutil.rmtree(kept[1])
+
+
+def test_a_prompt_is_shown_on_a_terminal_before_it_is_answered(tmp_path: Path) -> None:
+    script = tmp_path / "asks.py"
+    script.write_text("print('hello', input('name? '))\n")
+    ours, theirs = os.openpty()
+    job = subprocess.Popen([*COMMAND, "--node-name=n", str(script)], stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = b""
+    while not said.endswith(b"name? "):
+        said += os.read(ours, 1000)
+    os.write(ours, b"me\n")
+    while b"hello me" not in said:
+        said += os.read(ours, 1000)
+    assert job.wait(DEADLINE) == 0
+    os.close(ours)
 
 
 def test_a_low_soft_limit_of_open_files_is_raised_for_the_agent_and_kept_for_the_workers(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ import pytest
 
 from elastic_run.elastic_agent.failure import describe, hint
 from elastic_run.elastic_agent.guardian import Guardian, process
-from elastic_run.elastic_agent.logs import HIGH_BYTES, Output
+from elastic_run.elastic_agent.logs import Output
 from elastic_run.elastic_agent.out_of_memory import oom_kills
 from elastic_run.elastic_agent.workers import StartFailed, Workers, WorkerSpec
+from elastic_run.elastic_agent.writer import HIGH_BYTES
 from elastic_run.rendezvous.member import Exit
 
 DEADLINE = 60.0
@@ -526,7 +527,7 @@ async def test_last_words_without_a_newline_are_not_lost(machine: Machine):
     assert machine.err.getvalue() == b"[node1 rank 0] err\n"
 
 
-async def test_much_output_in_front_of_a_slow_terminal_is_whole_in_the_file(tmp_path: Path):
+async def test_much_output_in_front_of_a_terminal_that_stands_still_holds_up_neither_worker_nor_file(tmp_path: Path):
     reading, writing = os.pipe()
     size = 10 << 20
     with os.fdopen(writing, "wb") as slow:
@@ -541,9 +542,8 @@ async def test_much_output_in_front_of_a_slow_terminal_is_whole_in_the_file(tmp_
             for n in range({size} // 64):
                 sys.stdout.write("%063d\\n" % n)
         """)
-        await until(lambda: machine.output.full)
-        shown = asyncio.create_task(asyncio.to_thread(_read_slowly, reading))
         (exit,) = await machine.ended()
+        shown = asyncio.create_task(asyncio.to_thread(_read_slowly, reading))
         await machine.workers.stop()
         assert await machine.output.flush(DEADLINE)
         await machine.workers.close()
@@ -555,20 +555,28 @@ async def test_much_output_in_front_of_a_slow_terminal_is_whole_in_the_file(tmp_
     os.close(reading)
 
 
-async def test_a_terminal_that_stands_still_holds_back_the_worker_but_not_its_stop(tmp_path: Path):
+async def test_a_terminal_that_stands_still_holds_back_a_worker_without_files_but_not_its_stop(tmp_path: Path):
     reading, writing = os.pipe()
+    written = tmp_path / "written"
     with os.fdopen(writing, "wb") as stuck:
         machine = Machine(tmp_path)
         machine.output = Output(
-            host="n", log_dir=tmp_path, job_id="j", color=False, stream_out=stuck, stream_err=machine.err
+            host="n", log_dir=None, job_id="j", color=False, stream_out=stuck, stream_err=machine.err
         )
         machine.workers = Workers(tag="stuck", output=machine.output, guardian=machine.guardian)
         machine.guardian.start()
-        await machine.start("while True: print('x' * 1000)")
+        await machine.start(f"""
+            lines = 0
+            while True:
+                print('x' * 1000)
+                lines += 1
+                if lines % 1000 == 0:
+                    open({str(written)!r}, "w").write(str(lines))
+        """)
         await until(lambda: machine.output.full)
         # Long enough for far more than this, were the worker not held back.
         await asyncio.sleep(0.5)
-        assert len(machine.log()) < 2 * HIGH_BYTES
+        assert int(written.read_text()) * 1000 < 2 * HIGH_BYTES
         async with asyncio.timeout(DEADLINE):
             (exit,) = await machine.workers.stop()
         assert exit.signal == signal.SIGKILL

@@ -4,12 +4,15 @@ import asyncio
 import errno
 import io
 import os
+import re
+import tty
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.logs import HIGH_BYTES, Output
+from elastic_run.elastic_agent.logs import Output
+from elastic_run.elastic_agent.writer import HIGH_BYTES
 
 Make = Callable[..., Output]
 
@@ -93,15 +96,34 @@ async def test_a_progress_bar_that_ends_without_newline_shows_its_last_state(mak
     assert screen.out.getvalue().endswith(b"[node1 rank 0] 30%\n")
 
 
-async def test_movements_of_the_cursor_are_not_shown_but_colours_are(make: Make, screen: Screen):
+async def test_movements_of_the_cursor_are_not_shown_on_a_terminal_but_colours_are(make: Make):
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with os.fdopen(slave, "wb") as terminal:
+        await print_all(make(stream_out=terminal), b"\x1b[A\x1b[2K\x1b[31mred\x1b[0m\n")
+    assert os.read(master, 1000) == b"[node1 rank 0] \x1b[31mred\x1b[0m\n"
+    os.close(master)
+
+
+async def test_into_a_pipe_or_a_file_every_escape_sequence_goes_as_it_came(make: Make, screen: Screen):
     await print_all(make(), b"\x1b[A\x1b[2K\x1b[31mred\x1b[0m\n")
-    assert screen.out.getvalue() == b"[node1 rank 0] \x1b[31mred\x1b[0m\n"
+    assert screen.out.getvalue() == b"[node1 rank 0] \x1b[A\x1b[2K\x1b[31mred\x1b[0m\n"
 
 
-async def test_a_line_without_end_is_shown_in_pieces(make: Make, screen: Screen):
-    await print_all(make(), b"x" * 200_000)
-    shown = screen.out.getvalue().replace(b"[node1 rank 0] ", b"").replace(b"\n", b"")
-    assert shown == b"x" * 200_000
+async def test_a_line_of_30_megabytes_is_shown_whole_under_one_prefix(make: Make, screen: Screen):
+    output = make(log_dir=None)
+    other = output.open(1, 1, 1, "stdout")
+    lines = output.open(1, 0, 0, "stdout")
+    for _ in range(480):
+        lines.feed(b"x" * 65536)
+        other.feed(b"another\n")
+    lines.feed(b"\n")
+    for each in (lines, other):
+        each.close()
+    await output.close(succeeded=True)
+    whole = [line for line in screen.out.getvalue().splitlines() if b"x" in line]
+    assert whole == [b"[node1 rank 0] " + b"x" * 65536 * 480]
+    assert screen.out.getvalue().count(b"[node1 rank 1] another\n") == 480
 
 
 async def test_the_file_gets_every_byte_unchanged(make: Make):
@@ -255,6 +277,103 @@ async def test_a_terminal_that_stands_still_holds_up_neither_files_nor_the_end(m
         await output.close(succeeded=True, seconds=0.05)
         assert (output.root / "attempt_1" / "0" / "stdout.log").stat().st_size == 500_000
     os.close(reading)
+
+
+async def test_what_a_terminal_that_stands_still_has_not_taken_is_in_the_files_and_no_worker_waits(make: Make):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as stuck:
+        output = make(stream_out=stuck)
+        streams = [output.open(1, rank, rank, "stdout") for rank in range(2)]
+        text = [b"".join(b"rank %d line %0500d\n" % (rank, n) for n in range(6_000)) for rank in range(2)]
+        for at in range(0, max(map(len, text)), 50_000):
+            for lines, whole in zip(streams, text, strict=True):
+                lines.feed(whole[at : at + 50_000])
+        for lines in streams:
+            lines.close()
+        written = asyncio.Event()
+        output.when_written(written.set)
+        async with asyncio.timeout(30):
+            await written.wait()
+        assert not output.full
+        for rank in range(2):
+            assert (output.root / "attempt_1" / str(rank) / "stdout.log").read_bytes() == text[rank]
+        # And when it goes on, it gets all of it.
+        size = sum(map(len, text)) + 2 * 6_000 * len(b"[node1 rank 0] ")
+        shown = (await asyncio.to_thread(_read_exactly, reading, size)).splitlines()
+        for rank in range(2):
+            prefix = b"[node1 rank %d] " % rank
+            own = [line.removeprefix(prefix) for line in shown if line.startswith(prefix)]
+            assert own == text[rank].splitlines()
+        await output.close(succeeded=True)
+    os.close(reading)
+
+
+async def test_the_launchers_lines_keep_their_place_behind_what_is_read_from_files(make: Make):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as slow:
+        output = make(stream_out=slow, stream_err=slow)
+        lines = output.open(1, 0, 0, "stdout")
+        expected = b""
+        for block in range(4):
+            text = b"".join(b"%d %0500d\n" % (block, n) for n in range(4_000))
+            lines.feed(text)
+            output.say(f"block {block} has ended")
+            expected += b"".join(b"[node1 rank 0] " + line + b"\n" for line in text.splitlines())
+            expected += b"[elastic-run] block %d has ended\n" % block
+        lines.close()
+        assert await asyncio.to_thread(_read_exactly, reading, len(expected)) == expected
+        await output.close(succeeded=True)
+    os.close(reading)
+
+
+async def test_the_end_says_how_many_bytes_nobody_has_read(make: Make, screen: Screen):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as stuck:
+        output = make(stream_out=stuck, log_dir=None)
+        lines = output.open(1, 0, 0, "stdout")
+        for n in range(2_000):
+            lines.feed(b"%0500d\n" % n)
+        lines.close()
+        await output.close(succeeded=True, seconds=0.05)
+    told = re.search(rb"(\d+) bytes for standard output were dropped: nobody has read", screen.err.getvalue())
+    assert told
+    taken = _read_exactly(reading, 1 << 30)
+    assert len(taken) + int(told[1]) == 2_000 * len(b"[node1 rank 0] %0500d\n" % 0)
+    os.close(reading)
+
+
+async def test_the_end_waits_no_longer_where_a_signal_has_come(make: Make, screen: Screen):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as stuck:
+        output = make(stream_out=stuck)
+        lines = output.open(1, 0, 0, "stdout")
+        lines.feed((b"x" * 999 + b"\n") * 1_000)
+        lines.close()
+        hurry = asyncio.Event()
+        hurry.set()
+        await output.close(succeeded=True, hurry=hurry)
+    assert b"were dropped: a signal came while they waited to be read; they are in " in screen.err.getvalue()
+    os.close(reading)
+
+
+async def test_of_many_attempts_without_logs_only_the_newest_have_a_folder(make: Make):
+    output = make(log_dir=None)
+    for round_ in range(1, 31):
+        output.error_file(round_, 0)
+    await output.flush()
+    assert sorted(path.name for path in output.root.iterdir()) == sorted(f"attempt_{n}" for n in range(21, 31))
+    await output.close(succeeded=True)
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(0, 30), (3, 3)])
+async def test_logs_of_all_attempts_are_kept_unless_fewer_were_asked_for(make: Make, keep: int, kept: int):
+    output = make(keep_attempts=keep)
+    for round_ in range(1, 31):
+        lines = output.open(round_, 0, 0, "stdout")
+        lines.feed(b"line\n")
+        lines.close()
+    await output.close(succeeded=True)
+    assert {path.name for path in output.root.iterdir()} == {f"attempt_{n}" for n in range(31 - kept, 31)}
 
 
 async def test_a_slow_terminal_gets_everything_in_the_end(make: Make):

@@ -1,0 +1,652 @@
+"""The one thread that writes what workers and launcher print: into files first, then onto the terminal.
+
+POSIX forces the thread: a write to a disk, a pipe or a terminal may block for as long as it likes, and the event loop
+must not. The thread asks a terminal or pipe whether it has room before it writes to it, so one that stands still
+(Ctrl-S, a pager) holds up neither the files nor the other stream.
+
+What waits for a terminal is bounded. Where a stream has a file, what the terminal cannot take is read from that file
+later (`_Part`), and the worker goes on. Where it has none, `full` turns true, the workers' pipes are no longer read,
+and a worker that writes waits, as it would on that terminal itself.
+"""
+
+import contextlib
+import os
+import select
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from .lines import PROGRESS_SECONDS, Piece, Splitter, without_moves
+
+HIGH_BYTES = 4 << 20
+"""Waiting output from which on the workers' pipes are no longer read."""
+
+LOW_BYTES = 1 << 20
+"""Waiting output below which they are read again."""
+
+LANE_BYTES = 1 << 20
+"""Waiting for one terminal, from which on a stream that has a file is shown from there."""
+
+TURN_BYTES = 1 << 20
+"""Taken in before the terminals have their turn again."""
+
+READ_BYTES = 64 << 10
+"""Taken from a file at once, and made ready for a terminal at once."""
+
+PORTION_BYTES = 4096
+"""A pipe that says it has room takes this much without blocking (POSIX: PIPE_BUF)."""
+
+PROMPT_SECONDS, PIPE_PROMPT_SECONDS = 0.2, 1.0
+"""A line without end, such as a prompt, is shown when nothing more of it has come for so long: on a terminal, and on a
+pipe, where a line that is torn would hurt more."""
+
+
+class File:
+    """A log file, touched only by the writer thread.
+
+    Attributes:
+        size: bytes in it, as far as this process wrote them or found them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self._descriptor = -1
+        self._missing = 0
+        self._told = False
+
+    def write(self, data: bytes) -> OSError | None:
+        """Append all of `data`; returns the first error of this file's life, and counts what is lost."""
+        try:
+            if self._descriptor < 0:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._descriptor = os.open(self.path, flags, 0o644)
+                self.size = os.fstat(self._descriptor).st_size
+            if self._missing:
+                self._append(f"\n[elastic-run] {self._missing} bytes are missing here\n".encode())
+                self._missing = 0
+            self._append(data)
+        except _Partly as partly:
+            self._missing += partly.left
+            return self._once(partly.error)
+        except OSError as error:
+            self._missing += len(data)
+            return self._once(error)
+        return None
+
+    def read(self, start: int, stop: int) -> bytes:
+        """What was written there; less where it is not there any more."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return b""
+        try:
+            return os.pread(descriptor, stop - start, start)
+        except OSError:
+            return b""
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Give up the descriptor; a later write opens the file again."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _append(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                written = os.write(self._descriptor, view)
+            except OSError as error:
+                raise _Partly(error, len(view)) from error
+            self.size += written
+            view = view[written:]
+
+    def _once(self, error: OSError) -> OSError | None:
+        told, self._told = self._told, True
+        return None if told else error
+
+
+class _Partly(Exception):
+    """Some of the bytes were written before `error`; `left` were not."""
+
+    def __init__(self, error: OSError, left: int) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.left = left
+
+
+class Terminal:
+    """One of the launcher's own streams: a terminal, a pipe, a file, or (in tests) an object in memory.
+
+    Attributes:
+        descriptor: to write to and to poll; -1 for an object in memory.
+        identity: equal for two streams that are the same terminal.
+        interactive: a person looks at it.
+    """
+
+    def __init__(self, name: str, stream: BinaryIO) -> None:
+        self.name = name
+        self.closed = False
+        self.interactive = False
+        self._stream = stream
+        self._own = -1
+        try:
+            self.descriptor = stream.fileno()
+            status = os.fstat(self.descriptor)
+            self.identity: object = (status.st_dev, status.st_ino, status.st_rdev)
+            self.interactive = os.isatty(self.descriptor)
+        except (OSError, ValueError):
+            self.descriptor = -1
+            self.identity = id(stream)
+            return
+        if stat.S_ISCHR(status.st_mode) or stat.S_ISFIFO(status.st_mode):
+            # Opened anew it can be non-blocking for us alone; the flag on the one we got is shared with others.
+            with contextlib.suppress(OSError):
+                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+                self._own = self.descriptor = os.open(f"/proc/self/fd/{self.descriptor}", flags)
+
+    def has_room(self) -> bool:
+        """A write would take some bytes, or fail."""
+        if self.closed or self.descriptor < 0:
+            return True
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLOUT)
+        return bool(poll.poll(0))
+
+    def write(self, data: memoryview) -> int:
+        """Write some of `data`; returns how many bytes, 0 where there is no room. Raises OSError, ValueError."""
+        if self.descriptor < 0:
+            self._stream.write(data)
+            self._stream.flush()
+            return len(data)
+        try:
+            return os.write(self.descriptor, data if self._own >= 0 else data[:PORTION_BYTES])
+        except BlockingIOError:
+            return 0
+
+    def close(self) -> None:
+        """Give up our own way to it; the launcher's stream stays open."""
+        self.closed = True
+        if self._own >= 0:
+            os.close(self._own)
+            self._own = -1
+
+
+class Stream:
+    """One stream of one worker; what is in it belongs to the writer thread.
+
+    Args:
+        worker: equal for the two streams of one worker.
+        prefix: before each line that is shown.
+        file: gets every byte; None: nothing is kept.
+        lane: where lines are shown; None: nowhere.
+        matching: gets the lines that contain one of `needles`.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: object,
+        prefix: bytes,
+        file: File | None,
+        lane: "Lane | None",
+        matching: File | None,
+        needles: Sequence[bytes],
+    ) -> None:
+        self.worker = worker
+        self.prefix = prefix
+        self.file = file
+        self.lane = lane
+        self.matching = matching
+        self.shown = Splitter()
+        self.shown_at = float("-inf")
+        self._needles = needles
+        self._matched = Splitter()
+
+    def matches(self, data: bytes | None, now: float) -> bytes:
+        """Of the lines that end with `data` (None: the stream ends) those with one of the words."""
+        pieces = self._matched.end() if data is None else self._matched.feed(data, now)
+        found = [piece.text for piece in pieces if any(needle in piece.text for needle in self._needles)]
+        return b"".join(self.prefix + line + b"\n" for line in found)
+
+
+@dataclass(slots=True)
+class _Fed:
+    """Bytes of a worker, in memory; `counted` by the writer until they are shown. None: the stream ends here."""
+
+    stream: Stream
+    data: bytes | None
+    counted: bool
+
+
+@dataclass(slots=True)
+class _Part:
+    """Bytes of a worker that are in its file, from `start` up to `stop`."""
+
+    stream: Stream
+    start: int
+    stop: int
+
+
+@dataclass(slots=True)
+class _Said:
+    """Whole lines of the launcher itself."""
+
+    data: bytes
+
+
+class Lane:
+    """What waits for one terminal, in order. stdout and stderr share one where they are the same terminal.
+
+    A line that has not ended is shown where somebody may wait for it; whoever writes next ends it first.
+
+    Args:
+        done: is told of bytes that do not wait any more, of those that were `counted`.
+
+    Attributes:
+        taken: bytes that the terminal has taken so far.
+        lost: bytes that could not be shown, because somebody removed the file that they were in.
+    """
+
+    def __init__(self, terminal: Terminal, done: Callable[[int], None]) -> None:
+        self.terminal = terminal
+        self.taken = 0
+        self.lost = 0
+        self._done = done
+        self._entries: deque[_Fed | _Part | _Said] = deque()
+        self._in_memory = 0
+        self._parts = 0
+        self._open_parts: dict[Stream, _Part] = {}  # which may still grow
+        self._ready = memoryview(b"")
+        self._owner: Stream | None = None  # of the line that has not ended, as it is shown
+        self._unfinished: dict[Stream, float] = {}  # since when
+        self._workers: dict[Stream, object] = {}
+
+    @property
+    def waits(self) -> bool:
+        """Something is to be written now."""
+        return bool(self._ready or self._entries)
+
+    def open(self, stream: Stream) -> None:
+        """`stream` will be shown here."""
+        self._workers[stream] = stream.worker
+
+    def close(self, stream: Stream) -> None:
+        """`stream` has ended."""
+        self._workers.pop(stream, None)
+
+    def feed(self, stream: Stream, data: bytes, written: tuple[int, int] | None) -> None:
+        """Bytes of a worker; `written`: from where to where they are in its file; None: they are not, or not all."""
+        if written:
+            self._done(len(data))
+            if self._parts or self._in_memory > LANE_BYTES:
+                self._feed_from_file(stream, *written)
+                return
+        self._open_parts.pop(stream, None)
+        self._entries.append(_Fed(stream, data, counted=not written))
+        self._in_memory += len(data)
+
+    def _feed_from_file(self, stream: Stream, start: int, stop: int) -> None:
+        part = self._open_parts.get(stream)
+        if part is not None and part.stop == start:
+            part.stop = stop
+            return
+        part = self._open_parts[stream] = _Part(stream, start, stop)
+        self._entries.append(part)
+        self._parts += 1
+
+    def end(self, stream: Stream) -> None:
+        """The last line of `stream` ends here, with or without a newline."""
+        self._open_parts.pop(stream, None)
+        self._entries.append(_Fed(stream, None, counted=False))
+
+    def say(self, data: bytes) -> None:
+        """Whole lines of the launcher itself: what came before is shown before."""
+        self._open_parts.clear()
+        self._entries.append(_Said(data))
+        self._in_memory += len(data)
+
+    def write(self, now: float) -> tuple[bool, OSError | ValueError | None]:
+        """Gives the terminal what it takes: whether it took anything, and why it takes nothing any more."""
+        if self.terminal.closed:
+            return self.drop(), None
+        self._make_ready(now)
+        if not self._ready:
+            return True, None
+        try:
+            taken = self.terminal.write(self._ready)
+        except (OSError, ValueError) as error:
+            self.terminal.closed = True
+            return self.drop(), error
+        self._ready = self._ready[taken:]
+        self.taken += taken
+        return taken > 0, None
+
+    def give_up(self, now: float) -> int:
+        """The terminal gets nothing more; returns how many bytes are dropped."""
+        dropped = len(self._ready)
+        while self._entries:
+            entry = self._entries[0]
+            if isinstance(entry, _Part):
+                self._entries.popleft()
+                dropped += entry.stop - entry.start
+            else:
+                dropped += len(self._next(now))
+        self.terminal.closed = True
+        self.drop()
+        return dropped
+
+    def drop(self) -> bool:
+        """Gives up what waits; True where there was anything."""
+        dropped = self.waits
+        self._ready = memoryview(b"")
+        for entry in self._entries:
+            if isinstance(entry, _Fed) and entry.counted and entry.data:
+                self._done(len(entry.data))
+        self._entries.clear()
+        self._open_parts.clear()
+        self._unfinished.clear()
+        self._in_memory = self._parts = 0
+        return dropped
+
+    def prompt(self, now: float) -> float | None:
+        """Makes ready what stands there without an end for long enough; seconds until more may, None: never."""
+        interactive = self.terminal.interactive
+        # With several workers behind a pipe nobody answers, and lines would only be torn.
+        if self._entries or not (interactive or len(set(self._workers.values())) <= 1):
+            return None
+        soonest: float | None = None
+        for stream, since in tuple(self._unfinished.items()):
+            due = since + (PROMPT_SECONDS if interactive else PIPE_PROMPT_SECONDS)
+            if stream.shown.begun and self._owner is not stream:
+                due = max(due, stream.shown_at + PROGRESS_SECONDS)
+            if due <= now:
+                del self._unfinished[stream]
+                stream.shown_at = now
+                self._ready = memoryview(bytes(self._ready) + self._formatted(stream, [stream.shown.take()]))
+            elif soonest is None or due - now < soonest:
+                soonest = due - now
+        return soonest
+
+    def _make_ready(self, now: float) -> None:
+        size, parts = len(self._ready), [bytes(self._ready)]
+        if size >= READ_BYTES:
+            return
+        while size < READ_BYTES and self._entries:
+            parts.append(self._next(now))
+            size += len(parts[-1])
+        self._ready = memoryview(b"".join(parts))
+
+    def _next(self, now: float) -> bytes:
+        entry = self._entries[0]
+        if isinstance(entry, _Part):
+            stop = min(entry.stop, entry.start + READ_BYTES)
+            data = entry.stream.file.read(entry.start, stop) if entry.stream.file else b""
+            if not data:  # somebody has removed the file
+                self.lost += entry.stop - entry.start
+            entry.start = entry.start + len(data) if data else entry.stop
+            if entry.start == entry.stop:
+                self._entries.popleft()
+                self._parts -= 1
+                if self._open_parts.get(entry.stream) is entry:
+                    del self._open_parts[entry.stream]
+            return self._shown(entry.stream, data, now)
+        self._entries.popleft()
+        if isinstance(entry, _Said):
+            self._in_memory -= len(entry.data)
+            break_, self._owner = b"\n" if self._owner else b"", None
+            return break_ + entry.data
+        if entry.data is None:
+            self._unfinished.pop(entry.stream, None)
+            return self._formatted(entry.stream, entry.stream.shown.end())
+        self._in_memory -= len(entry.data)
+        if entry.counted:
+            self._done(len(entry.data))
+        return self._shown(entry.stream, entry.data, now)
+
+    def _shown(self, stream: Stream, data: bytes, now: float) -> bytes:
+        text = self._formatted(stream, stream.shown.feed(data, now))
+        if stream.shown.waits:
+            self._unfinished[stream] = now
+        else:
+            self._unfinished.pop(stream, None)
+        return text
+
+    def _formatted(self, stream: Stream, pieces: Sequence[Piece]) -> bytes:
+        parts: list[bytes] = []
+        for piece in pieces:
+            if self._owner is not stream:
+                parts += [b"\n"] if self._owner else []
+                parts.append(stream.prefix)
+            parts.append(without_moves(piece.text) if self.terminal.interactive else piece.text)
+            parts += [b"\n"] if piece.ends else []
+            self._owner = None if piece.ends else stream
+        return b"".join(parts)
+
+
+class Writer(threading.Thread):
+    """Writes what it is given. Files come before terminals; each place gets its bytes in the order of the calls.
+
+    Args:
+        terminals: each is shown on; two with one identity are one.
+        on_room: called on the thread when `full` has turned false.
+        on_error: called on the thread with a sentence for the user.
+    """
+
+    def __init__(
+        self, terminals: Sequence[Terminal], on_room: Callable[[], None], on_error: Callable[[str], None]
+    ) -> None:
+        super().__init__(name="elastic-run-writer", daemon=True)
+        self._on_room = on_room
+        self._on_error = on_error
+        self._lock = threading.Lock()
+        self._jobs: deque[tuple[int, Callable[[], object]]] = deque()
+        self._terminals = terminals
+        lanes: dict[object, Lane] = {}
+        self.lanes: Mapping[str, Lane] = {
+            terminal.name: lanes.setdefault(terminal.identity, Lane(terminal, self._written)) for terminal in terminals
+        }
+        self._lanes = tuple(lanes.values())
+        self._bytes = 0
+        self._was_full = False
+        self._at_end: Callable[[], None] | None = None
+        self._idle_callbacks: list[Callable[[], None]] = []
+        self._files: set[File] = set()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    @property
+    def full(self) -> bool:
+        """Too much waits to be written."""
+        return self._was_full
+
+    @property
+    def taken(self) -> int:
+        """Bytes that the terminals have taken so far."""
+        return sum(lane.taken for lane in self._lanes)
+
+    def feed(self, stream: Stream, data: bytes) -> None:
+        """The next bytes of a worker's stream."""
+        self._put(len(data), lambda: self._feed(stream, data))
+
+    def end_line(self, stream: Stream) -> None:
+        """The worker has ended: what came without a newline is shown."""
+        self._put(0, lambda: self._end_line(stream))
+
+    def open(self, stream: Stream) -> None:
+        """A worker's stream begins; its file is made."""
+
+        def begin() -> None:
+            if stream.lane:
+                stream.lane.open(stream)
+            if stream.file:
+                self._append(stream.file, b"")
+
+        self._put(0, begin)
+
+    def close(self, stream: Stream) -> None:
+        """The stream has ended, or nobody listens to it any more."""
+
+        def end() -> None:
+            self._end_line(stream)
+            if stream.lane:
+                stream.lane.close(stream)
+            for file in (stream.file, stream.matching):
+                if file:  # others of the round may write to the second: that opens it again
+                    file.close()
+                    self._files.discard(file)
+
+        self._put(0, end)
+
+    def say(self, terminal: Terminal, data: bytes) -> None:
+        """Whole lines for a terminal."""
+        lane = self.lanes[terminal.name]
+
+        def show() -> None:
+            lane.say(data)
+            self._written(len(data))
+
+        self._put(len(data), show)
+
+    def call(self, job: Callable[[], object]) -> None:
+        """Run `job` on the thread after everything for files that was put before it."""
+        self._put(0, job)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, on the thread, when nothing waits to be written."""
+        with self._lock:
+            self._idle_callbacks.append(callback)
+        self._wake()
+
+    def give_up(self, why: str) -> None:
+        """Drop what still waits for a terminal, and say how much that is and `why`."""
+
+        def drop() -> None:
+            for lane in self._lanes:
+                if lane.waits:
+                    dropped = lane.give_up(time.monotonic())
+                    self._on_error(f"{dropped} bytes for {lane.terminal.name} were dropped: {why}")
+
+        self._put(0, drop)
+
+    def end(self, callback: Callable[[], None]) -> None:
+        """Write what can be written without waiting for a terminal, close all files, and call `callback` last."""
+        self._at_end = callback
+        self._wake()
+
+    def run(self) -> None:
+        """The thread."""
+        while True:
+            self._drain_wake()
+            taken = 0
+            while taken < TURN_BYTES and (job := self._next_job()):
+                taken += job[0]
+                job[1]()
+            now = time.monotonic()
+            prompts = [seconds for lane in self._lanes if (seconds := lane.prompt(now)) is not None]
+            moved = [self._show(lane, now) for lane in self._lanes if lane.waits and lane.terminal.has_room()]
+            if any(moved) or self._jobs:
+                continue
+            self._tell_idle()
+            if self._at_end and not self._jobs:
+                break
+            self._wait(min(prompts, default=None))
+        for file in self._files:
+            file.close()
+        for terminal in self._terminals:
+            terminal.close()
+        self._at_end()
+
+    def close_pipe(self) -> None:
+        """After its end: give up its own descriptors."""
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    # On the thread.
+
+    def _feed(self, stream: Stream, data: bytes) -> None:
+        written = self._append(stream.file, data) if stream.file else None
+        self._match(stream, data)
+        if stream.lane:
+            stream.lane.feed(stream, data, written)
+        else:
+            self._written(len(data))
+
+    def _end_line(self, stream: Stream) -> None:
+        self._match(stream, None)
+        if stream.lane:
+            stream.lane.end(stream)
+
+    def _match(self, stream: Stream, data: bytes | None) -> None:
+        if stream.matching and (found := stream.matches(data, time.monotonic())):
+            self._append(stream.matching, found)
+
+    def _append(self, file: File, data: bytes) -> tuple[int, int] | None:
+        """From where to where the data is in the file; None where it is not there, or not all of it."""
+        self._files.add(file)
+        start = file.size
+        if error := file.write(data):
+            why = error.strerror or str(error)
+            self._on_error(f"cannot write {file.path}: {why}; the workers go on, what is lost is counted there")
+        return (start, file.size) if file.size - start >= len(data) else None
+
+    def _show(self, lane: Lane, now: float) -> bool:
+        moved, error = lane.write(now)
+        if error is not None:
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            self._on_error(f"cannot write to {lane.terminal.name} any more: {why}; the workers go on")
+        return moved
+
+    def _tell_idle(self) -> None:
+        with self._lock:
+            if self._jobs or any(lane.waits for lane in self._lanes):
+                return
+            callbacks, self._idle_callbacks = self._idle_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def _written(self, size: int) -> None:
+        with self._lock:
+            self._bytes -= size
+            room = self._was_full and self._bytes < LOW_BYTES
+            if room:
+                self._was_full = False
+        if room:
+            self._on_room()
+
+    def _wait(self, seconds: float | None) -> None:
+        poll = select.poll()
+        poll.register(self._wake_read, select.POLLIN)
+        for lane in self._lanes:
+            if lane.waits and lane.terminal.descriptor >= 0:
+                poll.register(lane.terminal.descriptor, select.POLLOUT)
+        poll.poll(None if seconds is None else seconds * 1000 + 1)
+
+    def _next_job(self) -> tuple[int, Callable[[], object]] | None:
+        with self._lock:
+            return self._jobs.popleft() if self._jobs else None
+
+    # On any thread.
+
+    def _put(self, size: int, job: Callable[[], object]) -> None:
+        with self._lock:
+            self._jobs.append((size, job))
+            self._bytes += size
+            if self._bytes > HIGH_BYTES:
+                self._was_full = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"!")
+
+    def _drain_wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 65536)
