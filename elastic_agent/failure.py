@@ -11,7 +11,8 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from itertools import pairwise
+from typing import Any, Literal, cast
 
 from ..rendezvous.member import MAX_TRACEBACK_BYTES, Exit, signal_name
 
@@ -49,6 +50,16 @@ _NEXT_RECORD = re.compile(
     r"|Process \S+:$"
     r")"
 )
+_NOTE = re.compile(
+    r"(?:\[rank\d+\]:)?\[?[WI]\d{4} "  # glog
+    r"|\S+:\d+: \w*Warning: "
+    r"|(?:\[?\d{4}-\d\d-\d\d\S* ?\S* )?\W*(?:DEBUG|INFO|WARNING|WARN)\b"
+)
+_WARNING = re.compile(r"\S+:\d+: \w*Warning: ")
+_FRAME = '  File "'
+_FRAME_BYTES = b'\n  File "'
+_NOT_THE_SCRIPT = ('  File "<frozen ', '  File "<string>"')
+_CUT = "  ..."
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
 
@@ -83,12 +94,76 @@ def read_failure(stderr_tail: bytes, error_file: bytes | None) -> tuple[str, str
     return _one_line(chosen[-1].message), bounded(chosen[-1].text)
 
 
-def last_line(stderr_tail: bytes) -> str:
-    """The last line on stderr that is not empty: for a program that says why it exits but raises nothing."""
-    for line in reversed(_lines(stderr_tail)):
+def last_line(tail: bytes) -> str:
+    """The last line that is not empty: for a program that says why it exits but raises nothing."""
+    for line in reversed(_lines(tail)):
         if line.strip():
             return _one_line(line.strip())
     return ""
+
+
+def last_words(stderr_tail: bytes, stdout_tail: bytes) -> tuple[Literal["stderr", "stdout"], str]:
+    """Where a program that raised nothing most likely says why it ended, and its last line there.
+
+    That is stderr, unless nothing is there but warnings and notes, and stdout has something.
+    """
+    lines = _lines(stderr_tail)
+    telling = [line for at, line in enumerate(lines) if line.strip() and not _is_note(lines, at)]
+    on_stderr, on_stdout = last_line(stderr_tail), last_line(stdout_tail)
+    if telling or not on_stdout:
+        return "stderr", _one_line(telling[-1].strip()) if telling else on_stderr
+    return "stdout", on_stdout
+
+
+def _is_note(lines: Sequence[str], at: int) -> bool:
+    """A warning or less, or the line of source that Python prints below a warning."""
+    return bool(_NOTE.match(lines[at])) or (
+        lines[at].startswith("  ") and at > 0 and bool(_WARNING.match(lines[at - 1]))
+    )
+
+
+def shortened(trace: str, room: int) -> list[str]:
+    """A traceback in at most `room` lines (6 or more): whole frames, the script's outermost among them.
+
+    What the last exception was raised from goes first, then frames from the middle.
+    """
+    lines = trace.rstrip().splitlines()
+    if len(lines) <= room:
+        return lines
+    begin = max((at for at, line in enumerate(lines) if line.strip() == _HEADER_TEXT), default=-1)
+    firsts = [at for at in range(begin + 1, len(lines)) if lines[at].startswith(_FRAME)] if begin >= 0 else []
+    if not firsts:
+        return [lines[0], _CUT, *lines[-(room - 2) :]]
+    end = next((at for at in range(firsts[0], len(lines)) if not lines[at].startswith(" ")), len(lines))
+    message = lines[end:]
+    if len(message) > room // 2:
+        message = [*message[: room // 2 - 1], _CUT]
+    frames = [lines[a:b] for a, b in pairwise([*(at for at in firsts if at < end), end])]
+    outermost = next((at for at, frame in enumerate(frames) if not frame[0].startswith(_NOT_THE_SCRIPT)), 0)
+    head = [*([_CUT] if begin else []), lines[begin]]
+    space = room - len(head) - len(message)
+    chosen = _frames_that_fit(frames, outermost, space)
+    before = -1
+    for at in chosen:
+        head += [_CUT] if at > before + 1 else []
+        head += frames[at]
+        before = at
+    head += [_CUT] if before < len(frames) - 1 else []
+    return [*head, *message]
+
+
+def _frames_that_fit(frames: Sequence[Sequence[str]], outermost: int, space: int) -> list[int]:
+    """The last frames and `outermost`, as many as have room, in order; a gap takes a line as well."""
+    chosen: list[int] = []
+    for at in (len(frames) - 1, outermost, *range(len(frames) - 2, -1, -1)):
+        if at in chosen:
+            continue
+        wanted = sorted([*chosen, at])
+        gaps = sum(b > a + 1 for a, b in pairwise([-1, *wanted, len(frames)]))
+        if sum(len(frames[each]) for each in wanted) + gaps > space:
+            break
+        chosen = wanted
+    return chosen
 
 
 def bounded(text: str, limit: int = MAX_TRACEBACK_BYTES) -> str:
@@ -101,6 +176,11 @@ def bounded(text: str, limit: int = MAX_TRACEBACK_BYTES) -> str:
     head, tail = data[: room // 3], data[-(room - room // 3) :]
     head = head[: head.rfind(b"\n") + 1] or head
     tail = tail[tail.find(b"\n") + 1 :] if b"\n" in tail[:-1] else tail
+    # Whole frames, where there are any: the marks under a line of source say nothing without it.
+    if (frame := head.rfind(_FRAME_BYTES)) > head.find(_FRAME_BYTES):
+        head = head[: frame + 1]
+    if (frame := tail.find(_FRAME_BYTES)) >= 0:
+        tail = tail[frame + 1 :]
     cut = len(data) - len(head) - len(tail)
     separator = "" if head.endswith(b"\n") else "\n"
     return f"{head.decode(errors='ignore')}{separator}... {cut} bytes cut ...\n{tail.decode(errors='ignore')}"

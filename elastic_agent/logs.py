@@ -190,13 +190,14 @@ class Output:
             return None
         return self._root / f"attempt_{round}" / str(local_rank) / f"{stream}.log"
 
-    def keep_tail(self, round: int, local_rank: int, tail: bytes) -> Path:
-        """Writes down the end of a failed worker's stderr where the whole is not kept; it goes when the job succeeds.
+    def keep_tail(self, round: int, local_rank: int, stream: StreamName, tail: bytes, cut: int) -> Path:
+        """Writes down the end of a failed worker's stream where the whole is not kept; it goes when the job succeeds.
 
-        Raises OSError.
+        `cut`: so many bytes came before `tail`. Raises OSError.
         """
-        path = self.worker_dir(round, local_rank) / "stderr.log"
-        path.write_bytes(tail)
+        path = self.worker_dir(round, local_rank) / f"{stream}.log"
+        note = f"[elastic-run] {cut} bytes before this were not kept: --log-dir keeps all\n" if cut else ""
+        path.write_bytes(note.encode() + tail)
         return path
 
     def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:

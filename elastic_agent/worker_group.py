@@ -383,7 +383,7 @@ class WorkerGroup:
                 if exit_ not in known:
                     self._rings.forget(exit_.pid)
                 if not exit_.ok and not exit_.stopped and exit_ not in known:
-                    what = f": {exit_.message}" if exit_.message else ""
+                    what = f": {exit_.brief}" if exit_.message else ""
                     self._voice.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
             known = exits
             early = any(exit_.round == 0 and not exit_.stopped for exit_ in exits)  # of those that were to get ready

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..rendezvous.member import Exit
-from .failure import last_line, out_of_memory, read_failure
+from .failure import last_line, last_words, out_of_memory, read_failure
 from .guardian import (
     LOOK_AGAIN_SECONDS,
     Guardian,
@@ -44,7 +44,7 @@ from .zygote import NotForked
 from .zygotes import Zygotes
 
 TAIL_BYTES = 64 << 10
-"""Of each worker's stderr, kept in memory to explain its end."""
+"""Of each worker's stderr and stdout, kept in memory to explain its end."""
 
 KILL_SECONDS = 10.0
 """How long a stop waits for processes to die of SIGKILL: one in the kernel's hands (state D) may never."""
@@ -86,12 +86,12 @@ class WorkerSpec:
 class _Pipe:
     """The reading end of one worker's stdout or stderr."""
 
-    def __init__(self, descriptor: int, lines: Lines, *, keep: int) -> None:
+    def __init__(self, descriptor: int, lines: Lines) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
         self.lines = lines
         self.tail = b""
-        self._keep = keep
+        self.cut = 0  # bytes that came before the tail
         self.closed = False
 
     def read(self) -> int:
@@ -105,8 +105,9 @@ class _Pipe:
         if not data:
             self.close()
             return 0
-        if self._keep:
-            self.tail = (self.tail + data)[-self._keep :]
+        tail = self.tail + data
+        self.tail = tail[-TAIL_BYTES:]
+        self.cut += len(tail) - len(self.tail)
         self.lines.feed(data)
         return len(data)
 
@@ -466,7 +467,7 @@ class Workers:
     def _pipe(self, spec: WorkerSpec, stream: StreamName, undo: contextlib.ExitStack) -> tuple[_Pipe, int]:
         lines = self._output.open(spec.round, spec.rank, spec.local_rank, stream)
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        pipe = _Pipe(reading, lines, keep=TAIL_BYTES if stream == "stderr" else 0)
+        pipe = _Pipe(reading, lines)
         undo.callback(pipe.close)
         return pipe, writing
 
@@ -519,15 +520,17 @@ class Workers:
     def _exit(self, worker: _Worker, code: int | None, signum: int | None) -> Exit:
         spec = worker.spec
         message = trace = ""
+        stream: StreamName = "stderr"
         if code != 0 and not self._stopping:
             try:
-                message, trace = self._explain(worker, signum)
+                stream, message, trace = self._explain(worker, signum)
             except OSError as error:  # its end counts, whether or not it can be explained
                 message = f"how it ended cannot be read: {error}"
-        log = self._output.log_file(spec.round, spec.local_rank, "stderr")
+        log = self._output.log_file(spec.round, spec.local_rank, stream)
         if log is None and code != 0 and not self._stopping:
+            pipe = worker.out if stream == "stdout" else worker.err
             with contextlib.suppress(OSError):  # a full disk must not hide how the worker ended
-                log = self._output.keep_tail(spec.round, spec.local_rank, worker.err.tail)
+                log = self._output.keep_tail(spec.round, spec.local_rank, stream, pipe.tail, pipe.cut)
         return Exit(
             round=spec.round,
             rank=spec.rank,
@@ -542,20 +545,25 @@ class Workers:
             stopped=self._stopping,
         )
 
-    def _explain(self, worker: _Worker, signum: int | None) -> tuple[str, str]:
-        tail = worker.err.tail
-        message, trace = read_failure(tail, _read_bounded(worker.spec.error_file))
+    def _explain(self, worker: _Worker, signum: int | None) -> tuple[StreamName, str, str]:
+        """Which of its streams tells most of its end, the message, and the traceback."""
+        stream: StreamName = "stderr"
+        message, trace = read_failure(worker.err.tail, _read_bounded(worker.spec.error_file))
         killed = oom_kills() - self._oom_kills
         if signum == signal.SIGKILL:
-            return (out_of_memory(killed) if killed > 0 else ""), trace
-        if not message and signum in (None, signal.SIGABRT):
-            line = last_line(tail)
+            return stream, (out_of_memory(killed) if killed > 0 else ""), trace
+        if not message and signum is None:
+            stream, line = last_words(worker.err.tail, worker.out.tail)
+            if stream == "stdout":
+                message, trace = read_failure(worker.out.tail, None)
             ours = line.removeprefix("elastic-run: ")
-            message = ours if ours != line else (f"last line on stderr: {line}" if line else "")
+            message = message or (ours if ours != line else (f"last line on {stream}: {line}" if line else ""))
+        if not message and signum == signal.SIGABRT and (line := last_line(worker.err.tail)):
+            message = f"last line on stderr: {line}"
         if killed > 0:
             # The killer may have chosen a child, and the worker tells only that it lost one.
             message = f"{message}; one of its processes may have been {out_of_memory(killed)}".removeprefix("; ")
-        return message, trace
+        return stream, message, trace
 
     # Stopping.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Result
-from ..elastic_agent.failure import describe, hint
+from ..elastic_agent.failure import describe, hint, shortened
 from ..master.incident import charge
 from ..rendezvous.header import Header, Incident, Tally
 from .settings import Options
@@ -47,10 +47,7 @@ def _root_cause(incident: Incident, room: int, python: str) -> list[str]:
     tail.append(f"log: {exit_.log} on {incident.host}" if exit_.log else "log: above (--log-dir keeps it in files)")
     if exit_.message and not exit_.traceback:
         tail.insert(0, f"  {exit_.message}")
-    space = room - 1 - len(tail)
-    lines = exit_.traceback.rstrip().splitlines()
-    if len(lines) > space:
-        lines = [lines[0], "  ...", *lines[-(space - 2) :]] if space > 3 else lines[-space:]
+    lines = shortened(exit_.traceback, room - 1 - len(tail))
     return [head, *(f"  {line}" for line in lines), *tail]
 
 

@@ -185,9 +185,9 @@ def describe(failed: FailedWorker) -> str:
     """One failed worker in words. Whoever lost a peer is no cause, even where no other is known (yet)."""
     exit_ = failed.exit
     if _kind(exit_) == _COUPLED_KIND:
-        return f"rank {exit_.rank} on node {failed.node} lost another rank (exit code {exit_.code}: {exit_.message})"
+        return f"rank {exit_.rank} on node {failed.node} lost another rank (exit code {exit_.code}: {exit_.brief})"
     how = f"died by {signal_name(exit_.signal)} ({exit_.signal})" if exit_.signal else f"exited with code {exit_.code}"
-    what = f": {exit_.message}" if exit_.message else ""
+    what = f": {exit_.brief}" if exit_.message else ""
     return f"rank {exit_.rank} on node {failed.node} {how}{what}"
 
 

@@ -11,6 +11,9 @@ from typing import Literal
 MAX_TRACEBACK_BYTES = 6_000
 """Of one worker's traceback; the middle is cut, and the whole is in the worker's log."""
 
+BRIEF_CHARACTERS = 120
+"""Of a message in a line that says more than the message."""
+
 MAX_EXITS = 16
 """Exits in one report: the first failures matter, the others are in the logs."""
 
@@ -33,7 +36,7 @@ class Exit:
         signal: the signal's number, or None.
         message: the last line of its traceback or error file; empty where it left none.
         traceback: its own traceback as text, at most MAX_TRACEBACK_BYTES; empty where it left none.
-        log: where its stderr is kept on its machine; empty where it is not kept.
+        log: where what explains its end is kept on its machine, its stderr or stdout; empty where it is not kept.
         seconds: how long it had run.
         stopped: its agent had told it to stop, so that its exit says nothing about the job.
     """
@@ -54,6 +57,12 @@ class Exit:
     def ok(self) -> bool:
         """The worker ended with exit code 0."""
         return self.code == 0
+
+    @property
+    def brief(self) -> str:
+        """The message, cut for a line that says more: the whole is in the last lines and in the log."""
+        text = self.message
+        return text if len(text) <= BRIEF_CHARACTERS else text[: BRIEF_CHARACTERS - 4].rstrip() + " ..."
 
 
 @dataclass(frozen=True, slots=True)

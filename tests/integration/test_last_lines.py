@@ -43,6 +43,8 @@ def test_an_exception_with_a_long_traceback_keeps_its_first_and_last_lines(job: 
         check(end, "exited with code 1")
         assert "Traceback (most recent call last):" in end
         assert 'return table["learning_rate"]' in end
+        assert 'globals()["f0"]()' in end, "the script's own outermost frame"
+        assert not re.search(r"\.\.\.\n.*\]\s+[~^]+\n", end), "no marks without their line of source"
         assert "KeyError: 'learning_rate'" in end
 
 
@@ -62,6 +64,14 @@ def test_an_exit_with_a_word_on_stderr(job: Cluster) -> None:
     for end in run(job, "usage").values():
         check(end, "exited with code 2")
         assert "usage: fails.py HOW" in end
+
+
+def test_an_exit_with_a_word_on_stdout(job: Cluster) -> None:
+    for end in run(job, "stdout").values():
+        check(end, "exited with code 1")
+        assert "last line on stdout: no such data set" in end
+        log = re.search(r"\] log: (\S+) on 127\.0\.0\.1", end)
+        assert log and "no such data set" in Path(log[1]).read_text()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from elastic_run.elastic_agent.failure import describe, hint
 from elastic_run.elastic_agent.guardian import Guardian, process
 from elastic_run.elastic_agent.logs import Output
 from elastic_run.elastic_agent.out_of_memory import oom_kills
-from elastic_run.elastic_agent.workers import StartFailed, Workers, WorkerSpec
+from elastic_run.elastic_agent.workers import TAIL_BYTES, StartFailed, Workers, WorkerSpec
 from elastic_run.elastic_agent.writer import HIGH_BYTES
 from elastic_run.rendezvous.member import Exit
 
@@ -33,13 +33,13 @@ DEADLINE = 60.0
 class Machine:
     """One agent's workers, with their output in memory and in files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, log_dir: bool = True) -> None:
         self.folder = folder
         self.out = io.BytesIO()
         self.err = io.BytesIO()
         self.output = Output(
             host="node1",
-            log_dir=folder / "logs",
+            log_dir=folder / "logs" if log_dir else None,
             job_id="job",
             color=False,
             stream_out=self.out,
@@ -175,6 +175,40 @@ async def test_a_crash_of_native_code_under_faulthandler_shows_where(machine: Ma
 async def test_a_program_that_says_why_it_exits_is_quoted(machine: Machine):
     (exit,) = await machine.run("import sys; sys.exit('no such data set')")
     assert exit.message == "last line on stderr: no such data set"
+
+
+async def test_a_program_that_says_why_it_exits_on_stdout_is_quoted_with_that_log(machine: Machine):
+    (exit,) = await machine.run("import sys; print('no such data set'); sys.exit(1)")
+    assert exit.message == "last line on stdout: no such data set"
+    await machine.output.flush()
+    assert Path(exit.log).read_text() == "no such data set\n"
+
+
+async def test_a_traceback_on_stdout_is_read_where_stderr_says_nothing(machine: Machine):
+    (exit,) = await machine.run("""
+        import sys, traceback
+        try:
+            {}["learning_rate"]
+        except KeyError:
+            traceback.print_exc(file=sys.stdout)
+            sys.exit(1)
+    """)
+    assert exit.message == "KeyError: 'learning_rate'"
+    assert exit.traceback.startswith("Traceback")
+    assert exit.log.endswith("stdout.log")
+
+
+async def test_without_a_log_dir_the_last_words_are_kept_and_say_how_much_is_missing(tmp_path: Path):
+    machine = Machine(tmp_path, log_dir=False)
+    machine.guardian.start()
+    (exit,) = await machine.run("import sys; print('x' * 99_999); print('no such data set'); sys.exit(1)")
+    kept = Path(exit.log).read_text()
+    missing = 100_000 + len("no such data set\n") - TAIL_BYTES
+    assert kept.startswith(f"[elastic-run] {missing} bytes before this were not kept: --log-dir keeps all\nxxx")
+    assert kept.endswith("x\nno such data set\n")
+    await machine.workers.close()
+    await machine.guardian.close()
+    await machine.output.close(succeeded=True)
 
 
 async def test_a_program_that_does_not_exist_is_exit_127_with_a_sentence(machine: Machine):

@@ -1,10 +1,19 @@
 """Why a worker failed, read from what it left behind."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
-from elastic_run.elastic_agent.failure import bounded, describe, hint, last_line, read_failure
+from elastic_run.elastic_agent.failure import (
+    bounded,
+    describe,
+    hint,
+    last_line,
+    last_words,
+    read_failure,
+    shortened,
+)
 from elastic_run.rendezvous.member import MAX_TRACEBACK_BYTES, Exit
 
 PLAIN = """\
@@ -292,3 +301,84 @@ def test_the_hint_about_a_missing_module_names_the_workers_interpreter() -> None
     missing = exited(code=1, message="ModuleNotFoundError: No module named 'torch'")
     assert hint(missing, python="/opt/env/bin/python").endswith("(workers here run /opt/env/bin/python)")
     assert "workers here run" not in hint(exited(code=1, message="ValueError: no"), python="/opt/env/bin/python")
+
+
+def frame(number: int) -> str:
+    return f'  File "t.py", line {number}, in f{number}\n    call({number})\n    ~~~~^^^\n'
+
+
+def deep(frames: int, message: str = "ValueError: deep") -> str:
+    started = (
+        '  File "<frozen runpy>", line 198, in _run_module_as_main\n  File "<frozen runpy>", line 88, in _run_code\n'
+    )
+    return f"Traceback (most recent call last):\n{started}{''.join(map(frame, range(frames)))}{message}"
+
+
+@pytest.mark.parametrize("room", range(8, 16))
+def test_a_shortened_traceback_keeps_the_scripts_outermost_frame_and_whole_frames(room: int):
+    lines = shortened(deep(60), room)
+    assert len(lines) <= room
+    assert lines[0] == "Traceback (most recent call last):"
+    assert '  File "t.py", line 0, in f0' in lines or room < 10
+    assert '  File "t.py", line 59, in f59' in lines
+    assert lines[-1] == "ValueError: deep"
+    for above, below in pairwise(lines):
+        assert below.strip("~^ ") or above.startswith("    call(")
+
+
+def test_a_short_traceback_is_not_cut():
+    assert shortened(deep(2), 20) == deep(2).splitlines()
+
+
+def test_of_a_chain_that_is_too_long_the_last_traceback_stays():
+    sentence = "During handling of the above exception, another exception occurred:"
+    lines = shortened(f"{deep(9, 'KeyError: 1')}\n\n{sentence}\n\n{deep(9)}", 12)
+    assert len(lines) <= 12
+    assert lines[:2] == ["  ...", "Traceback (most recent call last):"]
+    assert lines[-1] == "ValueError: deep"
+    assert "KeyError: 1" not in lines
+
+
+def test_of_a_message_of_many_lines_the_first_stay():
+    lines = shortened(deep(9, "\n".join(["RuntimeError: Error(s):", *(f"\tkey {n}" for n in range(40))])), 12)
+    assert len(lines) <= 12
+    assert "RuntimeError: Error(s):" in lines
+    assert lines[-1] == "  ..."
+
+
+def test_what_has_no_frames_is_cut_in_the_middle():
+    text = "terminate called\n" + "\n".join(f"frame #{n}" for n in range(30))
+    assert shortened(text, 6) == ["terminate called", "  ...", "frame #26", "frame #27", "frame #28", "frame #29"]
+
+
+def test_a_long_traceback_is_cut_between_frames():
+    _, trace = read(deep(400) + "\n")
+    before, _, after = trace.partition("bytes cut ...\n")
+    assert before.splitlines()[-2] == "    ~~~~^^^"
+    assert after.startswith('  File "t.py", line ')
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        b"",
+        b"\n",
+        b"[W1122 10:00:00.1 ProcessGroup.cpp:1] Warning: not destroyed\n",
+        b"/lib/x.py:3: UserWarning: old\n  warnings.warn('old')\n",
+        b"2026-01-01 10:00:00,123 INFO loading\n[WARNING] slow\n",
+    ],
+)
+def test_an_error_on_stdout_is_told_where_stderr_has_only_warnings(stderr: bytes):
+    assert last_words(stderr, b"step 1\nERROR: no such data set\n") == ("stdout", "ERROR: no such data set")
+
+
+def test_a_last_line_on_stderr_comes_before_stdout():
+    assert last_words(b"no data\nx.py:3: UserWarning: old\n", b"step 1\n") == ("stderr", "no data")
+    assert last_words(b"x.py:3: UserWarning: old\n", b"") == ("stderr", "x.py:3: UserWarning: old")
+    assert last_words(b"", b"") == ("stderr", "")
+
+
+def test_a_long_message_is_brief_in_a_line_that_says_more():
+    assert exited(message="no data").brief == "no data"
+    brief = exited(message="very " * 100).brief
+    assert len(brief) <= 120 and brief.startswith("very very") and brief.endswith(" ...")

@@ -49,6 +49,11 @@ def failure(message: str = "ValueError: no", seconds: float = 5, *, code: int = 
 
 
 class TestTheVerdict:
+    def test_names_a_long_message_briefly_because_the_worker_has_printed_it_and_the_last_lines_have_it(self) -> None:
+        incident = judge(Evidence(1, (failed("a", "ValueError: " + "very " * 90),)))
+        assert len(incident.text) < 200 and "exited with code 1: ValueError: very very" in incident.text
+        assert incident.exit and len(incident.exit.message) > 400
+
     def test_on_a_lost_node_is_free_and_names_it_and_how_it_was_noticed(self) -> None:
         incident = judge(Evidence(3, lost=(("b", "its lease ended"),)))
         assert (incident.cause, incident.node, incident.round, incident.exit) == ("lost", "b", 3, None)

@@ -80,7 +80,7 @@ def test_a_failure_shows_the_head_and_the_end_of_the_workers_own_traceback(optio
     text = "\n".join(last_lines(options, result(1, exit_=RAISED), "a.host"))
     assert "Traceback (most recent call last)" in text
     assert "ValueError: no" in text
-    assert "f29" in text and "f1()" not in text
+    assert "in f0\n" in text and "f29" in text and "f2()" not in text
 
 
 def test_a_short_traceback_is_shown_whole(options: Options) -> None:

@@ -26,6 +26,9 @@ match sys.argv[1]:
     case "usage":
         print("usage: fails.py HOW", file=sys.stderr, flush=True)
         os._exit(2)
+    case "stdout":
+        print("no such data set", flush=True)
+        os._exit(1)
     case "memory":
         hoard: list[bytes] = []
         while True:
