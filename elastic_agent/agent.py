@@ -123,6 +123,7 @@ class Agent:
         for number in self._setup.signals:
             self._loop.add_signal_handler(number, self._on_notice, number)
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
+        spare = False
         try:
             self._guardian.start()
             await self._open_desk()
@@ -139,14 +140,17 @@ class Agent:
                 self._candidate.run(self._await_registration, lambda: self._facts.stale, self._over), "leadership"
             )
             self._trace.ready()
-            return await self._decide()
+            result = await self._decide()
+            # A round that follows must not meet anything of this one; after the last there is no such round.
+            spare = result.code == plan.SUCCEEDED and self._setup.keep_detached
+            return result
         finally:
             tasks = [*self._tasks]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._workers.close()
-            await asyncio.gather(self._guardian.close(), self._hang_up())
+            await self._workers.close(spare_detached=spare)
+            await asyncio.gather(self._guardian.close(spare_detached=spare), self._hang_up())
             for number in (*self._setup.signals, signal.SIGTSTP):
                 self._loop.remove_signal_handler(number)
 

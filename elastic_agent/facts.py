@@ -31,6 +31,7 @@ class Setup:
         store_patience: seconds that a node without workers waits for a store that does not answer.
         shutdown_timeout: seconds that workers get between a notice and SIGKILL.
         signals: which signals are a notice to leave.
+        keep_detached: what the script has put into a session of its own lives on when the job has succeeded.
         recipe: of the warm interpreter that workers are forked from; None: each is a fresh process.
     """
 
@@ -50,6 +51,7 @@ class Setup:
     topology: str = ""
     node_rank: int | None = None
     virtual_local_rank: bool = False
+    keep_detached: bool = True
     recipe: Recipe | None = None
 
     @property

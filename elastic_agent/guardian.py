@@ -144,6 +144,18 @@ def carries(pid: int, tag: str) -> bool:
     return False
 
 
+def command_of(pid: int) -> str:
+    """The command line of `pid`, cut; empty where it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().rstrip(b"\0").replace(b"\0", b" ")
+    except OSError as error:
+        _raise_if_blind(error)
+        return ""
+    text = " ".join(words.decode(errors="replace").split())
+    return text if len(text) <= 60 else text[:56].rstrip() + " ..."
+
+
 def belonging(candidates: Iterator[Process], sessions: Collection[int], tag: str | None) -> list[Process]:
     """Those of `candidates` that still run and are in one of `sessions`, carry `tag`, or descend from one that does."""
     everyone = {found.pid: found for found in candidates}
@@ -251,10 +263,11 @@ class Guardian:
         """The agent is about to be stopped on purpose (Ctrl-Z): silence does not count until the next word."""
         self._tell("pause", must=True)
 
-    async def close(self, seconds: float = 2.0) -> None:
+    async def close(self, seconds: float = 2.0, *, spare_detached: bool = False) -> None:
         """End the guardian: it ends by itself at the end of the pipe, or is killed after `seconds`.
 
-        Call this when all workers were stopped: where the kernel shows that nothing of them is left, it need not look.
+        Call this when all workers were stopped: where the kernel shows that nothing of them is left, it need not look;
+        nor where what is left is to live on.
         """
         import asyncio
 
@@ -273,7 +286,7 @@ class Guardian:
 
         self._loop.add_reader(self._pidfd, ended)
         try:
-            if self._nothing_left():
+            if spare_detached or self._nothing_left():
                 self._tell("end")
             self._shut_pipe()
             await asyncio.wait({gone}, timeout=seconds)

@@ -200,6 +200,13 @@ class Output:
         path.write_bytes(note.encode() + tail)
         return path
 
+    def target(self, round: int, local_rank: int, stream: StreamName) -> str:
+        """Where else another process may write what is left of a worker's stream: a file, a descriptor, or nothing."""
+        if path := self.log_file(round, local_rank, stream):
+            return str(path)
+        source = self._terminals[stream].source
+        return str(source) if source >= 0 and self._is_shown(local_rank, stream) else ""
+
     def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:
         """The way for one worker's stream; its folder is made, and its file by the writer."""
         self._prepare(round, local_rank)

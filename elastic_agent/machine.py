@@ -89,8 +89,8 @@ class WorkerSet(Protocol):
         """Lets them go on."""
         ...
 
-    async def close(self) -> None:
-        """Kills what still runs."""
+    async def close(self, *, spare_detached: bool = False) -> None:
+        """Kills what still runs; with `spare_detached` not what has left its worker's session."""
         ...
 
 
@@ -109,8 +109,8 @@ class Guard(Protocol):
         """Silence is meant from now on, until the next beat."""
         ...
 
-    async def close(self) -> None:
-        """Ends it; its workers must be gone."""
+    async def close(self, *, spare_detached: bool = False) -> None:
+        """Ends it; its workers must be gone. With `spare_detached` it leaves alone what else there is."""
         ...
 
 

@@ -152,9 +152,9 @@ class WorkerGroup:
         self._rings.close()
         self.ports.close()
 
-    async def close(self) -> None:
-        """Ends the processes that are left."""
-        await self._workers.close()
+    async def close(self, *, spare_detached: bool = False) -> None:
+        """Ends the processes that are left; with `spare_detached` not those that have left their worker's session."""
+        await self._workers.close(spare_detached=spare_detached)
 
     def pause(self) -> None:
         """Stops the workers, as Ctrl-Z does."""

@@ -17,8 +17,10 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +33,7 @@ from .guardian import (
     Guardian,
     Process,
     belonging,
+    command_of,
     descendants,
     open_process,
     process,
@@ -51,6 +54,11 @@ KILL_SECONDS = 10.0
 
 ERROR_FILE_BYTES = 1 << 20
 """Of an error file, at most this much is read."""
+
+NAMED = 5
+"""Of the processes that live on, so many are named."""
+
+DRAIN = Path(__file__).with_name("drain.py").absolute()
 
 SPARE = 2
 """Descriptors held back for a look at the workers' processes: a handle and a file of /proc."""
@@ -126,6 +134,15 @@ class _Pipe:
         if self.closed:
             lines.close()
 
+    @property
+    def ended(self) -> bool:
+        """Nobody can write to it any more."""
+        if self.closed:
+            return True
+        poll = select.poll()
+        poll.register(self.descriptor, 0)
+        return any(events & select.POLLHUP for _, events in poll.poll(0))
+
     def close(self) -> None:
         if not self.closed:
             self.closed = True
@@ -149,6 +166,11 @@ class _Worker:
         self.born = time.monotonic()
         self.ended = asyncio.Event()
         self.counts = True
+
+    @property
+    def pipes(self) -> tuple[tuple[StreamName, _Pipe], ...]:
+        """Its two streams."""
+        return ("stdout", self.out), ("stderr", self.err)
 
     def collect(self) -> tuple[int | None, int | None] | None:
         """(exit code, signal) if it has ended; closes the handle."""
@@ -200,6 +222,7 @@ class Workers:
         self._gone: list[_Worker] = []  # not kept, and not yet ended
         self._exits: list[Exit] = []
         self._undead: tuple[int, ...] = ()
+        self._ends_only: frozenset[int] | None = None  # sessions; None: whatever belongs to the workers
         self._stopping = False
         self._version = 0
         self._seen = 0
@@ -358,11 +381,18 @@ class Workers:
         await asyncio.shield(self._ending)
         return self.exits
 
-    async def close(self) -> None:
-        """Kill what still runs and give up all handles."""
+    async def close(self, *, spare_detached: bool = False) -> None:
+        """Kill what still runs and give up all handles.
+
+        With `spare_detached`, what has left the session of its worker lives on, and what it prints goes on to where its
+        worker's output went.
+        """
+        warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()
         if self._zygotes is not None:
             await self._zygotes.close()
             self._zygotes = None  # what is left of them is ended with the workers
+        if spare_detached:
+            self._ends_only = warm | {worker.pid for worker in (*self._current, *self._gone)}
         await self.stop()
         self._forget()
         with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at is not collected
@@ -571,6 +601,8 @@ class Workers:
         try:
             await self._await_groups()
             await self._kill_rest()
+            if self._ends_only is not None:
+                self._leave_detached()
             for worker in self._current:
                 worker.out.drain()
                 worker.err.drain()
@@ -688,7 +720,38 @@ class Workers:
                 self.reaper.adopt(found.pid for found in left if found.pid not in sessions)
             except OSError:
                 return None
-        return left
+        ends_only = self._ends_only if of is None else None
+        return left if ends_only is None else [found for found in left if found.session in ends_only]
+
+    def _leave_detached(self) -> None:
+        """Names what lives on, and lets somebody else read what it prints."""
+        with self._room():
+            try:
+                sessions = {worker.pid for worker in (*self._current, *self._gone)}
+                detached = belonging(self._descendants(), sessions, self._tag)
+            except OSError:
+                detached = []
+            if detached:
+                names = ", ".join(f"pid {found.pid} ({command_of(found.pid)})" for found in detached[:NAMED])
+                more = f" and {len(detached) - NAMED} more" if len(detached) > NAMED else ""
+                self._output.say(
+                    f"leaves running what the script has put into a session of its own: {names}{more} "
+                    "(--detached=kill ends it with the job)"
+                )
+            ways = {
+                pipe.descriptor: self._output.target(worker.spec.round, worker.spec.local_rank, stream)
+                for worker in self._current
+                for stream, pipe in worker.pipes
+                if not pipe.ended
+            }
+            try:
+                for descriptor in ways:
+                    os.set_inheritable(descriptor, True)
+                if ways:
+                    argv = [sys.executable, "-I", "-S", str(DRAIN), *(f"{pipe}:{to}" for pipe, to in ways.items())]
+                    os.posix_spawn(sys.executable, argv, os.environ, setsid=True)
+            except OSError as error:
+                self._output.say(f"what these processes print is not read any more: {error}")
 
     def _descendants(self) -> Iterator[Process]:
         """Of this process, but for the warm interpreters, which stay."""

@@ -130,12 +130,14 @@ class Terminal:
         descriptor: to write to and to poll; -1 for an object in memory.
         identity: equal for two streams that are the same terminal.
         interactive: a person looks at it.
+        source: the launcher's own descriptor of it; -1 for an object in memory.
     """
 
     def __init__(self, name: str, stream: BinaryIO) -> None:
         self.name = name
         self.closed = False
         self.interactive = False
+        self.source = -1
         self._stream = stream
         self._own = -1
         try:
@@ -143,6 +145,7 @@ class Terminal:
             status = os.fstat(self.descriptor)
             self.identity: object = (status.st_dev, status.st_ino, status.st_rdev)
             self.interactive = os.isatty(self.descriptor)
+            self.source = self.descriptor
         except (OSError, ValueError):
             self.descriptor = -1
             self.identity = id(stream)

@@ -245,6 +245,16 @@ FLAGS: tuple[Flag, ...] = (
         "30",
         remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` is read as well",
     ),
+    Flag(
+        "detached",
+        CHANGES,
+        "keep: what the script has put into a session of its own (an upload) lives on when the job has succeeded; "
+        "kill: it ends with the job. Otherwise it ends with its round.",
+        "keep|kill",
+        "keep",
+        choices=("keep", "kill"),
+        torchrun=False,
+    ),
     # -- what is run
     Flag(
         "module",

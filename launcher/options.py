@@ -149,6 +149,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         topology=scanned.text("topology") or "",
         signals=_signals(scanned),
         shutdown_timeout=_shutdown_timeout(scanned, environ),
+        keep_detached=scanned.text("detached") == "keep",
         virtual_local_rank=scanned.has("virtual-local-rank"),
         warm=scanned.text("start-method") != "spawn",
         explain=scanned.has("explain-preload"),

@@ -128,6 +128,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str], trace: str
         topology=options.topology,
         node_rank=options.node_rank,
         virtual_local_rank=options.virtual_local_rank,
+        keep_detached=options.keep_detached,
         recipe=recipe(options, environ, trace),
     )
 

@@ -166,6 +166,7 @@ class Options:
         topology: nodes with an equal label get neighbouring ranks; empty for none.
         signals: forwarded to the workers; the node then leaves in order.
         shutdown_timeout: seconds between asking workers to end and SIGKILL.
+        keep_detached: what the script has put into a session of its own lives on when the job has succeeded.
         warm: workers are forked from a warm interpreter; False: each is a fresh one.
         explain: only say what workers would be forked with.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
@@ -190,6 +191,7 @@ class Options:
     topology: str
     signals: tuple[signal.Signals, ...]
     shutdown_timeout: float
+    keep_detached: bool
     virtual_local_rank: bool
     warm: bool
     explain: bool

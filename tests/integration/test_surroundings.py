@@ -168,6 +168,31 @@ def test_a_prompt_is_shown_on_a_terminal_before_it_is_answered(tmp_path: Path) -
     os.close(ours)
 
 
+@pytest.mark.parametrize(
+    ("flags", "ends", "lives"),
+    [
+        ([], "", True),
+        (["--detached=kill"], "", False),
+        (["--max-restarts=0"], "sys.exit(1)", False),
+    ],
+    ids=["succeeded", "succeeded, and to be killed", "failed"],
+)
+def test_what_a_script_has_detached_lives_on_when_the_job_has_succeeded(
+    tmp_path: Path, flags: list[str], ends: str, lives: bool
+) -> None:
+    script, go = tmp_path / "train.py", tmp_path / "go"
+    uploads = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.005)\nprint('uploaded')"
+    script.write_text(
+        f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {uploads!r}], start_new_session=True)\n{ends}"
+    )
+    with subprocess.Popen([*COMMAND, *flags, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
+        assert job.stdout and job.stderr
+        assert (job.wait(DEADLINE) == 0) == (not ends)
+        go.touch()
+        assert job.stdout.read() == (b"uploaded\n" if lives else b"")
+        assert (b"leaves running" in job.stderr.read()) == lives
+
+
 def test_a_low_soft_limit_of_open_files_is_raised_for_the_agent_and_kept_for_the_workers(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import resource\nprint('may open', resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n")

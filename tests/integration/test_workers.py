@@ -483,6 +483,28 @@ async def test_nothing_that_a_worker_started_outlives_the_stop(
     assert all(process(exit.pid) is None for exit in machine.workers.exits)
 
 
+async def test_what_has_left_its_session_may_outlive_the_end_and_still_be_heard(machine: Machine, tmp_path: Path):
+    pids, go = tmp_path / "pids", tmp_path / "go"
+    stays = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.005)\nprint('uploaded')"
+    await machine.run(f"""
+        import subprocess, sys
+        own = subprocess.Popen([sys.executable, "-c", {stays!r}], start_new_session=True)
+        same = subprocess.Popen([sys.executable, "-c", {stays!r}])
+        open({str(pids)!r}, "w").write(f"{{own.pid}} {{same.pid}}")
+    """)
+    own, same = map(int, pids.read_text().split())
+    await machine.workers.close(spare_detached=True)
+    await machine.guardian.close(spare_detached=True)
+    assert is_alive(own) and not is_alive(same)
+    await machine.output.flush()
+    assert f"leaves running what the script has put into a session of its own: pid {own} (".encode() in (
+        machine.err.getvalue()
+    )
+    go.touch()
+    await until(lambda: machine.log() == b"uploaded\n")
+    await until(lambda: not is_alive(own))
+
+
 async def test_orphans_that_end_are_collected_while_the_worker_runs(machine: Machine, tmp_path: Path):
     path = tmp_path / "pid"
     # The kernel names the eldest child that has ended first: this one, which its owner does not collect yet.

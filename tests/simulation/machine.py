@@ -215,7 +215,7 @@ class SimulatedWorkers:
 
     resume = pause
 
-    async def close(self) -> None:
+    async def close(self, *, spare_detached: bool = False) -> None:
         await self.stop(first=signal.SIGKILL, grace=0.0)
 
     def kill(self) -> None:
@@ -243,7 +243,7 @@ class SimulatedGuard:
     def pause(self) -> None:
         raise NotImplementedError("no terminal in a simulation")
 
-    async def close(self) -> None:
+    async def close(self, *, spare_detached: bool = False) -> None:
         self._open = False
 
     def agent_gone(self) -> None:

@@ -157,7 +157,7 @@ class PretendedWorkers:
     def resume(self) -> None:
         return
 
-    async def close(self) -> None:
+    async def close(self, *, spare_detached: bool = False) -> None:
         return
 
 
@@ -173,7 +173,7 @@ class PretendedGuard:
     def pause(self) -> None:
         return
 
-    async def close(self) -> None:
+    async def close(self, *, spare_detached: bool = False) -> None:
         return
 
 
