@@ -313,7 +313,7 @@ ADDRESSES = range(1 << 44, 1 << 48)
 def fingerprint(modules: list[str]) -> dict[str, str]:
     """Each simple value that can be reached from the globals of these modules: its path -> its text."""
     found: dict[str, str] = {}
-    seen: set[int] = set()
+    seen: dict[int, object] = {}
     for name in modules:
         module = sys.modules.get(name)
         if isinstance(module, types.ModuleType):
@@ -323,13 +323,13 @@ def fingerprint(modules: list[str]) -> dict[str, str]:
     return found
 
 
-def _walk(path: str, value: object, depth: int, found: dict[str, str], seen: set[int], module: str) -> None:
+def _walk(path: str, value: object, depth: int, found: dict[str, str], seen: dict[int, object], module: str) -> None:
     if isinstance(value, SIMPLE):
         found[path] = _key(value)[:300]
         return
     if id(value) in seen or depth > DEEPEST or isinstance(value, (types.ModuleType, os._Environ)):
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # kept, so that no other object gets its address
     deeper = depth + 1
     kind = type(value)
     try:
