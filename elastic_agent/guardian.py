@@ -31,6 +31,9 @@ TAG_VARIABLE = "ELASTIC_RUN_TAG"
 SWEEP_SECONDS = 10.0
 """How long a guardian whose agent is gone tries to kill what is left."""
 
+COLLECT_SECONDS = 1.0
+"""How long the agent waits for a guardian that has ended or was killed: one that a tracer holds cannot be collected."""
+
 RESTART_PAUSE_SECONDS = 1.0
 """Between two starts of a guardian that died at once, so that a broken machine is not kept busy with it."""
 
@@ -49,7 +52,8 @@ _UNHEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal
 
 class Process(NamedTuple):
     """One line of /proc. `started` is in clock ticks since boot: with `pid` it names a process for good. `used` is in
-    seconds of processor."""
+    seconds of processor. `threads` counts those that nobody has collected, the first one included. `status` is
+    how a zombie has ended, as `os.waitstatus_to_exitcode` reads it; also 0 where the kernel does not tell."""
 
     pid: int
     parent: int
@@ -58,11 +62,13 @@ class Process(NamedTuple):
     state: str
     started: int
     used: float = 0.0
+    threads: int = 1
+    status: int = 0
 
     @property
     def alive(self) -> bool:
-        """It still runs: a zombie does not."""
-        return self.state not in "ZX"
+        """It still runs: a zombie does not. `state` is that of the first thread, which may end before the others."""
+        return self.state not in "ZX" or self.threads > 1
 
 
 def process(pid: int) -> Process | None:
@@ -76,7 +82,8 @@ def process(pid: int) -> Process | None:
     # The name, in parentheses, may hold anything, also spaces and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
     used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode(), int(fields[19]), used)
+    parent, group, session, threads, started, status = (int(fields[index]) for index in (1, 2, 3, 17, 19, 49))
+    return Process(pid, parent, group, session, fields[0].decode(), started, used, threads, status)
 
 
 def processes() -> Iterator[Process]:
@@ -374,8 +381,13 @@ class Guardian:
             self._process.stdin.close()
 
     def _collect(self) -> int:
+        import subprocess
+
         assert self._process is not None
-        code = self._process.wait()
+        try:
+            code = self._process.wait(COLLECT_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = self._process.returncode = -signal.SIGKILL
         self._shut_pipe()
         os.close(self._pidfd)
         self._process, self._pidfd = None, -1

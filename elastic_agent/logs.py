@@ -197,7 +197,12 @@ class Output:
         """
         path = self.worker_dir(round, local_rank) / f"{stream}.log"
         note = f"[elastic-run] {cut} bytes before this were not kept: --log-dir keeps all\n" if cut else ""
-        path.write_bytes(note.encode() + tail)
+        # Not to wait: a worker may have put a named pipe there.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, note.encode() + tail)
+        finally:
+            os.close(descriptor)
         return path
 
     def target(self, round: int, local_rank: int, stream: StreamName) -> str:

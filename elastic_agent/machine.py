@@ -49,6 +49,11 @@ class WorkerSet(Protocol):
         """The living workers: local rank to pid."""
         ...
 
+    @property
+    def undead(self) -> Sequence[int]:
+        """The pids of processes that SIGKILL has not ended in time, and that are still there."""
+        ...
+
     def used(self, pids: Collection[int]) -> float:
         """Seconds of processor that these and their children have used."""
         ...

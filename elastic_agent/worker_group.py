@@ -172,6 +172,8 @@ class WorkerGroup:
     async def start(self, header: Header, assignment: Assignment) -> None:
         """New workers for this round, unless the store has another header by now."""
         await self.stop(signal.SIGKILL, 0.0)  # what the last workers left behind, and how they ended
+        if self._facts.unfit:
+            return
         with self._trace.span("warm"):
             await self._workers.ready()
         self._trace.starting()
@@ -248,6 +250,8 @@ class WorkerGroup:
         except (StartFailed, ValueError, OSError) as error:
             self._cannot_start(header, assignment, error)
             return
+        finally:
+            self._look_for_undead()
         self._unready = 0
         self._started(header, assignment, kept=len(kept))
 
@@ -315,10 +319,17 @@ class WorkerGroup:
         own = self._failed
         with self._trace.span("stop", round=self._facts.round, grace=grace):
             await self._workers.stop(first=first, grace=grace)
+        self._look_for_undead()
         self._rings.forget_all_but(self.pids)
         self._trace.exits(self._workers.exits)
         self._facts.late = own
         self.ports.hold()
+
+    def _look_for_undead(self) -> None:
+        """A node with a process that cannot be killed runs no further round: that may hold a device, memory, a port."""
+        undead, facts = self._workers.undead, self._facts
+        if undead and not facts.unfit and facts.notice == "none":
+            facts.unfit = f"process {undead[0]} of its workers does not die of SIGKILL: the machine may need a restart"
 
     def stranded(self, now: float) -> str:
         """See `plan.View`."""

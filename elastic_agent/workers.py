@@ -42,6 +42,7 @@ from .guardian import (
 from .logs import Lines, Output, StreamName
 from .out_of_memory import oom_kills
 from .reaper import Reaper
+from .regular import read_regular
 from .seed import Recipe, Seed, shimmed, tagged
 from .zygote import NotForked
 from .zygotes import Zygotes
@@ -51,6 +52,9 @@ TAIL_BYTES = 64 << 10
 
 KILL_SECONDS = 10.0
 """How long a stop waits for processes to die of SIGKILL: one in the kernel's hands (state D) may never."""
+
+HELD_SECONDS = 1.0
+"""Between two looks at a worker that has ended and that a tracer (a debugger, strace) keeps from its parent."""
 
 ERROR_FILE_BYTES = 1 << 20
 """Of an error file, at most this much is read."""
@@ -166,23 +170,28 @@ class _Worker:
         self.born = time.monotonic()
         self.ended = asyncio.Event()
         self.counts = True
+        self.given_up = False
+        self.again: asyncio.TimerHandle | None = None
 
     @property
     def pipes(self) -> tuple[tuple[StreamName, _Pipe], ...]:
         """Its two streams."""
         return ("stdout", self.out), ("stderr", self.err)
 
-    def collect(self) -> tuple[int | None, int | None] | None:
-        """(exit code, signal) if it has ended; closes the handle."""
+    def collect(self) -> int | None:
+        """Its exit code, or minus the signal, if it has ended; closes the handle."""
         found = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
         if found is None:
             return None
-        exited = found.si_code == os.CLD_EXITED
+        return self.settle(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)
+
+    def settle(self, code: int) -> int:
+        """It has ended with `code`; closes the handle."""
         if self.popen is not None:
             # It must not wait for this pid again, which may have a new owner.
-            self.popen.returncode = found.si_status if exited else -found.si_status
+            self.popen.returncode = code
         os.close(self.pidfd)
-        return (found.si_status, None) if exited else (None, found.si_status)
+        return code
 
 
 class Workers:
@@ -221,7 +230,7 @@ class Workers:
         self._current: list[_Worker] = []
         self._gone: list[_Worker] = []  # not kept, and not yet ended
         self._exits: list[Exit] = []
-        self._undead: tuple[int, ...] = ()
+        self._undead: dict[int, int | None] = {}  # pid -> when it was started; None: that could not be read
         self._ends_only: frozenset[int] | None = None  # sessions; None: whatever belongs to the workers
         self._stopping = False
         self._version = 0
@@ -244,13 +253,17 @@ class Workers:
 
     @property
     def alive(self) -> int:
-        """How many of the current workers have not ended."""
-        return sum(not worker.ended.is_set() for worker in self._current)
+        """How many of the current workers have not ended, without those that could not be killed."""
+        return len(self.pids)
 
     @property
     def pids(self) -> dict[int, int]:
-        """The living workers: local rank to pid."""
-        return {worker.spec.local_rank: worker.pid for worker in self._current if not worker.ended.is_set()}
+        """The living workers: local rank to pid. Those that could not be killed are in `undead`."""
+        return {
+            worker.spec.local_rank: worker.pid
+            for worker in self._current
+            if not worker.ended.is_set() and not worker.given_up
+        }
 
     def used(self, pids: Collection[int]) -> float:
         """Seconds of processor that these workers and their living children have used; 0 where that cannot be seen."""
@@ -262,11 +275,18 @@ class Workers:
     @property
     def undead(self) -> tuple[int, ...]:
         """Pids that the last stop could not kill within its bound and that are still there."""
+        if not self._undead:
+            return ()
         with self._room():
             try:
-                return tuple(pid for pid in self._undead if (found := process(pid)) and found.alive)
+                found = [process(pid) for pid in self._undead]
             except OSError:
-                return self._undead
+                return tuple(self._undead)
+        return tuple(each.pid for each in found if each and each.alive and self._is_undead(each))
+
+    def _is_undead(self, found: Process) -> bool:
+        """It was given up before, and is no later owner of that pid."""
+        return found.pid in self._undead and self._undead[found.pid] in (found.started, None)
 
     async def changed(self) -> None:
         """Wait until `exits` or `alive` differs from what it was at the last call (or at the start). One caller."""
@@ -529,7 +549,7 @@ class Workers:
             return
         pidfd = worker.pidfd
         ending = worker.collect()
-        if ending is None:
+        if ending is None and (ending := self._held_by_tracer(worker)) is None:
             return
         asyncio.get_running_loop().remove_reader(pidfd)
         worker.ended.set()
@@ -543,12 +563,43 @@ class Workers:
             worker.err.close()
             self._guardian.forget(worker.pid)
             return
-        self._exits.append(self._exit(worker, *ending))
+        self._exits.append(self._exit(worker, ending))
         self._version += 1
         self._bell.set()
 
-    def _exit(self, worker: _Worker, code: int | None, signum: int | None) -> Exit:
+    def _held_by_tracer(self, worker: _Worker) -> int | None:
+        """How a worker has ended that its parent cannot collect, because a tracer keeps it; None: not known, or not so.
+
+        Its handle would wake the loop again and again: it is looked at now and then instead.
+        """
+        try:
+            found = process(worker.pid)
+        except OSError:
+            return None  # no descriptor is left to look: the handle wakes the loop again
+        if found is None or found.alive:
+            return None
+        if (ending := worker.collect()) is not None:
+            return ending  # it has just ended, and nobody keeps it
+        code = os.waitstatus_to_exitcode(found.status)
+        if code != 0 or self._stopping:
+            self.reaper.adopt([worker.pid])
+            return worker.settle(code)
+        # 0 is also what a kernel says that does not tell.
+        loop = asyncio.get_running_loop()
+        if worker.again is None:
+            loop.remove_reader(worker.pidfd)
+            self._output.say(
+                f"rank {worker.spec.rank} (pid {worker.pid}) has ended, and a tracer (a debugger, strace) keeps its "
+                "exit code: waits until the tracer lets it go"
+            )
+        else:
+            worker.again.cancel()
+        worker.again = loop.call_later(HELD_SECONDS, self._look, worker)
+        return None
+
+    def _exit(self, worker: _Worker, ending: int) -> Exit:
         spec = worker.spec
+        code, signum = (ending, None) if ending >= 0 else (None, -ending)
         message = trace = ""
         stream: StreamName = "stderr"
         if code != 0 and not self._stopping:
@@ -578,7 +629,9 @@ class Workers:
     def _explain(self, worker: _Worker, signum: int | None) -> tuple[StreamName, str, str]:
         """Which of its streams tells most of its end, the message, and the traceback."""
         stream: StreamName = "stderr"
-        message, trace = read_failure(worker.err.tail, _read_bounded(worker.spec.error_file))
+        error_file = worker.spec.error_file
+        told = read_regular(error_file, ERROR_FILE_BYTES) if error_file else None
+        message, trace = read_failure(worker.err.tail, told)
         killed = oom_kills() - self._oom_kills
         if signum == signal.SIGKILL:
             return stream, (out_of_memory(killed) if killed > 0 else ""), trace
@@ -608,7 +661,7 @@ class Workers:
                 worker.err.drain()
                 worker.out.close()
                 worker.err.close()
-                if worker.pid not in self._undead:
+                if not worker.given_up:
                     self._guardian.forget(worker.pid)
             with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at stays a zombie
                 self.reaper.reap()
@@ -644,15 +697,7 @@ class Workers:
         """Kills these workers and what is in their sessions, while others live."""
         if not gone:
             return
-        until = time.monotonic() + self._kill_seconds
-        for worker in gone:
-            self._kill_group(worker)
-        sessions = {worker.pid for worker in gone}
-        while time.monotonic() < until and (left := self._left(sessions)) != []:
-            with self._room(), contextlib.suppress(OSError):
-                for found in left or ():
-                    send(found, signal.SIGKILL)
-            await _ended(left, until - time.monotonic())
+        left = await self._kill_until_gone(gone, {worker.pid for worker in gone})
         for worker in gone:
             self._look(worker)
             for pipe in (worker.out, worker.err):
@@ -660,45 +705,75 @@ class Workers:
                 pipe.close()
             if worker.ended.is_set():
                 self._guardian.forget(worker.pid)
-        self._undead = tuple(worker.pid for worker in gone if not worker.ended.is_set())
+        if left is not None:
+            self._give_up(gone, left)
 
     async def _kill_rest(self) -> None:
         until = time.monotonic() + self._kill_seconds
-        for worker in (*self._current, *self._gone):
-            self._kill_group(worker)
-        left = self._left()
-        while left is None or left:
-            with self._room(), contextlib.suppress(OSError):  # who is missed is still there at the next look
-                for found in left or ():
-                    send(found, signal.SIGKILL)
-            await _ended(left, until - time.monotonic())
-            left = self._left()
-            if time.monotonic() >= until:
-                break
+        left = await self._kill_until_gone((*self._current, *self._gone))
         if left is None:
             self._trust_own_handles()
             return
-        self._undead = tuple(found.pid for found in left)
-        for found in left:
-            self._output.say(
-                f"process {found.pid} does not die: SIGKILL was sent {self._kill_seconds:g} s ago "
-                f"and its state is {found.state}{' (the kernel waits for a device)' if found.state == 'D' else ''}"
-            )
-        # A process whose first thread is gone counts as ended already; its other threads may take some ms longer.
+        self._give_up((*self._current, *self._gone), left)
+        for worker in self._current:
+            self._look(worker)
+        # The handle of a process that is gone may take some ms longer to say so.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
                 for worker in self._current:
-                    if worker.pid not in self._undead:
+                    if not worker.given_up:
                         await worker.ended.wait()
         for worker in self._current:
-            if worker.pid not in self._undead:
+            if not worker.given_up:
                 self._look(worker)
+
+    async def _kill_until_gone(
+        self, workers: Sequence[_Worker], sessions: Collection[int] | None = None
+    ) -> list[Process] | None:
+        """SIGKILL to these and to all that `_left(sessions)` finds, until nothing is left or the time is over; who is.
+
+        Who was given up before gets the signal once more, and no time.
+        """
+        until = time.monotonic() + self._kill_seconds
+        for worker in workers:
+            self._kill_group(worker)
+        while True:
+            left = self._left(sessions)
+            with self._room(), contextlib.suppress(OSError):  # who is missed is still there at the next look
+                for found in left or ():
+                    send(found, signal.SIGKILL)
+            waited = None if left is None else [found for found in left if not self._is_undead(found)]
+            if waited == [] or time.monotonic() >= until:
+                return left
+            await _ended(waited, until - time.monotonic())
+
+    def _give_up(self, workers: Sequence[_Worker], left: Sequence[Process]) -> None:
+        """SIGKILL has not ended those that are `left`: they are said, and nothing waits for them again."""
+        for found in left:
+            if not self._is_undead(found):
+                self._undead[found.pid] = found.started
+                self._output.say(
+                    f"process {found.pid} does not die: SIGKILL was sent {self._kill_seconds:g} s ago "
+                    f"and its state is {describe_state(found)}"
+                )
+        undead = {found.pid for found in left}
+        self._count_out([worker for worker in workers if worker.pid in undead])
+
+    def _count_out(self, workers: Sequence[_Worker]) -> None:
+        """These could not be killed: they do not count as alive."""
+        for worker in workers:
+            if not worker.ended.is_set() and not worker.given_up:
+                worker.given_up = True
+                self._version += 1
+                self._bell.set()
 
     def _trust_own_handles(self) -> None:
         """The end of a stop that could not look: the workers themselves are known by handles that are open already."""
         for worker in self._current:
             self._look(worker)
-        self._undead = tuple(worker.pid for worker in self._current if not worker.ended.is_set())
+        stuck = [worker for worker in self._current if not worker.ended.is_set()]
+        self._undead |= {worker.pid: None for worker in stuck}
+        self._count_out(stuck)
         self._output.say(
             "this agent can open no more files, so what the workers may have left behind was not looked for; "
             "the guardian does it when this agent ends"
@@ -801,14 +876,17 @@ class Workers:
         self._exits = []
 
 
-def _read_bounded(path: Path | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        with path.open("rb") as file:
-            return file.read(ERROR_FILE_BYTES)
-    except OSError:
-        return None
+def describe_state(found: Process) -> str:
+    """Its state as /proc names it, and what that may mean for a process that does not die."""
+    match found.state:
+        case "D":
+            return "D (the kernel waits for a device)"
+        case "t":
+            return "t (a tracer, such as a debugger, holds it)"
+        case "Z":
+            return "Z (its first thread has ended, and another of its threads has not)"
+        case state:
+            return state
 
 
 def _handles(waited: Sequence[Process]) -> set[int] | None:

@@ -64,7 +64,8 @@ class File:
         """Append all of `data`; returns the first error of this file's life, and counts what is lost."""
         try:
             if self._descriptor < 0:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                # Not to wait: a worker may have put a named pipe there.
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
                 self._descriptor = os.open(self.path, flags, 0o644)
                 self.size = os.fstat(self._descriptor).st_size
             if self._missing:

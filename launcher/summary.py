@@ -5,6 +5,7 @@ On failure the last `LINES` lines say who failed, how, with its own traceback, o
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 from ..elastic_agent import plan
@@ -115,4 +116,8 @@ def write_json(path: Path, options: Options, result: Result) -> None:
         "root_cause": dataclasses.asdict(incident) if incident else None,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    # Not to wait for the reader of a named pipe where there is none.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    os.set_blocking(descriptor, True)
+    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor is no path
+        file.write(json.dumps(summary, indent=2) + "\n")

@@ -33,7 +33,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +68,17 @@ MARK = "ELASTIC_RUN_TEST_CLUSTER"
 _numbers = itertools.count(1)
 
 T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def held(how: str, pid: int) -> Iterator[None]:
+    """Process `pid` stays at its end, as with a driver that hangs; see `scripts/holder.py`."""
+    holder = SCRIPTS / "holder.py"
+    command = [sys.executable, str(holder), how, str(pid)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tracer:
+        assert tracer.stdout is not None
+        assert tracer.stdout.readline() == b"holds\n"
+        yield
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .cluster import DEADLINE, EXAMPLES, SCRIPTS, Cluster, embedded_ports, failure
+from .cluster import DEADLINE, EXAMPLES, SCRIPTS, Cluster, embedded_ports, failure, held
 
 if TYPE_CHECKING:
     from .conftest import Cluster as Etcd
@@ -47,6 +47,18 @@ def test_a_worker_that_raises_is_named_with_its_message_and_counted_on_every_nod
     assert [worker.env["TORCHELASTIC_RESTART_COUNT"] for worker in second] == ["1", "1"]
     second.release()
     assert job.finish() == {"A": 0, "B": 0}
+
+
+def test_a_node_whose_worker_cannot_be_killed_leaves_and_the_others_go_on(job: Cluster) -> None:
+    job.start("A", "B", nnodes="1:2")
+    mine, stuck = sorted(job.workers(2), key=lambda worker: worker.node)
+    with held("exit", stuck.pid):
+        job.kill_worker(mine.rank)
+        words = f"process {stuck.pid} of its workers does not die of SIGKILL"
+        job.wait_for_line("A", f"round 3: 2 -> 1 node, .*node B left: {words}")
+        job.workers(1).release()
+        assert job.finish() == {"A": 0, "B": 1}
+    job.wait_for_line("B", f"process {stuck.pid} does not die: SIGKILL was sent 10 s ago and its state is t")
 
 
 def test_all_workers_killed_at_once_are_one_failure(job: Cluster) -> None:

@@ -20,6 +20,8 @@ import pytest
 from elastic_run.elastic_agent import guardian as guardian_module
 from elastic_run.elastic_agent.guardian import Guardian, Process, carries, children, descendants, process
 
+from .cluster import held
+
 DEADLINE = 60.0
 """Seconds; generous, because the machine may be busy. Nothing here waits that long unless it fails."""
 
@@ -358,6 +360,18 @@ def test_a_launcher_that_has_ended_leaves_no_process_behind(method: str, tmp_pat
     assert found.returncode == 0, found.stderr
     assert "worked" in found.stdout
     assert found.stdout.splitlines()[-1] == "left: []"
+
+
+async def test_a_guardian_that_cannot_be_killed_does_not_hold_up_its_agent():
+    guardian = Guardian(tag="held")
+    guardian.start()
+    pid = guardian.pid
+    assert pid is not None
+    with held("exit", pid):
+        async with asyncio.timeout(DEADLINE):
+            await guardian.close(seconds=0.1)
+        assert guardian.pid is None
+    await asyncio.to_thread(os.waitpid, pid, 0)
 
 
 async def test_closing_a_guardian_twice_or_before_its_start_does_no_harm():

@@ -26,6 +26,8 @@ from elastic_run.elastic_agent.workers import TAIL_BYTES, StartFailed, Workers, 
 from elastic_run.elastic_agent.writer import HIGH_BYTES
 from elastic_run.rendezvous.member import Exit
 
+from .cluster import held
+
 DEADLINE = 60.0
 """Seconds; generous, because the machine may be busy. Nothing here waits that long unless it fails."""
 
@@ -35,6 +37,7 @@ class Machine:
 
     def __init__(self, folder: Path, *, log_dir: bool = True) -> None:
         self.folder = folder
+        self.environment: dict[str, str] = {}
         self.out = io.BytesIO()
         self.err = io.BytesIO()
         self.output = Output(
@@ -49,7 +52,8 @@ class Machine:
         self.workers = Workers(tag=f"test-{os.getpid()}-{id(self)}", output=self.output, guardian=self.guardian)
 
     def spec(self, rank: int, *argv: str, round: int = 1) -> WorkerSpec:
-        return WorkerSpec(round, rank, rank, argv, dict(os.environ), self.output.error_file(round, rank))
+        environment = {**os.environ, **self.environment}
+        return WorkerSpec(round, rank, rank, argv, environment, self.output.error_file(round, rank))
 
     async def start(self, *scripts: str, round: int = 1) -> None:
         """Start a Python worker for each of `scripts`."""
@@ -714,6 +718,113 @@ async def test_a_process_that_does_not_die_is_named(machine: Machine, monkeypatc
     os.kill(pid, signal.SIGKILL)
     await stubborn.close()
     await until(lambda: process(pid) is None)
+
+
+WITH_A_THREAD = """
+import threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print('two threads')
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("how", "state"), [("exit", "t"), ("thread", "Z")])
+async def test_a_worker_that_does_not_die_of_sigkill_is_given_up_and_named(machine: Machine, how: str, state: str):
+    stuck = Workers(tag="stuck", output=machine.output, guardian=machine.guardian, kill_seconds=0.3)
+    await stuck.start([machine.spec(0, sys.executable, "-u", "-c", WITH_A_THREAD)])
+    pid = stuck.pids[0]
+    await machine.shown("two threads")
+    with held(how, pid):
+        await stuck.stop()
+        assert stuck.undead == (pid,)
+        assert (stuck.alive, stuck.pids) == (0, {}), "nobody waits for it again"
+        await machine.output.flush()
+        assert f"process {pid} does not die: SIGKILL was sent 0.3 s ago and its state is {state}".encode() in (
+            machine.err.getvalue()
+        )
+        await stuck.stop()
+        await machine.output.flush()
+        assert machine.err.getvalue().count(b"does not die") == 1, "it is said once"
+    await stuck.close()
+    await until(lambda: process(pid) is None)
+
+
+async def test_who_was_given_up_is_not_waited_for_again(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    stuck = Workers(tag="stuck", output=machine.output, guardian=machine.guardian, kill_seconds=0.3)
+    await stuck.start([machine.spec(0, sys.executable, "-u", "-c", WITH_A_THREAD)])
+    await machine.shown("two threads")
+    with held("exit", stuck.pids[0]):
+        await stuck.stop()
+        with monkeypatch.context() as patch:
+            patch.setattr("elastic_run.elastic_agent.workers._ended", None)
+            await stuck.close()
+
+
+async def test_a_process_whose_first_thread_has_ended_is_alive_while_another_runs(machine: Machine):
+    await machine.start(WITH_A_THREAD)
+    pid = machine.workers.pids[0]
+    await machine.shown("two threads")
+    with held("thread", pid):
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: (found := process(pid)) is not None and found.state == "Z")
+        found = process(pid)
+        assert found is not None
+        assert found.alive
+        assert machine.workers.alive == 1
+    await until(lambda: process(pid) is None)
+
+
+async def test_the_end_of_a_worker_is_heard_though_a_tracer_keeps_it(machine: Machine):
+    await machine.start("print('here'); import time; time.sleep(600)")
+    pid = machine.workers.pids[0]
+    await machine.shown("here")
+    with held("zombie", pid):
+        os.kill(pid, signal.SIGKILL)
+        (exit,) = await machine.ended()
+        assert exit.signal == signal.SIGKILL
+    await until(lambda: process(pid) is None)
+
+
+async def test_a_tracer_that_keeps_a_worker_which_ended_well_costs_no_processor(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    go = tmp_path / "go"
+    await machine.start(f"import os, time\nprint('here')\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)")
+    pid = machine.workers.pids[0]
+    await machine.shown("here")
+    looks: list[int] = []
+    waitid = os.waitid
+
+    def counted(kind: int, which: int, options: int) -> "os.waitid_result | None":
+        looks.append(which)
+        return waitid(kind, which, options)
+
+    with held("zombie", pid):
+        monkeypatch.setattr(os, "waitid", counted)
+        go.touch()
+        await until(lambda: (found := process(pid)) is not None and found.state == "Z")
+        await machine.shown("a tracer")
+        assert len(looks) < 100
+        assert machine.workers.alive == 1, "its exit code is not known yet"
+    (exit,) = await machine.ended()
+    assert exit.ok
+
+
+@pytest.mark.parametrize("made", ["os.mkfifo(path)", "os.symlink('/dev/zero', path)", "os.mkdir(path)"])
+async def test_what_a_worker_puts_in_the_place_of_its_error_file_does_not_hold_up_the_agent(
+    machine: Machine, made: str
+):
+    machine.environment = {"TORCHELASTIC_ERROR_FILE": str(machine.output.error_file(1, 0))}
+    (exit,) = await machine.run(f"import os, sys; path = os.environ['TORCHELASTIC_ERROR_FILE']; {made}; sys.exit('no')")
+    assert (exit.code, exit.message) == (1, "last line on stderr: no")
+
+
+async def test_a_named_pipe_in_the_place_of_a_log_costs_that_log_only(machine: Machine):
+    os.mkfifo(machine.output.worker_dir(1, 0) / "stdout.log")
+    await machine.run("print('hello')")
+    await machine.output.flush()
+    assert b"hello" in machine.out.getvalue()
+    assert b"stdout.log" in machine.err.getvalue()
 
 
 async def test_a_kill_without_memory_pressure_is_not_blamed_on_it(machine: Machine):

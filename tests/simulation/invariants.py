@@ -387,8 +387,11 @@ class Checker:
         life.member = member
         if member.report.state == "succeeded":
             self._succeeded.setdefault((member.incarnation, member.report.round), now)
-        if member.report.state == "unfit" and told.state != "unfit" and self._failed_starts.get(client, 0) < GIVES_UP:
+        unable = self._failed_starts.get(client, 0) >= GIVES_UP or self._has_undead(client)
+        if member.report.state == "unfit" and told.state != "unfit" and not unable:
             self._violated("who can start workers stays", f"{client}: {member.report.problem}")
+        if member.report.state == "failed" and member.report.problem and self._has_undead(client):
+            self._violated("who cannot end its workers leaves", f"{client}: {member.report.problem}")
         if member.report.state in ("leaving", "unfit") and life.departing_since is None:
             life.departing_since = now
 
@@ -407,6 +410,10 @@ class Checker:
             self._violated("the dead do not come back", f"{client} wrote {key} again after it was gone")
         life.missed_at, life.gone_at, life.evicted_at = life.gone_at, None, None
         self._lives[incarnation] = self._lives.pop(incarnation)  # the order of arrival is that of the keys
+
+    def _has_undead(self, owner: str) -> bool:
+        """A worker of this agent was killed, and the kernel has not let go of it."""
+        return any(worker.held and worker.ended and worker.owner == owner for worker in self._world.workers)
 
     def _one_member_may_fail(self) -> bool:
         """Only one of three members of the store has failed, once."""
@@ -1058,7 +1065,7 @@ class Checker:
                 fine = "succeeded" in states
             case 1:
                 fine = "failed" in states or bool(self._did.get("failed_start", 0) + self._did.get("taken_port", 0))
-                fine = fine or (bool(states) and "while it was out of it" in end.reason)
+                fine = fine or (bool(states) and "while it was out of it" in end.reason) or self._has_undead(end.owner)
             case 2:
                 fine = stranger or "succeeded" in states or self._did.get("stranger", 0) > 0
             case 3:

@@ -12,7 +12,7 @@ from elastic_run.adapters.channel import Back, Call
 from elastic_run.elastic_agent.channel import Respond
 from elastic_run.elastic_agent.ports import OFFERED
 from elastic_run.elastic_agent.seed import Recipe
-from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
+from elastic_run.elastic_agent.workers import KILL_SECONDS, StartFailed, WorkerSpec
 from elastic_run.rendezvous.member import Exit
 
 from .rings import SimulatedRings
@@ -73,6 +73,7 @@ class SimulatedWorkers:
         self._deadline = 0.0
         self._ending: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
+        self._given_up: list[Worker] = []
 
     @property
     def exits(self) -> tuple[Exit, ...]:
@@ -80,11 +81,15 @@ class SimulatedWorkers:
 
     @property
     def alive(self) -> int:
-        return len(self.current) - len(self._exits)
+        return len(self.pids)
+
+    @property
+    def undead(self) -> tuple[int, ...]:
+        return tuple(worker.number for worker in self._given_up)
 
     @property
     def pids(self) -> dict[int, int]:
-        ended = {exit_.pid for exit_ in self._exits}
+        ended = {exit_.pid for exit_ in self._exits} | set(self.undead)
         return {worker.local: worker.number for worker in self.current if worker.number not in ended}
 
     def used(self, pids: Collection[int]) -> float:
@@ -107,6 +112,9 @@ class SimulatedWorkers:
             self._world.script.end(worker, None, signal.SIGKILL)
         if gone:
             await asyncio.sleep(self._world.chance.uniform(0.0005, 0.003))  # until their processes are gone
+        if any(worker.held for worker in gone):
+            await asyncio.sleep(KILL_SECONDS)
+            self._give_up(gone)
         if not specs:
             return
         if self._world.start_fails(self.machine, self._owner):
@@ -125,7 +133,16 @@ class SimulatedWorkers:
     async def ready(self) -> None:
         return
 
+    def _give_up(self, workers: Sequence[Worker]) -> None:
+        for worker in workers:
+            if worker.held and worker not in self._given_up:
+                self._given_up.append(worker)
+                self._version += 1
+                self._news.set()
+
     async def start(self, specs: Sequence[WorkerSpec]) -> None:
+        if self._given_up:
+            raise StartFailed(f"process {self.undead[0]} of the earlier workers still does not die")
         if self.alive or self._ending is not None:
             raise RuntimeError("workers of an earlier round still run: stop them first")
         self.current, self._exits, self._stopping = [], [], False
@@ -205,9 +222,13 @@ class SimulatedWorkers:
         for worker in (*self.current, *self._gone):
             self._world.script.end(worker, None, signal.SIGKILL)
         self._gone = []
-        while self.alive:
-            self._over.clear()
-            await self._over.wait()
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                while self.alive:
+                    self._over.clear()
+                    await self._over.wait()
+        except TimeoutError:
+            self._give_up(self.current)
         self._ending = None
 
     def pause(self) -> None:

@@ -1615,6 +1615,20 @@ job inplace=1
 running.1+1      worker n1 0 exit0
 """,
     ),
+    Mutant(
+        "undead-unnoticed",
+        "a node whose worker cannot be killed does not leave for it",
+        "elastic_agent/worker_group.py",
+        "        if undead and not facts.unfit",
+        "        if False and not facts.unfit",
+        "who cannot end its workers leaves",
+        """\
+seed 2
+job nodes=2 min=1 max=2 work=6
+running.1+0.5   hold n1 0
+running.1+1     worker n2 0 raise
+""",
+    ),
 )
 
 

@@ -275,6 +275,8 @@ VERBS: Mapping[str, str] = {
     "leave_twice": "node",  # two SIGINT, a second apart
     "start": "node",  # a new agent on that machine, where none runs
     "stranger": "node",  # an agent with another command under the same job id
+    # a worker of it
+    "hold": "node local",  # from then on SIGKILL does not end its process
     # a machine
     "power_off": "node",
     "pause": "node seconds",  # the whole virtual machine
@@ -318,7 +320,19 @@ def draw(seed: int) -> Schedule:
     while len(faults) < count:
         faults += _draw_fault(chance, shape, faults, kinds)
     schedule = _with_data(random.Random(f"data {seed}"), Schedule(seed, shape, tuple(faults)))
-    return _in_place(random.Random(f"in place {seed}"), schedule)
+    schedule = _in_place(random.Random(f"in place {seed}"), schedule)
+    return _with_held(random.Random(f"held {seed}"), schedule)
+
+
+def _with_held(chance: random.Random, schedule: Schedule) -> Schedule:
+    """The same, with a worker that SIGKILL does not end, for some."""
+    if chance.random() >= _HELD:
+        return schedule
+    shape = schedule.shape
+    words = f"n{chance.randint(1, shape.nodes)}", str(chance.randrange(shape.nproc))
+    moment = f"{chance.choice(('started', 'running'))}.{chance.choice((1, 1, 2))}"
+    fault = Fault(moment, round(chance.uniform(0.0, 0.5), 4), "hold", words)
+    return dataclasses.replace(schedule, faults=(*schedule.faults, fault))
 
 
 def _with_data(chance: random.Random, schedule: Schedule) -> Schedule:
@@ -526,6 +540,9 @@ _DATA = 0.3
 
 _AT_A_LEASE = 0.5
 """How many of their faults, of those that come while workers run, come as a ledger or a checkpoint is written."""
+
+_HELD = 0.04
+"""How many jobs have a worker that SIGKILL does not end."""
 
 _IN_PLACE = 0.3
 """How many of the other jobs have workers that keep their process."""

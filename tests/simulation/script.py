@@ -30,7 +30,7 @@ class Worker:
         machine: where it runs.
         owner: the agent process that started it (its name).
         ended: how, as (exit code, signal, message); None while it runs.
-        fate: what happens to it instead of a normal life; "" where nothing does.
+        held: SIGKILL ends it for its peers, and the kernel never lets go of the process.
     """
 
     number: int
@@ -49,6 +49,7 @@ class Worker:
     ended_at: float = 0.0
     told: bool = False
     paused: bool = False
+    held: bool = False
     group: "Group | None" = None
 
     @property
@@ -219,7 +220,8 @@ class Script:
         if worker.ended:
             return
         worker.ended, worker.ended_at = (code, number, message), self._ground.now
-        worker.on_end(worker)
+        if not worker.held or number != signal.SIGKILL:
+            worker.on_end(worker)
         self._leave_group(worker)
 
     def _leave_group(self, worker: Worker) -> None:

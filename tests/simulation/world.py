@@ -479,6 +479,15 @@ class World:
         self.script.hurt(found, how, mark)
         return True
 
+    def hold(self, node: str, local: float) -> bool:
+        """A worker that SIGKILL will not end: a driver hangs."""
+        found = next((worker for worker in self.live_workers(node) if worker.local == int(local)), None)
+        if found is None or found.held:
+            return False
+        self.say("FAULT", f"{found.name}: SIGKILL will not end it")
+        found.held = True
+        return True
+
     def kill(self, node: str) -> bool:
         """SIGKILL to the agent."""
         owner = self.agent_on(node)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,9 @@ def test_the_json_names_the_outcome(
     write_json(path, options, result(code, state))
     summary = json.loads(path.read_text())
     assert summary["outcome"] == outcome and summary["root_cause"] is None
+
+
+def test_a_named_pipe_that_nobody_reads_is_an_error_and_no_wait(options: Options, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "summary.json")
+    with pytest.raises(OSError, match="No such device"):
+        write_json(tmp_path / "summary.json", options, result(0, "succeeded"))
