@@ -16,11 +16,21 @@ from typing import Any
 
 from ..master import talk
 from ..rendezvous import election, membership, presence
-from ..rendezvous.errors import AlreadyOver, Compacted, LeaseLost, Refused, StoreError, StoreRefused, StoreUnavailable
+from ..rendezvous.errors import (
+    AlreadyOver,
+    Compacted,
+    LeaseLost,
+    Refused,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    Unreadable,
+)
 from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Exit, Member
 from ..rendezvous.membership import Registration
+from ..rendezvous.ranks import Assignment
 from ..rendezvous.store import KeyValue, Store
 from ..rendezvous.trace import Trace
 from . import plan
@@ -358,6 +368,10 @@ class Agent:
         except StoreUnavailable as error:
             self._say_once("store", f"cannot start round {header.number} yet: {error}")
             return False
+        except Unreadable as error:
+            self._say_once("unreadable", f"cannot start round {header.number} yet: {error}")
+            await asyncio.sleep(REFUSED_PAUSE)
+            return False
         if fresh is None or fresh[0] != header:
             if fresh:
                 await self._take_header(*fresh)  # superseded while this node was getting ready
@@ -436,7 +450,9 @@ class Agent:
                 run=facts.own_run,
             )
             registration = await membership.register(self._store, self._keys, member, lease)
-        except (Refused, StoreUnavailable, LeaseLost) as error:
+        except (Refused, StoreUnavailable, LeaseLost, Unreadable) as error:
+            if isinstance(error, Unreadable) and not facts.own_run:
+                raise  # it comes to a job of another version
             if lease:
                 # A key that was written and not confirmed must not stay as somebody who never comes.
                 with contextlib.suppress(StoreError):
@@ -463,6 +479,9 @@ class Agent:
                 break
             except StoreUnavailable as error:
                 self._say_once("store", f"cannot read this node's assignment yet: {error}")
+            except Unreadable as error:
+                self._say_once("unreadable", f"ignored: {error}")
+                break
 
     async def _resume(self) -> None:
         """Takes up the registration whose lease has ended, or finds that the job has gone on without this node."""
@@ -641,7 +660,12 @@ class Agent:
                 continue  # the store paces its own attempts; the next read says where the job is
 
     async def _take_value(self, found: KeyValue) -> None:
-        await self._take_header(membership.header_of(found), found.mod_revision)
+        try:
+            header = membership.header_of(found)
+        except Unreadable as error:
+            self._say_once("unreadable", f"ignored: {error}")
+            return
+        await self._take_header(header, found.mod_revision)
 
     async def _take_header(self, header: Header, revision: int) -> None:
         """Makes `header` known together with this node's assignment in it, and wakes the loop."""
@@ -650,7 +674,7 @@ class Agent:
             member = facts.registration.member if facts.registration else None
             assignment = None
             if member and header.state == "open":
-                assignment = await membership.read_assignment(self._store, self._keys, header, member)
+                assignment = await self._assignment(header, member)
             now = facts.registration.member if facts.registration else None
             if (now and now.incarnation) != (member and member.incarnation):
                 continue  # this node has been born again meanwhile, and what was read is the dead one's
@@ -658,7 +682,7 @@ class Agent:
                 break
             # Before workers are ended on account of it: the news may be late, and this node is in the round after it.
             newest = None
-            with contextlib.suppress(StoreUnavailable):
+            with contextlib.suppress(StoreUnavailable, Unreadable):
                 newest = await membership.read_header(self._store, self._keys)
             if newest is None or newest[1] <= revision:
                 break
@@ -678,6 +702,14 @@ class Agent:
             facts.stale, facts.own_run = header.run, ""
         self._interrupt.set()
         self._bell.ring()
+
+    async def _assignment(self, header: Header, member: Member) -> Assignment | None:
+        """What `header`'s round gives this node; None where nothing, or nothing that can be meant, which is said."""
+        try:
+            return await membership.read_assignment(self._store, self._keys, header, member)
+        except Unreadable as error:
+            self._say_once("unreadable", f"this node takes no part in round {header.number}: {error}")
+            return None
 
     def _came_for_another_run(self, end: Header, revision: int, registration: Registration) -> bool:
         """`end` is not this node's: it was there first, or it is that of the others, told to leave as this one came."""

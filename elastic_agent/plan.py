@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..rendezvous.header import Header
-from ..rendezvous.member import DEPARTING, MAX_EXITS, Exit, Report
+from ..rendezvous.member import DEPARTING, MAX_EXITS, MAX_WORDS, Exit, Report
 from ..rendezvous.ranks import Assignment
 
 SUCCEEDED, FAILED, REFUSED, TIMEOUT, STORE_LOST, REPEATED = 0, 1, 2, 3, 4, 5
@@ -191,6 +191,8 @@ Action = Wait | Register | Resume | Start | Ready | Invite | Break | Reform | St
 def report(view: View) -> Report:
     """What the store should hold about this node."""
     wanted = _report(view)
+    if len(wanted.problem) > MAX_WORDS:
+        wanted = dataclasses.replace(wanted, problem=f"{wanted.problem[: MAX_WORDS - 4]} ...")
     header = _current(view)
     if wanted is view.told or header is None:
         return wanted

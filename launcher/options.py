@@ -64,6 +64,9 @@ __all__ = [
     "parse",
 ]
 
+LONGEST_LABEL = 200
+"""Characters of a name that this node gives itself; it becomes part of keys in the store, and may get a number."""
+
 MIN_LEASE_TTL = 2
 """Seconds. Etcd looks for expired leases every half second, and a keep-alive needs time to arrive."""
 
@@ -142,11 +145,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         max_restarts=_whole(scanned, "max-restarts", 0),
         same_failure_limit=_whole(scanned, "same-failure-limit", 0),
         scale_up=_scale_up(scanned),
-        role=scanned.text("role") or "",
+        role=_label(scanned, "role") or "",
         node_rank=node_rank,
         local_addr=_local_addr(scanned),
-        node_name=scanned.text("node-name"),
-        topology=scanned.text("topology") or "",
+        node_name=_label(scanned, "node-name"),
+        topology=_label(scanned, "topology") or "",
         signals=_signals(scanned),
         shutdown_timeout=_shutdown_timeout(scanned, environ),
         keep_detached=scanned.text("detached") == "keep",
@@ -545,6 +548,16 @@ def _seconds(text: str, source: str) -> float:
     if not math.isfinite(value) or value < 0:
         raise UsageError(f"{source} is not a number of seconds: write for example 30 or 0.5")
     return value
+
+
+def _label(scanned: Scanned, name: str) -> str | None:
+    """What this node calls itself for the others."""
+    text = scanned.text(name)
+    if text is not None and (len(text) > LONGEST_LABEL or not text.isprintable()):
+        raise UsageError(
+            f"--{name} has {len(text)} characters, and takes at most {LONGEST_LABEL}, all of which can be printed"
+        )
+    return text
 
 
 def _folder(scanned: Scanned, name: str) -> Path | None:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from ..rendezvous import presence, ranks
 from ..rendezvous.errors import Compacted, Deposed, StoreUnavailable
-from ..rendezvous.header import Eviction, Header, Incident
+from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
 from ..rendezvous.ranks import Assignment
@@ -157,6 +157,7 @@ class Master:
         self._fingerprint = terms.fingerprint
         self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by key
+        self._ignored: dict[str, None] = {}  # keys that hold no member, and have been said
         self._strangers: dict[str, None] = {}  # keys of members that were started with something else, in order
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._awaited: dict[str, _Awaited] = {}  # by incarnation
@@ -245,6 +246,8 @@ class Master:
         found = await self._store.get(self._keys.round)
         self._publisher.header_revision = found.mod_revision if found else 0
         header = _read(Header, found.value) if found else None
+        if found and header is None:
+            self._say(f"{found.key} holds what this version cannot read: the job begins again")
         await self._publisher.drop_abandoned(header.prefix if header else "")
         if header is None:
             self._say_elected()
@@ -359,8 +362,10 @@ class Master:
 
     def _see(self, item: KeyValue) -> None:
         member = _read(Member, item.value)
-        if member is None:
-            self._say(f"ignores {item.key}: its value is not a member (another version of elastic-run?)")
+        if member is None or self._keys.node(member.node) != item.key:
+            if item.key not in self._ignored:
+                self._ignored[item.key] = None
+                self._say(f"ignores {item.key}: its value is not a member (another version of elastic-run?)")
             return
         if member.incarnation in self._lost_how:
             if member.incarnation not in self._watchers:
@@ -406,6 +411,7 @@ class Master:
         )
 
     def _forget(self, key: str) -> None:
+        self._ignored.pop(key, None)
         seen = self._members.pop(key, None)
         if seen is None:
             return
@@ -562,7 +568,8 @@ class Master:
                     f"job {self._keys.job!r} is another job than this node's: {difference}. "
                     "Give this one its own --rdzv-id, or start both with the same command and source"
                 )
-                await self._publisher.evict(key, seen.order, seen.member.incarnation, Eviction(reason, final=True))
+                word = Eviction(reason[:MAX_REASON], final=True)
+                await self._publisher.evict(key, seen.order, seen.member.incarnation, word)
                 self._say(f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}")
                 # While that was written the node's user may have started it again, under the same key.
                 held = self._members.get(key)

@@ -7,6 +7,7 @@
     │   ├── Compacted           a watch asked for history that the store no longer has; list again
     │   ├── LeaseLost           the lease expired or was revoked: its keys are gone
     │   └── StoreRefused        the store answered and said no (credentials, version, no space); retrying is useless
+    │       └── Unreadable      a key of the job holds what is no value of this version
     ├── NoUsableEtcd            an etcd must be started or used here, and cannot (its kinds: `binary`, `embedded`)
     ├── Deposed                 this master is no longer the leader; its write changed nothing
     └── Refused                 the job refuses this node, with a sentence that says what to do
@@ -50,6 +51,10 @@ class LeaseLost(StoreError):
 
 class StoreRefused(StoreError):
     """The store answered and refused; trying again without a change is useless."""
+
+
+class Unreadable(StoreRefused):
+    """A key of the job holds what this version cannot read, or what cannot be meant."""
 
 
 class NoUsableEtcd(RendezvousError):

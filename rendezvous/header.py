@@ -5,13 +5,18 @@ prefix; a header that names a round makes it the current one everywhere at once.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from .member import Exit, Fingerprint
+from .member import Exit, Fingerprint, Name, Number
 from .round import Cause
+from .wire import Text, Within
 
 HeaderState = Literal["open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout"]
 """A round that nodes train in, a suspended job, or one of `round.Outcome`."""
+
+
+MAX_REASON = 1 << 16
+"""Characters of a header's reason: it may name a few nodes, each with its own words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,11 @@ class Incident:
         ran: so many seconds the round had been there, as far as this master knows.
     """
 
-    round: int
+    round: Number
     cause: Cause
-    text: str
-    node: str = ""
-    host: str = ""
+    text: Annotated[str, Text(MAX_REASON)]
+    node: Name = ""
+    host: Name = ""
     exit: Exit | None = None
     ran: float = 0.0
 
@@ -48,14 +53,14 @@ class Tally:
         problems_in_row: those that came soon after the round's opening, without another cause between them.
     """
 
-    failures: int = 0
-    lost: int = 0
-    left: int = 0
-    joined: int = 0
-    problems: int = 0
-    signature: str = ""
-    repeats: int = 0
-    problems_in_row: int = 0
+    failures: Number = 0
+    lost: Number = 0
+    left: Number = 0
+    joined: Number = 0
+    problems: Number = 0
+    signature: Annotated[str, Text(MAX_REASON)] = ""
+    repeats: Number = 0
+    problems_in_row: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +85,19 @@ class Header:
         deadline_seconds: in a waiting header, how long the wait may last; else 0.
     """
 
-    number: int
-    run: str
+    number: Number
+    run: Name
     state: HeaderState
     cause: Cause
-    reason: str
+    reason: Annotated[str, Text(MAX_REASON)]
     fingerprint: Fingerprint
-    prefix: str = ""
-    nodes: int = 0
-    previous_nodes: int = 0
-    world_size: int = 0
-    master_addr: str = ""
-    master_port: int = 0
-    restart_count: int = 0
+    prefix: Name = ""
+    nodes: Number = 0
+    previous_nodes: Number = 0
+    world_size: Number = 0
+    master_addr: Name = ""
+    master_port: Annotated[int, Within(0, 65535)] = 0
+    restart_count: Number = 0
     max_restarts: int = 0
     tally: Tally = field(default_factory=Tally)
     incident: Incident | None = None
@@ -108,14 +113,14 @@ class Header:
 class Leader:
     """The elected master: which agent runs it, and where its presence can be watched."""
 
-    node: str
-    incarnation: str
-    presence: str
+    node: Name
+    incarnation: Name
+    presence: Annotated[str, Text(300, printable=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
     """Why a node was put out. `final`: it must not come back (it does not fit this job)."""
 
-    reason: str
+    reason: Annotated[str, Text(MAX_REASON)]
     final: bool = False

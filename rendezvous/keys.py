@@ -26,7 +26,7 @@ class Keys:
     """The prefix of all of them."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "root", f"{ROOT}{quote(self.job, safe='')}/")
+        object.__setattr__(self, "root", f"{ROOT}{_quoted(self.job)}/")
 
     @property
     def leader(self) -> str:
@@ -40,7 +40,7 @@ class Keys:
 
     def node(self, node: str) -> str:
         """One registered node."""
-        return f"{self.nodes}{quote(node, safe='')}"
+        return f"{self.nodes}{_quoted(node)}"
 
     @property
     def round(self) -> str:
@@ -54,7 +54,7 @@ class Keys:
 
     def assignment(self, prefix: str, node: str) -> str:
         """One node's assignment in the round that named `prefix`."""
-        return f"{self.assignments}{prefix}/{quote(node, safe='')}"
+        return f"{self.assignments}{prefix}/{_quoted(node)}"
 
     @property
     def successes(self) -> str:
@@ -81,7 +81,7 @@ class Keys:
 
     def ledger(self, name: str) -> str:
         """The ledger of that dataset."""
-        return f"{self.ledgers}{quote(name, safe='')}"
+        return f"{self.ledgers}{_quoted(name)}"
 
     @property
     def queues(self) -> str:
@@ -90,9 +90,14 @@ class Keys:
 
     def queue(self, name: str) -> str:
         """The ledger of that dataset."""
-        return f"{self.queues}{quote(name, safe='')}"
+        return f"{self.queues}{_quoted(name)}"
 
     @property
     def outcome(self) -> str:
         """The tombstone of a success."""
         return f"{self.root}outcome"
+
+
+def _quoted(text: str) -> str:
+    """Percent-encoded, also where it was given in bytes that are no UTF-8."""
+    return quote(text, safe="", errors="surrogateescape")

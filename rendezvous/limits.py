@@ -42,7 +42,8 @@ def _check_sizes(compares: Sequence[Compare], operations: Sequence[Operation], p
             )
     # A compared key travels twice: to be compared, and to be read where the compare fails.
     keys = [compare.key for compare in compares] * 2 + [operation.key for operation in operations]
-    size = sum(len(put.value) for put in puts) + sum(len(key.encode()) + _FRAMING_BYTES for key in keys)
+    size = sum(len(put.value) for put in puts)
+    size += sum(len(key.encode(errors="surrogateescape")) + _FRAMING_BYTES for key in keys)
     if size > MAX_REQUEST_BYTES:
         raise StoreRefused(
             f"the transaction is too large: {size} bytes, and {MAX_REQUEST_BYTES} fit: split it into batches"

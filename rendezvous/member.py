@@ -6,7 +6,9 @@ reads the reports and knows what the last master knew, so nothing is lost in a f
 
 import signal
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
+
+from .wire import Count, Text, Within
 
 MAX_TRACEBACK_BYTES = 6_000
 """Of one worker's traceback; the middle is cut, and the whole is in the worker's log."""
@@ -16,6 +18,23 @@ BRIEF_CHARACTERS = 120
 
 MAX_EXITS = 16
 """Exits in one report: the first failures matter, the others are in the logs."""
+
+
+MAX_WORKERS = 1 << 16
+"""Worker processes of one node."""
+
+MAX_WORDS = 4_000
+"""Characters of one reason or message: it goes into the store, into the header and onto lines."""
+
+Name = Annotated[str, Text(253, printable=True)]
+"""What a node, a run or an address is called: it becomes part of keys. The longest name in DNS has 253 characters."""
+
+Words = Annotated[str, Text(2 * MAX_WORDS)]
+"""For a person. Who writes cuts at MAX_WORDS; who reads leaves room for another version's habits."""
+
+Port = Annotated[int, Within(1, 65535)]
+Number = Annotated[int, Within(0, (1 << 53) - 1)]
+"""What is counted: rounds, nodes, failures."""
 
 
 def signal_name(number: int) -> str:
@@ -41,15 +60,15 @@ class Exit:
         stopped: its agent had told it to stop, so that its exit says nothing about the job.
     """
 
-    round: int
-    rank: int
-    local_rank: int
-    pid: int
+    round: Number
+    rank: Number
+    local_rank: Number
+    pid: Number
     code: int | None = None
-    signal: int | None = None
-    message: str = ""
-    traceback: str = ""
-    log: str = ""
+    signal: Number | None = None
+    message: Words = ""
+    traceback: Annotated[str, Text(2 * MAX_TRACEBACK_BYTES)] = ""
+    log: Words = ""
     seconds: float = 0.0
     stopped: bool = False
 
@@ -119,15 +138,15 @@ class Report:
     """
 
     state: State = "waiting"
-    round: int = 0
-    exits: tuple[Exit, ...] = ()
-    problem: str = ""
-    run: str = ""
-    saved: int = 0
+    round: Number = 0
+    exits: Annotated[tuple[Exit, ...], Count(4 * MAX_EXITS)] = ()
+    problem: Words = ""
+    run: Name = ""
+    saved: Number = 0
     keeps: bool = False
     ready: bool = False
     done: bool = False
-    holding: int = 0
+    holding: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +169,15 @@ class Member:
             time.
     """
 
-    node: str
-    incarnation: str
-    host: str
-    presence: str
-    nproc: int
-    ports: tuple[int, ...]
+    node: Name
+    incarnation: Name
+    host: Name
+    presence: Annotated[str, Text(300, printable=True)]
+    nproc: Annotated[int, Within(1, MAX_WORKERS)]
+    ports: Annotated[tuple[Port, ...], Count(100)]
     fingerprint: Fingerprint
-    role: str = "default"
-    topology: str = ""
-    node_rank: int | None = None
+    role: Name = "default"
+    topology: Name = ""
+    node_rank: Number | None = None
     report: Report = field(default_factory=Report)
-    run: str = ""
+    run: Name = ""

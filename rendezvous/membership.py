@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from .errors import AlreadyOver, MaybeApplied, Refused, StoreRefused, StoreUnavailable
+from .errors import AlreadyOver, MaybeApplied, Refused, StoreUnavailable, Unreadable
 from .header import Eviction, Header
 from .keys import Keys
 from .member import Member, Report
@@ -162,39 +162,55 @@ async def read_header(store: Store, keys: Keys) -> tuple[Header, int] | None:
 
 
 def header_of(found: KeyValue) -> Header:
-    """The header that the key holds. Raises StoreRefused where this version cannot read it."""
+    """The header that the key holds. Raises Unreadable."""
     return _decoded(Header, found)
 
 
 async def read_assignment(store: Store, keys: Keys, header: Header, member: Member) -> Assignment | None:
-    """What `header`'s round gives to `member`, or None where it has no part in it."""
+    """What `header`'s round gives to `member`, or None where it has no part in it.
+
+    Raises Unreadable, also for an assignment that does not fit the node.
+    """
     found = await store.get(keys.assignment(header.prefix, member.node))
     if found is None:
         return None
     assignment = _decoded(Assignment, found)
-    mine = assignment.incarnation == member.incarnation and assignment.round == header.number
-    return assignment if mine else None
+    if assignment.incarnation != member.incarnation or assignment.round != header.number:
+        return None
+    if assignment.nproc != member.nproc or not assignment.fits:
+        raise Unreadable(
+            f"{found.key} wants {assignment.nproc} workers here, from rank {assignment.first_rank} on, of "
+            f"{assignment.world_size} in all, and this node has {member.nproc}: did another program write it?"
+        )
+    return assignment
 
 
 async def round_keeps(store: Store, keys: Keys, header: Header) -> bool:
     """Whether the workers of `header`'s round say that they keep their process when the membership changes."""
     listing = await store.list(keys.nodes)
-    members = [_decoded(Member, item) for item in listing.items]
-    reports = [member.report for member in members if member.report.state == "running"]
+    members = [_decoded_or_none(Member, item) for item in listing.items]  # the master says which cannot be read
+    reports = [member.report for member in members if member and member.report.state == "running"]
     return len(reports) == header.nodes and all(found.keeps and found.run == header.run for found in reports)
 
 
 async def read_eviction(store: Store, keys: Keys, incarnation: str) -> Eviction | None:
     """Why that incarnation was put out, where the master left word."""
     found = await store.get(keys.eviction(incarnation))
-    return _decoded(Eviction, found) if found else None
+    return _decoded_or_none(Eviction, found) if found else None
+
+
+def _decoded_or_none(kind: type[T], found: KeyValue) -> T | None:
+    try:
+        return decode(kind, found.value)
+    except Malformed:
+        return None
 
 
 def _decoded(kind: type[T], found: KeyValue) -> T:
     try:
         return decode(kind, found.value)
     except Malformed as error:
-        raise StoreRefused(
+        raise Unreadable(
             f"{found.key} holds what this version of elastic-run cannot read ({error}): is another version running a "
             "job of this id? Choose another --rdzv-id"
         ) from None

@@ -119,21 +119,30 @@ class PresenceServer:
             await asyncio.wait(self._visits, timeout=HELLO_TIMEOUT)
 
 
+def parse(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[host]:port`. Raises ValueError."""
+    host, _, port = address.rpartition(":")
+    if not port.isascii() or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{address!r} is no host and port")
+    return host.strip("[]"), int(port)
+
+
 async def watch_until_dead(address: str, incarnation: str) -> str:
     """Waits until there is proof that `incarnation` at `address` has died; returns it in words.
 
     Never returns on doubt: it goes on dialling, so the caller cancels it when the lease has decided.
     """
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    if not port.isdecimal():
+    try:
+        host, port = parse(address)
+    except ValueError:
         await asyncio.get_running_loop().create_future()  # no address: there will never be evidence
+        raise
     known = False
     pauses = iter(REDIAL_PAUSES)
     while True:
         try:
             async with asyncio.timeout(HELLO_TIMEOUT):
-                reader, writer = await asyncio.open_connection(host, int(port))
+                reader, writer = await asyncio.open_connection(host, port)
         except ConnectionRefusedError:
             if known:
                 return f"its agent's process is gone ({address} refuses connections)"
@@ -183,10 +192,10 @@ async def watch_until_heard(address: str, incarnation: str) -> None:
 
 async def dial(address: str, incarnation: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to that very incarnation, which has greeted. Raises OSError (a TimeoutError is one)."""
-    host, _, port = address.rpartition(":")
     try:
+        host, port = parse(address)
         async with asyncio.timeout(HELLO_TIMEOUT):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            reader, writer = await asyncio.open_connection(host, port)
             try:
                 _keep_alive(writer)
                 writer.get_extra_info("socket").setsockopt(*_USER_TIMEOUT)

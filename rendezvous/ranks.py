@@ -7,8 +7,10 @@ rank 0 finds them again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from .member import Member
+from .member import MAX_WORKERS, Member, Name, Number
+from .wire import Text, Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +26,26 @@ class Assignment:
         presence: as in `Member`; for a master that finds the node's own key gone.
     """
 
-    round: int
-    node: str
-    incarnation: str
-    group_rank: int
-    group_size: int
-    first_rank: int
-    nproc: int
-    world_size: int
-    role_first_rank: int
-    role_world_size: int
-    presence: str = ""
+    round: Number
+    node: Name
+    incarnation: Name
+    group_rank: Number
+    group_size: Number
+    first_rank: Number
+    nproc: Annotated[int, Within(1, MAX_WORKERS)]
+    world_size: Number
+    role_first_rank: Number
+    role_world_size: Number
+    presence: Annotated[str, Text(300, printable=True)] = ""
+
+    @property
+    def fits(self) -> bool:
+        """Its numbers agree with each other."""
+        return (
+            self.group_rank < self.group_size
+            and self.first_rank + self.nproc <= self.world_size
+            and self.role_first_rank + self.nproc <= self.role_world_size <= self.world_size
+        )
 
 
 def order(survivors: Sequence[Member], newcomers: Sequence[Member]) -> tuple[Member, ...]:

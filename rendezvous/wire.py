@@ -1,16 +1,20 @@
 """Values to JSON and back: frozen dataclasses of plain fields, checked as they are read.
 
-What comes from another process is untrusted in shape: `decode` accepts exactly the declared types, ignores fields
-it does not know (a newer version may send more) and says what was wrong with the rest. Never pickle.
+What comes from another process is untrusted in shape and in size: `decode` accepts exactly the declared types within
+their bounds, ignores fields it does not know (a newer version may send more) and says what was wrong with the rest.
+Never pickle. A field's bounds are in its annotation (`Annotated[int, Within(1, 65535)]`); without one, a whole number
+has 64 bits, a float is finite, and a text is one that this machine can encode.
 
 How a type is read and written is worked out once for each: a master of ten thousand nodes reads nothing else all day.
 """
 
 import dataclasses
 import json
+import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
@@ -22,6 +26,39 @@ Reader = Callable[[Any], object]
 
 class Malformed(ValueError):
     """The bytes are not the value that was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Bounds of a whole number, both included."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Bounds of a text.
+
+    Attributes:
+        most: characters.
+        printable: it goes into keys, addresses and lines: no control characters, nothing that UTF-8 does not hold.
+    """
+
+    most: int
+    printable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Bounds of a list: at most so many items."""
+
+    most: int
+
+
+Bounds = Within | Text | Count
+
+_WHOLE = Within(-(1 << 63), (1 << 63) - 1)
 
 
 class _Unfit(Exception):
@@ -66,6 +103,9 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False, default
 @cache
 def _reader(kind: Any) -> Reader:  # Any: type forms are no types to pyright
     origin = typing.get_origin(kind)
+    if origin is typing.Annotated:
+        inner, *bounds = typing.get_args(kind)
+        return _bounded(_reader(inner), [each for each in bounds if isinstance(each, Bounds)])
     if origin in (types.UnionType, typing.Union):
         (inner,) = [arm for arm in typing.get_args(kind) if arm is not type(None)]
         return _optional(_reader(inner))
@@ -77,7 +117,46 @@ def _reader(kind: Any) -> Reader:  # Any: type forms are no types to pyright
         return _object(typing.cast(type, kind))
     if kind is float:
         return _number
+    if kind is int:
+        return _bounded(_plain_of(int), [_WHOLE])
+    if kind is str:
+        return _text
     return _plain_of(kind)
+
+
+def _bounded(inner: Reader, bounds: Sequence[Bounds]) -> Reader:
+    def read(raw: Any) -> object:
+        value = inner(raw)
+        for bound in bounds:
+            if why := _outside(value, bound):
+                raise _Unfit(why)
+        return value
+
+    return read
+
+
+def _outside(value: Any, bound: Bounds) -> str:
+    """What is wrong with a value of the right type; empty where nothing is."""
+    match bound:
+        case Within(least, most):
+            return "" if least <= value <= most else f"a number from {least} to {most} is expected"
+        case Text(most, printable):
+            if len(value) > most:
+                return f"{len(value)} characters, and at most {most} are expected"
+            return "it holds what cannot be printed" if printable and not value.isprintable() else ""
+        case Count(most):
+            return f"{len(value)} items, and at most {most} are expected" if len(value) > most else ""
+
+
+def _text(raw: Any) -> object:
+    if type(raw) is not str:
+        raise _Unfit(f"expected str, found {type(raw).__name__}")
+    if not raw.isascii():
+        try:
+            raw.encode(errors="surrogateescape")  # as Python reads file names and arguments
+        except UnicodeEncodeError:
+            raise _Unfit("it is no text: half of a character stands alone") from None
+    return raw
 
 
 def _optional(inner: Reader) -> Reader:
@@ -110,7 +189,7 @@ def _sequence(inner: Reader) -> Reader:
 
 
 def _object(kind: type) -> Reader:
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     missing = dataclasses.MISSING
     fields = [
         (field.name, _reader(hints[field.name]), field.default is missing and field.default_factory is missing)
@@ -144,6 +223,8 @@ def _number(raw: Any) -> object:
             raise _Unfit("the number is too large") from None
     if not isinstance(raw, float):
         raise _Unfit(f"expected float, found {type(raw).__name__}")
+    if not math.isfinite(raw):
+        raise _Unfit("a finite number is expected")
     return raw
 
 

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from elastic_run.elastic_agent.rings import Rings
 from elastic_run.elastic_agent.seed import Recipe
 from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
 from elastic_run.master.host import Terms
+from elastic_run.rendezvous import membership
 from elastic_run.rendezvous.errors import LeaseLost, MaybeApplied, StoreError, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys
@@ -111,6 +112,7 @@ class PretendedWorkers:
         self.failing = 0
         self.exits: tuple[Exit, ...] = ()
         self.alive = 0
+        self.undead: tuple[int, ...] = ()
         self._news = asyncio.Event()
 
     def end(self, code: int = 0, *, stopped: bool = False) -> None:
@@ -371,6 +373,74 @@ class TestAStoreThatSaysNo:
         ended, machine = live(store, trains_once)
         assert store.happened and ended.code == SUCCEEDED
         assert any("no space left" in line for line in machine.said)
+
+
+class Seen(Exception):
+    """The scenario has seen enough."""
+
+
+class TestAStoreWithWhatNobodyCanRead:
+    def test_under_nodes_does_not_end_a_standby(self) -> None:
+        async def scenario(job: Job) -> None:
+            await job.runs(1)
+            for key, value in (("foreign", b"?"), ("port", b'{"ports":[70000]}'), ("half", b'"\\ud800"')):
+                await job.store.txn([], [Put(KEYS.nodes + key, value)])
+            found = await membership.read_header(job.store, KEYS)
+            assert found is not None
+            assert not await membership.round_keeps(job.store, KEYS, found[0])
+            await later(1)
+            await job.store.txn([], [Put(KEYS.nodes + "foreign", b"??")])
+            await later(1)
+            assert sum("nodes/foreign: its value is not a member" in line for line in job.machine.said) == 1
+            job.machine.set.end()
+
+        ended, _ = live(PickedStore(), scenario)
+        assert ended.code == SUCCEEDED
+
+    def test_in_the_place_of_the_header_does_not_end_the_workers(self) -> None:
+        async def scenario(job: Job) -> None:
+            await job.runs(1)
+            await job.store.txn([], [Put(KEYS.round, b'{"number":-1}')])
+            await later(1)
+            assert job.machine.set.alive
+            assert any("round holds what this version of elastic-run cannot read" in line for line in job.machine.said)
+            raise Seen
+
+        with pytest.raises(Seen):
+            live(PickedStore(), scenario)
+
+    def test_as_an_assignment_starts_no_more_workers_than_the_node_has(self) -> None:
+        class Generous(PickedStore):
+            async def txn(
+                self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+            ) -> TxnResult:
+                more = [
+                    replace(each, value=each.value.replace(b'"nproc":1,', b'"nproc":120,'))
+                    if isinstance(each, Put) and is_assignment(each.key, each.value)
+                    else each
+                    for each in operations
+                ]
+                return await super().txn(compares, more, idempotent=idempotent)
+
+        async def scenario(job: Job) -> None:
+            await later(5)
+            assert job.machine.set.started == []
+            assert any("wants 120 workers here" in line and "this node has 1" in line for line in job.machine.said)
+            raise Seen
+
+        with pytest.raises(Seen):
+            live(Generous(), scenario)
+
+    def test_as_word_of_an_eviction_does_not_keep_a_node_from_coming_back(self) -> None:
+        async def scenario(job: Job) -> None:
+            await job.runs(1)
+            await job.store.txn([], [Put(KEYS.eviction(job.store.births[0]), b"?"), Delete(NODE)])
+            while len(job.store.births) < 2:
+                await later(0.1)
+            raise Seen
+
+        with pytest.raises(Seen):
+            live(PickedStore(), scenario)
 
 
 def test_a_start_that_failed_is_told_to_the_job() -> None:

@@ -35,7 +35,7 @@ from elastic_run.elastic_agent.plan import (
     report,
 )
 from elastic_run.rendezvous.header import Header, HeaderState
-from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Report, State
+from elastic_run.rendezvous.member import MAX_EXITS, MAX_WORDS, Exit, Fingerprint, Report, State
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.round import Cause
 
@@ -87,6 +87,10 @@ class TestTheReport:
 
     def test_of_a_spare_is_waiting_and_names_the_round_it_has_seen(self) -> None:
         assert report(View(header=header(4))) == said("waiting", 4)
+
+    def test_of_a_trouble_that_takes_many_words_can_be_read_by_the_master(self) -> None:
+        problem = report(view(RUNNING, unfit="x" * 100_000)).problem
+        assert len(problem) == MAX_WORDS and problem.endswith("x ...")
 
     def test_names_the_run_that_it_is_about(self) -> None:
         assert report(RUNNING).run == header(1).run

@@ -53,6 +53,12 @@ def refusal(line: str = "", command: str = "train.py", **environ: str) -> str:
 # -- how a line is split ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("flag", ["node-name", "role", "topology"])
+def test_a_label_that_the_other_nodes_could_not_read_is_refused(flag: str) -> None:
+    assert f"--{flag} has 201 characters" in refusal(f"--{flag}={'x' * 201}")
+    assert "can be printed" in refusal(f"--{flag}=$'a'\udc80")
+
+
 def test_the_script_alone_is_a_whole_command_line() -> None:
     it = options()
     assert (it.command.kind, it.command.target, it.command.args) == ("script", "train.py", ())

@@ -263,3 +263,12 @@ async def test_a_watch_that_is_cancelled_ends_and_closes_its_connection(greeting
             await greetings.next()
         assert task.cancelled()
         await other.visited(1)
+
+
+@pytest.mark.parametrize("address", ["h:65536", "h:99999", "h:0", "h:-1", "h:\u0664", "h", "", ":", "h:1e3"])
+async def test_what_is_no_address_is_no_evidence_and_no_error(address: str) -> None:
+    with pytest.raises(ConnectionError):
+        await presence.dial(address, "A1")
+    async with watching(address, "A1") as task:
+        await asyncio.sleep(0)
+        assert not task.done()

@@ -1,17 +1,23 @@
 """Values survive the wire, and what is not a value is refused with the place where it goes wrong."""
 
+import contextlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastic_run.elastic_agent.failure import describe, hint
 from elastic_run.rendezvous.header import Eviction, Header, Incident, Leader, Tally
+from elastic_run.rendezvous.keys import Keys
+from elastic_run.rendezvous.limits import check_key
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.presence import parse
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.wire import Malformed, decode, encode
+from elastic_run.rendezvous.wire import Count, Malformed, Text, Within, decode, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +36,18 @@ class Outer:
 
 
 text = st.text(max_size=20)
-numbers = st.integers(-(2**40), 2**40)
+names = st.text(st.characters(categories=("L", "N", "P")), max_size=20)
+counts = st.integers(0, 2**53 - 1)
+workers = st.integers(1, 2**16)
 fingerprints = st.builds(Fingerprint, text, st.lists(text, max_size=3).map(tuple), text, text, text)
 exits = st.builds(
     Exit,
-    numbers,
-    numbers,
-    numbers,
-    numbers,
-    st.none() | numbers,
-    st.none() | numbers,
+    counts,
+    counts,
+    counts,
+    counts,
+    st.none() | st.integers(-(2**40), 2**40),
+    st.none() | counts,
     text,
     text,
     text,
@@ -49,32 +57,32 @@ exits = st.builds(
 reports = st.builds(
     Report,
     st.sampled_from(["waiting", "running", "failed", "succeeded", "leaving"]),
-    numbers,
+    counts,
     st.lists(exits, max_size=2).map(tuple),
     text,
 )
 members = st.builds(
     Member,
-    text,
-    text,
-    text,
-    text,
-    numbers,
-    st.lists(numbers, max_size=3).map(tuple),
+    names,
+    names,
+    names,
+    names,
+    workers,
+    st.lists(st.integers(1, 65535), max_size=3).map(tuple),
     fingerprints,
-    text,
-    text,
-    st.none() | numbers,
+    names,
+    names,
+    st.none() | counts,
     reports,
 )
-tallies = st.builds(Tally, numbers, numbers, numbers, numbers, numbers, text, numbers, numbers)
+tallies = st.builds(Tally, counts, counts, counts, counts, counts, text, counts, counts)
 incidents = st.builds(
-    Incident, numbers, st.sampled_from(["start", "failure", "lost"]), text, text, text, st.none() | exits
+    Incident, counts, st.sampled_from(["start", "failure", "lost"]), text, names, names, st.none() | exits
 )
 headers = st.builds(
     Header,
-    number=numbers,
-    run=text,
+    number=counts,
+    run=names,
     state=st.sampled_from(["open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout"]),
     cause=st.sampled_from(["start", "failure", "lost", "left", "joined", "problem"]),
     reason=text,
@@ -83,12 +91,25 @@ headers = st.builds(
     incident=st.none() | incidents,
     deadline_seconds=st.floats(0, 1e9),
 )
-assignments = st.builds(Assignment, numbers, text, text, numbers, numbers, numbers, numbers, numbers, numbers, numbers)
-others = st.one_of(st.builds(Leader, text, text, text), st.builds(Eviction, text, st.booleans()))
+assignments = st.builds(Assignment, counts, names, names, counts, counts, counts, workers, counts, counts, counts)
+others = st.one_of(st.builds(Leader, names, names, names), st.builds(Eviction, text, st.booleans()))
+values = st.one_of(members, headers, assignments, others)
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(10**400), 10**400)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["\ud800", "\udc80", "a\nb", "x" * 70_000, "a/b", ":65536", "h:99999", "[::1]:0"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+"""JSON, and what is no JSON but what Python reads as such."""
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.one_of(members, headers, assignments, others))
+@given(values)
 def test_what_is_encoded_is_decoded_to_the_same_value(value: object) -> None:
     assert decode(type(value), encode(value)) == value
 
@@ -169,3 +190,95 @@ def test_json_that_is_nested_too_deeply_is_malformed() -> None:
 def test_a_number_that_no_float_holds_is_malformed() -> None:
     with pytest.raises(Malformed):
         decode(Outer, b'{"text":"x","seconds":1' + b"0" * 400 + b"}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    port: Annotated[int, Within(1, 65535)] = 1
+    name: Annotated[str, Text(5, printable=True)] = ""
+    several: Annotated[tuple[Inner, ...], Count(2)] = ()
+    maybe: Annotated[int, Within(0, 3)] | None = None
+    whole: int = 0
+    seconds: float = 0.0
+    text: str = ""
+
+
+@pytest.mark.parametrize(
+    ("data", "where"),
+    [
+        (b'{"port":65536}', r"Bound\.port: a number from 1 to 65535 is expected"),
+        (b'{"port":0}', r"Bound\.port: a number from 1"),
+        (b'{"name":"abcdef"}', r"Bound\.name: 6 characters, and at most 5"),
+        (b'{"name":"a\\nb"}', r"Bound\.name: it holds what cannot be printed"),
+        (b'{"name":"\\udc80"}', r"Bound\.name: it holds what cannot be printed"),
+        (b'{"several":[{"number":1},{"number":1},{"number":1}]}', r"Bound\.several: 3 items, and at most 2"),
+        (b'{"maybe":4}', r"Bound\.maybe: a number from 0 to 3"),
+        (b'{"whole":9223372036854775808}', r"Bound\.whole: a number from -9223372036854775808"),
+        (b'{"seconds":NaN}', r"Bound\.seconds: a finite number"),
+        (b'{"seconds":1e999}', r"Bound\.seconds: a finite number"),
+        (b'{"text":"\\ud800"}', r"Bound\.text: it is no text"),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused_with_its_place(data: bytes, where: str) -> None:
+    with pytest.raises(Malformed, match=where):
+        decode(Bound, data)
+
+
+def leaves(raw: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:  # Any: JSON
+    """The path of every place in it, the root's first."""
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(raw, dict):
+        items = raw.items()
+    elif isinstance(raw, list):
+        items = enumerate(raw)
+    return [path, *(deeper for key, value in items for deeper in leaves(value, (*path, key)))]
+
+
+def use(value: object) -> None:
+    """What agents and masters do with a value that they have read: nothing of it may raise but what is caught there."""
+    keys = Keys("job")
+    encode(value)
+    match value:
+        case Member() | Leader():
+            check_key(keys.node(value.node))
+            keys.node(value.node).encode(errors="surrogateescape")
+            keys.eviction(value.incarnation).encode()
+            with contextlib.suppress(ValueError):
+                host, port = parse(value.presence)
+                host.encode()
+                assert 0 < port < 65536
+        case Header():
+            keys.assignment(value.prefix, "a").encode()
+            assert value.final in (True, False)
+            for exit_ in [value.incident.exit] if value.incident and value.incident.exit else []:
+                describe(exit_)
+                hint(exit_)
+        case Assignment():
+            assert not value.fits or value.first_rank + value.nproc <= value.world_size
+        case _:
+            pass
+
+
+@settings(deadline=None, max_examples=400)
+@given(values, st.integers(0, 10_000), anything)
+def test_a_value_with_anything_in_one_place_is_of_use_or_malformed(value: object, where: int, other: object) -> None:
+    raw: Any = [json.loads(encode(value))]
+    paths = leaves(raw)
+    *way, last = paths[1 + where % (len(paths) - 1)]
+    place = raw
+    for key in way:
+        place = place[key]
+    place[last] = other
+    try:
+        found = decode(type(value), json.dumps(raw[0]).encode())
+    except Malformed:
+        return
+    use(found)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=300))
+def test_bytes_of_any_kind_are_malformed_and_nothing_else(data: bytes) -> None:
+    for kind in (Member, Header, Assignment, Leader, Eviction):
+        with pytest.raises(Malformed):
+            decode(kind, data)
