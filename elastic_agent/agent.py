@@ -38,6 +38,7 @@ from .bell import Bell
 from .candidate import REFUSED_PAUSE, Candidate
 from .channel import Clerk
 from .facts import Facts, Setup
+from .failure import advice
 from .link import Link
 from .machine import Machine, Voice
 from .plan import Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
@@ -135,11 +136,14 @@ class Agent:
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
         spare = False
         try:
-            self._guardian.start()
-            await self._open_desk()
-            self._workers.warm_up()
-            if self._setup.bind is not None:
-                await self._presence.start(self._setup.bind, self._setup.host)
+            try:
+                self._guardian.start()
+                await self._open_desk()
+                self._workers.warm_up()
+                if self._setup.bind is not None:
+                    await self._presence.start(self._setup.bind, self._setup.host)
+            except OSError as error:
+                return self.result(plan.FAILED, f"this machine cannot run an agent: {error}{advice(error)}")
             self._spawn(self._watch_header(), "header")
             self._spawn(self._workers.watch(), "workers")
             self._spawn(self._watch_store(), "store")

@@ -6,6 +6,7 @@ traceback with all that it is chained to, the interpreter's own "Fatal Python er
 Python prints about errors it ignored, or about another thread, count only where nothing else explains the end.
 """
 
+import errno
 import json
 import re
 import signal
@@ -224,6 +225,19 @@ def hint(exit: Exit, oom_kills: int = 0, python: str = "") -> str:
 
 
 _LACKS_MODULE = "the workers' environment lacks that module: install it there, or start from the folder that has it"
+
+
+def advice(error: OSError) -> str:
+    """What to do where this machine has not enough of something, as the end of a sentence; empty for other errors."""
+    return _ADVICE.get(error.errno or 0, "")
+
+
+_ADVICE = {
+    errno.EAGAIN: "; the limit of processes is reached: raise it (ulimit -u), or end others of this user",
+    errno.ENOMEM: "; the machine's memory is exhausted: free some, or use fewer workers",
+    errno.EMFILE: "; the limit of open files is reached: raise it (ulimit -n)",
+    errno.ENFILE: "; the machine can open no more files: raise fs.file-max",
+}
 
 _HINTS_BY_MESSAGE = (
     (re.compile(r"ModuleNotFoundError|No module named"), _LACKS_MODULE),

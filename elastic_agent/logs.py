@@ -25,6 +25,9 @@ Std = int | Mapping[int, int]
 READER_SECONDS = 60.0
 """So long the end waits for a terminal or a pipe that takes nothing; while it takes anything, there is no limit."""
 
+NAME_CHARACTERS = 50
+"""Of the job's id in the name of its folder: a file system takes 255 bytes."""
+
 NOTICE_SECONDS = 5.0
 """So long the end waits before it says what it waits for."""
 
@@ -114,7 +117,7 @@ class Output:
         wants_files = _asks(redirects) or _asks(tee) or any(self._needles.values())
         self._keeps_logs = log_dir is not None or wants_files
         self._temporary = self._keeps_logs and log_dir is None
-        name = re.sub(r"[^\w.=+-]", "_", job_id) or "job"
+        name = re.sub(r"[^\w.=+-]", "_", job_id)[:NAME_CHARACTERS] or "job"
         if log_dir is not None:
             log_dir.mkdir(parents=True, exist_ok=True)
             self._root = Path(tempfile.mkdtemp(prefix=f"{name}_", dir=log_dir))
@@ -334,13 +337,18 @@ class Output:
             text = f"\x1b[2;{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m"
         return f"{text}{space}".encode(errors="replace")
 
+    def begin(self) -> None:
+        """Start the thread that writes; the first output does so otherwise. Raises RuntimeError where there is none."""
+        self._started()
+
     def _started(self) -> Writer | None:
         """The writer, which begins with the first thing to write; None where it has ended."""
         if self._writer is None and not self._closed:
             with contextlib.suppress(RuntimeError):
                 self._loop = asyncio.get_running_loop()
-            self._writer = Writer(tuple(self._terminals.values()), self._tell_room, self.say)
-            self._writer.start()
+            writer = Writer(tuple(self._terminals.values()), self._tell_room, self.say)
+            writer.start()
+            self._writer = writer
         return self._writer
 
     def _prune(self, round: int) -> None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..rendezvous.member import Exit
-from .failure import last_line, last_words, out_of_memory, read_failure
+from .failure import advice, last_line, last_words, out_of_memory, read_failure
 from .guardian import (
     LOOK_AGAIN_SECONDS,
     Guardian,
@@ -434,7 +434,7 @@ class Workers:
                     worker.counts = False
                     self._kill_group(worker)
                 raise StartFailed(
-                    f"cannot start the worker of rank {spec.rank} (local {spec.local_rank}): {error}"
+                    f"cannot start the worker of rank {spec.rank} (local {spec.local_rank}): {error}{advice(error)}"
                 ) from error
         self._current += started
 

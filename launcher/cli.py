@@ -33,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from . import run
 
         return run.main(options, entered, early)
+    except UsageError as error:
+        return _refuse(str(error))
     except KeyboardInterrupt:  # before the signal is a notice to leave
         return 130
 

@@ -139,7 +139,7 @@ async def run(
     entered: float | None = None,
     early: "tuple[str, Seed] | None" = None,
 ) -> Result:
-    """Takes this machine's part in the job, and prints how it ended.
+    """Takes this machine's part in the job, and prints how it ended. Raises UsageError where it cannot even begin.
 
     Args:
         options: what was asked for.
@@ -158,7 +158,7 @@ async def _run(
     early: "tuple[str, Seed] | None",
     files: int,
 ) -> Result:
-    output = _output(options)
+    output = _begun(options, early)
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded = False
     machine = RealMachine(output, early, files)
@@ -397,6 +397,25 @@ def _trace(options: Options, output: Output) -> Trace:
     with contextlib.suppress(OSError):  # whoever opens the file in it says so
         file.parent.mkdir(parents=True, exist_ok=True)
     return Trace(str(file), node_name(options), output.say, create=True)
+
+
+def _begun(options: Options, early: "tuple[str, Seed] | None") -> Output:
+    """The output, before anything else is begun. Raises UsageError where this machine has no room for it."""
+    from .flags import UsageError
+
+    try:
+        output = _output(options)
+        output.begin()
+        return output
+    except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
+        if early is not None:
+            early[1].close()
+        if isinstance(error, RuntimeError):
+            raise UsageError(f"this machine starts no more threads ({error}): raise its limit, see ulimit -u") from None
+        raise UsageError(
+            f"no folder can be made for the logs ({error}): make room there, or name another with --log-dir, or with "
+            "TMPDIR where that is not given"
+        ) from None
 
 
 def _output(options: Options) -> Output:

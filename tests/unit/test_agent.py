@@ -5,6 +5,7 @@ The machine is pretended: its workers end when the test says so. The clock jumps
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ import pytest
 from elastic_run.elastic_agent.agent import Agent, Result
 from elastic_run.elastic_agent.channel import Respond
 from elastic_run.elastic_agent.facts import Setup
-from elastic_run.elastic_agent.plan import SUCCEEDED
+from elastic_run.elastic_agent.plan import FAILED, SUCCEEDED
 from elastic_run.elastic_agent.rings import Rings
 from elastic_run.elastic_agent.seed import Recipe
 from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
@@ -441,6 +442,19 @@ class TestAStoreWithWhatNobodyCanRead:
 
         with pytest.raises(Seen):
             live(PickedStore(), scenario)
+
+
+def test_a_machine_that_starts_no_more_processes_ends_the_agent_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: PretendedGuard) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    async def nothing(_: Job) -> None:
+        """The agent ends by itself."""
+
+    monkeypatch.setattr(PretendedGuard, "start", full)
+    ended, _ = live(PickedStore(), nothing)
+    assert ended.code == FAILED
+    assert "cannot run an agent" in ended.reason and "ulimit -u" in ended.reason
 
 
 def test_a_start_that_failed_is_told_to_the_job() -> None:

@@ -472,3 +472,9 @@ def _read_exactly(descriptor: int, size: int) -> bytes:
     while len(data) < size and (more := os.read(descriptor, size - len(data))):
         data += more
     return data
+
+
+async def test_a_jobs_id_of_any_length_names_a_folder(make: Make):
+    output = make(job_id="\u8a13" * 300)
+    assert output.root.name.startswith("\u8a13" * 50 + "_")
+    await output.close(succeeded=True)

@@ -1,0 +1,78 @@
+"""A machine that has no room for an agent: one sentence, and nothing is left running."""
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from elastic_run.elastic_agent.seed import Seed
+from elastic_run.launcher import cli
+from elastic_run.launcher import run as wiring
+from elastic_run.launcher.options import UsageError, parse
+from elastic_run.launcher.settings import Options
+
+
+class Begun:
+    """A process that was begun early."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def no_space(_: Options) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/logs/job")
+
+
+def no_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def break_folders(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(wiring, "_output", no_space)
+
+
+def break_threads(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(threading.Thread, "start", no_thread)
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return "train.py"
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (break_folders, "no folder can be made for the logs ([Errno 28] No space left on device: '/logs/job')"),
+        (break_threads, "this machine starts no more threads (can't start new thread): raise its limit, see ulimit -u"),
+    ],
+)
+def test_no_room_for_the_output_is_said_in_one_sentence(
+    broken: Break, words: str, script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken(monkeypatch)
+    assert cli.main(["--start-method=spawn", script]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"elastic-run: {words}") and said.count("\n") == 1
+
+
+def test_what_was_begun_before_is_ended(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_folders(monkeypatch)
+    early = Begun()
+    options = parse(["--start-method=spawn", script], os.environ)
+    with pytest.raises(UsageError), asyncio.Runner() as runner:
+        runner.run(wiring.run(options, os.environ, early=("tag", cast(Seed, early))))
+    assert early.closed
