@@ -210,6 +210,10 @@ def hint(exit: Exit, oom_kills: int = 0, python: str = "") -> str:
         oom_kills: by how much the kernel's count of processes killed for lack of memory rose while the worker ran.
     """
     message = exit.message
+    if exit.code == 0:
+        return (
+            "the script ended on this rank alone: give every rank the same number of steps, or let them meet at the end"
+        )
     if exit.signal == signal.SIGKILL:
         if oom_kills > 0 or "out of memory" in message:
             return "the machine or its memory limit was exhausted: use less memory per worker, or raise the limit"

@@ -172,6 +172,7 @@ class Master:
         self._chosen: frozenset[str] = frozenset()  # incarnations of the round that is being published
         self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
+        self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
         self._changed = asyncio.Event()
         self._said = ""
         self._look = 0.0  # seconds that the last look at all members took
@@ -595,8 +596,14 @@ class Master:
         if report.run and self._header and report.run != self._header.run:
             return
         for exit_ in report.exits:
+            if self._first_end is None and exit_.ok and not exit_.stopped and exit_.round == self._round.number:
+                self._first_end = FailedWorker(member.node, member.host, exit_)
             if not exit_.ok and not exit_.stopped and exit_.round in (self._round.number, self._round.number - 1):
-                self._note(Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),)))
+                first = self._first_end
+                before = (first,) if first and first.exit.round == exit_.round else ()
+                self._note(
+                    Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),), finished=before)
+                )
 
     def _note(self, evidence: Evidence) -> None:
         if evidence.round == self._round.number != self._evidence_at[0]:
@@ -686,6 +693,7 @@ class Master:
         grown_at = self._now() if decision.cause == "joined" else self._round.grown_at
         nodes = tuple(member.incarnation for member in decision.nodes)
         self._round = Round(number, nodes, True, self._now(), grown_at=grown_at)
+        self._first_end = None
         self._in_round = frozenset(self._round.nodes)
         self._exits = _reportable(assignments)
         for key in [key for key, seen in self._members.items() if seen.gone]:

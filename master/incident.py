@@ -8,6 +8,8 @@ cause, and is charged to one budget:
   - else a failed worker is a failure, charged once against `--max-restarts`; the root cause is chosen by kind (a
     crash before an exception before an error that speaks of a lost connection), then by arrival at the master,
     never by comparing machines' clocks;
+  - where all that failed speak of a lost connection, and a worker of the round has ended with exit code 0, that one's
+    end is the root cause: the others still needed it;
   - a node that could not start its workers (a port was taken), or whose ring broke though nobody was lost, is charged
     to nobody, within reason.
 
@@ -30,7 +32,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from ..rendezvous.header import Incident, Tally
-from ..rendezvous.member import Exit, signal_name
+from ..rendezvous.member import MAX_WORDS, Exit, signal_name
 from ..rendezvous.round import Outcome
 
 T = TypeVar("T")
@@ -108,6 +110,7 @@ class Evidence:
         lost: (node, how it was noticed) for every node that vanished.
         left: (node, why) for every node that leaves in order.
         problems: (node, what) for every node where a round came to nothing though no worker failed; what it did not.
+        finished: workers that ended with exit code 0, in order of arrival: no fault by itself, but maybe a cause.
     """
 
     round: int
@@ -115,6 +118,7 @@ class Evidence:
     lost: tuple[tuple[str, str], ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
+    finished: tuple[FailedWorker, ...] = ()
 
 
 class Gathering:
@@ -124,13 +128,14 @@ class Gathering:
     is known already: thousands of workers may fail at once, each of them is news, and the master judges after each.
     """
 
-    __slots__ = ("_exits", "_left", "_lost", "_problems", "_root", "_root_kind", "round")
+    __slots__ = ("_exits", "_finished", "_left", "_lost", "_problems", "_root", "_root_kind", "round")
 
     def __init__(self, number: int) -> None:
         self.round = number
         self._exits: set[FailedWorker] = set()
         self._root: FailedWorker | None = None  # the first to arrive of the lowest kind
         self._root_kind = 0
+        self._finished: FailedWorker | None = None  # the first to arrive
         # Dictionaries without values, which keep the order of arrival.
         self._lost: dict[tuple[str, str], None] = {}
         self._left: dict[tuple[str, str], None] = {}
@@ -144,6 +149,8 @@ class Gathering:
             kind = _kind(failed.exit)
             if self._root is None or kind < self._root_kind:
                 self._root, self._root_kind = failed, kind
+        if self._finished is None and evidence.finished:
+            self._finished = evidence.finished[0]
         self._lost.update(dict.fromkeys(evidence.lost))
         self._left.update(dict.fromkeys(evidence.left))
         self._problems.update(dict.fromkeys(evidence.problems))
@@ -160,6 +167,8 @@ class Gathering:
             return Incident(number, "left", text, node=next(iter(self._left))[0])
         root = self._root
         if root is not None and (not self._problems or self._root_kind < _COUPLED_KIND):
+            if self._finished is not None and self._root_kind == _COUPLED_KIND:
+                return _early_end(number, self._finished, root)
             return Incident(number, "failure", describe(root), node=root.node, host=root.host, exit=root.exit)
         if not self._problems:
             return None
@@ -174,6 +183,14 @@ def judge(evidence: Evidence) -> Incident:
     incident = gathering.judge()
     assert incident is not None, "the evidence is empty"
     return incident
+
+
+def _early_end(number: int, first: FailedWorker, peer: FailedWorker) -> Incident:
+    """A worker ended with exit code 0, and others lost it: nobody failed before that."""
+    why = f"it ended while other ranks still needed it; {describe(peer)}"
+    text = f"rank {first.exit.rank} on node {first.node} ended with exit code 0 while other ranks still needed it"
+    exit_ = dataclasses.replace(first.exit, message=why[:MAX_WORDS])
+    return Incident(number, "failure", f"{text}; {describe(peer)}", node=first.node, host=first.host, exit=exit_)
 
 
 def consequence(incident: Incident) -> bool:
@@ -193,6 +210,8 @@ def describe(failed: FailedWorker) -> str:
 
 def _kind(exit_: Exit) -> int:
     """0: a crash. 1: an exception. 2: it does not say. 3: maybe an abort on account of another. 4: a lost peer."""
+    if exit_.code == 0:
+        return 2  # the cause, where it is looked at: others lost it
     if exit_.signal is not None:
         return 0 if exit_.signal in _CRASHES else 3
     if _COUPLED.search(exit_.message):
@@ -240,6 +259,8 @@ def likeness(exit_: Exit) -> str:
     """What makes two failures the same; empty for those that tell nothing (a signal from outside, a slow one)."""
     if exit_.signal is not None or exit_.seconds > QUICK_SECONDS:
         return ""
+    if exit_.code == 0:
+        return "0:"  # what its peers died of varies
     words = re.sub(r"0x[0-9a-f]+|\d+", "#", exit_.message)
     return f"{exit_.code}:{words}"
 

@@ -693,6 +693,21 @@ class TestAFailure:
 
         simulate(scenario)
 
+    def test_of_ranks_that_lost_one_which_ended_with_0_names_that_one_at_once(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            await a.succeed(1)
+            await later(5)
+            began = clock()
+            await b.fail(1, "RuntimeError: Connection closed by peer", rank=1)
+            await c.fail(1, "RuntimeError: Connection reset by peer", rank=2)
+            header = await job.header(2)
+            assert clock() == began, "nothing is left to be known"
+            assert header.reason.startswith("rank 0 on node a ended with exit code 0 while other ranks still needed it")
+            assert header.incident and (header.incident.node, header.restart_count) == ("a", 1)
+
+        simulate(scenario)
+
     def test_that_is_told_just_after_its_consequence_is_what_the_round_is_opened_for(self) -> None:
         async def scenario(job: Job) -> None:
             a, b = await running_job(job)

@@ -11,8 +11,10 @@ from elastic_run.master.incident import (
     QUICK_SECONDS,
     Evidence,
     FailedWorker,
+    Gathering,
     arrivals,
     charge,
+    consequence,
     describe,
     fatal,
     hopeless,
@@ -153,6 +155,35 @@ class TestTheRootCause:
         assert describe(failed("b", "ValueError: no")) == "rank 0 on node b exited with code 1: ValueError: no"
         assert "SIGKILL (9)" in describe(failed("b", by=9))
         assert "signal 42" in describe(failed("b", by=42))
+
+
+class TestAnEarlyEnd:
+    """A worker that ended with exit code 0 while others still needed it."""
+
+    FIRST = failed("a", code=0)
+
+    def test_is_the_root_cause_where_the_others_only_lost_it(self) -> None:
+        incident = judge(Evidence(1, (failed("b", LOST_PEER), failed("c", LOST_PEER)), finished=(self.FIRST,)))
+        assert (incident.cause, incident.node) == ("failure", "a")
+        assert incident.exit is not None and incident.exit.code == 0
+        assert incident.text.startswith("rank 0 on node a ended with exit code 0 while other ranks still needed it; ")
+        assert "Connection closed by peer" in incident.text
+
+    def test_is_known_at_once(self) -> None:
+        assert not consequence(judge(Evidence(1, (failed("b", LOST_PEER),), finished=(self.FIRST,))))
+
+    def test_is_no_cause_beside_an_error_of_the_script(self) -> None:
+        assert judge(Evidence(1, (failed("b", "ValueError: no"),), finished=(self.FIRST,))).node == "b"
+
+    def test_is_no_fault_by_itself(self) -> None:
+        gathering = Gathering(1)
+        gathering.add(Evidence(1, finished=(self.FIRST,)))
+        assert gathering.judge() is None
+
+    def test_is_the_same_failure_whatever_its_peers_died_of(self) -> None:
+        first = judge(Evidence(1, (failed("b", LOST_PEER),), finished=(self.FIRST,)))
+        second = judge(Evidence(2, (failed("b", "RuntimeError: Broken pipe"),), finished=(self.FIRST,)))
+        assert charge(charge(Tally(), first), second).repeats == 2
 
 
 class TestTheCharge:
