@@ -175,7 +175,8 @@ async def read_assignment(store: Store, keys: Keys, header: Header, member: Memb
     if found is None:
         return None
     assignment = _decoded(Assignment, found)
-    if assignment.incarnation != member.incarnation or assignment.round != header.number:
+    mine = assignment.incarnation == member.incarnation and assignment.round == header.number
+    if not mine:
         return None
     if assignment.nproc != member.nproc or not assignment.fits:
         raise Unreadable(
