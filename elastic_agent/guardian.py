@@ -6,7 +6,8 @@ again until nothing is left. An agent that has seen for itself that nothing is l
 `Guardian` is the agent's side; below it is the process itself, run by path as `python -I -S guardian.py TAG SILENCE`,
 so that it needs the standard library only and starts with little memory.
 
-What it cannot find: a process that has left its session *and* runs in an environment without the tag.
+What it cannot find: a process that has left its session *and* runs in an environment without the tag. The agent finds
+that as well, as long as it lives: such a process is given to it when its own parent ends.
 """
 
 # pathlib would double the guardian's start-up and memory.
@@ -136,16 +137,25 @@ def descendants(root: int) -> Iterator[Process]:
             waiting += [child for child in children(pid) or () if child not in seen]
 
 
-def carries(pid: int, tag: str) -> bool:
-    """`pid` was started (it or the process that it was forked from) with `tag` in its environment."""
+def started_with(pid: int, variable: str) -> bool:
+    """`pid` was started with `variable` in its environment, or that cannot be read."""
+    name, entries = f"{variable}=".encode(), _environment(pid)
+    return not entries or any(entry.startswith(name) for entry in entries)
+
+
+def _environment(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            environment = file.read()
+            return file.read().split(b"\0")
     except OSError as error:
         _raise_if_blind(error)
-        return False
+        return []
+
+
+def carries(pid: int, tag: str) -> bool:
+    """`pid` was started (it or the process that it was forked from) with `tag` in its environment."""
     name = f"{TAG_VARIABLE}=".encode()
-    for entry in environment.split(b"\0"):
+    for entry in _environment(pid):
         if entry.startswith(name):
             return tag.encode() in entry[len(name) :].split(b",")
     return False

@@ -248,12 +248,21 @@ class RealMachine:
         output: where the workers' lines go.
         early: the agent's tag, and the process of a warm interpreter that carries it already.
         files: the workers' soft limit of open files; None: this process's own.
+        alone: this process is the launcher's own, and not that of a program which calls `launch`.
     """
 
-    def __init__(self, output: Output, early: tuple[str, Seed] | None = None, files: int | None = None) -> None:
+    def __init__(
+        self,
+        output: Output,
+        early: tuple[str, Seed] | None = None,
+        files: int | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
         self._output = output
         self._early = early
         self._files = files
+        self._alone = alone
 
     def close(self) -> None:
         """Ends what was begun early, where no agent has come to take it."""
@@ -264,7 +273,9 @@ class RealMachine:
         """See `Machine.workers`."""
         tag, seed = self._early or (tag, None)
         guardian = Guardian(tag=tag, silence=silence, say=self._output.say)
-        workers = Workers(tag=tag, output=self._output, guardian=guardian, seed=seed, files=self._files)
+        workers = Workers(
+            tag=tag, output=self._output, guardian=guardian, seed=seed, files=self._files, alone=self._alone
+        )
         return workers, guardian
 
     def ports(self) -> Ports:

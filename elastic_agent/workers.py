@@ -26,6 +26,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..rendezvous.binary import KEPT_VARIABLE
 from ..rendezvous.member import Exit
 from .failure import advice, last_line, last_words, out_of_memory, read_failure
 from .guardian import (
@@ -38,6 +39,7 @@ from .guardian import (
     open_process,
     process,
     send,
+    started_with,
 )
 from .logs import Lines, Output, StreamName
 from .out_of_memory import oom_kills
@@ -205,6 +207,7 @@ class Workers:
         reaper: collects orphans; None: one of its own.
         seed: the process of a warm interpreter that runs already.
         files: the workers' soft limit of open files; None: this process's own.
+        alone: nothing else in this process starts others, so that every daemon which appears below it is a worker's.
     """
 
     def __init__(
@@ -218,6 +221,7 @@ class Workers:
         seed: Seed | None = None,
         files: int | None = None,
         kill_seconds: float = KILL_SECONDS,
+        alone: bool = False,
     ) -> None:
         self._tag = tag
         self._output = output
@@ -226,6 +230,7 @@ class Workers:
         self._seed = seed
         self._files = files
         self._kill_seconds = kill_seconds
+        self._since: int | None = None if alone else -1  # when the first worker was started; -1: no daemon is sought
         self.reaper = reaper or Reaper()
         self._current: list[_Worker] = []
         self._gone: list[_Worker] = []  # not kept, and not yet ended
@@ -499,6 +504,10 @@ class Workers:
     def _attend(self, worker: _Worker) -> None:
         """Tell the guardian of a new worker, and listen to it."""
         self._guardian.watch(worker.pid)
+        if self._since is None:
+            with self._room(), contextlib.suppress(OSError):
+                found = process(worker.pid)
+                self._since = found.started if found else None
         loop = asyncio.get_running_loop()
         loop.add_reader(worker.pidfd, self._look, worker)
         if not self._paused_reading:
@@ -784,10 +793,12 @@ class Workers:
 
         With `of`, only what is in those sessions or descends from them.
         """
-        sessions = {worker.pid for worker in (*self._current, *self._gone)} if of is None else of
+        sessions = {worker.pid for worker in (*self._current, *self._gone)} if of is None else set(of)
         tag = self._tag if of is None else None
         with self._room():
             try:
+                if of is None:
+                    sessions = sessions | self._daemons()
                 left = belonging(self._descendants(), sessions, tag)
                 if not left:
                     # The kernel's list of children may skip some while others end: believed when it is empty twice.
@@ -827,6 +838,24 @@ class Workers:
                     os.posix_spawn(sys.executable, argv, os.environ, setsid=True)
             except OSError as error:
                 self._output.say(f"what these processes print is not read any more: {error}")
+
+    def _daemons(self) -> set[int]:
+        """The sessions of daemons that workers have started with another environment (no tag is in it).
+
+        Such a process was given to this one, a subreaper, when its own parent ended. What this process starts itself is
+        in its session or leads one, or is marked.
+        """
+        since, me, own = self._since, os.getpid(), os.getsid(0)
+        if since is None or since < 0:
+            return set()
+        return {
+            found.session
+            for found in self._descendants()
+            if found.parent == me
+            and found.session not in (own, found.pid)
+            and found.started >= since
+            and not started_with(found.pid, KEPT_VARIABLE)
+        }
 
     def _descendants(self) -> Iterator[Process]:
         """Of this process, but for the warm interpreters, which stay."""

@@ -161,7 +161,7 @@ async def _run(
     output = _begun(options, early)
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded = False
-    machine = RealMachine(output, early, files)
+    machine = RealMachine(output, early, files, alone=entered is not None)
     trace = _trace(options, output)
     if entered is not None:
         recording.begin(trace, entered)

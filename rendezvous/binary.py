@@ -17,6 +17,9 @@ OLDEST = (3, 4)
 COMPACTION_REVISIONS = 10_000
 """Revisions that the store remembers; etcd's default never forgets, and fills its quota in days."""
 
+KEPT_VARIABLE = "ELASTIC_RUN_KEPT"
+"""Marks a daemon of ours: it becomes a child of the agent that starts it, and belongs to no worker."""
+
 
 class NoEtcdBinary(NoUsableEtcd):
     """There is no etcd on this machine, and one must be started."""
@@ -138,4 +141,4 @@ def etcd_arguments(
 def child_environment() -> dict[str, str]:
     """What keeper and etcd inherit: no ETCD_* (etcd takes them as options), no proxies, and no tag of the agent."""
     kept = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
-    return {name: os.environ[name] for name in kept if name in os.environ}
+    return {KEPT_VARIABLE: "store", **{name: os.environ[name] for name in kept if name in os.environ}}

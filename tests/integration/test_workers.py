@@ -24,6 +24,7 @@ from elastic_run.elastic_agent.logs import Output
 from elastic_run.elastic_agent.out_of_memory import oom_kills
 from elastic_run.elastic_agent.workers import TAIL_BYTES, StartFailed, Workers, WorkerSpec
 from elastic_run.elastic_agent.writer import HIGH_BYTES
+from elastic_run.rendezvous.binary import KEPT_VARIABLE
 from elastic_run.rendezvous.member import Exit
 
 from .cluster import held
@@ -694,6 +695,51 @@ async def test_a_paused_worker_goes_on_when_resumed_and_dies_when_stopped(machin
     machine.workers.pause()
     (exit,) = await machine.workers.stop()
     assert exit.signal == signal.SIGKILL
+
+
+DAEMON = """
+import os, sys, time
+path, environment, rest = {path!r}, {environment!r}, {rest!r}
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        code = f"import os, time; open({path!r}, 'w').write(str(os.getpid()) + chr(10)); time.sleep(600)"
+        os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", code], environment)
+    os._exit(0)
+while not os.path.exists(path) or not open(path).read().endswith(chr(10)):
+    time.sleep(0.01)
+exec(rest)
+"""
+"""A worker that starts a daemon without anything of its environment, and then does the rest."""
+
+
+@pytest.mark.parametrize(
+    ("environment", "rest", "ends"),
+    [
+        ({}, "time.sleep(600)", True),
+        ({}, "sys.exit(3)", True),
+        ({}, "", False),
+        ({KEPT_VARIABLE: "store"}, "sys.exit(3)", False),
+    ],
+    ids=["of a round that is over", "of a failure", "of a success", "of the store"],
+)
+async def test_a_daemon_with_another_environment_ends_with_the_round_unless_it_is_meant_to_stay(
+    machine: Machine, tmp_path: Path, environment: dict[str, str], rest: str, ends: bool
+):
+    workers = Workers(tag=f"alone-{os.getpid()}", output=machine.output, guardian=machine.guardian, alone=True)
+    path = tmp_path / "pid"
+    script = DAEMON.format(path=str(path), environment=environment, rest=rest)
+    await workers.start([machine.spec(0, sys.executable, "-c", script)])
+    pid = await pid_in(path)
+    try:
+        if rest != "time.sleep(600)":
+            while workers.alive:
+                await workers.changed()
+        await workers.close(spare_detached=not rest)
+        assert is_alive(pid) != ends
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_process_that_does_not_die_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch):
