@@ -187,12 +187,12 @@ class Session:
         pause, failures, logins, in_doubt = _FIRST_PAUSE, 0, 0, False
         while True:
             self.check_open()
+            metadata = await self.metadata(end, leader=leader)
             endpoint = self.endpoints.current
             known, began = self.revision, loop.time()
-            if end - began < TOO_LATE:
+            if metadata is None or end - began < TOO_LATE:
                 raise self._out_of_time(in_doubt)
             try:
-                metadata = await self.metadata(endpoint, end, leader=leader)
                 response = await endpoint.call(path, request, answer, patience.seconds, end, metadata)
             except AttemptFailed as failure:
                 if failure.kind == "final" and failure.error is not None:
@@ -266,29 +266,52 @@ class Session:
 
     # Logging in
 
-    async def metadata(self, endpoint: Endpoint, until: float, *, leader: bool = True) -> Metadata:
-        """What goes with every request; logs in first where that is due. Raises AttemptFailed."""
+    async def metadata(self, until: float, *, leader: bool = True) -> Metadata | None:
+        """What goes with every request; logs in first where that is due. None: that did not succeed before `until`.
+
+        Whose turn it is, the caller asks after this: it may be another endpoint's by now. Raises StoreRefused where
+        etcd refuses the user.
+        """
         headers: Metadata = (("hasleader", "true"),) if leader else ()
         if self._credentials is None:
             return headers
-        async with self._logging_in:
-            if self._token is None:
-                self._token = await self._log_in(endpoint, self._credentials, until, headers)
+        try:
+            async with asyncio.timeout_at(until):
+                async with self._logging_in:
+                    if self._token is None:
+                        self._token = await self._log_in(self._credentials, until, headers)
+        except TimeoutError:
+            return None
         return (*headers, ("token", self._token)) if self._token else headers
 
-    async def _log_in(self, endpoint: Endpoint, credentials: Credentials, until: float, headers: Metadata) -> str:
+    async def _log_in(self, credentials: Credentials, until: float, headers: Metadata) -> str | None:
+        """The token, from whichever endpoint gives one first; empty where etcd asks for none.
+
+        One request logs in for all that wait: each of them would ask an endpoint that does not answer once more.
+        """
         request = pb.AuthenticateRequest(name=credentials.user, password=credentials.password)
-        try:
-            response = await endpoint.call(
-                _AUTHENTICATE, request, pb.AuthenticateResponse, LONGEST_ATTEMPT, until, headers
-            )
-        except AttemptFailed as failure:
-            if "authentication is not enabled" in failure.words:
-                return ""
-            if failure.kind == "maybe":  # whatever became of the log-in, the request itself was not sent
-                raise AttemptFailed("unsent", failure.words) from None
-            raise
-        return response.token
+        pause, failures = _FIRST_PAUSE, 0
+        while True:
+            self.check_open()
+            endpoint = self.endpoints.current
+            try:
+                response = await endpoint.call(
+                    _AUTHENTICATE, request, pb.AuthenticateResponse, LONGEST_ATTEMPT, until, headers
+                )
+                return response.token
+            except AttemptFailed as failure:
+                if "authentication is not enabled" in failure.words:
+                    return ""
+                if failure.kind == "final" and failure.error is not None:
+                    self.answered(endpoint)
+                    raise failure.error from None
+                self.failed(endpoint, failure)
+            failures += 1
+            if failures % len(self.endpoints.all) == 0:
+                await self.endpoints.change(min(pause, max(0.0, until - asyncio.get_running_loop().time())))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            if until - asyncio.get_running_loop().time() < TOO_LATE:
+                return None
 
     def log_in_again(self, failure: AttemptFailed, times: int) -> None:
         """The token was not taken: the next request brings a new one. Raises what etcd said after `times` in vain."""

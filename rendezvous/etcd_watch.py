@@ -34,11 +34,13 @@ async def follow(
         session.check_open()
         if resumed and not await _history_is_there(session, key):
             continue
+        metadata = await session.metadata(session.deadline())
+        if metadata is None:
+            continue  # nobody has answered the log-in, which paces its own attempts
         endpoint = session.endpoints.current
         stream: Stream[pb.WatchResponse] | None = None
         try:
             await endpoint.connected(LONGEST_ATTEMPT)
-            metadata = await session.metadata(endpoint, session.deadline())
             stream = endpoint.stream(_WATCH, pb.WatchResponse, metadata)
             created = await _create(endpoint, stream, key, range_end, position)
             session.check_cluster(endpoint, created.header)

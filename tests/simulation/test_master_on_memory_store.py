@@ -1781,6 +1781,33 @@ class TestALongLife:
         simulate(scenario, policy=Policy(min_nodes=2, max_nodes=2))
 
 
+class TestNewsOfManyNodes:
+    def test_at_once_leave_their_turn_to_the_loops_other_tasks(self) -> None:
+        """One of them renews the lease under which the master leads."""
+
+        async def scenario(job: Job) -> None:
+            nodes = [await job.join(f"n{number}") for number in range(10 * host.A_TURN)]
+            await job.lead(nodes[0])
+            await job.header(1)
+            for node in nodes:
+                await node.run(1)
+            (master,) = job.leaders
+            seen: list[int] = []
+
+            async def other() -> None:
+                while len(seen) < 12:
+                    members = vars(master)["_members"].values()
+                    seen.append(sum(each.member.report.state == "running" for each in members))
+                    await asyncio.sleep(0)
+
+            await other()
+            steps = [after - before for before, after in itertools.pairwise(seen)]
+            assert sum(steps) == len(nodes) and max(steps) <= host.A_TURN, seen
+
+        names = 10 * host.A_TURN
+        simulate(scenario, policy=Policy(min_nodes=names, max_nodes=names))
+
+
 class TestADeposedMaster:
     def test_changes_nothing_and_says_so(self) -> None:
         async def scenario(job: Job) -> None:
