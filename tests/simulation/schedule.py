@@ -42,6 +42,7 @@ class Shape:
         guard: 1 where a checkpoint is written only while the round is the current one.
         inplace: 1 where the workers keep their process when the membership changes; see `stayers.py`.
         step: of training, there.
+        cost: microseconds that an agent needs for each function of the product that it calls.
         (the others: as the options of `elastic-run`)
     """
 
@@ -70,6 +71,7 @@ class Shape:
     guard: int = 1
     inplace: int = 0
     step: float = 0.25
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

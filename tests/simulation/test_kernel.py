@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.presence import PresenceServer, watch_until_dead
 
 from .kernel import Kernel, Livelock, Process
@@ -99,6 +100,25 @@ def test_what_is_cancelled_is_not_called_and_does_not_hold_the_clock(kernel: Ker
     kernel.call_soon(diary.note, "never either").cancel()
     kernel.run()
     assert (diary.words, kernel.now) == ([], 0.0)
+
+
+def test_what_a_process_does_takes_time_where_it_costs_and_only_its_own_timers_wait(
+    kernel: Kernel, diary: Diary
+) -> None:
+    async def works() -> None:
+        renews = asyncio.create_task(diary.every(0.5, "busy"))
+        await asyncio.sleep(0.25)
+        keys = [Keys("job").nodes for _ in range(7)]  # each calls three functions of the product
+        await asyncio.sleep(1.0)
+        renews.cancel()
+        assert len(keys) == 7
+
+    kernel.cost = 0.1
+    kernel.spawn("a", "p", works)
+    kernel.spawn("b", "q", lambda: diary.every(0.5, "idle"))
+    kernel.run(until=2.75)
+    assert [words for at, words in diary.lines if at < 2.0] == ["idle"] * 3
+    assert next(at for at, words in diary.lines if words == "busy") == pytest.approx(0.25 + 21 * 0.1)
 
 
 def test_a_run_ends_at_its_time_and_goes_on_from_there(kernel: Kernel, diary: Diary) -> None:

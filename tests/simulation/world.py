@@ -103,6 +103,7 @@ class World:
         self.chance = random.Random(f"world {schedule.seed}")
         self.network = Network(random.Random(f"network {schedule.seed}"))
         self.kernel = Kernel(self.network, random.Random(f"kernel {schedule.seed}"))
+        self.kernel.cost = shape.cost / 1e6
         self.store = etcd.Cluster(
             [f"m{number + 1}" for number in range(shape.etcd)],
             self.network,
