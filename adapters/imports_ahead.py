@@ -80,6 +80,8 @@ PACKAGES: Mapping[str, Package] = {
         ),
         Package("torchgen", "torch", ("2.13", "2.13")),
         Package("functorch", "torch", ("2.13", "2.13")),
+        # This package itself: what a script imports of it loads the framework that it is for, and nothing else.
+        Package("elastic_run", "elastic-run", None),
         # Packages that scripts import by themselves.
         Package("einops", "einops", ("0.8", "0.8")),
         Package("fire", "fire", ("0.7", "0.7")),

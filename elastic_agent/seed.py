@@ -29,9 +29,9 @@ class Recipe:
         environment: what all workers have in common.
         kind, target: of the command, as in the launcher's settings.
         per_worker: the variables that are not the same for all workers and rounds.
-        steps: what to import, in order; None: what the script is sure to import first.
+        preload: modules that the user wants to be imported ahead beyond that; None: nothing is.
+        table: what may be imported ahead (`warm/declared.py`).
         news: a file that workers write to; empty: they tell nothing.
-        gently: workers run meanwhile, and must not be held up.
         files: the workers' soft limit of open files; None: this process's own.
     """
 
@@ -40,9 +40,9 @@ class Recipe:
     kind: str
     target: str
     per_worker: frozenset[str]
-    steps: tuple[str, ...] | None = None
+    preload: tuple[str, ...] | None = ()
+    table: tuple[str, ...] = ()
     news: str = ""
-    gently: bool = False
     files: int | None = None
 
     def tagged(self, tag: str) -> "Recipe":

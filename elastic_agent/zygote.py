@@ -21,6 +21,9 @@ from .warm.frames import pack, unpack
 FORK_SECONDS = 10.0
 """How long a zygote may take to fork the workers that it was told to; a machine that swaps needs seconds."""
 
+GREETING_SECONDS = 5.0
+"""How long a zygote may take to read what it is told first, where that is longer than a socket holds."""
+
 END_SECONDS = 2.0
 """How long a process that got SIGKILL is waited for."""
 
@@ -32,6 +35,10 @@ class NotForked(Exception):
     """The workers could not be forked; the message says why. None of them runs."""
 
 
+class Outdated(NotForked):
+    """What was imported ahead is not what the workers would import now; another interpreter may be made."""
+
+
 @dataclass(slots=True)
 class Account:
     """What became of the imports ahead.
@@ -39,18 +46,16 @@ class Account:
     Attributes:
         imported: done.
         trying: the module that is under way; empty: none is.
-        refused: (what, why) of the one that the workers have to import themselves, and all after it.
-        finished: all of them were made or refused; it did not end before that.
+        refused: (what, why, where in the script) of those that the workers have to import themselves.
+        ended: (where, what) of the first statement of the script after which nothing is imported ahead.
         modules: how many modules are loaded.
-        folders: where packages are installed for it.
     """
 
     imported: list[str] = field(default_factory=list[str])
     trying: str = ""
-    refused: tuple[str, str] | None = None
-    finished: bool = False
+    refused: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    ended: tuple[str, str] = ("", "")
     modules: int = 0
-    folders: list[str] = field(default_factory=list[str])
 
 
 class Zygote:
@@ -86,12 +91,12 @@ class Zygote:
         seed = self._seed or Seed(self.recipe, cwd=self._cwd)
         self._process, self._socket = seed.process, seed.connection
         self.session = seed.process.pid
-        self._socket.setblocking(False)
         recipe = self.recipe
-        words = ["warm", recipe.kind, recipe.target, recipe.news, "gently" if recipe.gently else ""]
-        words += [",".join(sorted(recipe.per_worker))]
-        words += ["?"] if recipe.steps is None else ["=", *recipe.steps]
+        words = ["warm", recipe.kind, recipe.target, recipe.news, ",".join(sorted(recipe.per_worker))]
+        words += ["none" if recipe.preload is None else ",".join(recipe.preload), *recipe.table]
+        self._socket.settimeout(GREETING_SECONDS)  # a long list does not fit into the socket before it is read
         self._socket.sendall(pack(map(os.fsencode, words)))
+        self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self.hear)
 
     @property
@@ -107,21 +112,18 @@ class Zygote:
         self,
         streams: Sequence[tuple[int, int]],
         environments: Sequence[Mapping[str, str]],
-        *,
-        learn: bool = False,
     ) -> list[int]:
         """The pids of new workers, which are children of this process and lead sessions of their own.
 
         Args:
             streams: the writing ends of each worker's stdout and stderr, which stay the caller's; at most BATCH.
             environments: of each worker.
-            learn: one of them tells what its script imports.
 
         Raises NotForked. A caller that is cancelled gets no pids; the workers are found by their tag.
         """
         if self._socket is None or self._answer is not None or not self.usable:
             raise NotForked(self.why or "it is not ready")
-        words = [b"fork", *_encoded([str(os.getpid()), "learn" if learn else ""])]
+        words = [b"fork", *_encoded([str(os.getpid())])]
         for environment in environments:
             words += _encoded([str(len(environment)), *(f"{name}={value}" for name, value in environment.items())])
         descriptors = [descriptor for pair in streams for descriptor in pair]
@@ -227,27 +229,28 @@ class Zygote:
         if self._process is not None:
             self._process.poll()  # the first of its processes has handed over, perhaps
         match words:
-            case ["folders", *folders]:
-                self.account.folders = folders
             case ["trying", name]:
                 self.account.trying = name
             case ["imported", name]:
                 self.account.imported.append(name)
                 self.account.trying = ""
-            case ["refused", name, why]:
-                self.account.refused = (name, why)
+            case ["refused", name, why, where]:
+                self.account.refused.append((name, why, where))
                 self.account.trying = ""
+            case ["ended", where, what]:
+                self.account.ended = (where, what)
             case ["unfit", why]:
                 self.why = f"Python's start-up {why}"
             case ["ready", modules]:
                 self.account.modules = int(modules)
-                self.account.finished = True
                 self.state = "warm"
                 self._settled.set()
             case ["forked", *pids] if self._answer is not None and not self._answer.done():
                 self._answer.set_result([int(pid) for pid in pids])
             case ["failed", why] if self._answer is not None and not self._answer.done():
                 self._answer.set_exception(NotForked(f"it cannot fork: {why}"))
+            case ["outdated", why] if self._answer is not None and not self._answer.done():
+                self._answer.set_exception(Outdated(why))
             case _:
                 pass
         self._changed()

@@ -5,8 +5,10 @@ import signal
 import socket
 from collections.abc import Iterable, Mapping
 
+from ..adapters.imports_ahead import DRAWS, NAMELESS, PACKAGES, REFUSED, STDLIB_REFUSED, WALKS
 from ..adapters.torchelastic import DEVICES, PER_WORKER, Placement, worker_environment
 from ..elastic_agent.seed import Recipe, Seed
+from ..elastic_agent.warm.declared import SEPARATOR
 from .machine import is_this_interpreter
 from .settings import Command, Options
 
@@ -102,7 +104,22 @@ def recipe(options: Options, environ: Mapping[str, str], trace: str) -> Recipe |
         kind=command.kind,
         target=command.target,
         per_worker=PER_WORKER,
+        preload=options.preload,
+        table=table_words(),
     )
+
+
+def table_words() -> tuple[str, ...]:
+    """The table of what may be imported ahead, as `warm/declared.py` reads it (pure)."""
+    rows: list[tuple[str, ...]] = []
+    for package in PACKAGES.values():
+        rows.append(("package", package.name, package.distribution, *(package.tested or ("", ""))))
+        rows += [("late", package.name, late.module, ",".join(late.wanted_by)) for late in package.late]
+    rows += [("nameless", name) for name in NAMELESS]
+    rows += [("refused", name, why) for name, why in {**STDLIB_REFUSED, **REFUSED}.items()]
+    rows += [("walks", module) for module in WALKS]
+    rows += [("draws", name) for name in DRAWS]
+    return tuple(SEPARATOR.join(row) for row in rows)
 
 
 def begin(options: Options, environ: Mapping[str, str]) -> tuple[str, Seed] | None:

@@ -4,11 +4,8 @@ import asyncio
 import os
 import sys
 import time
-from pathlib import Path
 
-from ..elastic_agent import preload
 from ..elastic_agent.reaper import Reaper
-from ..elastic_agent.warm.step import Step
 from ..elastic_agent.zygotes import Zygotes
 from .early import never_warm, recipe
 from .settings import Options
@@ -24,7 +21,6 @@ async def _explain(options: Options) -> int:
     if made is None:
         _print(f"nothing is imported ahead: {never_warm(options, os.environ)}; each worker is a fresh process")
         return 0
-    known = preload.load(preload.cache_file(made, os.environ, Path.cwd()))
     reaper = Reaper()
     reaper.start()
     zygotes = Zygotes(made.tagged("explain"), cwd=None, say=_print)
@@ -35,29 +31,24 @@ async def _explain(options: Options) -> int:
         seconds = time.monotonic() - begun
         account, why = zygotes.account, zygotes.why
     finally:  # also at Ctrl-C: an import that hangs does not end by itself
-        await zygotes.close(save=False)
+        await zygotes.close()
         reaper.close()
     if why:
         _print(f"nothing is imported ahead: {why}; each worker is a fresh interpreter")
         return 0
-    _print(
-        f"what workers find imported ({account.modules} modules, {seconds:.1f} s, once for all workers of a node), "
-        + (
-            "as an earlier run has learnt:"
-            if known
-            else "as the script begins with it; a first run will learn the rest:"
-        )
-    )
-    for text in account.imported or ["nothing"]:
-        step = Step(text)
-        changes = [name if value is None else f"{name}={value}" for name, value in step.environment.items()]
-        changed = ", ".join(changes if step.path is None else [*changes, "sys.path"])
-        _print(f"  {step.name}" + (f" (the script has set {changed})" if changed else ""))
-    if until := account.refused or (known and known.until):
-        name, reason = until
-        _print(f"what workers import by themselves: {name} and all after it ({reason})")
-    elif known and not known.complete:
-        _print("there may be more: no run has lasted half a minute yet after its last import")
+    _print(f"workers find imported ({account.modules} modules, {seconds:.1f} s, once for all workers of a node):")
+    for name in account.imported or ["nothing"]:
+        _print(f"  {name}")
+    for name, reason, where in account.refused:
+        _print(f"workers import {name} by themselves{f' ({where})' if where else ''}: {reason}")
+    leading = [where for _, _, where in account.refused if where]
+    if options.preload is None:
+        _print("--preload=none says so")
+    elif leading:
+        _print("what the script imports after that is not imported ahead: an import could change what comes after it")
+    elif account.ended[0]:
+        where, what = account.ended
+        _print(f"what the script imports after {where} is not imported ahead: {what} could change it")
     return 0
 
 

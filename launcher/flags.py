@@ -278,13 +278,20 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "start-method",
         COMMAND,
-        "fork: workers are forked from an interpreter that has imported what the script imports; spawn: each is a "
-        "fresh one.",
+        "fork: workers are forked from an interpreter that has imported what the script imports first; spawn: each is "
+        "a fresh one.",
         "fork|spawn",
         "fork",
         choices=("spawn", "fork", "forkserver"),
         remark="`fork` unless given (torchrun: `spawn`): from an interpreter that has imported what the script "
-        "imports; `forkserver` is the same, `spawn` starts each worker as a fresh interpreter",
+        "imports first; `forkserver` is the same, `spawn` starts each worker as a fresh interpreter",
+    ),
+    Flag(
+        "preload",
+        COMMAND,
+        "Import these modules ahead of the workers as well (MODULE,MODULE...); none: import nothing ahead.",
+        "MODULES",
+        torchrun=False,
     ),
     Flag("role", COMMAND, "The workers' ROLE_NAME.", "NAME", "default", remark="`ROLE_NAME`; one role in a job"),
     Flag(

@@ -155,6 +155,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         keep_detached=scanned.text("detached") == "keep",
         virtual_local_rank=scanned.has("virtual-local-rank"),
         warm=scanned.text("start-method") != "spawn",
+        preload=_preload(scanned),
         explain=scanned.has("explain-preload"),
         output=_output(scanned, nproc, environ),
         given=tuple(_for_other_nodes(scanned)),
@@ -410,6 +411,21 @@ def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> 
     if kind != "executable" and shutil.which(python, path=environ.get("PATH")) is None:
         raise UsageError(f"PYTHON_EXEC={python} is no program that can be run: correct it or unset it")
     return Command(kind, target, tuple(args), python)
+
+
+def _preload(scanned: Scanned) -> tuple[str, ...] | None:
+    """The modules to be imported ahead by the user's own word; None: nothing at all."""
+    given = scanned.text("preload") or ""
+    if given == "none":
+        return None
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(
+                f"{scanned.source('preload')}: {name!r} is no name of a module; give names as `import` takes "
+                "them, with commas between, or none"
+            )
+    return names
 
 
 def _scale_up(scanned: Scanned) -> ScaleUp:

@@ -168,6 +168,7 @@ class Options:
         shutdown_timeout: seconds between asking workers to end and SIGKILL.
         keep_detached: what the script has put into a session of its own lives on when the job has succeeded.
         warm: workers are forked from a warm interpreter; False: each is a fresh one.
+        preload: modules that are imported ahead by the user's own word; None: nothing is imported ahead.
         explain: only say what workers would be forked with.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
@@ -194,6 +195,7 @@ class Options:
     keep_detached: bool
     virtual_local_rank: bool
     warm: bool
+    preload: tuple[str, ...] | None
     explain: bool
     output: Output
     given: tuple[str, ...]

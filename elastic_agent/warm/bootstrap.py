@@ -1,9 +1,10 @@
 """The life of a warm interpreter, and the making of a worker out of it.
 
 It is started with a worker's own command line, stops in the middle of Python's start-up, and is told by its agent what
-to import. Each import that may be a hazard is tried by a fork of this process: where it went well, the fork is the warm
-interpreter from then on; where not, this process goes on without it. So a module that prints, starts threads or crashes
-is left to the workers, and what came before it is not lost.
+may be imported ahead. It imports what the script's source says to come first, as far as that is declared. A fork of
+this process tries each import: where it went well, the fork is the warm interpreter from then on; where not, this
+process goes on without it. So a module that prints, starts threads or crashes is left to the workers, and what came
+before it is not lost.
 
 Then it waits for orders. A worker is forked twice, so that its parent is the agent and not this process, which may be
 replaced at any time. It makes itself as a fresh interpreter would be and returns into Python's start-up.
@@ -15,22 +16,22 @@ import _socket
 import atexit
 import gc
 import os
+import posix
 import select
 import sys
 import time
 
 from . import native, specs
+from .declared import Table
 from .frames import VARIABLE, pack, unpack
-from .hazards import Watch, added_to, in_words, is_engaged, printed
-from .imports import Group, Stash, Surroundings, set_variables
-from .learner import Learner, tell
-from .prefix import leading_imports
-from .repairs import REPAIRS
-from .step import Step
+from .hazards import Watch, added_to, in_words, printed
+from .imports import Folders, Group, Stash, set_variables
+from .prefix import Step, mentions, read_prefix
+from .repairs import REPAIRS, REREADS
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
 NEEDS_DESTRUCTORS = frozenset(["h5py", "tables", "netCDF4", "mpi4py"])
@@ -46,8 +47,6 @@ who comes before that tries again only after some tenths of a second (torch's TC
 NOT_FORKED = 70
 """Exit code of a worker whose maker did not live to say that it had made it."""
 
-_LEAST_URGENT = 19
-
 _SIGKILL = 9
 
 _OWN = "elastic_agent/warm/bootstrap.py"
@@ -60,20 +59,22 @@ class _Orders:
 
     Attributes:
         kind, target: as in the launcher's `Command`.
-        steps: what to import; None: what the script itself begins with.
         per_worker: variables that differ from worker to worker.
         news: a path that workers write to; empty: nobody listens.
-        gently: the imports are not urgent.
+        nothing: nothing is to be imported ahead.
+        extra: modules that the user wants to be imported ahead.
+        table: what may be imported ahead.
     """
 
-    __slots__ = ("gently", "kind", "news", "per_worker", "steps", "target")
+    __slots__ = ("extra", "kind", "news", "nothing", "per_worker", "table", "target")
 
     def __init__(self, words: Sequence[bytes]) -> None:
         texts = [os.fsdecode(word) for word in words]
         self.kind, self.target, self.news = texts[1:4]
-        self.gently = texts[4] == "gently"
-        self.per_worker = frozenset(texts[5].split(",")) - {""}
-        self.steps = None if texts[6] == "?" else texts[7:]
+        self.per_worker = frozenset(texts[4].split(",")) - {""}
+        self.nothing = texts[5] == "none"
+        self.extra = [] if self.nothing else [name for name in texts[5].split(",") if name]
+        self.table = Table(texts[6:], self.extra)
 
 
 class _Connection:
@@ -151,9 +152,11 @@ class _Zygote:
         self._output = output
         os.set_inheritable(output, False)
         os.set_blocking(output, False)
-        self._stash = Stash(REPAIRS, self._spoiled)
-        self._environment: dict[str, str] = {}
+        self._stash = Stash(REPAIRS, REREADS, self._stale)
         self._installed = _installed()
+        self._refused: set[str] = set()
+        self._missed = 0
+        self._folders = Folders()  # before anything is imported from there
         self._last: Callable[[], None] = gc.unfreeze
 
     def end(self) -> None:
@@ -192,8 +195,7 @@ class _Zygote:
     def warm_up(self) -> None:
         """Imports what it may, and tells the agent what it did and what not."""
         orders = self._orders
-        self._connection.say("folders", *(folder[:-1] for folder in self._installed[:-1]))
-        usual = _less_urgent() if orders.gently else None
+        self._prefix = read_prefix(orders.kind, orders.target, orders.per_worker)
         first = _first_path(orders.kind, orders.target)
         lists = [list(listed) for listed in added_to()]
         if first is not None:
@@ -202,9 +204,12 @@ class _Zygote:
         gc.disable()
         groups: list[Group] = []
         try:
-            for text in orders.steps if orders.steps is not None else leading_imports(orders.kind, orders.target):
-                if not self._step(text, groups):
-                    break
+            if not orders.nothing:
+                self._leading(groups)
+                self._late(groups)
+                for name in orders.extra:
+                    if name not in self._refused:
+                        self._step(Step(name), groups)
         finally:
             if automatic:
                 gc.enable()
@@ -213,15 +218,40 @@ class _Zygote:
         main: Any = sys.modules["__main__"]
         with native.untracked(main, main.__dict__):
             gc.freeze()
-        if usual is not None:
-            os.setpriority(os.PRIO_PROCESS, 0, usual)
         self._connection.say("ready", str(self._stash.modules))
 
-    def _step(self, text: str, groups: list[Group]) -> bool:
-        """Makes one import; False where this process cannot go on from there."""
-        step = Step(text)
-        if step.name in sys.modules and step.needs_nothing:
+    def _leading(self, groups: list[Group]) -> None:
+        """What the script imports before anything else happens in it."""
+        for step in self._prefix.steps:
+            if step.tried and step.tried == self._missed:
+                continue  # what follows a missing module in a `try` statement is not imported either
+            if not self._step(step, groups):
+                return
+        where, what = self._prefix.ended
+        if where:
+            self._connection.say("ended", where, what)
+
+    def _late(self, groups: list[Group]) -> None:
+        """What the imported packages import by themselves, later, in most scripts."""
+        late = [one for one in self._orders.table.late if any(one.package in group.modules for group in groups)]
+        if not late:
+            return
+        identifiers, texts = mentions(self._orders.kind, self._orders.target)
+        for one in late:
+            if one.wanted_by & identifiers:
+                self._step(Step(one.module), groups, texts)
+
+    def _step(self, step: Step, groups: list[Group], texts: Collection[str] = ()) -> bool:
+        """Makes one import; False where the workers have to make it.
+
+        `texts` are the names that no variable may have which it reads, because the script may set that before.
+        """
+        if _is_done(step):
             return True
+        if _is_missing(step.name.partition(".")[0]):
+            return self._miss(step)
+        if problem := self._orders.table.problem(step.name):
+            return self._refuse(step, problem)
         self._connection.say("trying", step.name)
         verdict, told = os.pipe()
         pid = os.fork()
@@ -234,13 +264,14 @@ class _Zygote:
                     os._exit(0)  # the fork goes on in this process's place
                 os.kill(pid, _SIGKILL)
             _, status = os.waitpid(pid, 0)
+            if word == b"missing" and not output:
+                return self._miss(step)
             problem = in_words(output) or word.decode(errors="replace")
             if not word:
                 problem = f"ends the process (status {status})"
-            self._connection.say("refused", step.name, problem)
-            return False
+            return self._refuse(step, problem)
         os.close(verdict)
-        problem = self._import(step, groups)
+        problem = self._import(step, groups, texts)
         if problem:
             os.write(told, problem.encode(errors="replace")[:4000])
             os._exit(0)
@@ -250,8 +281,20 @@ class _Zygote:
         while os.getppid() == parent:
             os.sched_yield()  # a moment: it has nothing left to do but to end
         native.die_with_parent()
-        self._connection.say("imported", text)
+        self._connection.say("imported", step.name)
         return True
+
+    def _miss(self, step: Step) -> bool:
+        """A module is not there; the script goes on where it takes that in a `try` statement."""
+        if not step.tried:
+            return self._refuse(step, "it is not installed")
+        self._missed = step.tried
+        return True
+
+    def _refuse(self, step: Step, problem: str) -> bool:
+        self._refused.add(step.name)
+        self._connection.say("refused", step.name, problem, step.where)
+        return False
 
     def _wait_for(self, verdict: int) -> tuple[bytes, bytes]:
         """What a fork says when its import is over, in one piece, and how that begins what it has printed.
@@ -269,18 +312,23 @@ class _Zygote:
             output = (output + printed(self._output))[:1024]  # after the word, so that no output before it is missed
         return word, output
 
-    def _import(self, step: Step, groups: list[Group]) -> str:
+    def _import(self, step: Step, groups: list[Group], texts: Collection[str]) -> str:
         """Why it was not imported, or should not have been; empty where all is well."""
         set_variables(step.environment)
-        if step.path is not None:
-            sys.path[:] = step.path
+        for function, values, keywords in step.filters:
+            getattr(__import__("warnings"), function)(*values, **keywords)
+        table = self._orders.table
         before, folders = set(sys.modules), set(sys.path_importer_cache)
-        watch = Watch(self._output, self._orders.per_worker)
+        watch = Watch(self._output, self._orders.per_worker, table.may_walk, may_draw=table.may_draw(step.name))
         try:
             with watch:
-                __import__(step.name)
+                module = __import__(step.name, {}, {}, list(step.names))
+                for name in step.names:
+                    if name != "*":
+                        getattr(module, name)  # some packages load what is asked for
         except ImportError as error:
-            return f"cannot be imported ({error})"
+            is_missing = step.tried and isinstance(error, ModuleNotFoundError) and error.name == step.name
+            return "missing" if is_missing else f"cannot be imported ({error})"
         except BaseException as error:  # noqa: BLE001 - told, and the script meets it in its own time
             return f"raises {type(error).__name__} ({error})"
         if problem := watch.found():
@@ -289,11 +337,21 @@ class _Zygote:
         for found in new:
             if self._is_local(sys.modules[found]):
                 return f"imports {found}, which is not installed but a part of the script"
+            if problem := self._has_file(sys.modules[found]) and table.problem(found):
+                return problem if found == step.name else f"imports {found}: {problem}"
+        reads = watch.reads
+        if mentioned := sorted(reads.keys() & set(texts)):
+            return f"reads {mentioned[0]}, which the script mentions"
         modules = {found: sys.modules[found] for found in new}
         looked = {folder: finder for folder, finder in sys.path_importer_cache.items() if folder not in folders}
-        added = watch.added or []
-        groups.append(Group(step, modules, watch.written, added, watch.drawn, looked))
+        groups.append(Group(step.name, modules, watch.written, reads, watch.added or [], looked))
         return ""
+
+    @staticmethod
+    def _has_file(module: Any) -> bool:
+        """Whether Python has found it by itself; other modules are made by those that are imported."""
+        spec = getattr(module, "__spec__", None)
+        return getattr(spec, "origin", None) is not None or bool(getattr(spec, "submodule_search_locations", None))
 
     # Forking.
 
@@ -307,10 +365,14 @@ class _Zygote:
     def _fork(self, words: Sequence[bytes], descriptors: Sequence[int]) -> bool:
         """Forks one worker for each two descriptors; True in a worker.
 
-        `words`: the agent's pid, whether one of them tells what its script imports, and for each worker the size of its
-        environment, and that environment.
+        `words`: the agent's pid, and for each worker the size of its environment, and that environment.
         """
-        agent, may_learn, rest = int(words[0]), words[1] == b"learn", list(words[2:])
+        if changed := self._outdated():
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._connection.say("outdated", changed)
+            return False
+        agent, rest = int(words[0]), list(words[1:])
         environments: list[list[bytes]] = []
         while rest:
             end = 1 + int(rest[0])
@@ -331,9 +393,7 @@ class _Zygote:
                     for end in {*first, *others, *made} - {gate}:
                         os.close(end)
                     streams = descriptors[2 * number], descriptors[2 * number + 1]
-                    # Not the first, for whom the others wait.
-                    learns = may_learn and number == len(environments) - 1
-                    self._become(agent, gate, streams, descriptors, environment, learns=learns)
+                    self._become(agent, gate, streams, descriptors, environment)
                     return True
                 os.write(made[1], b"%d " % pid)
             os._exit(0)
@@ -353,6 +413,12 @@ class _Zygote:
             os.close(descriptor)
         return False
 
+    def _outdated(self) -> str:
+        """What has changed since the source and the installed packages were read, in words; empty where nothing has."""
+        if file := self._prefix.changed:
+            return f"{file} has changed"
+        return "packages were installed or removed" if self._folders.changed() else ""
+
     def _become(
         self,
         agent: int,
@@ -360,8 +426,6 @@ class _Zygote:
         streams: tuple[int, int],
         descriptors: Sequence[int],
         environment: list[bytes],
-        *,
-        learns: bool,
     ) -> None:
         """Makes this process the worker that it was forked for."""
         if not os.read(gate, 1):
@@ -378,38 +442,37 @@ class _Zygote:
         _set_environment(environment)
         native.show_environment(environment)
         stash = self._stash
-        first = _first_path(self._orders.kind, self._orders.target)
-        surroundings = Surroundings(sys.path if first is None else [first, *sys.path])
-        self._environment = dict(os.environ)
-        if stash.names:
-            stash.begin(surroundings)
-        if learns:
-            learner = Learner(self._orders.news, surroundings, self._is_local, self._orders.per_worker)
-            stash.revealed = learner.accept
-            specs.add(learner.look)
+        stash.begin()
         slow = any(map(stash.has, SLOW_DESTRUCTORS)) and not any(map(stash.has, NEEDS_DESTRUCTORS))
         if slow and not native.is_instrumented():
             native.end_without_destructors()
             self._last = stash.keep
         # Else it is unfrozen: what was imported ahead is taken apart with the script's own.
 
-    def _spoiled(self, name: str, why: str) -> None:
-        """What was imported ahead does not fit: begin again as a fresh interpreter, in this very process.
-
-        Returns where it is too late for that, because others may know this process already.
-        """
-        assert self._stash.surroundings is not None
-        if is_engaged():
-            tell(self._orders.news, "late", name, why)
-            return
-        for stream in (sys.stdout, sys.stderr):
+    def _stale(self, name: str, variables: list[str]) -> None:
+        """Tells the agent that the script has changed variables between its start and an import that was made ahead."""
+        try:
+            descriptor = os.open(self._orders.news, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                stream.flush()  # pyright: ignore[reportOptionalMemberAccess]
-            except Exception:  # noqa: BLE001 - none, one of the script's own, or a broken pipe: it cannot be told
-                continue
-        os.chdir(self._stash.surroundings.cwd)
-        tell(self._orders.news, "spoiled", name, why)
-        os.execvpe(sys.orig_argv[0], sys.orig_argv, self._environment)
+                os.write(descriptor, pack(os.fsencode(word)[:1000] for word in ("stale", name, ", ".join(variables))))
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return  # nobody listens any more
+
+
+def _is_missing(name: str) -> bool:
+    """Whether no finder knows a top-level module of that name."""
+    return name not in sys.modules and not any(finder.find_spec(name, None) for finder in sys.meta_path)
+
+
+def _is_done(step: Step) -> bool:
+    """Whether nothing is left of an import that could be made ahead."""
+    module: Any = sys.modules.get(step.name)
+    if module is None or step.environment or step.filters:
+        return False
+    names: Any = getattr(module, "__dict__", {})
+    return all(name in names for name in step.names)
 
 
 def _changed_already() -> str:
@@ -422,29 +485,14 @@ def _changed_already() -> str:
     return f"changes the environment ({', '.join(map(os.fsdecode, names))})" if names else ""
 
 
-def _less_urgent() -> int | None:
-    """Gives way to every other process; returns the priority to come back to, None where there would be no way back."""
-    usual = os.getpriority(os.PRIO_PROCESS, 0)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setpriority(os.PRIO_PROCESS, 0, _LEAST_URGENT)
-            os.setpriority(os.PRIO_PROCESS, 0, usual)
-        except OSError:
-            os._exit(1)
-        os._exit(0)
-    if os.waitpid(pid, 0)[1] != 0:
-        return None
-    os.setpriority(os.PRIO_PROCESS, 0, _LEAST_URGENT)
-    return usual
-
-
 def _set_environment(entries: Sequence[bytes]) -> None:
     """Makes the environment these entries (NAME=value), in this order, for Python and for native code."""
     os.environ.clear()
+    posix.environ.clear()
     for entry in entries:
         name, _, value = entry.partition(b"=")
         os.environ[os.fsdecode(name)] = os.fsdecode(value)
+        posix.environ[name] = value
 
 
 def _first_path(kind: str, target: str) -> str | None:

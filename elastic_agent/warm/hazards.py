@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _warnings
 import os
+import posix
 import sys
 
 from .native import native_environment
@@ -17,18 +18,98 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+if TYPE_CHECKING:
+    _Variables = dict[Any, Any]
+else:
+    _Variables = dict
+
+
+class _Recording(_Variables):
+    """A mapping of variables that notes who reads which."""
+
+    def __init__(self, content: dict[Any, Any], reads: set[str], walks: set[str]) -> None:
+        super().__init__(content)
+        self._reads = reads
+        self._walks = walks
+        self.notes = True
+
+    def _noted(self, name: Any) -> None:
+        if isinstance(name, bytes) and self.notes:
+            self._reads.add(os.fsdecode(name))
+
+    def _walked(self) -> None:
+        if not self.notes:
+            return
+        frame: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+        while frame is not None and frame.f_globals.get("__name__") in _MAPPING_MODULES:
+            frame = frame.f_back
+        self._walks.add(str(frame.f_globals.get("__name__")) if frame is not None else "native code")
+
+    def __getitem__(self, name: Any) -> Any:
+        self._noted(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: Any) -> bool:
+        self._noted(name)
+        return super().__contains__(name)
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        self._noted(name)
+        return super().get(name, default)
+
+    def __iter__(self) -> Any:
+        self._walked()
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        self._walked()
+        return super().keys()
+
+    def items(self) -> Any:
+        self._walked()
+        return super().items()
+
+    def values(self) -> Any:
+        self._walked()
+        return super().values()
+
+    def copy(self) -> Any:
+        self._walked()
+        return super().copy()
+
+
+_MAPPING_MODULES = frozenset(["os", "collections.abc", "_collections_abc", "collections"])
+"""Whose code stands between the environment and whoever reads it."""
+
+
+_OF_THREADS = 1 << 31 | 1 << 32
+"""The signals 32 and 33, by which the C library cancels threads and changes their user; a first thread sets them up."""
+
+
 class Watch:
     """What the process had before an import, to be compared with what it has after it.
 
     Args:
         output: the reading end of the pipe that is stdout and stderr meanwhile, not blocking.
         per_worker: the variables that differ from worker to worker.
+        may_walk: the modules that go through all variables and are known to use those of their own prefix only.
+        may_draw: the import may draw from the random numbers that all Python code shares.
     """
 
-    def __init__(self, output: int, per_worker: frozenset[str]) -> None:
+    def __init__(
+        self,
+        output: int,
+        per_worker: frozenset[str],
+        may_walk: frozenset[str] = frozenset(),
+        *,
+        may_draw: bool = False,
+    ) -> None:
         self._output = output
         self._per_worker = per_worker
-        self._reads: set[str] = set()
+        self._may_walk = may_walk
+        self._may_draw = may_draw
+        self._names: set[str] = set()
+        self._walks: set[str] = set()
         self._names_drawn = _draws_names()
         self._files = _files()
         self._environment = dict(os.environ)
@@ -37,30 +118,44 @@ class Watch:
         self._shared = _shared()
         self._lists = [list(listed) for listed in added_to()]
         self._random = _random_state()
+        self._signals = _signals()
 
     def __enter__(self) -> Watch:
-        # Who walks over all variables, as some do to find those of their own prefix, is not heard: it names none.
-        kind: Any = type(os.environ)
-        self._getitem = get = kind.__getitem__
-        reads = self._reads
-
-        def getitem(environ: Any, name: Any) -> Any:
-            reads.add(os.fsdecode(name))
-            return get(environ, name)
-
-        kind.__getitem__ = getitem
+        self._data: Any = _environ()._data
+        self._posix: dict[bytes, bytes] = posix.environ
+        self._put(_Recording(self._data, self._names, self._walks))
+        posix.environ = _Recording(self._posix, self._names, self._walks)  # type: ignore[assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
-        kind: Any = type(os.environ)
-        kind.__getitem__ = self._getitem
+        recorded = _environ()._data
+        recorded.notes = False  # nothing else is to be seen of it, and what it holds now is copied
+        now: dict[Any, Any] = dict(recorded.items())
+        self._data.clear()
+        self._data.update(now)
+        self._put(self._data)
+        posix.environ = self._posix  # type: ignore[assignment]
+
+    @staticmethod
+    def _put(data: Any) -> None:
+        _environ()._data = data
+        environb: Any = os.environb
+        environb._data = data
+
+    @property
+    def reads(self) -> dict[str, str | None]:
+        """The variables that the import read by name, with the values that they had before it."""
+        return {name: self._environment.get(name) for name in self._names}
 
     def found(self) -> str:
         """Why this process must not be forked for workers, in words; empty where it may. To be asked outside."""
         for look in (
             self._printed,
             self._read,
+            self._walked,
             self._written,
+            self._drawn,
+            self._signalled,
             self._opened,
             self._mapped,
             self._moved,
@@ -80,8 +175,22 @@ class Watch:
         return in_words(printed(self._output))
 
     def _read(self) -> str:
-        names = sorted(self._reads & self._per_worker)
+        names = sorted(self._names & self._per_worker)
         return f"reads {', '.join(names)}" if names else ""
+
+    def _walked(self) -> str:
+        modules = sorted(self._walks - self._may_walk)
+        if not modules:
+            return ""
+        return f"reads all environment variables (in {modules[0]}), and workers have some that differ"
+
+    def _drawn(self) -> str:
+        if self._may_draw or self._random is None or _random_state() == self._random:
+            return ""
+        return "draws random numbers"
+
+    def _signalled(self) -> str:
+        return "" if _signals() == self._signals else "changes how signals are handled"
 
     @property
     def written(self) -> dict[str, str | None]:
@@ -108,11 +217,6 @@ class Watch:
             else:
                 return None
         return found
-
-    @property
-    def drawn(self) -> bool:
-        """Whether the import drew random numbers from the generator that all Python code shares."""
-        return self._random is not None and _random_state() != self._random
 
     def _opened(self) -> str:
         for number, where in _files().items():
@@ -199,11 +303,16 @@ def variables_since(before: dict[str, str]) -> dict[str, str | None]:
     return {name: now.get(name) for name in {**before, **now} if now.get(name) != before.get(name)}
 
 
-def is_engaged() -> bool:
-    """Whether this process has begun something with others: threads, children, connections."""
-    # The standard streams are what they were given to be, by whoever has started all this.
-    sockets = any(where.startswith("socket:") for number, where in _files().items() if number > 2)
-    return sockets or bool(_processes()) or len(os.listdir("/proc/self/task")) > 1
+def _environ() -> Any:
+    return os.environ
+
+
+def _signals() -> tuple[int, ...]:
+    """Which signals this process ignores and catches, also in native code, but for those of the C library's threads."""
+    with open("/proc/self/status", "rb") as file:
+        return tuple(
+            int(line.split()[1], 16) & ~_OF_THREADS for line in file if line.startswith((b"SigIgn:", b"SigCgt:"))
+        )
 
 
 def _threads() -> str:

@@ -1,12 +1,11 @@
 """Modules that are loaded and not yet there: imported ahead, hidden, and revealed when the script imports them.
 
 `sys.modules` of a worker begins as that of a fresh interpreter. What was imported ahead is kept in groups, one for each
-import that the script is known to make. The first import of a name in a group reveals it, with all groups before it,
-because its modules were loaded when those were there. Until then nobody sees that the work is done already.
+import. The first import of a name in a group reveals it, with all groups before it, because its modules were loaded
+when those were there. Until then nobody sees that the work is done already.
 
-A group is revealed only where the surroundings are those in which it was imported: the environment, the search path,
-the working directory and the import hooks as they were at the start, and the same packages installed. Otherwise
-`spoiled` is called, by which the process begins again without it, unless it is too late for that.
+A group notes which variables its import has read. Where the script has changed one of them since, the modules that can
+read it again do so (`repairs.REREADS`), and `stale` is called.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import os
 import sys
 
 from . import specs
-from .frames import OUTDATED
-from .hazards import added_to, variables_since
+from .hazards import added_to
 from .native import never_free
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .step import Step
-
 _COMPILED = "__pycache__"
 
 
@@ -34,79 +30,33 @@ class Group:
     """What one import brought.
 
     Attributes:
-        step: what was imported, and what the script itself had changed before it.
+        name: the module that was imported.
         modules: by name, as they came into `sys.modules`.
         environment: the variables that the import set, or removed (None).
+        reads: the variables that the import read, with their values then (None: not set).
         added: for each of the lists of `added_to`, what the import put before it and behind it.
-        drawn: the import drew random numbers.
         folders: in which folders modules were looked for: the entries of `sys.path_importer_cache`.
         attributes: (package, name, module): what the import of submodules set on packages of earlier groups.
     """
 
-    __slots__ = ("added", "attributes", "drawn", "environment", "folders", "modules", "step")
+    __slots__ = ("added", "attributes", "environment", "folders", "modules", "name", "reads")
 
     def __init__(
         self,
-        step: Step,
+        name: str,
         modules: dict[str, ModuleType],
         environment: dict[str, str | None],
+        reads: dict[str, str | None],
         added: list[tuple[list[Any], list[Any]]],
-        drawn: bool,
         folders: dict[str, Any],
     ) -> None:
-        self.step = step
+        self.name = name
         self.modules = modules
         self.environment = environment
+        self.reads = reads
         self.added = added
-        self.drawn = drawn
         self.folders = folders
         self.attributes: list[tuple[ModuleType, str, ModuleType]] = []
-
-
-class Surroundings:
-    """What must not have changed since the start where modules that were imported ahead are to be used."""
-
-    __slots__ = ("cwd", "environment", "hooks", "meta_path", "path")
-
-    def __init__(self, path: Sequence[str]) -> None:
-        self.accept()
-        self.path = list(path)
-
-    def accept(self) -> None:
-        """They are as they should be."""
-        self.cwd = _cwd()
-        self.environment = dict(os.environ)
-        self.path = list(sys.path)
-        self.meta_path = list(sys.meta_path)
-        self.hooks = list(sys.path_hooks)
-
-    def written(self) -> dict[str, str | None]:
-        """The variables that are others now, or gone (None)."""
-        return variables_since(self.environment)
-
-    def moved(self) -> list[str] | None:
-        """The search path, where it is another one now."""
-        return None if sys.path == self.path else list(sys.path)
-
-    def change(self, expected: Mapping[str, str | None], path: Sequence[str] | None = None) -> str:
-        """What is different now, in words; empty where nothing is but the variables that are `expected` to be.
-
-        `path` is what the search path is expected to be; None: what it was.
-        """
-        wanted = {name: value for name, value in expected.items() if self.environment.get(name) != value}
-        written = self.written()
-        if written != wanted:
-            names = sorted(name for name in {*written, *wanted} if written.get(name, 0) != wanted.get(name, 0))
-            return f"the script changes {', '.join(names[:5])} in its environment"
-        if sys.path != (self.path if path is None else path):
-            return "the script changes sys.path"
-        if sys.meta_path != self.meta_path or sys.path_hooks != self.hooks:
-            return "the script installs an import hook"
-        if sys.gettrace() is not None or sys.getprofile() is not None:
-            return "the script is traced or profiled"
-        if _cwd() != self.cwd:
-            return "the script changes its working directory"
-        return ""
 
 
 class Folders:
@@ -135,33 +85,27 @@ class Stash:
 
     Args:
         repairs: by module name, what makes a module as if it had been imported just now.
-        spoiled: called with the name and the reason where a group should not be revealed; returns where it must be.
+        rereads: by module name, what makes a module read the environment again.
+        stale: called with the name of an import and the variables that have changed since it was made.
     """
 
-    def __init__(self, repairs: Mapping[str, Callable[[Any], None]], spoiled: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        repairs: Mapping[str, Callable[[Any], None]],
+        rereads: Mapping[str, Callable[[Any], None]],
+        stale: Callable[[str, list[str]], None],
+    ) -> None:
         self._repairs = repairs
-        self._spoiled = spoiled
+        self._rereads = rereads
+        self._stale = stale
         self._groups: list[Group] = []
         self._index: dict[str, int] = {}
         self._revealed = 0
-        self._pid = os.getpid()
-        self._random: object = None
-        self.revealed: Callable[[], None] | None = None
-        self.surroundings: Surroundings | None = None
-        self._folders = Folders()  # before anything is imported from there
 
-    def begin(self, surroundings: Surroundings) -> None:
+    def begin(self) -> None:
         """The script begins in this process."""
-        self._pid = os.getpid()
-        self.surroundings = surroundings
-        if self.names and self._folders.changed():
-            self._spoiled(self.names[0], OUTDATED)  # now, where nothing is done twice
-        specs.add(self.look)
-
-    @property
-    def names(self) -> list[str]:
-        """What is hidden, in order."""
-        return [group.step.name for group in self._groups[self._revealed :]]
+        if self._groups:
+            specs.add(self.look)
 
     @property
     def modules(self) -> int:
@@ -207,9 +151,7 @@ class Stash:
             return spec
         own: Any = getattr(self._groups[number].modules[name], "__spec__", None)
         if type(own) is type(spec) and not _alike(own, spec):
-            if os.getpid() == self._pid:
-                self._spoiled(name, "the script has arranged for another module of that name")
-            return spec
+            return spec  # the script has arranged for another module of that name
         spec.loader = Revealing(self, number, name, spec.loader)
         return spec
 
@@ -218,20 +160,9 @@ class Stash:
         if last < self._revealed:
             return
         groups = self._groups[self._revealed : last + 1]
-        expected: dict[str, str | None] = {}
-        path: list[str] | None = None
-        for group in groups:
-            expected |= group.step.environment
-            path = path if group.step.path is None else group.step.path
-        change = self.surroundings.change(expected, path) if self.surroundings else ""
-        if not change and self._folders.changed():
-            change = "the script installs packages"
-        if os.getpid() != self._pid:
-            change = ""  # a child that the script has forked cannot begin again, and has the libraries in its memory
-        elif not change and any(group.drawn for group in groups) and self._seeded():
-            change = "the script draws random numbers before an import that draws some"
-        if change:
-            self._spoiled(self._groups[last].step.name, change)
+        # Reading again may import, which is to find what is revealed here.
+        self._revealed = last + 1
+        changed = {group.name: _changed(group.reads) for group in groups}
         for group in groups:
             for name, module in group.modules.items():
                 sys.modules.setdefault(name, module)
@@ -245,22 +176,16 @@ class Stash:
             for name in group.modules:
                 if repair := self._repairs.get(name):
                     repair(group.modules[name])
-            if self._random is None and (random := sys.modules.get("random")):
-                self._random = random.getstate()
-        self._revealed = last + 1
         if self._revealed == len(self._groups):
             specs.remove(self.look)
         if warnings := sys.modules.get("warnings"):
             _tell_of_filters(warnings)
-        if self.surroundings:
-            self.surroundings.accept()
-        if self.revealed:
-            self.revealed()
-
-    def _seeded(self) -> bool:
-        """Whether the script has used the random numbers that all Python code shares."""
-        random = sys.modules.get("random")
-        return random is not None and self._random is not None and random.getstate() != self._random
+        for group in groups:
+            if names := changed[group.name]:
+                for name in group.modules:
+                    if reread := self._rereads.get(name):
+                        reread(group.modules[name])
+                self._stale(group.name, names)
 
     def keep(self) -> None:
         """At the end of the process: what came from here is not taken apart with the script's own modules.
@@ -310,6 +235,10 @@ def set_variables(changes: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
+def _changed(reads: Mapping[str, str | None]) -> list[str]:
+    return sorted(name for name, value in reads.items() if os.environ.get(name) != value)
+
+
 def _alike(own: Any, found: Any) -> bool:
     """Whether a module was made from what was found now."""
     if found.loader is None:  # a folder without code
@@ -337,10 +266,3 @@ def _entries(folder: str) -> set[str]:
         return set(os.listdir(folder))
     except OSError:
         return set()
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""

@@ -80,3 +80,32 @@ REPAIRS: Mapping[str, Callable[[Any], None]] = {
     "torch": _torch,
     "torch.distributed": _torch_distributed,
 }
+
+
+def _torch_config(module: Any) -> None:
+    # Its values were worked out from the environment and then moved into one table. A second run of the same source
+    # makes the table that an import at this moment would have made.
+    import importlib.util
+    import sys
+
+    name = module.__name__
+    del sys.modules[name]
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return
+        fresh = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(fresh)
+        table = vars(sys.modules[name]).get("_config")
+    finally:
+        sys.modules[name] = module
+    if table is not None:
+        vars(module)["_config"] = table
+
+
+REREADS: Mapping[str, Callable[[Any], None]] = {
+    "torch._dynamo.config": _torch_config,
+    "torch._functorch.config": _torch_config,
+    "torch._inductor.config": _torch_config,
+}
+"""Modules that read the environment, which the script may have changed between its start and their import."""

@@ -65,8 +65,8 @@ what belongs to one launch."""
 OWN = re.compile(r"\[elastic-run\] |Executing <")
 """The launcher's own lines; the other ones are asyncio's, where the environment asks for its debug mode."""
 
-SPOILED = "should not be imported ahead"
-"""In the launcher's line about a worker that had to begin again."""
+SPOILED = "was imported ahead, before the script changed"
+"""In the launcher's line about an import that was made too early."""
 
 LAUNCHED = "launched: "
 """Lines of a script that begin so are about having a launcher at all: `plain` is not asked for them."""
@@ -222,6 +222,7 @@ class Runs:
             f"--nproc-per-node={case.workers}",
             f"--rdzv-id={JOB}",
             "--max-restarts=1",
+            "--same-failure-limit=0",  # so that it runs twice, however it ends
             f"--log-dir={self.logs}",
             "--redirects=3",
             f"--summary-json={self.summary}",

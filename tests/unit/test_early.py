@@ -111,7 +111,7 @@ def test_an_explanation_that_is_interrupted_leaves_no_import_behind(tmp_path: Pa
     os.mkfifo(tmp_path / "began")
     began = os.open(tmp_path / "began", os.O_RDONLY | os.O_NONBLOCK)
     process = subprocess.Popen(
-        [sys.executable, "-m", "elastic_run", "--explain-preload", "train.py"],
+        [sys.executable, "-m", "elastic_run", "--explain-preload", "--preload=hangs", "train.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(site), "XDG_CACHE_HOME": str(tmp_path / "cache")},
         stdout=subprocess.PIPE,

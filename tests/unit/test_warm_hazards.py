@@ -5,7 +5,6 @@ One interpreter forks for each of the modules, as a warm interpreter does for ea
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -31,11 +30,11 @@ for name in json.loads(sys.argv[3]):
         for descriptor in (writing, verdict):
             os.close(descriptor)
         os.set_blocking(output, False)
-        watch = Watch(output, frozenset(["RANK"]))
+        watch = Watch(output, frozenset(["RANK"]), frozenset(["wh_may_walk"]), may_draw=name == "wh_may_draw")
         try:
             with watch:
                 __import__(name)
-            answer = {"problem": watch.found(), "written": watch.written, "drawn": watch.drawn}
+            answer = {"problem": watch.found(), "written": watch.written, "reads": watch.reads}
             answer["added"] = repr(watch.added)
         except BaseException as error:
             answer = {"problem": repr(error)}
@@ -59,6 +58,26 @@ HAZARDS: dict[str, tuple[str, str]] = {
     "reads_by_getenv": ("import os; r = os.getenv('RANK', '0')", "reads RANK"),
     "reads_as_bytes": ("import os; r = os.environb.get(b'RANK')", "reads RANK"),
     "asks_for": ("import os; r = 'RANK' in os.environ", "reads RANK"),
+    "walks": ("import os; e = dict(os.environ)", "reads all environment variables (in wh_walks)"),
+    "walks_by_name": (
+        "import os; e = [n for n in os.environ]",
+        "reads all environment variables (in wh_walks_by_name)",
+    ),
+    "walks_by_items": ("import os; e = list(os.environ.items())", "reads all environment variables (in "),
+    "walks_by_values": ("import os; e = list(os.environ.values())", "reads all environment variables (in "),
+    "walks_a_copy": ("import os; e = os.environ.copy()", "reads all environment variables (in "),
+    "walks_a_union": ("import os; e = os.environ | {}", "reads all environment variables (in "),
+    "walks_in_words": ("import os; e = repr(os.environ)", "reads all environment variables (in "),
+    "walks_bytes": ("import os; e = dict(os.environb)", "reads all environment variables (in "),
+    "walks_inside": ("import os; e = {**os.environ._data}", "reads all environment variables (in "),
+    "walks_the_first": ("import posix; e = dict(posix.environ)", "reads all environment variables (in "),
+    "walks_through_others": ("import wh_walks", "reads all environment variables (in wh_walks)"),
+    "reads_the_first": ("import posix; e = posix.environ.get(b'RANK')", "reads RANK"),
+    "pops": ("import os; e = os.environ.pop('RANK', None)", "reads RANK"),
+    "draws": ("import random; r = random.random()", "draws random numbers"),
+    "catches": ("import signal; signal.signal(signal.SIGUSR1, print)", "changes how signals are handled"),
+    "ignores": ("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)", "changes how signals are handled"),
+    "catches_natively": ("import faulthandler; faulthandler.enable()", "changes how signals are handled"),
     "sets": ("import os; os.environ['RANK'] = '0'", "sets RANK, which is not the same for all workers"),
     "sets_its_pid": ("import os; os.environ['OWNER'] = f'x-{os.getpid()}'", "sets OWNER, which is not the same"),
     "sets_natively": ("import os; os.putenv('HIDDEN', '1')", "changes the environment from native code"),
@@ -89,11 +108,11 @@ HAZARDS: dict[str, tuple[str, str]] = {
 HARMLESS: dict[str, str] = {
     "does_nothing": "",
     "reads_others": "import os; h = os.environ.get('HOME'), os.getenv('OMP_NUM_THREADS')",
-    "walks": "import os; e = dict(os.environ), [n for n in os.environ], os.environ.copy()",
+    "may_walk": "import os; e = dict(os.environ), [n for n in os.environ], os.environ.copy()",
     "sets_others": "import os; os.environ['KMP_INIT_AT_FORK'] = 'FALSE'; os.environ.pop('GIVEN', None)",
     "opens_and_closes": "open(__file__).close()",
     "adds": "import sys, warnings; sys.path.insert(0, '/a'); sys.path.append('/b'); warnings.simplefilter('ignore')",
-    "draws": "import random; r = random.random()",
+    "may_draw": "import random; r = random.random()",
     "asks_for_the_folder_of_files": "import tempfile; t = tempfile.gettempdir()",
     "a_process_that_ended": "import subprocess; subprocess.run(['true'], check=True)",
     "a_thread_that_ended": "import threading; t = threading.Thread(target=len, args=('',)); t.start(); t.join()",
@@ -111,7 +130,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, objec
     package = Path(next(iter(elastic_run.__path__))).parent
     names = json.dumps([f"wh_{name}" for name in sources])
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PYTHON") and name != "RANK"
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTHON") and name not in ("RANK", "OMP_NUM_THREADS")
     }
     done = subprocess.run(
         [sys.executable, "-c", PROBE, str(package), str(folder), names],
@@ -145,34 +166,9 @@ def test_what_an_import_adds_to_lists_is_known(found: dict[str, dict[str, str]])
     assert found["does_nothing"]["added"] == "[([], []), ([], []), ([], []), ([], [])]"
 
 
-def test_whether_an_import_draws_random_numbers_is_known(found: dict[str, dict[str, object]]) -> None:
-    assert found["draws"]["drawn"] is True
-    assert found["does_nothing"]["drawn"] is False
-
-
-ENGAGED = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from elastic_run.elastic_agent.warm.hazards import is_engaged
-before = is_engaged()
-import _socket
-made = _socket.socket()
-print(before, is_engaged())
-"""
-
-
-def test_only_a_connection_of_its_own_engages_a_process() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        done = subprocess.run(
-            [sys.executable, "-c", ENGAGED, str(Path(next(iter(elastic_run.__path__))).parent)],
-            stdin=theirs,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.stdout == "False True\n", done.stderr
+def test_what_an_import_reads_is_known_with_the_values_before_it(found: dict[str, dict[str, object]]) -> None:
+    assert found["reads_others"]["reads"] == {"HOME": os.environ.get("HOME"), "OMP_NUM_THREADS": None}
+    assert found["does_nothing"]["reads"] == {}
 
 
 @pytest.mark.parametrize(("preloaded", "is_instrumented"), [("", False), ("/opt/trace.so", True)])

@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import itertools
 import os
-import random
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,44 +14,35 @@ import pytest
 
 from elastic_run.elastic_agent.warm import specs
 from elastic_run.elastic_agent.warm.hazards import Watch, added_to
-from elastic_run.elastic_agent.warm.imports import Group, Stash, Surroundings
-from elastic_run.elastic_agent.warm.step import Step, step_text
+from elastic_run.elastic_agent.warm.imports import Folders, Group, Stash
 
 from .conftest import write
 
 
-class Spoiled(Exception):
-    """What was imported ahead does not fit."""
-
-
-def spoil(name: str, why: str) -> None:
-    raise Spoiled(f"{name}: {why}")
-
-
-def ahead(*names: str, repairs: dict[str, Callable[[Any], None]] | None = None) -> Stash:
+def ahead(
+    *names: str,
+    repairs: dict[str, Callable[[Any], None]] | None = None,
+    rereads: dict[str, Callable[[Any], None]] | None = None,
+    stale: Callable[[str, list[str]], None] = lambda name, variables: None,
+) -> Stash:
     """Imports these ahead, a group for each, and hides them, as a warm interpreter and its worker do."""
     environment = dict(os.environ)
     lists = [list(listed) for listed in added_to()]
     groups: list[Group] = []
-    for text in names:
-        step = Step(text)
-        name = step.name
+    for name in names:
         if name in sys.modules:
             continue
-        if step.path is not None:
-            sys.path[:] = step.path
         before, folders = set(sys.modules), set(sys.path_importer_cache)
         with Watch(-1, frozenset()) as watch:
             importlib.import_module(name)
         new = {found: module for found, module in sys.modules.items() if found not in before}
         looked = {folder: finder for folder, finder in sys.path_importer_cache.items() if folder not in folders}
         assert watch.added is not None
-        groups.append(Group(step, new, watch.written, watch.added, watch.drawn, looked))
-    stash = Stash(repairs or {}, spoil)
+        groups.append(Group(name, new, watch.written, watch.reads, watch.added, looked))
+    stash = Stash(repairs or {}, rereads or {}, stale)
     stash.hide(groups, lists)
     os.environ.clear()
     os.environ.update(environment)
-    stash.surroundings = Surroundings(sys.path)
     specs.add(stash.look)
     return stash
 
@@ -85,20 +75,19 @@ def test_after_hiding_the_modules_are_those_of_before() -> None:
     assert list(sys.modules.items()) == before
 
 
-def test_what_is_hidden_is_known_by_name_and_number() -> None:
+def test_what_is_hidden_is_known_by_name() -> None:
     stash = ahead("wi_one", "wi_three")
-    assert stash.names == ["wi_one", "wi_three"]
     assert stash.modules == 5
     assert stash.has("wi_two") and not stash.has("json")
 
 
 def test_looking_for_a_hidden_module_does_not_reveal_it() -> None:
-    stash = ahead("wi_one")
+    ahead("wi_one")
     for _ in range(2):
         spec = importlib.util.find_spec("wi_one")
         assert spec is not None and spec.origin is not None and spec.origin.endswith("wi_one/__init__.py")
         assert spec.loader is not None and spec.loader.is_package("wi_one")  # type: ignore[attr-defined]  # its own has it
-    assert visible() == [] and stash.names == ["wi_one"]
+    assert visible() == []
 
 
 def test_looking_for_what_is_not_there_finds_nothing() -> None:
@@ -136,10 +125,10 @@ def test_no_code_of_a_module_runs_again(three: Path) -> None:
 
 
 def test_an_import_reveals_all_that_came_before_it_and_nothing_that_came_after() -> None:
-    stash = ahead("wi_one", "wi_two", "wi_three")
+    ahead("wi_one", "wi_two", "wi_three")
     importlib.import_module("wi_two")
     assert set(visible()) == {"wi_one", "wi_one.part", "wi_two"}
-    assert stash.names == ["wi_three"]
+    assert "wi_three" not in visible()
 
 
 def test_modules_come_in_the_order_of_a_plain_import(three: Path) -> None:
@@ -232,12 +221,13 @@ def test_a_module_that_puts_something_else_into_its_place_is_that_thing(three: P
     assert found is stash.module(0, "wi_odd") and found.x == 1
 
 
-def test_another_module_of_that_name_that_the_script_has_arranged_for_spoils_it(three: Path) -> None:
+def test_another_module_of_that_name_that_the_script_has_arranged_for_is_imported(three: Path) -> None:
     ahead("wi_two")
-    write(three / "wi_one", wi_two="")
+    write(three / "wi_one", wi_two="OTHER = True")
     sys.path.insert(0, str(three / "wi_one"))
-    with pytest.raises(Spoiled, match="wi_two: the script has arranged for another module of that name"):
-        importlib.import_module("wi_two")
+    importlib.invalidate_caches()
+    module: Any = importlib.import_module("wi_two")
+    assert module.OTHER
 
 
 def test_pythons_own_lists_show_nothing_of_it() -> None:
@@ -261,16 +251,6 @@ def test_folders_that_were_looked_at_are_known_when_it_is_revealed(three: Path) 
     assert str(three / "wi_one") not in sys.path_importer_cache
     importlib.import_module("wi_two")
     assert str(three / "wi_one") in sys.path_importer_cache
-
-
-def test_whoever_waits_for_it_hears_of_each_revelation() -> None:
-    stash = ahead("wi_one", "wi_two", "wi_three")
-    heard: list[list[str]] = []
-    stash.revealed = lambda: heard.append(stash.names)
-    importlib.import_module("wi_two")
-    importlib.import_module("wi_one")
-    importlib.import_module("wi_three")
-    assert heard == [["wi_three"], []]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["wi_one", "wi_two", "wi_three"])), ids="-".join)
@@ -333,120 +313,42 @@ def test_a_module_is_repaired_when_it_is_revealed_and_not_before() -> None:
     assert repaired == [module]
 
 
-# -- surroundings that have changed -----------------------------------------------------------------------------------
+# -- variables that have changed since --------------------------------------------------------------------------------
+
+READS = "import os\nVALUE = os.environ.get('WI_READ'), os.environ.get('WI_OTHER')"
 
 
-class Finder:
-    """One of the script's own."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        return None
+def reread(module: Any) -> None:
+    module.VALUE = os.environ.get("WI_READ"), os.environ.get("WI_OTHER")
 
 
-def see(*_: object) -> None:
-    """A tracer or profiler that is content."""
+def test_a_variable_that_changed_after_it_was_read_is_told_and_read_again(three: Path) -> None:
+    write(three, wi_reads=READS)
+    told: list[tuple[str, list[str]]] = []
+    ahead("wi_reads", rereads={"wi_reads": reread}, stale=lambda *what: told.append(what))
+    os.environ["WI_READ"] = "new"
+    module: Any = importlib.import_module("wi_reads")
+    assert module.VALUE == ("new", None)
+    assert told == [("wi_reads", ["WI_READ"])]
 
 
-CHANGES: dict[str, tuple[Callable[[], object], str]] = {
-    "a new variable": (lambda: os.environ.update(WI_NEW="1"), "changes WI_NEW in its environment"),
-    "a variable's value": (lambda: os.environ.update(HOME="/x"), "changes HOME in its environment"),
-    "a missing variable": (lambda: os.environ.pop("HOME"), "changes HOME in its environment"),
-    "a folder in front": (lambda: sys.path.insert(0, "/x"), "changes sys.path"),
-    "a folder less": (lambda: sys.path.pop(), "changes sys.path"),
-    "a finder": (lambda: sys.meta_path.append(Finder()), "installs an import hook"),  # type: ignore[arg-type]
-    "a path hook": (lambda: sys.path_hooks.append(lambda path: None), "installs an import hook"),  # type: ignore[arg-type]
-    "another folder": (lambda: os.chdir("/"), "changes its working directory"),
-    "a tracer": (lambda: sys.settrace(see), "traced or profiled"),
-    "a profiler": (lambda: sys.setprofile(see), "traced or profiled"),
-}
+def test_variables_that_nobody_read_may_change(three: Path) -> None:
+    write(three, wi_reads=READS)
+    told: list[tuple[str, list[str]]] = []
+    ahead("wi_reads", rereads={"wi_reads": told.append}, stale=lambda *what: told.append(what))
+    os.environ["WI_NEW"] = "new"
+    importlib.import_module("wi_reads")
+    assert told == []
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_in_other_surroundings_nothing_is_revealed(change: str) -> None:
-    act, why = CHANGES[change]
-    os.environ.setdefault("HOME", "/home")
-    stash = ahead("wi_one", "wi_two")
-    act()
-    try:
-        with pytest.raises(Spoiled, match=why):
-            importlib.import_module("wi_one")
-    finally:
-        sys.settrace(None)
-        sys.setprofile(None)
-    assert visible() == [] and stash.names == ["wi_one", "wi_two"]
-
-
-def test_looking_for_a_module_in_other_surroundings_does_no_harm() -> None:
-    ahead("wi_one")
-    os.environ["WI_NEW"] = "1"
-    assert importlib.util.find_spec("wi_one") is not None
-
-
-def test_imports_of_other_modules_in_other_surroundings_do_no_harm(three: Path) -> None:
-    write(three, wi_other="")
-    ahead("wi_one")
-    os.environ["WI_NEW"] = "1"
-    importlib.import_module("wi_other")
-
-
-def test_what_was_revealed_before_a_change_stays() -> None:
-    ahead("wi_one", "wi_two")
-    importlib.import_module("wi_one")
-    os.environ["WI_NEW"] = "1"
-    importlib.import_module("wi_one")
-    with pytest.raises(Spoiled):
-        importlib.import_module("wi_two")
-
-
-def test_a_search_path_that_is_known_to_be_changed_before_an_import_is_expected_there(three: Path) -> None:
-    write(three / "wi_folder", wi_found="import wi_one")
-    usual, changed = list(sys.path), [str(three / "wi_folder"), *sys.path]
-    ahead("wi_two", step_text("wi_found", {}, changed), "wi_three")
-    assert sys.path == usual
-    importlib.import_module("wi_two")
-    sys.path.insert(0, changed[0])
-    importlib.import_module("wi_found")
-    assert sys.path == changed
-    assert importlib.import_module("wi_three").wi_one is importlib.import_module("wi_found").wi_one
-
-
-@pytest.mark.parametrize("path", [[], ["/x", "wi_folder"], ["wi_folder", "/x"]])
-def test_another_search_path_than_the_known_one_is_a_change(three: Path, path: list[str]) -> None:
-    write(three / "wi_folder", wi_found="")
-    usual = list(sys.path)
-    ahead(step_text("wi_found", {}, [str(three / "wi_folder"), *usual]))
-    sys.path[:0] = [str(three / folder) if folder == "wi_folder" else folder for folder in path]
-    importlib.invalidate_caches()
-    with pytest.raises(Spoiled if path else ModuleNotFoundError):
-        importlib.import_module("wi_found")
-
-
-def test_a_change_that_was_taken_back_is_none() -> None:
-    ahead("wi_one")
-    os.environ["WI_NEW"] = "1"
-    del os.environ["WI_NEW"]
-    importlib.import_module("wi_one")
-
-
-def test_what_a_revealed_import_changes_is_no_change_of_the_script(three: Path) -> None:
-    write(three, wi_first="import os, sys\nos.environ['WI_SET'] = '1'\nsys.path.append('/wi')")
-    ahead("wi_first", "wi_one")
-    importlib.import_module("wi_first")
-    importlib.import_module("wi_one")
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_in_a_child_that_the_script_forks_all_is_revealed_whatever_has_changed() -> None:
-    ahead("wi_one")
-    os.environ["WI_NEW"] = "1"
-    pid = os.fork()
-    if pid == 0:
-        try:
-            importlib.import_module("wi_one")
-            os._exit(0)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+def test_a_variable_that_was_changed_back_has_not_changed(three: Path) -> None:
+    write(three, wi_reads=READS)
+    told: list[tuple[str, list[str]]] = []
+    ahead("wi_reads", stale=lambda *what: told.append(what))
+    os.environ["WI_READ"] = "new"
+    del os.environ["WI_READ"]
+    importlib.import_module("wi_reads")
+    assert told == []
 
 
 # -- packages that were installed meanwhile ---------------------------------------------------------------------------
@@ -463,68 +365,19 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def upgrade(site: Path) -> None:
+def test_a_package_that_was_installed_since_is_seen(site: Path) -> None:
+    folders = Folders()
+    assert not folders.changed()
     (site / "wi_installed-2.dist-info").mkdir()
+    assert folders.changed()
 
 
-def test_where_packages_were_installed_since_it_was_made_the_worker_begins_again_before_the_script(site: Path) -> None:
-    stash = ahead("wi_installed")
-    specs.remove(stash.look)
-    upgrade(site)
-    with pytest.raises(Spoiled, match="wi_installed: packages were installed"):
-        stash.begin(Surroundings(sys.path))
-
-
-def test_where_the_script_has_installed_packages_nothing_is_revealed_after_it(site: Path) -> None:
-    stash = ahead("wi_one", "wi_installed")
-    specs.remove(stash.look)
-    stash.begin(Surroundings(sys.path))
-    importlib.import_module("wi_one")
-    upgrade(site)
-    with pytest.raises(Spoiled, match="wi_installed: the script installs packages"):
-        importlib.import_module("wi_installed")
-
-
-def test_what_python_compiles_is_no_package_that_was_installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # but for what is made below
+def test_what_python_compiles_is_no_package_that_was_installed(site: Path) -> None:
     (site / "__pycache__").rmdir()
     os.utime(site, (1, 1))
-    ahead("wi_one", "wi_installed")
+    folders = Folders()
     (site / "__pycache__").mkdir()
-    importlib.import_module("wi_one")
-    upgrade(site)
-    with pytest.raises(Spoiled):
-        importlib.import_module("wi_installed")
-
-
-# -- random numbers ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def drawing(three: Path) -> Path:
-    write(three, wi_draws="import random\nVALUE = random.random()")
-    return three
-
-
-def test_a_draw_of_the_script_before_an_import_that_draws_spoils_it(drawing: Path) -> None:
-    ahead("wi_one", "wi_draws")
-    importlib.import_module("wi_one")
-    random.seed(1)
-    with pytest.raises(Spoiled, match="draws random numbers before"):
-        importlib.import_module("wi_draws")
-
-
-def test_without_a_draw_of_the_script_an_import_may_draw(drawing: Path) -> None:
-    ahead("wi_one", "wi_draws")
-    importlib.import_module("wi_one")
-    importlib.import_module("wi_draws")
-
-
-def test_a_draw_of_the_script_does_not_matter_to_imports_that_draw_nothing(drawing: Path) -> None:
-    ahead("wi_one", "wi_two")
-    importlib.import_module("wi_one")
-    random.seed(1)
-    importlib.import_module("wi_two")
+    assert not folders.changed()
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------

@@ -5,15 +5,25 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.warm import prefix
-from elastic_run.elastic_agent.warm.prefix import leading_imports
+from elastic_run.elastic_agent.warm.prefix import Prefix, mentions, read_prefix
 
 from .conftest import write
+
+
+def leading_imports(kind: str, target: str) -> list[str]:
+    """The names of the modules, in order and once."""
+    return list(dict.fromkeys(step.name for step in read_prefix(kind, target, frozenset(["RANK"])).steps))
 
 
 def of(folder: Path, source: str, **others: str) -> list[str]:
     """The leading imports of a script with this source, beside which these modules lie."""
     write(folder, train=source, **others)
     return leading_imports("script", str(folder / "train.py"))
+
+
+def read(folder: Path, source: str, **others: str) -> Prefix:
+    write(folder, train=source, **others)
+    return read_prefix("script", str(folder / "train.py"), frozenset(["RANK"]))
 
 
 @pytest.mark.parametrize(
@@ -34,11 +44,19 @@ def test_imports_at_the_beginning_are_named_in_order_and_once(tmp_path: Path, so
     assert of(tmp_path, source) == names
 
 
+HEAD = """from __future__ import annotations
+import os, sys, time, logging, warnings, functools, dataclasses, typing, abc, enum, collections, torch
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Optional, TypeVar
+from pathlib import Path
+import torch.nn as nn
+"""
+
+
 @pytest.mark.parametrize(
     "between",
     [
         "",
-        "from __future__ import annotations",
         "pass",
         "...",
         "'a text'",
@@ -46,65 +64,171 @@ def test_imports_at_the_beginning_are_named_in_order_and_once(tmp_path: Path, so
         "RATE: float = 0.1",
         "SIZES = OTHERS = (1, -2)",
         "TABLE = {'a': [1, 2], 'b': {3}}",
-        "Name = other.thing",
+        "a, b = 1, 2",
+        "x = 1\nx += 1",
+        "KIND = torch.float16",
         "Alias = dict[str, list[int]]",
+        "Name = Optional[int] | None",
+        "T = TypeVar('T')",
+        "log = logging.getLogger(__name__)",
+        "here = os.path.dirname(os.path.abspath(__file__))",
+        "root = Path(__file__)",
+        "rank = int(os.environ.get('RANK', 0))",
+        "rank = os.environ['RANK']",
+        "begun = time.time()",
+        "RATE = 1\ntext = f'{RATE:g}'",
+        "print('starting', torch.__version__)",
+        "square = lambda x: x * x",
         "def f(x=1, *, y=None):\n    import os; os.environ['A'] = '1'",
+        "def f(x: unknown) -> unknown: pass",
         "async def f(): pass",
+        "@functools.lru_cache(maxsize=None)\ndef f(): pass",
+        "@torch.no_grad()\ndef f(): pass",
         "class Plain:\n    'doc'\n    size = 1\n    rate: float = 2.0\n    def f(self): print(1)",
-        "class Child(base.Parent): pass",
-        "class Generic(Base[int]): pass",
+        "class Child(nn.Module): pass",
+        "class Child(nn.Module):\n    @property\n    def x(self): pass\n    @x.setter\n    def x(self, y): pass",
+        "class Child(nn.Module):\n    @torch.no_grad()\n    def x(self): pass",
+        "class A: pass\nclass B(A): pass",
+        "class G(typing.Generic[typing.Any]): pass",
+        "@dataclass\nclass C:\n    x: int = 1\n    y: list = field(default_factory=list)",
+        "@dataclasses.dataclass(frozen=True)\nclass C:\n    x: int = 1",
+        "class E(enum.Enum):\n    A = enum.auto()",
+        "if TYPE_CHECKING:\n    import nothing_real\n    anything()",
+        "if __name__ == '__main__':\n    pass",
+        "try:\n    import tomllib\nexcept ImportError:\n    tomllib = None",
+        "try:\n    import tomllib\nexcept (ImportError, ModuleNotFoundError):\n    HAS = False\nelse:\n    HAS = True",
+        "os.environ['OMP_NUM_THREADS'] = '1'",
+        "os.environ.setdefault('WI_THREADS', '1')",
+        "warnings.filterwarnings('ignore')",
+        "warnings.simplefilter('ignore', append=True)",
     ],
 )
 def test_what_can_do_nothing_may_stand_between_imports(tmp_path: Path, between: str) -> None:
-    # What must come first in a file comes first here.
-    assert of(tmp_path, f"{between}\nimport json\n{between.replace('from __future__', 'from json')}\nimport csv") == [
-        "json",
-        "csv",
-    ]
+    assert of(tmp_path, f"{HEAD}{between}\nimport csv")[-1] == "csv"
 
 
 @pytest.mark.parametrize(
     "between",
     [
-        "print(1)",
         "x = f()",
         "x = [f()]",
         "x = [f for f in fs]",
-        "x = f'{y}'",
-        "x = lambda: 1",
+        "x = other.thing",
         "x += 1",
         "x.y = 1",
         "x['y'] = 1",
-        "a, b = 1, 2",
-        "import os; os.environ['OMP_NUM_THREADS'] = '1'",
-        "import os; os.environ.setdefault('OMP_NUM_THREADS', '1')",
-        "import sys; sys.path.insert(0, 'lib')",
-        "del x",
+        "os.environ['RANK'] = '1'",
+        "os.environ['A'] = str(1)",
+        "os.environ[name] = '1'",
+        "os.environ.update(A='1')",
+        "os.environ = {}",
+        "os.environ['A'] = os.environ['B'] = '1'",
+        "os.putenv('A', '1')",
+        "sys.path.insert(0, 'lib')",
+        "sys.path = []",
+        "time.sleep(1)",
+        "torch.manual_seed(0)",
+        "torch.set_default_dtype(torch.float64)",
+        "logging.basicConfig()",
+        "warnings.filterwarnings('error')",
+        "warnings.simplefilter('ignore', category=UserWarning)",
+        "print = torch.manual_seed\nprint(0)",
+        "print(f())",
+        "int = 3\nint('1')",
+        "Path('x').mkdir()",
+        "open('x', 'w')",
+        "del os",
         "assert x",
         "raise SystemExit",
-        "for x in y: pass",
+        "for x in (1, 2): pass",
         "while True: pass",
         "with x: pass",
         "if x: pass",
-        "if __name__ == '__main__': pass",
+        "if os.environ.get('X'): pass",
+        "if __name__ == '__main__':\n    main()",
+        "__name__ = '__main__'\nif __name__ == '__main__':\n    pass",
         "match x:\n    case _: pass",
-        "try:\n    import tomllib\nexcept ImportError:\n    tomllib = None",
+        "try:\n    import tomllib\nexcept ImportError:\n    install()",
+        "try:\n    import tomllib\nexcept OSError:\n    pass",
+        "try:\n    import tomllib\nexcept:\n    pass",
+        "try:\n    import tomllib\nfinally:\n    f()",
+        "try:\n    f()\nexcept ImportError:\n    pass",
+        "try:\n    os.environ['A'] = '1'\nexcept ImportError:\n    pass",
         "@decorated\ndef f(): pass",
         "@decorated\nclass C: pass",
+        "@torch.compile\ndef f(): pass",
         "def f(x=g()): pass",
         "def f(*, x=g()): pass",
         "class C(base()): pass",
-        "class C(metaclass=M): pass",
+        "class C(Unknown): pass",
+        "class C(metaclass=abc.ABCMeta): pass",
+        "class A:\n    def __init_subclass__(cls): import os; os.environ['A'] = '1'\nclass B(A): pass",
+        "class A:\n    def __class_getitem__(cls, x): f()\nx = A[1]",
         "class C:\n    x = f()",
         "class C:\n    import tomllib",
-        "class C:\n    print(1)",
-        "class C:\n    @property\n    def x(self): pass",
+        "class C:\n    f()",
+        "from json import *\nprint(1)",
     ],
 )
 def test_what_may_do_something_ends_the_reading(tmp_path: Path, between: str) -> None:
-    found = of(tmp_path, f"import json\n{between}\nimport csv")
-    assert found[0] == "json"
-    assert "csv" not in found and "tomllib" not in found
+    found = of(tmp_path, f"{HEAD}{between}\nimport csv")
+    assert "torch.nn" in found and "csv" not in found
+
+
+def test_annotations_are_worked_out_where_they_are_not_left_for_later(tmp_path: Path) -> None:
+    assert of(tmp_path, "def f(x: g()): pass\nimport csv") == []
+    assert of(tmp_path, "x: g() = 1\nimport csv") == []
+    assert of(tmp_path, "from __future__ import annotations\ndef f(x: g()) -> h(): pass\nx: g() = 1\nimport csv") == [
+        "csv"
+    ]
+
+
+def test_where_the_reading_ends_is_told_without_any_value(tmp_path: Path) -> None:
+    assert read(tmp_path, "import csv\nlogin(token='secret')").ended == ("train.py:2", "a call of login")
+    assert read(tmp_path, "import csv\nx['y'] = 'secret'").ended == ("train.py:2", "an assignment")
+    assert read(tmp_path, "import mine", mine="import csv\nwith x: pass").ended == ("mine.py:2", "a statement (with)")
+    assert read(tmp_path, "import csv").ended == ("", "")
+
+
+def test_what_the_script_sets_before_an_import_belongs_to_that_import(tmp_path: Path) -> None:
+    steps = read(
+        tmp_path,
+        "import os, warnings\nos.environ['A'] = '1'\nwarnings.filterwarnings('ignore')\nimport csv\nimport json",
+    ).steps
+    assert [step.environment for step in steps] == [{}, {}, {"A": "1"}, {}]
+    assert [step.filters for step in steps] == [[], [], [("filterwarnings", ["ignore"], {})], []]
+
+
+def test_what_is_taken_from_a_module_is_known(tmp_path: Path) -> None:
+    (step, other) = read(tmp_path, "from xml.dom import minidom, Node as N\nfrom json import *").steps
+    assert (step.name, step.names, other.names) == ("xml.dom", ("minidom", "Node"), ("*",))
+
+
+def test_imports_of_one_try_statement_belong_together(tmp_path: Path) -> None:
+    source = (
+        "import csv\ntry:\n    import json\n    import tomllib\nexcept ImportError:\n    tomllib = None\nimport zlib"
+    )
+    assert [step.tried for step in read(tmp_path, source).steps] == [0, 1, 1, 0]
+
+
+def test_a_file_that_was_edited_since_is_named(tmp_path: Path) -> None:
+    prefix = read(tmp_path, "import mine", mine="import json")
+    assert prefix.changed == ""
+    (tmp_path / "mine.py").write_text("import json, csv", encoding="utf-8")
+    assert prefix.changed == str(tmp_path / "mine.py")
+
+
+def test_names_and_texts_of_the_whole_script_and_its_modules_are_known(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        train="def f():\n    from mine.inner import g\n    g(KEY='v')",
+        mine__init="",
+        mine__inner="from torch import optim\nimport os\nos.environ['X_Y'] = 'z'\nfrom . import third",
+        mine__third="a.Adam",
+    )
+    identifiers, texts = mentions("script", str(tmp_path / "train.py"))
+    assert {"optim", "Adam", "g"} <= identifiers and "json" not in identifiers
+    assert {"X_Y", "KEY", "v", "z"} <= texts
 
 
 def test_a_module_beside_the_script_is_read_and_not_named(tmp_path: Path) -> None:
@@ -112,7 +236,7 @@ def test_a_module_beside_the_script_is_read_and_not_named(tmp_path: Path) -> Non
 
 
 def test_a_module_beside_the_script_that_does_something_ends_the_reading(tmp_path: Path) -> None:
-    assert of(tmp_path, "import mine\nimport csv", mine="import json\nprint(1)\nimport tomllib") == ["json"]
+    assert of(tmp_path, "import mine\nimport csv", mine="import json\nact(1)\nimport tomllib") == ["json"]
 
 
 def test_a_package_beside_the_script_is_read_from_its_own_beginning(tmp_path: Path) -> None:
@@ -129,9 +253,27 @@ def test_modules_that_import_each_other_are_read_once(tmp_path: Path) -> None:
     assert of(tmp_path, "import one\nimport csv", one="import two\nimport json", two="import one") == ["json", "csv"]
 
 
-def test_a_relative_import_ends_the_reading(tmp_path: Path) -> None:
-    found = of(tmp_path, "import mine\nimport csv", mine__init="import json\nfrom . import inner", mine__inner="")
-    assert found == ["json"]
+def test_relative_imports_of_the_scripts_own_package_are_read(tmp_path: Path) -> None:
+    found = of(
+        tmp_path,
+        "import mine.deep.a\nimport csv",
+        mine__init="import json\nfrom . import inner",
+        mine__inner="import zlib",
+        mine__deep__init="",
+        mine__deep__a="from ..other import x\nfrom .b import y",
+        mine__other="import bz2",
+        mine__deep__b="import lzma",
+    )
+    assert found == ["json", "zlib", "bz2", "lzma", "csv"]
+
+
+def test_a_relative_import_without_a_package_ends_the_reading(tmp_path: Path) -> None:
+    assert of(tmp_path, "import json\nfrom . import mine\nimport csv", mine="") == ["json"]
+    assert of(tmp_path, "import pack.a\nimport csv", pack__init="", pack__a="from ... import x") == []
+
+
+def test_a_module_that_works_its_names_out_ends_the_reading(tmp_path: Path) -> None:
+    assert of(tmp_path, "from mine import x\nimport csv", mine="def __getattr__(name): pass") == []
 
 
 def test_a_folder_without_init_ends_the_reading(tmp_path: Path) -> None:
@@ -164,9 +306,8 @@ def test_a_script_that_is_not_there_gives_none(tmp_path: Path) -> None:
     assert leading_imports("script", str(tmp_path / "nothing.py")) == []
 
 
-def test_a_folder_or_an_archive_as_script_gives_none(tmp_path: Path) -> None:
+def test_an_archive_as_script_gives_none(tmp_path: Path) -> None:
     (tmp_path / "train.pyz").write_bytes(b"PK\3\4\xff\0")
-    assert leading_imports("script", str(tmp_path)) == []
     assert leading_imports("script", str(tmp_path / "train.pyz")) == []
 
 
@@ -196,10 +337,17 @@ def test_of_a_package_as_module_its_main_is_read(tmp_path: Path, monkeypatch: py
     assert leading_imports("module", "mine") == ["json"]
 
 
-def test_a_module_inside_a_package_gives_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of(tmp_path, "", mine__init="", mine__train="import json")
+def test_of_a_module_inside_a_package_the_packages_are_read_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of(tmp_path, "", mine__init="import json", mine__train="from .other import x\nimport csv", mine__other="import bz2")
     monkeypatch.chdir(tmp_path)
-    assert leading_imports("module", "mine.train") == []
+    assert leading_imports("module", "mine.train") == ["json", "bz2", "csv"]
+
+
+def test_of_a_folder_as_script_its_main_is_read(tmp_path: Path) -> None:
+    of(tmp_path, "", mine__init="", mine__main="import other", mine__other="import json")
+    assert leading_imports("script", str(tmp_path / "mine")) == ["json"]
 
 
 def test_by_run_path_modules_are_looked_for_in_the_working_directory(

@@ -1,17 +1,18 @@
-"""Which warm interpreter is used and what is kept of its list, with interpreters that are played by the test."""
+"""Which warm interpreter is used, with interpreters that are played by the test."""
 
 import asyncio
 import os
+import select
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from elastic_run.elastic_agent import preload, zygote, zygotes
-from elastic_run.elastic_agent.preload import Learnt
+from elastic_run.elastic_agent import zygote, zygotes
 from elastic_run.elastic_agent.seed import Recipe
 from elastic_run.elastic_agent.warm.frames import pack, unpack
 from elastic_run.elastic_agent.zygote import NotForked, Zygote
@@ -33,6 +34,7 @@ class Played:
         self.connection, self._mine = socket.socketpair()
         self._mine.setblocking(False)
         self._rest = b""
+        self.received = 0
         Stage.all.append(self)
 
     def say(self, *words: str) -> None:
@@ -86,7 +88,7 @@ async def made() -> AsyncIterator[list[Zygotes]]:
     opened: list[Zygotes] = []
     yield opened
     for each in opened:
-        await each.close(save=False)
+        await each.close()
     for played in Stage.all:
         played.close()
 
@@ -96,10 +98,6 @@ def start(made: list[Zygotes], said: list[str] | None = None) -> Zygotes:
     each.start()
     made.append(each)
     return each
-
-
-def file() -> Path:
-    return preload.cache_file(RECIPE, os.environ, Path.cwd())
 
 
 async def heard() -> None:
@@ -120,54 +118,82 @@ def order(each: Zygotes) -> "asyncio.Task[list[int]]":
     return asyncio.create_task(fork())
 
 
-async def replacing(each: Zygotes) -> tuple[Played, Played]:
-    """The first interpreter, which is warm, and another that is being made to replace it."""
+async def test_one_that_is_outdated_forks_nothing_and_another_is_made(made: list[Zygotes]) -> None:
+    said: list[str] = []
+    each = start(made, said)
     (old,) = Stage.all
     old.warm("one")
     await each.settled()
     await old.ordered()
-    each._told = ["two"]  # type: ignore[attr-defined]
-    each._refresh()  # type: ignore[attr-defined]
-    return old, Stage.all[1]
-
-
-async def test_one_that_is_replaced_lets_go_of_its_workers_before_it_ends(made: list[Zygotes]) -> None:
-    each = start(made)
-    old, new = await replacing(each)
-    new.warm("one", "two")
-    await heard()
-    assert each.account.imported == ["one", "two"]
-    assert await old.ordered() == [], "it is told that nothing more comes"
-    assert Stage.killed == [] and old.pid in each.sessions
-    old.close()
-    await heard()
-    assert Stage.killed == [] and old.pid not in each.sessions
-
-
-async def test_one_with_an_order_is_not_replaced_before_it_has_answered(made: list[Zygotes]) -> None:
-    said: list[str] = []
-    each = start(made, said)
-    old, new = await replacing(each)
     fork = order(each)
     assert (await old.ordered())[0][0] == b"fork"
-    new.warm("one", "two")
-    await heard()
-    assert each.account.imported == ["one"]
-    old.say("forked", "4711")
-    assert await fork == [4711]
-    assert each.account.imported == ["one", "two"] and Stage.killed == [] and said == []
-
-
-async def test_one_that_dies_with_an_order_is_replaced(made: list[Zygotes]) -> None:
-    each = start(made)
-    old, new = await replacing(each)
-    fork = order(each)
-    new.warm("one", "two")
-    await heard()
-    old.close()
+    old.say("outdated", "train.py has changed")
     with pytest.raises(NotForked):
         await fork
+    assert said == ["workers start as fresh interpreters: train.py has changed"]
+    assert len(Stage.all) == 2 and Stage.killed == []
+    new = Stage.all[1]
+    new.warm("one", "two")
+    await each.settled()
     assert each.account.imported == ["one", "two"] and each.why == ""
+    assert await old.ordered() == [], "it is told that nothing more comes"
+
+
+async def test_what_it_says_of_its_imports_is_kept(made: list[Zygotes]) -> None:
+    each = start(made)
+    (played,) = Stage.all
+    played.say("trying", "one")
+    played.say("refused", "one", "prints ('loud')", "train.py:3")
+    played.say("ended", "train.py:4", "a call of main")
+    played.warm()
+    await each.settled()
+    assert each.account.refused == [("one", "prints ('loud')", "train.py:3")]
+    assert each.account.ended == ("train.py:4", "a call of main")
+
+
+async def test_it_is_told_what_the_user_wants_and_what_is_declared(
+    made: list[Zygotes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for preload, word in ((("a", "b.c"), b"a,b.c"), ((), b""), (None, b"none")):
+        each = Zygotes(replace(RECIPE, preload=preload, table=("x", "y")), cwd=None, say=lambda _: None)
+        each.start()
+        made.append(each)
+        (frame,) = await Stage.all[-1].ordered()
+        assert frame[5:] == [word, b"x", b"y"]
+
+
+async def test_a_list_that_is_longer_than_a_socket_holds_is_sent(made: list[Zygotes]) -> None:
+    table = tuple(f"package{number}" * 10 for number in range(20_000))
+    begun = Zygotes(replace(RECIPE, table=table), cwd=None, say=lambda _: None)
+    made.append(begun)
+    reading = threading.Thread(target=lambda: until_read(len(table)))
+    reading.start()
+    begun.start()
+    reading.join()
+    assert begun.why == "" and Stage.all[0].received == len(table) + 6
+
+
+def until_read(words: int) -> None:
+    """Reads what the first one is told, as its process would, until as many words have come."""
+    while not Stage.all:
+        os.sched_yield()
+    played = Stage.all[0]
+    data = b""
+    while played.received < words:
+        if select.select([played._mine], [], [], 10)[0]:  # type: ignore[attr-defined]
+            data += played._mine.recv(1 << 20)  # type: ignore[attr-defined]
+        frames, data = unpack(data)
+        played.received = sum(map(len, frames)) or played.received
+
+
+async def test_a_variable_that_changed_under_an_import_is_told_once(made: list[Zygotes]) -> None:
+    said: list[str] = []
+    each = start(made, said)
+    assert each._pipe is not None  # type: ignore[attr-defined]
+    for _ in range(2):
+        os.write(each._pipe[1], pack([b"stale", b"torch._dynamo", b"TORCH_LOGS"]))  # type: ignore[attr-defined]
+    await heard()
+    assert len(said) == 1 and "torch._dynamo" in said[0] and "TORCH_LOGS" in said[0]
 
 
 # -- an answer that is late -------------------------------------------------------------------------------------------
@@ -206,20 +232,6 @@ async def test_one_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatc
     played.close()
 
 
-# -- the list ---------------------------------------------------------------------------------------------------------
-
-
-async def test_an_end_before_it_is_warm_leaves_the_list_as_it_was(made: list[Zygotes]) -> None:
-    known = Learnt(steps=("one", "two"), watched=3.0)
-    preload.save(file(), known)
-    each = start(made)
-    Stage.all[0].say("imported", "one")
-    await heard()
-    assert each.account.imported == ["one"]
-    await each.close()
-    assert preload.load(file()) == known
-
-
 async def test_one_that_got_ready_while_the_agent_was_stopped_is_used(
     made: list[Zygotes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,28 +243,11 @@ async def test_one_that_got_ready_while_the_agent_was_stopped_is_used(
     assert each.why == "" and each.account.imported == ["one"] and Stage.killed == []
 
 
-async def test_what_is_refused_before_anything_is_imported_is_kept(made: list[Zygotes]) -> None:
-    each = start(made)
-    Stage.all[0].say("refused", "noisy", "prints ('loud')")
-    Stage.all[0].warm()
-    await each.settled()
-    await each.close()
-    found = preload.load(file())
-    assert found is not None and found.until == ("noisy", "prints ('loud')")
-
-
-async def test_an_import_that_does_not_end_is_not_waited_for_in_the_next_run(
-    made: list[Zygotes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    preload.save(file(), Learnt(steps=("one", "stuck", "two"), complete=True))
+async def test_an_import_that_does_not_end_is_named(made: list[Zygotes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zygotes, "WARM_UP_SECONDS", 0.01)
     each = start(made)
     (played,) = Stage.all
-    played.say("folders", str(tmp_path))
     played.say("imported", "one")
     played.say("trying", "stuck")
     await each.settled()
     assert Stage.killed == [played.pid] and "the last of them stuck" in each.why
-    await each.close()
-    found: Any = preload.load(file())
-    assert found.steps == ("one",) and found.until[0] == "stuck" and list(found.folders) == [str(tmp_path)]

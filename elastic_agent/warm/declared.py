@@ -1,0 +1,134 @@
+"""What may be imported ahead, as the agent has told it: the table of `adapters/imports_ahead.py`, in words.
+
+A word for each package is `NAME`, the name under which it is installed, the least and the greatest version that were
+tested, and what is allowed to it, with separators between. Others name what is imported late, and what is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # as typing's, which is an import too many
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SEPARATOR = "\x1f"
+
+
+class LateImport:
+    """A module that a package imports by itself, inside of a function.
+
+    Attributes:
+        package: whose.
+        module: its name.
+        wanted_by: identifiers; it is worth importing ahead where the script's source holds one of them.
+    """
+
+    __slots__ = ("module", "package", "wanted_by")
+
+    def __init__(self, package: str, module: str, wanted_by: str) -> None:
+        self.package = package
+        self.module = module
+        self.wanted_by = frozenset(wanted_by.split(","))
+
+
+class Table:
+    """See above.
+
+    Args:
+        words: of the agent.
+        extra: modules that the user wants to be imported ahead, whatever the table says.
+
+    Attributes:
+        late: what is imported late.
+        may_walk: the modules that may go through all environment variables.
+    """
+
+    def __init__(self, words: Sequence[str], extra: Sequence[str] = ()) -> None:
+        self.late: list[LateImport] = []
+        self.may_walk: frozenset[str] = frozenset()
+        self._extra = frozenset(name.partition(".")[0] for name in extra)
+        self._packages: dict[str, list[str]] = {}
+        self._refused: dict[str, str] = {}
+        self._draws: set[str] = set()
+        self._nameless: set[str] = set()
+        for word in words:
+            kind, *rest = word.split(SEPARATOR)
+            match kind:
+                case "package":
+                    name, distribution, least, greatest = rest[:4]
+                    self._packages[name] = [distribution, least, greatest]
+                case "late":
+                    self.late.append(LateImport(*rest))
+                case "refused":
+                    self._refused[rest[0]] = rest[1]
+                case "nameless":
+                    self._nameless.add(rest[0])
+                case "walks":
+                    self.may_walk |= {rest[0]}
+                case "draws":
+                    self._draws.add(rest[0])
+                case _:
+                    pass
+
+    def _is_nameless(self, name: str) -> bool:
+        return any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in self._nameless)
+
+    def may_draw(self, module: str) -> bool:
+        """Whether its import may draw random numbers: nothing that workers must not share comes of them."""
+        return module.partition(".")[0] in self._draws
+
+    def problem(self, module: str) -> str:
+        """Why it must not be imported ahead, in words; empty where it may."""
+        name = module.partition(".")[0]
+        if name in self._extra:
+            return ""
+        if reason := self._refused.get(module) or self._refused.get(name):
+            return reason
+        if name in sys.stdlib_module_names or self._is_nameless(name):
+            return ""
+        package = self._packages.get(name)
+        if package is None:
+            return f"nobody has tested that {name} may be imported ahead; --preload={name} does so"
+        distribution, least, greatest = package
+        if not least:
+            return ""
+        version = installed_version(distribution)
+        if not version:
+            return f"the version of {name} that is installed cannot be told"
+        found = _numbers(version)
+        lowest, highest = _numbers(least), _numbers(greatest)
+        if lowest <= found[: len(lowest)] and found[: len(highest)] <= highest:
+            return ""
+        tested = least if least == greatest else f"{least} to {greatest}"
+        return f"{name} {version} was not tested, only {tested}; --preload={name} imports it ahead all the same"
+
+
+def installed_version(distribution: str) -> str:
+    """By the first folder on the search path that says it; empty where none does."""
+    for folder in sys.path:
+        try:
+            entries = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for entry in entries:
+            name, _, rest = entry.partition("-")
+            if rest.endswith((".dist-info", ".egg-info")) and _normal(name) == _normal(distribution):
+                return rest.rpartition(".")[0].partition("-")[0]
+    return ""
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def _numbers(version: str) -> list[int]:
+    """The release of a version: "2.13.0+cpu" is [2, 13, 0]."""
+    found: list[int] = []
+    for part in version.split("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        found.append(int(digits))
+    return found
