@@ -5,7 +5,7 @@ import signal
 import socket
 from collections.abc import Iterable, Mapping
 
-from ..adapters.imports_ahead import DRAWS, NAMELESS, PACKAGES, REFUSED, STDLIB_REFUSED, WALKS
+from ..adapters import imports_ahead as ahead
 from ..adapters.torchelastic import DEVICES, PER_WORKER, Placement, worker_environment
 from ..elastic_agent.seed import Recipe, Seed
 from ..elastic_agent.warm.declared import SEPARATOR
@@ -112,13 +112,15 @@ def recipe(options: Options, environ: Mapping[str, str], trace: str) -> Recipe |
 def table_words() -> tuple[str, ...]:
     """The table of what may be imported ahead, as `warm/declared.py` reads it (pure)."""
     rows: list[tuple[str, ...]] = []
-    for package in PACKAGES.values():
+    for package in ahead.PACKAGES.values():
         rows.append(("package", package.name, package.distribution, *(package.tested or ("", ""))))
         rows += [("late", package.name, late.module, ",".join(late.wanted_by)) for late in package.late]
-    rows += [("nameless", name) for name in NAMELESS]
-    rows += [("refused", name, why) for name, why in {**STDLIB_REFUSED, **REFUSED}.items()]
-    rows += [("walks", module) for module in WALKS]
-    rows += [("draws", name) for name in DRAWS]
+    rows += [("nameless", name) for name in ahead.NAMELESS]
+    rows += [("namespace", name) for name in ahead.NAMESPACES]
+    rows += [("refused", name, why) for name, why in {**ahead.STDLIB_REFUSED, **ahead.REFUSED}.items()]
+    rows += [("thread", name) for name in ahead.THREADS]
+    rows += [("walks", module) for module in ahead.WALKS]
+    rows += [("draws", name) for name in ahead.DRAWS]
     return tuple(SEPARATOR.join(row) for row in rows)
 
 

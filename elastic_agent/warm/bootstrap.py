@@ -319,7 +319,7 @@ class _Zygote:
             getattr(__import__("warnings"), function)(*values, **keywords)
         table = self._orders.table
         before, folders = set(sys.modules), set(sys.path_importer_cache)
-        watch = Watch(self._output, self._orders.per_worker, table.may_walk, may_draw=table.may_draw(step.name))
+        watch = Watch(self._output, self._orders.per_worker, table.may_walk, table.threads)
         try:
             with watch:
                 module = __import__(step.name, {}, {}, list(step.names))
@@ -331,9 +331,9 @@ class _Zygote:
             return "missing" if is_missing else f"cannot be imported ({error})"
         except BaseException as error:  # noqa: BLE001 - told, and the script meets it in its own time
             return f"raises {type(error).__name__} ({error})"
-        if problem := watch.found():
-            return problem
         new = [found for found in sys.modules if found not in before]
+        if problem := watch.found(may_draw=any(map(table.may_draw, new))):
+            return problem
         for found in new:
             if self._is_local(sys.modules[found]):
                 return f"imports {found}, which is not installed but a part of the script"

@@ -43,11 +43,14 @@ class Table:
     Attributes:
         late: what is imported late.
         may_walk: the modules that may go through all environment variables.
+        threads: the names of threads that may stay: they end before a fork, or a fork does them no harm.
     """
 
     def __init__(self, words: Sequence[str], extra: Sequence[str] = ()) -> None:
         self.late: list[LateImport] = []
         self.may_walk: frozenset[str] = frozenset()
+        self.threads: frozenset[str] = frozenset()
+        self._namespaces: set[str] = set()
         self._extra = frozenset(name.partition(".")[0] for name in extra)
         self._packages: dict[str, list[str]] = {}
         self._refused: dict[str, str] = {}
@@ -65,6 +68,10 @@ class Table:
                     self._refused[rest[0]] = rest[1]
                 case "nameless":
                     self._nameless.add(rest[0])
+                case "namespace":
+                    self._namespaces.add(rest[0])
+                case "thread":
+                    self.threads |= {rest[0]}
                 case "walks":
                     self.may_walk |= {rest[0]}
                 case "draws":
@@ -86,7 +93,7 @@ class Table:
             return ""
         if reason := self._refused.get(module) or self._refused.get(name):
             return reason
-        if name in sys.stdlib_module_names or self._is_nameless(name):
+        if name in sys.stdlib_module_names or self._is_nameless(name) or module in self._namespaces:
             return ""
         package = self._packages.get(name)
         if package is None:

@@ -93,7 +93,7 @@ class Watch:
         output: the reading end of the pipe that is stdout and stderr meanwhile, not blocking.
         per_worker: the variables that differ from worker to worker.
         may_walk: the modules that go through all variables and are known to use those of their own prefix only.
-        may_draw: the import may draw from the random numbers that all Python code shares.
+        threads: the names of threads that may stay.
     """
 
     def __init__(
@@ -101,13 +101,12 @@ class Watch:
         output: int,
         per_worker: frozenset[str],
         may_walk: frozenset[str] = frozenset(),
-        *,
-        may_draw: bool = False,
+        threads: frozenset[str] = frozenset(),
     ) -> None:
         self._output = output
         self._per_worker = per_worker
         self._may_walk = may_walk
-        self._may_draw = may_draw
+        self._may_stay = threads
         self._names: set[str] = set()
         self._walks: set[str] = set()
         self._names_drawn = _draws_names()
@@ -147,14 +146,18 @@ class Watch:
         """The variables that the import read by name, with the values that they had before it."""
         return {name: self._environment.get(name) for name in self._names}
 
-    def found(self) -> str:
-        """Why this process must not be forked for workers, in words; empty where it may. To be asked outside."""
+    def found(self, *, may_draw: bool = False) -> str:
+        """Why this process must not be forked for workers, in words; empty where it may. To be asked outside.
+
+        `may_draw`: the import may draw from the random numbers that all Python code shares.
+        """
+        if not may_draw and self._random is not None and _random_state() != self._random:
+            return "draws random numbers"
         for look in (
             self._printed,
             self._read,
             self._walked,
             self._written,
-            self._drawn,
             self._signalled,
             self._opened,
             self._mapped,
@@ -162,7 +165,7 @@ class Watch:
             self._traced,
             self._named,
             _processes,
-            _threads,
+            self._threads,
         ):
             if found := look():
                 return found
@@ -183,11 +186,6 @@ class Watch:
         if not modules:
             return ""
         return f"reads all environment variables (in {modules[0]}), and workers have some that differ"
-
-    def _drawn(self) -> str:
-        if self._may_draw or self._random is None or _random_state() == self._random:
-            return ""
-        return "draws random numbers"
 
     def _signalled(self) -> str:
         return "" if _signals() == self._signals else "changes how signals are handled"
@@ -237,6 +235,28 @@ class Watch:
 
     def _named(self) -> str:
         return "" if self._names_drawn or not _draws_names() else "makes temporary files, which workers would share"
+
+    def _threads(self) -> str:
+        if not self._others():
+            return ""
+        # Some pools (OpenBLAS's) end before a fork, and begin again where they are needed.
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        left = self._others()
+        return f"starts {left} thread{'s' if left > 1 else ''}" if left else ""
+
+    def _others(self) -> int:
+        """The threads beside this one, but for those that may stay."""
+        names: list[str] = []
+        for number in os.listdir("/proc/self/task"):
+            try:
+                with open(f"/proc/self/task/{number}/comm") as file:
+                    names.append(file.read().rstrip("\n"))
+            except OSError:
+                continue  # it has ended
+        return len([name for name in names if name not in self._may_stay]) - 1
 
     def _traced(self) -> str:
         return "traces or profiles" if sys.gettrace() is not None or sys.getprofile() is not None else ""
@@ -313,18 +333,6 @@ def _signals() -> tuple[int, ...]:
         return tuple(
             int(line.split()[1], 16) & ~_OF_THREADS for line in file if line.startswith((b"SigIgn:", b"SigCgt:"))
         )
-
-
-def _threads() -> str:
-    if len(os.listdir("/proc/self/task")) == 1:
-        return ""
-    # Some pools (OpenBLAS's) end before a fork, and begin again where they are needed.
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
-    left = len(os.listdir("/proc/self/task")) - 1
-    return f"starts {left} thread{'s' if left > 1 else ''}" if left else ""
 
 
 def _processes() -> str:

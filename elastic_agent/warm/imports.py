@@ -101,6 +101,7 @@ class Stash:
         self._groups: list[Group] = []
         self._index: dict[str, int] = {}
         self._revealed = 0
+        self._cwd = ""
 
     def begin(self) -> None:
         """The script begins in this process."""
@@ -124,6 +125,7 @@ class Stash:
         for listed, before in zip(added_to(), lists, strict=False):
             listed[:] = before
         self._groups = list(groups)
+        self._cwd = _cwd()
         self._revealed = 0
         self._index = {name: number for number, group in enumerate(groups) for name in group.modules}
         for number, group in enumerate(groups):
@@ -180,11 +182,14 @@ class Stash:
             specs.remove(self.look)
         if warnings := sys.modules.get("warnings"):
             _tell_of_filters(warnings)
+        moved = _cwd() != self._cwd  # which some note, too
         for group in groups:
-            if names := changed[group.name]:
+            names = changed[group.name]
+            if names or moved:
                 for name in group.modules:
                     if reread := self._rereads.get(name):
                         reread(group.modules[name])
+            if names:
                 self._stale(group.name, names)
 
     def keep(self) -> None:
@@ -237,6 +242,13 @@ def set_variables(changes: Mapping[str, str | None]) -> None:
 
 def _changed(reads: Mapping[str, str | None]) -> list[str]:
     return sorted(name for name, value in reads.items() if os.environ.get(name) != value)
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def _alike(own: Any, found: Any) -> bool:

@@ -30,11 +30,12 @@ for name in json.loads(sys.argv[3]):
         for descriptor in (writing, verdict):
             os.close(descriptor)
         os.set_blocking(output, False)
-        watch = Watch(output, frozenset(["RANK"]), frozenset(["wh_may_walk"]), may_draw=name == "wh_may_draw")
+        watch = Watch(output, frozenset(["RANK"]), frozenset(["wh_may_walk"]))
         try:
             with watch:
                 __import__(name)
-            answer = {"problem": watch.found(), "written": watch.written, "reads": watch.reads}
+            answer = {"problem": watch.found(may_draw=name == "wh_may_draw")}
+            answer |= {"written": watch.written, "reads": watch.reads}
             answer["added"] = repr(watch.added)
         except BaseException as error:
             answer = {"problem": repr(error)}
