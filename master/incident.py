@@ -20,7 +20,7 @@ are restarted until `--same-failure-limit` or `--max-restarts` is reached.
 
 The evidence is complete `GATHER` seconds after the first of it. A new round does not wait for that: the verdict is
 provisional until then. Only a verdict that ends the job waits for it; one that knows of consequences only waits for
-`ROOT_SECONDS`.
+`ROOT_SECONDS`, and one that ends the job if every rank has the same failure waits for `ALIKE_SECONDS`.
 """
 
 import dataclasses

@@ -90,6 +90,26 @@ def test_every_way_to_start_python_is_followed(
     assert names(of(monkeypatch, lay(tmp_path), target, kind))[0] == first
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import os, part as p",
+        "    import part  # here",
+        "try: import part",
+        "import os; import part",
+        "from part import *",
+        "from part import (\n    a,  # one\n    b,\n)",
+        "from part \\\n    import a",
+        "from . import part",
+        "from .part import a",
+    ],
+)
+def test_every_form_of_an_import_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str) -> None:
+    lay(tmp_path, {"pkg/__init__.py": "", "pkg/train.py": f"{line}\n", "pkg/part.py": "", "part.py": ""})
+    module = of(monkeypatch, tmp_path, "pkg.train", "module")
+    assert ("pkg/part.py" if "from ." in line else "part.py") in names(module)
+
+
 def test_a_folder_is_read_from_its_main_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lay(tmp_path, {"app/__main__.py": "import part\n", "app/part.py": ""})
     assert names(of(monkeypatch, tmp_path, "app")) == ["__main__.py", "part.py"]
