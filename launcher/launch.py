@@ -6,6 +6,7 @@ by name in another process is refused in words, before anything starts.
 
 import asyncio
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from ..elastic_agent.agent import Result
 from .call import CALL_FILE
 from .options import UsageError, parse
 from .run import run
+from .settings import Command
 
 
 class LaunchFailed(RuntimeError):
@@ -76,8 +78,11 @@ def launch(
         names = {} if "rdzv_id" in flags else {"rdzv_id": f"{fn.__name__}-{_digest([target, facts])}"}
         argv = [*_flags({**names, **flags}), "-m", "elastic_run.launcher.call", target, _digest([facts])]
         options = parse(argv, os.environ)
+        if names:
+            options = dataclasses.replace(options, job_id_given=False)
+        written = Command("script", sys.modules[fn.__module__].__file__ or "", (), sys.executable)
         with _own_signal_handlers():
-            result = asyncio.run(run(options, {**os.environ, CALL_FILE: str(file)}))
+            result = asyncio.run(run(options, {**os.environ, CALL_FILE: str(file)}, written=written))
         if result.code != 0:
             raise LaunchFailed(result)
         ranks = sorted(exit_.rank for exit_ in result.exits)

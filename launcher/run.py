@@ -37,7 +37,7 @@ from ..rendezvous.store import Store
 from ..rendezvous.trace import AGENT, Trace
 from ..rendezvous.version import VERSION
 from .early import heeded, inherited, node_name, recipe, worker_command
-from .settings import Credentials, Options, join_command
+from .settings import Command, Credentials, Options, join_command
 from .source import digests
 from .summary import last_lines, write_json
 
@@ -95,8 +95,15 @@ def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
     return Place(host, host)
 
 
-def setup(options: Options, where: Place, environ: Mapping[str, str], trace: str) -> Setup:
-    """What the agent is started with; `trace`: the file that is traced to."""
+def setup(
+    options: Options, where: Place, environ: Mapping[str, str], trace: str, written: Command | None = None
+) -> Setup:
+    """What the agent is started with.
+
+    Args:
+        trace: the file that is traced to.
+        written: whose source other nodes must have, too; None: that of the command.
+    """
     command = options.command
     fingerprint = Fingerprint(
         script=command.target if command.kind != "script" else os.path.normpath(command.target),
@@ -104,7 +111,7 @@ def setup(options: Options, where: Place, environ: Mapping[str, str], trace: str
         nnodes=str(options.nodes),
         nproc_per_node=options.nproc_spec,
         version=VERSION,
-        source=() if options.job_id_given or options.store.kind == "memory" else digests(command),
+        source=() if options.job_id_given or options.store.kind == "memory" else digests(written or command),
     )
     return Setup(
         job=options.job_id,
@@ -138,6 +145,7 @@ async def run(
     environ: Mapping[str, str],
     entered: float | None = None,
     early: "tuple[str, Seed] | None" = None,
+    written: Command | None = None,
 ) -> Result:
     """Takes this machine's part in the job, and prints how it ended. Raises UsageError where it cannot even begin.
 
@@ -146,9 +154,10 @@ async def run(
         environ: what the workers inherit.
         entered: when the command line was begun to be read, in monotonic seconds; None: there was none.
         early: what was begun before (`early.begin`).
+        written: as for `setup`.
     """
     with all_allowed() as files:
-        return await _run(options, environ, entered, early, files)
+        return await _run(options, environ, entered, early, written, files)
 
 
 async def _run(
@@ -156,6 +165,7 @@ async def _run(
     environ: Mapping[str, str],
     entered: float | None,
     early: "tuple[str, Seed] | None",
+    written: Command | None,
     files: int,
 ) -> Result:
     output = _begun(options, early)
@@ -174,7 +184,7 @@ async def _run(
         except Unreachable as error:
             output.say(str(error))
             return Result(plan.REFUSED, str(error), None, "", (), Timeline(asyncio.get_running_loop().time()))
-        agent_setup = setup(options, where, environ, trace.file or "")
+        agent_setup = setup(options, where, environ, trace.file or "", written)
         output.say(
             f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
             f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here; this node is {agent_setup.node}"

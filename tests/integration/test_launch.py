@@ -3,12 +3,16 @@
 import functools
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import elastic_run
+from elastic_run.launcher import launch as launching
+from elastic_run.launcher import run as runs
 from elastic_run.launcher.flags import UsageError
+from elastic_run.launcher.settings import Command, Options
 
 MODULE = """
 import os
@@ -203,3 +207,24 @@ def test_torchs_own_launch_config_is_understood_whole(tmp_path: Path) -> None:
     )
     every = ["max_restarts", "nnodes", "nproc_per_node", "rdzv_backend", "rdzv_conf", "shutdown_timeout"]
     assert least == str([*every, "signals_to_handle", "start_method"])
+
+
+def of_this_module() -> None:
+    """What the test below launches."""
+
+
+@pytest.mark.parametrize(("flags", "compared"), [({}, True), ({"rdzv_id": "given"}, False)])
+def test_nodes_compare_the_source_of_the_functions_module_where_the_id_is_derived(
+    monkeypatch: pytest.MonkeyPatch, flags: dict[str, str], compared: bool
+) -> None:
+    made: list[tuple[str, ...]] = []
+
+    async def run(options: Options, environ: Mapping[str, str], *, written: Command) -> None:
+        place = runs.Place("127.0.0.1", None)
+        made.append(runs.setup(options, place, environ, "", written).terms.fingerprint.source)
+        raise RuntimeError
+
+    monkeypatch.setattr(launching, "run", run)
+    with pytest.raises(RuntimeError):
+        elastic_run.launch(of_this_module, nnodes=2, **flags)
+    assert [entry.partition(":")[0] for entry in made[0][:1]] == (["test_launch.py"] if compared else [])
