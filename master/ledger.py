@@ -34,14 +34,17 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import accumulate, pairwise
+from typing import Literal, cast
 
 from ..rendezvous.wire import Malformed, decode, encode
 
 Lineage = Literal["checkpoint", "ack"]
 
-VERSION = 1
+VERSION = 2
 """Of `State`, in the store."""
+
+_READ = (1, VERSION)  # in version 1 each piece is an object of its own
 
 POSITION_VERSION = 1
 """Of `Position`, in users' checkpoints."""
@@ -604,17 +607,65 @@ def fresh(dataset: Dataset) -> State:
 def read(value: bytes) -> State:
     """The state that the store holds. Raises BadState."""
     try:
-        state = decode(State, value)
+        state = decode(State, value, unpack=_unpacked)
     except Malformed as error:
         raise BadState(str(error)) from None
-    if state.version != VERSION:
-        raise BadState(f"its version is {state.version}, and this elastic-run reads {VERSION}")
-    return state
+    if state.version not in _READ:
+        raise BadState(f"its version is {state.version}, and this elastic-run reads {' and '.join(map(str, _READ))}")
+    return replace(state, version=VERSION)
 
 
 def written(state: State) -> bytes:
-    """What `read` reads."""
-    return encode(state)
+    """What `read` reads.
+
+    All of it is written with every change, and a store keeps what it replaces for a while. So fields that have their
+    default are left out, and pieces are lists of numbers.
+    """
+    return encode(state, pack=_packed)
+
+
+def _packed(value: object) -> object:
+    """Pieces as numbers: each place as its distance from the one before, and what is not 0 with its index before it."""
+    pieces = cast(tuple[Piece, ...], value)  # or anything else
+    if not (isinstance(value, tuple) and value and isinstance(pieces[0], Piece)):  # pyright: ignore[reportUnnecessaryIsInstance]  # see there
+        return cast(object, value)
+    places = [pieces[0].place, *(piece.place - before.place for before, piece in pairwise(pieces))]
+    packed = {"places": places}
+    if offsets := [number for i, piece in enumerate(pieces) if piece.offset for number in (i, piece.offset)]:
+        packed["offsets"] = offsets
+    if returned := [number for i, piece in enumerate(pieces) if piece.returned for number in (i, piece.returned)]:
+        packed["returned"] = returned
+    return packed
+
+
+def _unpacked(raw: object) -> object:
+    """The pieces of an object that `_packed` has made, as objects of their own; all else as it is. Raises Malformed."""
+    packed = cast(dict[str, object], raw)  # it is asked about JSON objects only
+    if "places" not in packed:
+        return packed
+    places = list(accumulate(_numbers(packed["places"])))
+    offsets, returned = ([0] * len(places) for _ in range(2))
+    for name, into in (("offsets", offsets), ("returned", returned)):
+        for index, number in _pairs(_numbers(packed.get(name, []))):
+            if not 0 <= index < len(into):
+                raise Malformed(f"{name}: there is no piece {index}")
+            into[index] = number
+    rows = zip(places, offsets, returned, strict=True)
+    return [{"place": place, "offset": offset, "returned": times} for place, offset, times in rows]
+
+
+def _numbers(raw: object) -> list[int]:
+    numbers = cast(list[object], raw) if isinstance(raw, list) else [None]
+    if any(type(number) is not int for number in numbers):
+        raise Malformed("pieces: expected a list of numbers")
+    return cast(list[int], numbers)
+
+
+def _pairs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of an index and what stands there. Raises Malformed where the last has no partner."""
+    if len(numbers) % 2:
+        raise Malformed("pieces: expected pairs of numbers")
+    return zip(numbers[::2], numbers[1::2], strict=True)
 
 
 def check(request: Request) -> str:

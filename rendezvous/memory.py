@@ -19,6 +19,12 @@ from .store import Compare, Delete, Event, Health, KeyValue, Listing, Operation,
 DEFAULT_HISTORY = 10_000
 """Revisions kept for watches; a watch that lags behind by more gets Compacted."""
 
+HISTORY_BYTES = 8 * 1024 * 1024
+"""Of keys and values in these revisions, at most, unless the newest alone has more."""
+
+_EVENT_BYTES = 256
+"""For what Python keeps for one event, about."""
+
 
 class Timer(Protocol):
     """Something that was arranged for later."""
@@ -55,11 +61,16 @@ class MemoryStore:
     Args:
         clock: what leases expire by; the running event loop where none is given.
         history: revisions kept for watches.
+        history_bytes: the most that these take.
     """
 
-    def __init__(self, *, clock: Clock | None = None, history: int = DEFAULT_HISTORY) -> None:
+    def __init__(
+        self, *, clock: Clock | None = None, history: int = DEFAULT_HISTORY, history_bytes: int = HISTORY_BYTES
+    ) -> None:
         self._clock = clock
         self._history = history
+        self._history_bytes = history_bytes
+        self._log_bytes = 0
         self._revision = 1  # as a new etcd's
         self._oldest = 1
         self._log: list[tuple[Event, ...]] = []  # the events of revision `_log_start + index`
@@ -135,6 +146,7 @@ class MemoryStore:
         self._oldest = max(self._oldest, min(revision, self._revision))
         cut = self._oldest - self._log_start
         if cut > 0:
+            self._log_bytes -= sum(map(_size, self._log[:cut]))
             del self._log[:cut]
             self._log_start = self._oldest
 
@@ -233,8 +245,14 @@ class MemoryStore:
         if events:
             self._revision = revision
             self._log.append(tuple(events))
-            if len(self._log) > self._history:
-                self.compact(self._log_start + len(self._log) - self._history)
+            self._log_bytes += _size(events)
+            excess = max(0, len(self._log) - self._history)
+            left = self._log_bytes - sum(map(_size, self._log[:excess]))
+            while left > self._history_bytes and excess < len(self._log) - 1:
+                left -= _size(self._log[excess])
+                excess += 1
+            if excess:
+                self.compact(self._log_start + excess)
             self._wake()
 
     def _put(self, put: Put, revision: int) -> Event:
@@ -282,6 +300,10 @@ class MemoryStore:
     def _wake(self) -> None:
         for changed in self._watchers:
             changed.set()
+
+
+def _size(events: Sequence[Event]) -> int:
+    return sum(_EVENT_BYTES + len(event.kv.key) + len(event.kv.value) for event in events)
 
 
 def _gone(lease: int) -> str:

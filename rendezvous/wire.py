@@ -70,15 +70,31 @@ class _Unfit(Exception):
         self.path: list[str] = []
 
 
-def encode(value: object) -> bytes:
-    """A frozen dataclass as compact JSON."""
-    return _ENCODER.encode(value).encode()
+def encode(value: object, *, pack: Callable[[object], object] | None = None) -> bytes:
+    """A frozen dataclass as compact JSON.
+
+    With `pack`, fields that have their default are left out, which `decode` fills in again, and `pack` is asked how
+    each other field's value is written.
+    """
+    if pack is None:
+        return _ENCODER.encode(value).encode()
+
+    def fields(value: object) -> dict[str, object]:
+        found = ((name, default, getattr(value, name)) for name, default in _defaults(type(value)))
+        return {name: pack(inner) for name, default, inner in found if inner != default}
+
+    return json.JSONEncoder(separators=(",", ":"), check_circular=False, default=fields).encode(value).encode()
 
 
-def decode(kind: type[T], data: bytes) -> T:
-    """The `kind` that `data` holds. Raises Malformed with the path of the first field that does not fit."""
+def decode(kind: type[T], data: bytes, *, unpack: Callable[[object], object] | None = None) -> T:
+    """The `kind` that `data` holds. Raises Malformed with the path of the first field that does not fit.
+
+    With `unpack`, each JSON object is replaced by what that makes of it, the inner ones first.
+    """
     try:
-        raw = json.loads(data)
+        raw = json.loads(data, object_hook=unpack)
+    except Malformed:
+        raise
     except (ValueError, RecursionError) as error:
         raise Malformed(f"{kind.__name__}: not JSON ({error})") from None
     try:
@@ -90,6 +106,12 @@ def decode(kind: type[T], data: bytes) -> T:
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
+
+
+@cache
+def _defaults(kind: type) -> tuple[tuple[str, object], ...]:
+    """Each field and its default; `MISSING`, which equals nothing else, where it has none."""
+    return tuple((field.name, field.default) for field in dataclasses.fields(kind))
 
 
 def _fields(value: object) -> dict[str, object]:

@@ -21,14 +21,17 @@ from elastic_run.master.ledger import (
     Ledger,
     Lineage,
     Mark,
+    Owner,
     Piece,
     Position,
     Request,
+    State,
     check,
     fresh,
     read,
     written,
 )
+from elastic_run.rendezvous.wire import encode
 
 RECORDS = 3
 """In each shard of the twin's datasets."""
@@ -920,10 +923,43 @@ def test_a_request_that_cannot_be_is_refused_in_words(request_: Request, wrong: 
 
 
 def test_what_another_version_has_stored_is_not_guessed_at() -> None:
-    with pytest.raises(BadState, match=r"its version is 2, and this elastic-run reads 1"):
+    with pytest.raises(BadState, match=r"its version is 3, and this elastic-run reads 1 and 2"):
         read(written(replace(fresh(DATA), version=VERSION + 1)))
     with pytest.raises(BadState, match=r"State\.frontier: expected int, found str"):
-        read(written(fresh(DATA)).replace(b'"frontier":0', b'"frontier":"0"'))
+        read(written(replace(fresh(DATA), frontier=7)).replace(b'"frontier":7', b'"frontier":"7"'))
+
+
+PIECES = (Piece(7, 3), Piece(8), Piece(5, 0, 2), Piece(10**7, 1, 1))
+
+
+def test_what_is_stored_is_read_as_it_was() -> None:
+    owners = (Owner(0, 1, 4, Answer(leases=PIECES, lost=(3,), ended=True), PIECES[:1]), Owner(1, 0))
+    position = Position(9, PIECES[:2])
+    state = State(VERSION, DATA, 3, True, position, 11, PIECES, owners, 2, 40, position, "run")
+    assert read(written(state)) == state
+    first = replace(state, version=1)
+    assert read(encode(first)) == state, "as an earlier version has written it"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        b'{"places":7}',
+        b'{"places":["7"]}',
+        b'{"places":[1.5]}',
+        b'{"places":[true]}',
+        b'{"places":[7],"offsets":[0]}',
+        b'{"places":[7],"offsets":[1,4]}',
+        b'{"places":[7],"returned":[-1,4]}',
+        b'{"places":[7],"returned":null}',
+        b'{"Places":[7]}',
+    ],
+)
+def test_damaged_pieces_are_told(pieces: bytes) -> None:
+    value = written(replace(fresh(DATA), returned=(Piece(7),)))
+    assert b'{"places":[7]}' in value
+    with pytest.raises(BadState):
+        read(value.replace(b'{"places":[7]}', pieces))
 
 
 # -- how large it is --------------------------------------------------------------------------------------------------
@@ -931,7 +967,7 @@ def test_what_another_version_has_stored_is_not_guessed_at() -> None:
 MANY = 10**7
 """Shards."""
 
-CONSTANT, PER_LEASE, PER_OWNER = 500, 200, 200
+CONSTANT, PER_LEASE, PER_OWNER = 300, 50, 100
 """Bytes. A lease is in an owner's queue and its last answer, and may be in the origin and the cut."""
 
 
@@ -951,6 +987,17 @@ def test_the_state_follows_the_number_of_workers_and_not_of_shards(lineage: Line
         rest = [Mark(place) for place in held[rank][1:]]
         ok(ledger, exchange(rank, turns + 1, 0, *rest, world=world))
     assert len(written(ledger.state)) < CONSTANT + world * (PER_OWNER + PER_LEASE)
+
+
+def test_64_ranks_with_64_shards_each_take_tens_of_kilobytes() -> None:
+    """All of it is written with every answer, so a store that keeps ten thousand versions keeps that many of these."""
+    world = 64
+    ledger = begun(Dataset("data", MANY * 1000, 1000, MANY, lineage="ack"), world)
+    for turn in range(1, 65):
+        for rank in range(world):  # one at a time, so that each has shards far apart
+            ok(ledger, exchange(rank, turn, 1, world=world))
+    assert sum(len(owner.leases) for owner in ledger.state.owners) == 64 * 64
+    assert len(written(ledger.state)) < 25_000
 
 
 def test_a_cut_is_kept_once_and_not_with_every_rank() -> None:

@@ -569,7 +569,7 @@ def test_a_ledger_that_cannot_be_read_refuses_its_own_dataset_only() -> None:
 
 
 def test_what_does_not_fit_into_the_store_is_refused_and_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MAX_VALUE_BYTES", 1500)
+    monkeypatch.setattr(service, "MAX_VALUE_BYTES", 500)
 
     async def scenario(bench: Bench) -> None:
         ledgers = await bench.lead()

@@ -143,6 +143,22 @@ async def test_a_watch_that_lags_behind_the_kept_history_is_told(clock: JumpingC
     assert (await anext(store.watch("/a", newest - 9)))[0].kv.value == b"15"
 
 
+async def test_history_is_bounded_in_bytes(clock: JumpingClock) -> None:
+    store = MemoryStore(clock=clock, history_bytes=1_000_000)
+    for index in range(40):
+        await store.txn([], [Put("/a", bytes([index]) * 100_000)])
+
+    with pytest.raises(Compacted) as caught:
+        await anext(store.watch("/a", 2))
+
+    assert caught.value.revision == 33, "9 values and what belongs to them fit, of the revisions 2 to 41"
+    assert (await anext(store.watch("/a", 33)))[0].kv.value[0] == 31
+
+    store = MemoryStore(clock=clock, history_bytes=10)
+    result = await store.txn([], [Put("/a", b"more than fits")])
+    assert (await anext(store.watch("/a", result.revision)))[0].kv.value == b"more than fits"
+
+
 async def test_a_watch_that_is_overtaken_while_it_reads_is_told(clock: JumpingClock) -> None:
     store = MemoryStore(clock=clock, history=10)
     first = (await store.txn([], [Put("/a", b"0")])).revision
