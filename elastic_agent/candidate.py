@@ -21,6 +21,9 @@ REFUSED_PAUSE = 1.0
 MOST_DEAD = 100
 """Dead masters whose proof is kept: each was in the round that the next master takes over, or in one long before."""
 
+REFUSED_REPEAT = 60.0
+"""Seconds until a refusal that lasts is told again."""
+
 
 class Candidate:
     """Takes part in the election for as long as `run` runs.
@@ -83,6 +86,7 @@ class Candidate:
             over: this node has read the end of its own run, so it must not lead another.
         """
         deposed_at = -election.DEPOSE_PAUSE
+        told_at = -REFUSED_REPEAT
         while not over():
             registration = await registered()
             me = Leader(registration.member.node, registration.member.incarnation, registration.member.presence)
@@ -99,7 +103,12 @@ class Candidate:
                 ):
                     deposed_at = self._now()
             except StoreRefused as error:
-                self._say(f"the store refuses: {error}; tries again")
+                if self._now() - told_at >= REFUSED_REPEAT:
+                    told_at = self._now()
+                    self._say(
+                        f"the store refuses: {error}; tries again every {REFUSED_PAUSE:g} s. Workers that run go on, "
+                        "and no change of membership is possible until then"
+                    )
                 await asyncio.sleep(REFUSED_PAUSE)
             except (StoreUnavailable, LeaseLost, Compacted):
                 await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks

@@ -10,10 +10,12 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from ..rendezvous import leftovers
 from .writer import File, Stream, Terminal, Writer
 
 StreamName = Literal["stdout", "stderr"]
@@ -36,6 +38,9 @@ END_SECONDS = 5.0
 
 KEPT_ATTEMPTS = 10
 """Of a job that keeps no logs: so many of the newest attempts keep their error files and last words."""
+
+_PREFIX = "elastic-run_"
+"""Of folders under the temporary folder. Those of jobs that failed stay for a week."""
 
 _COLOURS = (36, 33, 35, 32, 34, 31)
 
@@ -122,7 +127,9 @@ class Output:
             log_dir.mkdir(parents=True, exist_ok=True)
             self._root = Path(tempfile.mkdtemp(prefix=f"{name}_", dir=log_dir))
         else:
-            self._root = Path(tempfile.mkdtemp(prefix=f"elastic-run_{name}_"))
+            leftovers.prune(Path(tempfile.gettempdir()), _PREFIX, time.time())
+            self._root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{name}_"))
+        self._hold = leftovers.hold(self._root)
         self._terminals: dict[StreamName, Terminal] = {
             "stdout": Terminal("standard output", stream_out),
             "stderr": Terminal("standard error", stream_err),
@@ -285,6 +292,8 @@ class Output:
                 writer.join()
                 writer.close_pipe()
             self._writer = None
+        if self._hold is not None:
+            os.close(self._hold)
         if not self._keeps_logs and (succeeded or not any(path.is_file() for path in self._root.rglob("*"))):
             shutil.rmtree(self._root, ignore_errors=True)
 

@@ -33,17 +33,19 @@ import socket
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import gateway, keeper
+from . import gateway, keeper, leftovers
 from .binary import binary_version, child_environment, etcd_arguments, find_binary, refuse_old, trying_out_only
 from .endpoint import Binding, Endpoint, binding, is_local
 from .errors import NoUsableEtcd, StoreUnavailable
 from .seat import (
+    MEMBER_PREFIX,
     Data,
     Decision,
     Member,
@@ -576,6 +578,8 @@ class _Attempt:
         binary, where = await self._check_ready(seat)
         if decision.action != "restart" and home.path.exists():
             shutil.rmtree(home.path)  # leftovers of a start that failed; there is no data, or it was set aside
+        if self._directory is None:
+            leftovers.prune(home.path.parent, MEMBER_PREFIX, time.time())
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.data.mkdir(mode=0o700, exist_ok=True)
         if data is not None:

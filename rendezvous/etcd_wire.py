@@ -4,6 +4,7 @@ Nothing here decides what to do about a failure; `etcd.py` and `etcd_watch.py` d
 """
 
 import asyncio
+import contextlib
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -173,14 +174,16 @@ def is_tls_trouble(words: str) -> bool:
 class Endpoint:
     """One member: its address and, once it is used, its connection."""
 
-    def __init__(self, address: str, credentials: Any, on_change: Callable[[], None]) -> None:  # Any: grpc's
+    def __init__(self, address: str, tls: "_Certificates | None", on_change: Callable[[], None]) -> None:
         self.address = address
         self.ready = False
         self.refused = ""  # why the last attempt to connect failed; empty while one is under way
-        self._credentials = credentials
+        self._tls = tls
+        self._files: _Files | None = None  # what the connection was made with
         self._on_change = on_change
         self._channel: Any = None  # Any: grpc's
         self._monitor: asyncio.Task[None] | None = None
+        self._retired: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._streams: set[Stream[Any]] = set()  # Any: whatever they carry
 
@@ -188,15 +191,32 @@ class Endpoint:
         """Begins to connect, and stays connected from now on."""
         if self._channel is not None:
             return
+        self._connect()
+
+    def _connect(self) -> None:
         target = f"dns:///{self.address.replace('%', '%25')}"
-        if self._credentials is None:
+        if self._tls is None:
             self._channel = aio.insecure_channel(target, options=_OPTIONS)
         else:
-            self._channel = aio.secure_channel(target, self._credentials, options=_OPTIONS)
+            self._files = self._tls.files
+            self._channel = aio.secure_channel(target, grpc.ssl_channel_credentials(*self._files), options=_OPTIONS)
         self._monitor = asyncio.create_task(self._follow(self._channel), name=f"etcd {self.address}")
 
+    def _renew(self) -> None:
+        """Connects with what is in the certificates' files now, where that is not what the connection was made with.
+
+        grpc keeps the certificates that it was given, and these expire.
+        """
+        if self.ready or self._tls is None or self._channel is None or not self._tls.read_again(self._files):
+            return
+        retired = asyncio.create_task(_retire(self._channel, self._monitor), name=f"etcd {self.address}: retired")
+        self._retired.add(retired)
+        retired.add_done_callback(self._retired.discard)
+        self.refused = ""
+        self._connect()
+
     async def _follow(self, channel: Any) -> None:  # Any: grpc's
-        while True:
+        while channel is self._channel:
             state = channel.get_state(try_to_connect=True)
             self.ready = state == grpc.ChannelConnectivity.READY
             failed = state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
@@ -243,6 +263,7 @@ class Endpoint:
             )
             return cast(M, await method(request, timeout=left, metadata=metadata))
         except (aio.AioRpcError, aio.UsageError, asyncio.CancelledError) as error:
+            self._renew()
             raise _translated(self.address, error) from None
 
     def stream(self, path: str, answer: type[M], metadata: Metadata) -> "Stream[M]":
@@ -273,15 +294,20 @@ class Endpoint:
         monitor, self._monitor = self._monitor, None
         if channel is None or monitor is None:
             return
-        await channel.close()
-        monitor.cancel()
-        await asyncio.wait([monitor])
+        await asyncio.gather(_retire(channel, monitor), *self._retired)
         self.ready, self.refused = False, f"{self.address}: closed"
         self._tell()
         del channel, monitor  # grpc disconnects when nobody holds the channel
         # Its last word to the monitor comes from another thread, and nothing tells when; a loop that is closed before
         # makes grpc fail in the process's next loop.
         await asyncio.sleep(_LAST_WORD)
+
+
+async def _retire(channel: Any, monitor: "asyncio.Task[None] | None") -> None:  # Any: grpc's
+    await channel.close()
+    if monitor is not None:
+        monitor.cancel()
+        await asyncio.wait([monitor])
 
 
 class Stream(Generic[M]):
@@ -350,9 +376,9 @@ class Endpoints:
         for address in addresses:
             if not re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]/]+):\d+", address):
                 raise ValueError(f"{address!r} is no endpoint of etcd: give host:port, or [address]:port for IPv6")
-        credentials = None if tls is None else _channel_credentials(tls)
+        certificates = None if tls is None else _Certificates(tls)
         self._changed = asyncio.Event()
-        self.all = tuple(Endpoint(address, credentials, self._notify) for address in addresses)
+        self.all = tuple(Endpoint(address, certificates, self._notify) for address in addresses)
         # Any member serves; not all nodes should begin with the same one.
         self._turn = random.randrange(len(self.all))
 
@@ -387,11 +413,34 @@ class Endpoints:
         self._notify()
 
 
-def _channel_credentials(tls: Tls) -> Any:  # Any: grpc's
-    if (tls.cert is None) != (tls.key is None):
-        raise ValueError("a client certificate needs its key, and a key its certificate")
-    try:
-        ca, key, cert = (None if path is None else Path(path).read_bytes() for path in (tls.ca, tls.key, tls.cert))
-    except OSError as error:
-        raise ValueError(f"cannot read the TLS file {error.filename}: {error.strerror}") from None
-    return grpc.ssl_channel_credentials(ca, key, cert)
+_Files = tuple[bytes | None, bytes | None, bytes | None]
+"""The authorities, the key and the certificate, as grpc takes them."""
+
+
+class _Certificates:
+    """What is in the files of `Tls`, and is read again when a connection fails: certificates are replaced in time.
+
+    Raises ValueError where a file cannot be read at the start, or one of a pair is missing.
+
+    Attributes:
+        files: as last read.
+    """
+
+    def __init__(self, tls: Tls) -> None:
+        if (tls.cert is None) != (tls.key is None):
+            raise ValueError("a client certificate needs its key, and a key its certificate")
+        self._paths = (tls.ca, tls.key, tls.cert)
+        try:
+            self.files = self._read()
+        except OSError as error:
+            raise ValueError(f"cannot read the TLS file {error.filename}: {error.strerror}") from None
+
+    def read_again(self, known: _Files | None) -> bool:
+        """Whether they are others than those known. Where a file is just being replaced, those read before stay."""
+        with contextlib.suppress(OSError):
+            self.files = self._read()
+        return self.files != known
+
+    def _read(self) -> _Files:
+        ca, key, cert = (None if path is None else Path(path).read_bytes() for path in self._paths)
+        return ca, key, cert

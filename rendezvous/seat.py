@@ -29,7 +29,8 @@ from .endpoint import Endpoint, authority
 PEER_OFFSET = 10_000
 """Members talk to each other on the clients' port plus this."""
 
-_NAME = "elastic-run-"
+MEMBER_PREFIX = "elastic-run-"
+"""Begins the name of each member that was started here, and that of its folder."""
 
 
 def peer_port(port: int) -> int:
@@ -45,13 +46,13 @@ def peer_url(endpoint: Endpoint) -> str:
 
 def member_name(endpoint: Endpoint) -> str:
     """The member's name in etcd; the prefix marks it as ours."""
-    return _NAME + re.sub(r"[^a-z0-9.-]", "-", str(endpoint))
+    return MEMBER_PREFIX + re.sub(r"[^a-z0-9.-]", "-", str(endpoint))
 
 
 def cluster_token(endpoints: Sequence[Endpoint], generation: int = 1) -> str:
     """What etcd derives its cluster's and members' ids from: equal for the same endpoints in any order."""
     text = ",".join(sorted(map(str, endpoints))) + f"#{generation}"
-    return _NAME + hashlib.sha256(text.encode()).hexdigest()[:12]
+    return MEMBER_PREFIX + hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def static_cluster(endpoints: Sequence[Endpoint]) -> str:
@@ -285,7 +286,7 @@ def _with_member(view: View, hosted: Endpoint, answering: Sequence[Probe], birth
 
 
 def _beside_quorum(view: View, seat: Endpoint, answering: int, birth: str) -> Decision:
-    if view.members is None or not any(member.name.startswith(_NAME) for member in view.members):
+    if view.members is None or not any(member.name.startswith(MEMBER_PREFIX) for member in view.members):
         return Decision("use", "the store answers, and was not started by elastic-run")
     known = next((member for member in view.members if peer_url(seat) in member.peer_urls), None)
     if known is None and not any(str(seat) in probe.listed for probe in view.probes):

@@ -606,6 +606,22 @@ async def test_a_server_of_another_authority_is_refused(secured: "Cluster", conn
         await store.get("/w/a")
 
 
+async def test_certificates_that_were_replaced_are_read_again(
+    secured: "Cluster", certificates: Certificates, connect: Connect, tmp_path: Path
+) -> None:
+    cert, key = certificates.sign("client")
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(await asyncio.to_thread(Path(Certificates(tmp_path / "of last year").ca).read_bytes))
+    store = connect(secured.endpoints, deadline=2.0, tls=Tls(str(ca), cert, key))
+    with pytest.raises(StoreRefused, match="TLS certificates"):
+        await store.get("key")
+    ca.unlink()
+    with pytest.raises(StoreRefused, match="TLS certificates"):
+        await store.get("key")
+    ca.write_bytes(await asyncio.to_thread(Path(certificates.ca).read_bytes))
+    assert await store.get("key") is None
+
+
 async def test_a_client_without_a_certificate_is_not_served(
     secured: "Cluster", certificates: Certificates, connect: Connect
 ) -> None:

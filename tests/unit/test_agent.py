@@ -375,6 +375,25 @@ class TestAStoreThatSaysNo:
         assert store.happened and ended.code == SUCCEEDED
         assert any("no space left" in line for line in machine.said)
 
+    def test_for_a_while_is_told_once(self) -> None:
+        class Full(PickedStore):
+            """Has no space for the next headers."""
+
+            left = 10
+
+            async def txn(
+                self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+            ) -> TxnResult:
+                if self.left and any(isinstance(each, Put) and each.key == KEYS.round for each in operations):
+                    self.left -= 1
+                    raise StoreRefused("no space left")
+                return await super().txn(compares, operations, idempotent=idempotent)
+
+        store = Full()
+        ended, machine = live(store, trains_once)
+        assert store.left == 0 and ended.code == SUCCEEDED
+        assert sum("no space left" in line for line in machine.said) == 1
+
 
 class Seen(Exception):
     """The scenario has seen enough."""
