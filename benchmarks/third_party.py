@@ -14,6 +14,7 @@ import array
 import contextlib
 import dataclasses
 import importlib.util
+import os
 import random
 import re
 import shutil
@@ -46,6 +47,7 @@ CHECKOUTS = {
 _COUNTED = re.compile(r"\((\d+) modules")
 _IMPORTED = re.compile(r"rank 0\].*import time:\s+\d+ \|\s+\d+ \|\s+(\S+)")
 _NO_GPU = re.compile(r"Unable to locate sufficient \d+ gpus")
+_ERROR = re.compile(r"rank \d+\].*\b\w*(Error|Exception|Exit)\b")
 _FRESH = re.compile(r"fresh (interpreter|process)|begins again|began again")
 
 
@@ -103,8 +105,8 @@ def _tokens(copy: Path) -> None:
 
 def _text(name: str) -> Callable[[Path], None]:
     def made(copy: Path) -> None:
-        drawn = random.Random(0)
-        (copy / name).write_text("".join(drawn.choice("abcdefgh \n") for _ in range(20_000)), encoding="utf-8")
+        drawn = random.Random(0)  # with the letters that the script begins its sample with
+        (copy / name).write_text("".join(drawn.choice("O God, abcdefgh!\n") for _ in range(20_000)), encoding="utf-8")
 
     return made
 
@@ -244,7 +246,8 @@ def _run(script: Script, source: Path, launcher: Launcher, **environ: str) -> tu
         job = Job(arena.job_id, "1", WORKERS, None, words, 0)
         around = arena.environment(OURS) | {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled"} | environ
         if script.paths:
-            around["PYTHONPATH"] = ":".join(str(copy / path) for path in script.paths)
+            folders = [*(str(copy / path) for path in script.paths), around.get("PYTHONPATH", "")]
+            around["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
         process = arena.start(command(launcher, job, 0, arena.folder), around, "node0.log", copy / script.folder)
         with contextlib.suppress(DidNotCome):
             arena.ended(process, BOUND)
@@ -269,9 +272,9 @@ def examine(script: Script, checkouts: Path | None) -> Found:
 
 
 def _last(lines: Sequence[str]) -> str:
-    """The script's own last word."""
-    errors = [line for line in lines if re.search(r"\b\w*(Error|Exception|Exit)\b", line)]
-    return (errors or lines or ["nothing was printed"])[-1].split("] ")[-1][:100]
+    """The script's own last word on its error."""
+    errors = [line for line in lines if _ERROR.search(line)]
+    return (errors or lines or ["nothing was printed"])[-1].split("] ")[-1].strip()[:100]
 
 
 def table(found: Sequence[tuple[Script, Found | str]]) -> str:
