@@ -83,6 +83,7 @@ PACKAGES: Mapping[str, Package] = {
         # This package itself: what a script imports of it loads the framework that it is for, and nothing else.
         Package("elastic_run", "elastic-run", None),
         # Packages that scripts import by themselves.
+        Package("accelerate", "accelerate", ("1.15", "1.15")),
         Package("einops", "einops", ("0.8", "0.8")),
         Package("fire", "fire", ("0.7", "0.7")),
         Package("huggingface_hub", "huggingface-hub", ("2.4", "2.4")),
@@ -100,6 +101,7 @@ PACKAGES: Mapping[str, Package] = {
         Package("tiktoken_ext", "tiktoken", ("0.14", "0.14")),
         Package("tokenizers", "tokenizers", ("0.23", "0.23")),
         Package("tqdm", "tqdm", None),
+        Package("transformers", "transformers", ("5.23", "5.23")),
         Package("yaml", "pyyaml", ("6.0", "6.0")),
         # Dependencies of these.
         Package("_yaml", "pyyaml", ("6.0", "6.0")),
@@ -125,6 +127,8 @@ PACKAGES: Mapping[str, Package] = {
         Package("opt_einsum", "opt-einsum", None),
         Package("optree", "optree", None),
         Package("packaging", "packaging", None),
+        Package("psutil", "psutil", None),
+        Package("rich", "rich", None),
         Package("six", "six", None),
         Package("sniffio", "sniffio", None),
         Package("sympy", "sympy", None),
@@ -170,7 +174,9 @@ WALKS: Mapping[str, str] = {
 READS_FOLDER: frozenset[str] = frozenset(["torch._dynamo.config", "torch._inductor.config"])
 """Modules below a late import that note the working directory, which a script may have changed before it."""
 
-DRAWS: Mapping[str, str] = {}
+DRAWS: Mapping[str, str] = {
+    "rich": "the number at which links in a terminal begin, which each worker draws anew",
+}
 """Packages whose import draws from the generator that all Python code shares, by top-level name, and why that does no
 harm."""
 
@@ -180,7 +186,6 @@ REFUSED: Mapping[str, str] = {
     "lightning": "reads the rank",
     "lightning_fabric": "reads the rank",
     "torchmetrics": "reads the rank",
-    "transformers": "draws an identifier that all workers would share",
     "keras": "reads a configuration file, which may be another one after a restart",
     "matplotlib": "reads a configuration file, which may be another one after a restart",
     "opentelemetry": "draws identifiers that all workers would share",

@@ -29,6 +29,51 @@ def _numpy_random(module: Any) -> None:
     module.seed()
 
 
+def _psutil(module: Any) -> None:
+    import threading
+
+    # Against these the first `cpu_percent` compares.
+    me, all_cores, each_core = threading.get_ident(), module.cpu_times(), module.cpu_times(percpu=True)
+    for name in ("_last_cpu_times", "_last_cpu_times_2"):
+        vars(module)[name] = {me: all_cores}
+    for name in ("_last_per_cpu_times", "_last_per_cpu_times_2"):
+        vars(module)[name] = {me: each_core}
+
+
+def _rich_style(module: Any) -> None:
+    # Draws as its import would, so that a generator that the script has seeded goes on as it would.
+    if hasattr(module, "_id_generator"):
+        module._id_generator = module.count(module.getrandbits(24))
+
+
+def _sympy_random(module: Any) -> None:
+    _seed(module, "rng", "_assumptions_rng")
+
+
+def _sympy_symbol(module: Any) -> None:
+    dummy: Any = getattr(module, "Dummy", None)
+    _seed(dummy, "_prng")
+    if hasattr(dummy, "_base_dummy_index"):
+        dummy._base_dummy_index = dummy._prng.randint(10**6, 9 * 10**6)
+
+
+def _seed(owner: Any, *names: str) -> None:
+    """Another version may have no such generator."""
+    for name in names:
+        if generator := getattr(owner, name, None):
+            generator.seed()
+
+
+def _transformers_hub(module: Any) -> None:
+    module.SESSION_ID = module.uuid4().hex
+
+
+def _torch_contract(module: Any) -> None:
+    if hasattr(module, "generate_state_key"):
+        module.STATE_KEY = module.generate_state_key()
+        module.REGISTRY_KEY = module.generate_state_key()
+
+
 def _torch(module: Any) -> None:
     module.default_generator.seed()
 
@@ -76,8 +121,14 @@ REPAIRS: Mapping[str, Callable[[Any], None]] = {
     "logging": _logging,
     "multiprocessing.process": _multiprocessing,
     "numpy.random.mtrand": _numpy_random,
+    "psutil": _psutil,
+    "rich.style": _rich_style,
+    "sympy.core.random": _sympy_random,
+    "sympy.core.symbol": _sympy_symbol,
     "threading": _threading,
+    "transformers.utils.hub": _transformers_hub,
     "torch": _torch,
+    "torch.distributed._composable.contract": _torch_contract,
     "torch.distributed": _torch_distributed,
 }
 

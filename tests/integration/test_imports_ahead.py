@@ -27,7 +27,14 @@ from typing import Any
 
 import pytest
 
-from elastic_run.adapters.imports_ahead import NAMELESS, NAMESPACES, PACKAGES, READS_FOLDER, THREADS
+from elastic_run.adapters.imports_ahead import (
+    DRAWS,
+    NAMELESS,
+    NAMESPACES,
+    PACKAGES,
+    READS_FOLDER,
+    THREADS,
+)
 from elastic_run.adapters.torchelastic import PER_WORKER
 
 HERE = Path(__file__).parent / "imports_ahead"
@@ -108,6 +115,8 @@ CASES = (
             "import requests",
             "import packaging.version",
             "import filelock",
+            "import psutil",
+            "import rich.console",
             "import click",
             "import fire",
             "from absl import app, flags, logging",
@@ -120,6 +129,17 @@ CASES = (
         ),
     ),
     Case("pyarrow", ("pyarrow",), ("import pyarrow",)),
+    Case("accelerate", ("accelerate",), ("import accelerate", "from accelerate import Accelerator, DistributedType")),
+    Case(
+        "transformers",
+        ("transformers",),
+        (
+            "import transformers",
+            "from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer",
+            "from transformers import GPT2LMHeadModel, get_linear_schedule_with_warmup",
+            "from transformers import HfArgumentParser, Trainer, TrainingArguments, default_data_collator, set_seed",
+        ),
+    ),
 )
 
 HARMLESS = (
@@ -165,6 +185,16 @@ HARMLESS = (
     Except("time", "*", "libarrow.so*", "when OpenSSL's generator was seeded"),
     Except("memory", "*", "libarrow.so*", "mimalloc looks for variables that begin with mimalloc_"),
     Except("starts a thread", "*", "libarrow.so*", "jemalloc's own: see THREADS"),
+    # -- transformers, accelerate and psutil
+    Except("look", "src", "*python*", "transformers asks whether it runs from its sources"),
+    Except("look", "*/accelerate/default_config.*", "*python*", "where `accelerate config` would write"),
+    Except("look", "/proc/[0-9]*/*", "*python*", "psutil asks what this kernel has"),
+    Except("look", "/sys/devices/system/*", "*python*", "psutil asks what this kernel has"),
+    # -- repaired
+    Except("draws", "uuid.uuid4", "transformers.utils.hub", "REPAIRED"),
+    Except("draws", "random.getrandbits", "rich.style", "REPAIRED"),
+    Except("opens", "/proc/stat", "psutil*", "how long the cores have worked: REPAIRED"),
+    Except("file", "/proc/stat", "*python*", "how long the cores have worked: REPAIRED"),
     # -- pandas
     Except("time", "time.strftime", "pandas._libs.tslibs via *", "calendar and _strptime ask for the names of days"),
     # -- urllib3
@@ -179,7 +209,7 @@ HARMLESS = (
     Except("look", "*/probe.py", "*python*", "see above"),
     Except("look", "*_ops.py", "*python*", "`inspect` looks for the file of a module that torch has made"),
     Except("look", "*_classes.py", "*python*", "`inspect` looks for the file of a module that torch has made"),
-    Except("draws", "uuid.uuid4", "torch.distributed._composable.contract", "see the values of the same module"),
+    Except("draws", "uuid.uuid4", "torch.distributed._composable.contract", "REPAIRED"),
     Except("calls", "os.mkdir *torchinductor_*", "torch._inductor.*", "one folder for all processes of a user"),
     Except("write", "*/torchinductor_*", "*python*", "one folder for all processes of a user"),
     Except("look", "*/torchinductor_*", "*python*", "one folder for all processes of a user"),
@@ -195,6 +225,10 @@ REPAIRED = {
     "logging._startTime": "`_logging` sets it",
     "multiprocessing.process._current_process._config*authkey*": "`_multiprocessing` draws it",
     "threading._active[[]an address[]]._native_id": "`_threading` asks for it",
+    "psutil._last_*": "`_psutil` asks for them",
+    "rich.style._id_generator": "`_rich_style` draws it",
+    "transformers.utils.hub.SESSION_ID": "`_transformers_hub` draws it",
+    "torch.distributed._composable.contract.*_KEY": "`_torch_contract` draws them",
     "numpy.random.*": "`_numpy_random` seeds it",
     "torch._C.default_generator": "`_torch` seeds it",
     "sympy.core.random.*rng": "`_sympy_random` seeds them",
@@ -205,12 +239,11 @@ REPAIRED = {
 """Values that differ, which a repair in `elastic_agent/warm/repairs.py` makes anew in each worker."""
 
 SAME_MEANING = {
-    "torch.distributed._composable.contract.*_KEY": "the name of an attribute, which only has to be new in its process",
     "torch._dynamo.variables.torch_function.banned_attrs[[]*]": "a set in no order",
     "pandas.core.computation.expr.*.unsupported_nodes[[]*]": "a set in no order",
     "filelock._api._FORK_STATE.pid": "by which it knows that it was forked",
     "*._pid": "by which fsspec's file systems know that they were forked",
-    "huggingface_hub.hf_file_system.HfFileSystem._cache*": "fsspec empties it in a fork; a worker makes its own",
+    "huggingface_hub.hf_file_system.HfFileSystem._[cl]a*": "fsspec empties it in a fork; a worker makes its own",
     "huggingface_hub.*._fs_token*": "the name in this cache",
     "scipy.signal._short_time_fft.ShortTimeFFT._cache_t[[]1]": "memory that nothing was written to yet",
     "*.manager.loggerDict*_cache*": "which levels were asked for; logging empties it when a level changes",
@@ -311,6 +344,8 @@ def findings(step: dict[str, Any]) -> list[tuple[str, str, str]]:
                 continue
         if (what, before, after) == ("logging", None, [30, [], 0]):
             continue
+        if what == "numbers" and _drawn_by(step) <= DRAWS.keys():
+            continue
         found.append(("changed", f"{what}: {before} -> {after}"[:500], ""))
     if unknown := [name for name in step["threads"][1:] if name not in THREADS]:
         found.append(("threads that stay", ",".join(unknown), ""))
@@ -327,6 +362,13 @@ def findings(step: dict[str, Any]) -> list[tuple[str, str, str]]:
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in NAMELESS):
             found.append(("not declared", name, ""))
     return found
+
+
+def _drawn_by(step: dict[str, Any]) -> set[str]:
+    """The packages that drew from the generator that all Python code shares, by top-level name."""
+    draws = step["python"].get("draws", {})
+    shared = [modules for what, modules in draws.items() if what.startswith("random.") and what != "random._urandom"]
+    return {module.partition(".")[0] for modules in shared for module in modules}
 
 
 def harms(step: dict[str, Any]) -> list[str]:
@@ -449,3 +491,29 @@ def test_a_late_import_reads_the_environment_only_where_python_sees_it(module: s
     assert "walks" not in step["python"]
     assert {line for line in step["native"].get("getenv", []) if "python" not in line.partition("\t")[2]} == set()
     assert "memory" not in step["native"]
+
+
+DRAWN = {
+    "multiprocessing.process": "module.current_process()._config['authkey']",
+    "psutil": "[id(times) for times in module._last_cpu_times.values()]",
+    "rich.style": "repr(module._id_generator)",
+    "sympy.core.random": "(module.rng.getstate(), module._assumptions_rng.getstate())",
+    "sympy.core.symbol": "(module.Dummy._prng.getstate(), module.Dummy._base_dummy_index)",
+    "torch.distributed._composable.contract": "(module.STATE_KEY, module.REGISTRY_KEY)",
+    "transformers.utils.hub": "module.SESSION_ID",
+}
+"""Modules that have to be imported anew or repaired in each worker, and what they must not share."""
+
+
+@pytest.mark.parametrize("module", DRAWN)
+def test_what_an_import_draws_is_drawn_anew_in_each_worker(module: str) -> None:
+    needs(module.partition(".")[0])
+    script = (
+        "import importlib, sys\n"
+        "from elastic_run.elastic_agent.warm.repairs import REPAIRS\n"
+        f"module = importlib.import_module({module!r})\n"
+        f"held, before = dict(vars(module)), {DRAWN[module]}\n"
+        f"REPAIRS[{module!r}](module)\n"
+        f"assert before != {DRAWN[module]}\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=SECONDS)
