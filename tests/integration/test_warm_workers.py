@@ -610,3 +610,19 @@ def test_more_workers_than_fit_into_one_message_are_forked(runs: Runs) -> None:
     assert ran.code == 0, ran.text
     assert len(ran.pids) == 130 and not ran.pids & set(ran.executed["counted"])
     assert "never retrieved" not in ran.text
+
+
+ANOTHER_SEED = """
+import ctypes
+known = {"rank": 1}
+secret = (ctypes.c_ubyte * 24).in_dll(ctypes.pythonapi, "_Py_HashSecret")
+for place in range(24):
+    secret[place] ^= 0x5A
+print(known.get("rank"), known.get("".join(["ra", "nk"])), flush=True)
+__import__("os")._exit(0)
+"""
+
+
+def test_the_seed_of_hash_cannot_be_drawn_again_once_there_are_texts() -> None:
+    done = subprocess.run([sys.executable, "-c", ANOTHER_SEED], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 None\n", "an equal text that is made later is not found any more"
