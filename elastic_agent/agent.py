@@ -519,6 +519,10 @@ class Agent:
             self._say_once("register", f"cannot register again yet: {error}; the workers go on")
             await asyncio.sleep(0.2)
             return
+        except StoreRefused as error:  # full, for example; the workers need no store until membership changes
+            self._say_once("register", f"the store refuses to register this node again: {error}; the workers go on")
+            await asyncio.sleep(REFUSED_PAUSE)
+            return
         self._trace.registered()
         self._output.say("this node is registered again; its workers were not touched")
         self._is_registered(result)

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 
 NOWHERE = -1
 
+PATIENCE_MS = 60_000
+"""How long a target may take nothing before it is given up."""
+
 
 def main(ways: Sequence[str]) -> int:
     """Copies until all pipes have ended; returns the exit code."""
@@ -51,7 +54,8 @@ def _written(target: int, data: bytes) -> int:
         except BlockingIOError:
             room = select.poll()
             room.register(target, select.POLLOUT)
-            room.poll()
+            if not room.poll(PATIENCE_MS):
+                return NOWHERE
         except OSError:
             return NOWHERE
     return target

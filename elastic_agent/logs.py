@@ -40,6 +40,9 @@ KEPT_ATTEMPTS = 10
 """Of a job that keeps no logs: so many of the newest attempts keep their error files and last words."""
 
 _PREFIX = "elastic-run_"
+
+_LOGS_PREFIX = "elastic-run-logs_"
+"""Of a temporary folder of logs that were asked for: nobody but the user removes it."""
 """Of folders under the temporary folder. Those of jobs that failed stay for a week."""
 
 _COLOURS = (36, 33, 35, 32, 34, 31)
@@ -128,7 +131,8 @@ class Output:
             self._root = Path(tempfile.mkdtemp(prefix=f"{name}_", dir=log_dir))
         else:
             leftovers.prune(Path(tempfile.gettempdir()), _PREFIX, time.time())
-            self._root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{name}_"))
+            prefix = _LOGS_PREFIX if self._temporary else _PREFIX
+            self._root = Path(tempfile.mkdtemp(prefix=f"{prefix}{name}_"))
         self._hold = leftovers.hold(self._root)
         self._terminals: dict[StreamName, Terminal] = {
             "stdout": Terminal("standard output", stream_out),

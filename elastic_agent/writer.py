@@ -69,8 +69,7 @@ class File:
                 self._descriptor = os.open(self.path, flags, 0o644)
                 self.size = os.fstat(self._descriptor).st_size
             if self._missing:
-                self._append(f"\n[elastic-run] {self._missing} bytes are missing here\n".encode())
-                self._missing = 0
+                self._note()
             self._append(data)
         except _Partly as partly:
             self._missing += partly.left
@@ -79,6 +78,14 @@ class File:
             self._missing += len(data)
             return self._once(error)
         return None
+
+    def _note(self) -> None:
+        """Says how many bytes are missing; raises OSError where not even that can be written."""
+        try:
+            self._append(f"\n[elastic-run] {self._missing} bytes are missing here\n".encode())
+        except _Partly as partly:
+            raise partly.error from None
+        self._missing = 0
 
     def read(self, start: int, stop: int) -> bytes:
         """What was written there; less where it is not there any more."""

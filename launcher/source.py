@@ -97,7 +97,10 @@ class _Reader:
         if not file.is_relative_to(self._folder):
             return []
         inits = [parent / "__init__.py" for parent in file.parents if parent.is_relative_to(self._folder)]
-        return [init for init in reversed(inits[:-1]) if init.is_file()]
+        try:
+            return [init for init in reversed(inits[:-1]) if init.is_file()]
+        except OSError:
+            return []
 
     def _imports(self, file: Path, data: bytes) -> Iterator[tuple[str, ...]]:
         """What `file` imports, wherever in it, as the parts of absolute names; and what only looks like an import."""
@@ -126,10 +129,13 @@ class _Reader:
     def _file(self, name: tuple[str, ...]) -> "Path | bool | None":
         """The module's file; True for a folder without one; None where there is neither."""
         place = self._folder.joinpath(*name)
-        for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-            if file.is_file():
-                return file
-        return place.is_dir() or None
+        try:
+            for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+                if file.is_file():
+                    return file
+            return place.is_dir() or None
+        except OSError:  # a folder that may not be read, or a word that is no name of a file
+            return None
 
 
 def _read(file: Path) -> bytes:

@@ -157,6 +157,7 @@ class Master:
         self._fingerprint = terms.fingerprint
         self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by key
+        self._returned: dict[str, int] = {}  # by incarnation: create revision of a key that came while it was put out
         self._ignored: dict[str, None] = {}  # keys that hold no member, and have been said
         self._strangers: dict[str, None] = {}  # keys of members that were started with something else, in order
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
@@ -277,7 +278,9 @@ class Master:
         self._round = Round(header.number, (), False, self._now())
         while self._is_abandoned(header, known):
             missing = [
-                (each.node, each.incarnation) for each in assigned if self._keys.node(each.node) not in self._members
+                (each.node, each.incarnation)
+                for each in assigned
+                if (key := self._keys.node(each.node)) not in self._members and key not in self._ignored
             ]
             if await self._publisher.abandon([] if header.final else missing):
                 await self._publisher.drop_data(queues=header.state == "succeeded")
@@ -335,6 +338,7 @@ class Master:
                 try:
                     async for events in self._store.watch(self._keys.nodes, revision, prefix=True):
                         for event in events:
+                            self._forget_the_removed(event.kv.mod_revision)  # or its return is taken for its removal
                             self._apply(event)
                         revision = max(event.kv.mod_revision for event in events) + 1
                         self._forget_the_removed(revision)
@@ -369,9 +373,12 @@ class Master:
                 self._say(f"ignores {item.key}: its value is not a member (another version of elastic-run?)")
             return
         if member.incarnation in self._lost_how:
-            if member.incarnation not in self._watchers:
+            watcher = self._watchers.get(member.incarnation)
+            if watcher is None or watcher.done():
                 out = self._put_out(item.key, item.create_revision, member.incarnation)
                 self._watchers[member.incarnation] = asyncio.create_task(out)
+            else:
+                self._returned[member.incarnation] = item.create_revision
             return
         for incarnation, awaited in list(self._awaited.items()):
             if awaited.node == member.node and incarnation != member.incarnation:
@@ -553,7 +560,9 @@ class Master:
                 try:
                     revision = await self._publisher.evict(key, create_revision, incarnation, word)
                     self._removed.append((revision, incarnation))
-                    return
+                    if (returned := self._returned.pop(incarnation, create_revision)) == create_revision:
+                        return
+                    create_revision = returned  # it registered again before this was written
                 except StoreUnavailable:
                     await asyncio.sleep(0.1)
         finally:

@@ -86,7 +86,7 @@ _EXCEPTION = re.compile(r"[^\W\d][\w.]*(?::|$)")
 _MAY_PASS = re.compile(
     r"address already in use|EADDRINUSE|time(?:d )?-?out|deadline|temporar|unavailable|try again|busy|locked|refused"
     r"|reachable|resolution|network|connect|http|ssl|socket|quota|out ?of ?memory|no space left|too many|cuda error"
-    r"|stale|input/output error|transport endpoint|cannot open shared object",
+    r"|stale|input/output error|transport endpoint|cannot open shared object|slow ?down|rate ?limit|\b429\b",
     re.IGNORECASE,
 )
 
@@ -281,9 +281,11 @@ def prospect(exit_: Exit) -> Prospect:
         return "poor" if files and files[-1].startswith("<") else "none"
     if _MISSING.match(message) or (exit_.code in (2, 126, 127) and _NOT_RUN.match(message)):
         return "none"
+    if _MAY_PASS.search(message):
+        return "open"
     if exit_.code == 2 and _USAGE.match(message):
         return "none"
-    return "poor" if exit_.traceback and _EXCEPTION.match(message) and not _MAY_PASS.search(message) else "open"
+    return "poor" if exit_.traceback and _EXCEPTION.match(message) else "open"
 
 
 def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, str] | None:

@@ -578,9 +578,10 @@ class _Attempt:
         binary, where = await self._check_ready(seat)
         if decision.action != "restart" and home.path.exists():
             shutil.rmtree(home.path)  # leftovers of a start that failed; there is no data, or it was set aside
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.utime(home.path)  # its data may be old, if the machine was off: it is in use again, and no leftover
         if self._directory is None:
             leftovers.prune(home.path.parent, MEMBER_PREFIX, time.time())
-        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.data.mkdir(mode=0o700, exist_ok=True)
         if data is not None:
             home.remember(data.birth, data.member)

@@ -45,7 +45,7 @@ def prune(parent: Path, prefix: str, now: float, keep: float = KEEP_SECONDS) -> 
     for folder in found:
         with contextlib.suppress(OSError):  # somebody else was quicker, or the disk is read-only
             if _is_own(folder.lstat()) and now - _newest(folder) > keep:
-                _remove(folder)
+                _remove(folder, now - keep)
 
 
 def _is_own(status: os.stat_result) -> bool:
@@ -62,10 +62,13 @@ def _newest(folder: Path) -> float:
     return max(times)
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder: Path, before: float) -> None:
+    """Where nothing in it has been written since `before`; it may have been taken up in the meantime."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # or it is in use
+        if _newest(folder) >= before:
+            return
         shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(descriptor)

@@ -105,7 +105,9 @@ def differing_sources(here: Fingerprint, there: Fingerprint) -> list[str]:
     """The files of which two nodes have different sources; none where one of the two has no digests."""
     if not here.source or not there.source:
         return []
-    mine, theirs = (dict(entry.rsplit(":", 1) for entry in node.source) for node in (here, there))
+    mine, theirs = (
+        {name: digest for name, _, digest in (entry.rpartition(":") for entry in node.source)} for node in (here, there)
+    )
     return [name for name in dict.fromkeys((*mine, *theirs)) if mine.get(name) != theirs.get(name)]
 
 

@@ -1276,6 +1276,25 @@ class TestAStoreThatWasAway:
 
         simulate(scenario)
 
+    def test_sees_a_node_that_comes_back_against_a_proof_of_its_death(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            job.store.away = clock()
+            await b.fall_silent()
+            job.death_of(b.incarnation).set_result("its port refuses connections")  # which a proxy may do
+            await quiet()
+            lease = await job.store.grant(LONG)
+            found = await membership.read_header(job.store, job.keys)
+            assert found is not None
+            await membership.resume(job.store, job.keys, b.registration, lease, found[1])
+            header = await job.header(2)
+            assert await job.in_round(header) == incarnations([a, c])
+            await later(1)
+            assert await job.store.get(job.keys.node("b")) is None
+            assert await membership.read_eviction(job.store, job.keys, b.incarnation), "it is told, and comes anew"
+
+        simulate(scenario)
+
     def test_costs_a_node_its_place_that_does_not_answer(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")

@@ -325,6 +325,8 @@ class TestWhatARestartCanDo:
         assert prospect(failed("a", by=9).exit) == "open"
         assert prospect(failed("a", missing, seconds=QUICK_SECONDS + 1).exit) == "open"
         assert prospect(failed("a", code=2).exit) == "open"
+        assert prospect(failed("a", f"{LAST}Error: server http://store unreachable", code=2).exit) == "open"
+        assert prospect(failed("a", f"{LAST}srun: error: nodes are busy", code=2).exit) == "open"
         assert prospect(failed("a", f"{LAST}train.py: error: no", code=1).exit) == "open"
 
     def test_is_little_and_not_nothing_where_the_script_compiled_some_text_itself(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.logs import Output
+from elastic_run.rendezvous import leftovers
 from elastic_run.rendezvous.leftovers import KEEP_SECONDS, hold, prune
 
 PREFIX = "elastic-run_"
@@ -43,6 +44,19 @@ def test_one_that_is_not_old_stays(tmp_path: Path) -> None:
 def test_one_in_which_something_was_written_lately_stays(tmp_path: Path) -> None:
     folder = old(tmp_path)
     os.utime(folder / "attempt_1" / "stderr.log", (WEEKS, WEEKS))
+    prune(tmp_path, PREFIX, WEEKS)
+    assert folder.exists()
+
+
+def test_one_that_is_taken_up_while_it_is_looked_at_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = old(tmp_path)
+    lock = leftovers.fcntl.flock
+
+    def taken_up(descriptor: int, operation: int) -> None:
+        os.utime(folder, (WEEKS, WEEKS))
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(leftovers.fcntl, "flock", taken_up)
     prune(tmp_path, PREFIX, WEEKS)
     assert folder.exists()
 

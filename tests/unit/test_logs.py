@@ -457,6 +457,21 @@ async def test_bytes_that_a_full_disk_lost_are_counted_where_they_are_missing(ma
     assert log.read_bytes() == b"\n[elastic-run] 5 bytes are missing here\nkept\n"
 
 
+async def test_all_bytes_that_a_full_disk_lost_are_counted(make: Make):
+    output = make()
+    log = output.worker_dir(1, 0) / "stdout.log"
+    log.symlink_to("/dev/full")
+    lines = output.open(1, 0, 0, "stdout")
+    for _ in range(3):
+        lines.feed(b"x" * 99 + b"\n")
+        await output.flush()
+    lines.close()
+    log.unlink()
+    lines.feed(b"kept\n")
+    await output.close(succeeded=True)
+    assert log.read_bytes() == b"\n[elastic-run] 300 bytes are missing here\nkept\n"
+
+
 async def test_a_log_dir_that_cannot_be_written_is_an_error_at_once(make: Make, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):

@@ -135,3 +135,12 @@ def test_many_modules_take_little_room_and_each_still_counts(monkeypatch: pytest
     there = of(monkeypatch, lay(tmp_path / "there", {**many, **script, "m299.py": "x = 1\n"}))
     assert len(here) == NAMED + 1
     assert differing(here, there) == ["293 more"]
+
+
+def test_a_word_that_is_no_name_of_a_file_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay(tmp_path, {"train.py": f"import {'x' * 300}\n"})
+    assert len(of(monkeypatch, tmp_path)) == 1
+
+
+def test_an_entry_without_a_digest_is_compared_all_the_same() -> None:
+    assert differing(["train.py"], ["train.py:1"]) == ["", "train.py"]
