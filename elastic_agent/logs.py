@@ -40,10 +40,10 @@ KEPT_ATTEMPTS = 10
 """Of a job that keeps no logs: so many of the newest attempts keep their error files and last words."""
 
 _PREFIX = "elastic-run_"
+"""Of folders under the temporary folder. Those of jobs that failed stay for a week."""
 
 _LOGS_PREFIX = "elastic-run-logs_"
 """Of a temporary folder of logs that were asked for: nobody but the user removes it."""
-"""Of folders under the temporary folder. Those of jobs that failed stay for a week."""
 
 _COLOURS = (36, 33, 35, 32, 34, 31)
 
