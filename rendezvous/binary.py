@@ -18,7 +18,7 @@ COMPACTION_REVISIONS = 10_000
 """Revisions that the store remembers; etcd's default never forgets, and fills its quota in days."""
 
 KEPT_VARIABLE = "ELASTIC_RUN_KEPT"
-"""Marks a daemon of ours: it becomes a child of the agent that starts it, and belongs to no worker."""
+"""Marks a daemon of ours, and says which agent has started it: it becomes a child of that agent, and of no worker."""
 
 
 class NoEtcdBinary(NoUsableEtcd):
@@ -141,4 +141,4 @@ def etcd_arguments(
 def child_environment() -> dict[str, str]:
     """What keeper and etcd inherit: no ETCD_* (etcd takes them as options), no proxies, and no tag of the agent."""
     kept = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
-    return {KEPT_VARIABLE: "store", **{name: os.environ[name] for name in kept if name in os.environ}}
+    return {KEPT_VARIABLE: f"store of {os.getpid()}", **{name: os.environ[name] for name in kept if name in os.environ}}

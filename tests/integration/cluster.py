@@ -41,6 +41,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from elastic_run.rendezvous.binary import KEPT_VARIABLE
 from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.header import Leader
 from elastic_run.rendezvous.keys import Keys
@@ -475,10 +476,9 @@ class Cluster:
         for pid in self.processes():
             if _environment(pid).get("PUPPET_NODE") == node:
                 mine.append(pid)
-            elif f"--agent\0{agent}\0" in _command_line(pid):
-                keepers.append(pid)
-        etcds = [pid for pid in self.processes() if _parent(pid) in keepers]
-        return [*etcds, *keepers, *mine]
+            elif _environment(pid).get(KEPT_VARIABLE) == f"store of {agent}":
+                keepers.append(pid)  # and the etcd below it
+        return [*keepers, *mine]
 
     def gone(self, pid: int, deadline: float = CLEAN_SECONDS) -> None:
         """Waits until that process has ended."""
