@@ -49,6 +49,9 @@ NOT_FORKED = 70
 
 _SIGKILL = 9
 
+NO_TEXTS: frozenset[str] = frozenset()
+"""Of an import that is made where the script makes it."""
+
 _OWN = "elastic_agent/warm/bootstrap.py"
 
 _SOL_SOCKET, _SCM_RIGHTS = _socket.SOL_SOCKET, _socket.SCM_RIGHTS
@@ -117,7 +120,7 @@ def run(here: str, before: set[str], folders: set[str]) -> None:
         before: the names in `sys.modules` before this package came.
         folders: those in `sys.path_importer_cache`.
     """
-    problem = _changed_already()
+    problem = _changed_already() or _runs_code_of(before)
     connection_number, output, python_path = os.environ.pop(VARIABLE).split(",", 2)
     if python_path:
         os.environ["PYTHONPATH"] = python_path[1:]
@@ -222,11 +225,15 @@ class _Zygote:
 
     def _leading(self, groups: list[Group]) -> None:
         """What the script imports before anything else happens in it."""
+        environment: dict[str, str] = {}  # what the script has set before imports that were not made
+        filters: list[Any] = []
         for step in self._prefix.steps:
-            if step.tried and step.tried == self._missed:
-                continue  # what follows a missing module in a `try` statement is not imported either
-            if not self._step(step, groups):
+            step.environment, step.filters = {**environment, **step.environment}, [*filters, *step.filters]
+            # What follows a missing module in a `try` statement is not imported either.
+            if (not step.tried or step.tried != self._missed) and not self._step(step, groups):
                 return
+            skipped = step.tried != 0 and step.tried == self._missed
+            environment, filters = (step.environment, step.filters) if skipped else ({}, [])
         where, what = self._prefix.ended
         if where:
             self._connection.say("ended", where, what)
@@ -241,7 +248,7 @@ class _Zygote:
             if one.wanted_by & identifiers:
                 self._step(Step(one.module), groups, texts)
 
-    def _step(self, step: Step, groups: list[Group], texts: Collection[str] = ()) -> bool:
+    def _step(self, step: Step, groups: list[Group], texts: Collection[str] = NO_TEXTS) -> bool:
         """Makes one import; False where the workers have to make it.
 
         `texts` are the names that no variable may have which it reads, because the script may set that before.
@@ -344,6 +351,12 @@ class _Zygote:
             return f"reads {mentioned[0]}, which the script mentions"
         modules = {found: sys.modules[found] for found in new}
         looked = {folder: finder for folder, finder in sys.path_importer_cache.items() if folder not in folders}
+        if texts is not NO_TEXTS:
+            # The script may import others of these by itself, which is no reason to show this one.
+            top = step.name.partition(".")[0]
+            others = {found: modules.pop(found) for found in new if found.partition(".")[0] != top}
+            groups.append(Group(f"what {step.name} imports", others, {}, {}, [], looked))
+            looked = {}
         groups.append(Group(step.name, modules, watch.written, reads, watch.added or [], looked))
         return ""
 
@@ -483,6 +496,20 @@ def _changed_already() -> str:
     # This one Python itself sets, in the agent as well.
     names = sorted(name for name in {*given, *now} - {b"LC_CTYPE"} if given.get(name) != now.get(name))
     return f"changes the environment ({', '.join(map(os.fsdecode, names))})" if names else ""
+
+
+_KNOWN_TO_DO_NOTHING = ("_distutils_hack", "_virtualenv", "__editable__")
+"""Modules that lines in .pth files import, by how their names begin: they add finders and read nothing."""
+
+
+def _runs_code_of(modules: set[str]) -> str:
+    """Which installed module Python's start-up has imported (by a line in a .pth file), in words; nobody watched it."""
+    folders = tuple(f"{path}/" for path in sys.path if path.endswith(("site-packages", "dist-packages")))
+    for name in sorted(modules):
+        where = getattr(sys.modules.get(name), "__file__", None)
+        if isinstance(where, str) and where.startswith(folders) and not name.startswith(_KNOWN_TO_DO_NOTHING):
+            return f"imports {name}, which each worker has to run by itself"
+    return ""
 
 
 def _set_environment(entries: Sequence[bytes]) -> None:

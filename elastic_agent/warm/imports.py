@@ -10,6 +10,7 @@ read it again do so (`repairs.REREADS`), and `stale` is called.
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 
@@ -101,7 +102,9 @@ class Stash:
         self._groups: list[Group] = []
         self._index: dict[str, int] = {}
         self._revealed = 0
+        self._shown = 0
         self._cwd = ""
+        self._lock = _thread.RLock()
 
     def begin(self) -> None:
         """The script begins in this process."""
@@ -126,7 +129,7 @@ class Stash:
             listed[:] = before
         self._groups = list(groups)
         self._cwd = _cwd()
-        self._revealed = 0
+        self._revealed = self._shown = 0
         self._index = {name: number for number, group in enumerate(groups) for name in group.modules}
         for number, group in enumerate(groups):
             for folder in group.folders:
@@ -149,7 +152,7 @@ class Stash:
     def look(self, name: str, spec: Any) -> Any:
         """The spec that was found for a hidden module, with a loader that reveals it. Nothing happens before that."""
         number = self._index.get(name)
-        if number is None or number < self._revealed:
+        if number is None or number < self._shown:
             return spec
         own: Any = getattr(self._groups[number].modules[name], "__spec__", None)
         if type(own) is type(spec) and not _alike(own, spec):
@@ -158,30 +161,31 @@ class Stash:
         return spec
 
     def reveal(self, last: int) -> None:
-        """Puts the groups up to that number where an import would have put them."""
-        if last < self._revealed:
-            return
-        groups = self._groups[self._revealed : last + 1]
-        # Reading again may import, which is to find what is revealed here.
-        self._revealed = last + 1
-        changed = {group.name: _changed(group.reads) for group in groups}
-        for group in groups:
-            for name, module in group.modules.items():
-                sys.modules.setdefault(name, module)
-            for folder, finder in group.folders.items():
-                sys.path_importer_cache.setdefault(folder, finder)
-            for parent, child, module in group.attributes:
-                setattr(parent, child, module)
-            set_variables(group.environment)
-            for listed, (front, back) in zip(added_to(), group.added, strict=False):
-                listed[:] = [*front, *listed, *back]
-            for name in group.modules:
-                if repair := self._repairs.get(name):
-                    repair(group.modules[name])
-        if self._revealed == len(self._groups):
-            specs.remove(self.look)
-        if warnings := sys.modules.get("warnings"):
-            _tell_of_filters(warnings)
+        """Puts the groups up to that number where an import would have put them. Other threads wait."""
+        with self._lock:
+            if last < self._revealed:
+                return
+            groups = self._groups[self._revealed : last + 1]
+            self._revealed = last + 1
+            changed = {group.name: _changed(group.reads) for group in groups}
+            for group in groups:
+                for parent, child, module in group.attributes:
+                    setattr(parent, child, module)
+                for name, module in group.modules.items():
+                    sys.modules.setdefault(name, module)
+                for folder, finder in group.folders.items():
+                    sys.path_importer_cache.setdefault(folder, finder)
+                set_variables(group.environment)
+                for listed, (front, back) in zip(added_to(), group.added, strict=False):
+                    listed[:] = [*front, *listed, *back]
+                for name in group.modules:
+                    if repair := self._repairs.get(name):
+                        repair(group.modules[name])
+            self._shown = last + 1
+            if self._shown == len(self._groups):
+                specs.remove(self.look)
+            if warnings := sys.modules.get("warnings"):
+                _tell_of_filters(warnings)
         moved = _cwd() != self._cwd  # which some note, too
         for group in groups:
             names = changed[group.name]
@@ -210,7 +214,7 @@ class Stash:
 class Revealing:
     """The loader of a hidden module. For everything but the loading it is the one that was found.
 
-    The machinery makes a new module and finds the hidden one in its place: so nothing is ever written into that.
+    The machinery sets nothing but the spec of a module that has been loaded before, and that is set back.
     """
 
     def __init__(self, stash: Stash, number: int, name: str, found: Any) -> None:
@@ -218,17 +222,26 @@ class Revealing:
         self._number = number
         self._name = name
         self._found = found
+        self._own: Any = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._found, name)
 
-    def create_module(self, spec: Any) -> None:
-        """None: an empty one will do."""
+    def create_module(self, spec: Any) -> ModuleType | None:
+        """The hidden module; None, by which the machinery makes an empty one, where something odd is hidden."""
+        hidden = self._stash.module(self._number, self._name)
+        self._own = getattr(hidden, "__spec__", None)
+        # Threads that import it meanwhile have to find this one, and wait for it.
+        return hidden if type(hidden) is type(sys) and self._own is not None else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Puts the hidden module in the place of `module`."""
-        sys.modules[self._name] = self._stash.module(self._number, self._name)
+        """Shows the hidden module, with the spec that it had."""
         self._stash.reveal(self._number)
+        hidden = self._stash.module(self._number, self._name)
+        if hidden is module:
+            module.__spec__ = self._own
+        else:
+            sys.modules[self._name] = hidden
 
 
 def set_variables(changes: Mapping[str, str | None]) -> None:

@@ -11,6 +11,7 @@ script's own may be called nowhere.
 
 from __future__ import annotations
 
+import _warnings
 import os
 import sys
 
@@ -34,7 +35,6 @@ INERT_CALLS = frozenset(
         *(f"builtins.{name}" for name in ("str", "super", "tuple")),
         "abc.abstractmethod",
         "collections.OrderedDict",
-        "collections.defaultdict",
         "collections.namedtuple",
         "contextlib.asynccontextmanager",
         "contextlib.contextmanager",
@@ -45,7 +45,6 @@ INERT_CALLS = frozenset(
         "functools.cache",
         "functools.cached_property",
         "functools.lru_cache",
-        "functools.partial",
         "functools.total_ordering",
         "functools.wraps",
         "logging.NullHandler",
@@ -92,9 +91,12 @@ _IMPORT_ERRORS = frozenset(["ImportError", "ModuleNotFoundError", "Exception"])
 _HOOKS = frozenset(["__init_subclass__", "__class_getitem__", "__set_name__", "__prepare__", "__getattr__"])
 """What makes a class or a module do something where it is only used."""
 
-VALUE, CLASS, IMPORTED = "value", "class", "imported:"
-"""Kinds of names: an inert value or a function, a plain class of the script's own, something that an import of a
-module that is not the script's own has bound, with where it comes from."""
+_MEMBER_HOOKS = frozenset(["__init__", "__new__", "_generate_next_value_", "_missing_", "_ignore_"])
+"""What an enumeration runs for each of its members."""
+
+VALUE, CLASS, UNKNOWN, IMPORTED = "value", "class", "unknown", "imported:"
+"""Kinds of names: an inert value or a function, a plain class of the script's own, something of which nothing is known,
+something that an import of a module that is not the script's own has bound, with where it comes from."""
 
 
 class Step:
@@ -201,9 +203,15 @@ class _Reader:
         self._scopes: dict[str, dict[str, str]] = {}
         self._pending = Step("")
         self._tries = 0
+        self._main = ""
 
     def read(self, file: str, package: Sequence[str], *, main: bool = False) -> bool:
         """Adds what `file` imports; False where something else begins in it, which `Prefix.ended` then names."""
+        if main:
+            self._main = os.path.realpath(file)
+        elif self._main == os.path.realpath(file):
+            self._prefix.ended = (os.path.basename(file), "an import of the script itself, which runs it a second time")
+            return False
         if file in self._scopes:
             return True
         names: dict[str, str] = {}
@@ -216,9 +224,10 @@ class _Reader:
         for node in tree.body:
             try:
                 part.statement(node)
-            except _Stop as found:
+            except (_Stop, RecursionError) as found:
                 if not self._prefix.ended[0]:
-                    self._prefix.ended = (f"{os.path.basename(file)}:{node.lineno}", str(found))
+                    what = str(found) if isinstance(found, _Stop) else "an expression of too many parts"
+                    self._prefix.ended = (f"{os.path.basename(file)}:{node.lineno}", what)
                 return False
         return True
 
@@ -285,7 +294,7 @@ class _File:
             parts = alias.name.split(".")
             if self._reader.is_own(parts[0]):
                 self._own(parts)
-                self._names.pop(alias.asname or parts[0], None)
+                self._bind(alias.asname or parts[0], UNKNOWN)
             else:
                 self._reader.installed(alias.name, (), self._where(node), self._tried)
                 self._bind(alias.asname or parts[0], IMPORTED + (alias.name if alias.asname else parts[0]))
@@ -315,6 +324,8 @@ class _File:
 
     def _own(self, parts: Sequence[str]) -> str:
         """Reads a module of the script's own, with the packages around it."""
+        if self._tried:
+            raise _Stop(f"an import of {'.'.join(parts)} that is tried, and is the script's own")
         file = None
         for length in range(1, len(parts) + 1):
             file = self._reader.own(parts[:length])
@@ -332,6 +343,8 @@ class _File:
             raise _Stop(f"an import from {'.'.join(parts)}, which works its names out")
         for alias in node.names:
             if alias.name == "*":
+                if "__all__" in scope:
+                    raise _Stop(f"an import of all that {'.'.join(parts)} names, which may be modules")
                 for name, kind in scope.items():
                     self._bind(name, kind)
             elif alias.name in scope:
@@ -339,7 +352,7 @@ class _File:
             else:
                 if self._reader.own([*parts, alias.name]) is not None:
                     self._own([*parts, alias.name])
-                self._names.pop(alias.asname or alias.name, None)
+                self._bind(alias.asname or alias.name, UNKNOWN)
 
     def _try(self, node: Any) -> None:
         """Imports whose handlers do nothing else."""
@@ -349,7 +362,9 @@ class _File:
         before, self._tried = self._tried, self._tried or self._reader.next_try()
         try:
             for inner in [*node.body, *node.orelse]:
-                if type(inner).__name__ not in ("Import", "ImportFrom") and not self._is_plain_statement(inner):
+                imports = type(inner).__name__ in ("Import", "ImportFrom")
+                # What can fail before an import would keep it from being made.
+                if not imports and not (type(inner).__name__ == "Assign" and _constant(inner.value) is not NOTHING):
                     raise _Stop(_source(inner))
                 self.statement(inner)
         finally:
@@ -372,7 +387,7 @@ class _File:
 
     def _unbind(self, node: Any) -> None:
         for target in getattr(node, "targets", ()):
-            self._names.pop(target.id, None)
+            self._bind(target.id, UNKNOWN)
 
     def _if(self, node: Any) -> None:
         test = node.test
@@ -436,10 +451,11 @@ class _File:
             if type(part).__name__ in ("Import", "ImportFrom", "Try", "If"):
                 raise _Stop(f"class {node.name} with {_source(part)}")
             inner.statement(part)
-        has_hooks = any(getattr(part, "name", None) in _HOOKS for part in node.body)
-        self._names.pop(node.name, None)
-        if not has_hooks:
-            self._bind(node.name, CLASS)
+        defined = {name for part in node.body for name in _defined(part)}
+        is_enum = any((self._origin(base) or "").startswith("enum.") for base in node.bases)
+        if is_enum and defined & _MEMBER_HOOKS:
+            raise _Stop(f"class {node.name}, whose members are made by code of its own")
+        self._bind(node.name, UNKNOWN if is_enum or defined & _HOOKS else CLASS)
 
     def _assign(self, node: Any) -> None:
         (first, *others) = node.targets
@@ -462,12 +478,14 @@ class _File:
         if type(node.target).__name__ != "Name":
             raise _Stop(_source(node))
         self._must_be_inert(node, node.value, None if self._lazy_annotations else node.annotation)
-        self._bind(node.target.id, VALUE)
+        alias = self._origin(node.value) if node.value is not None else None
+        self._bind(node.target.id, VALUE if alias is None else IMPORTED + alias)
 
     def _augassign(self, node: Any) -> None:
         if self._names.get(getattr(node.target, "id", "")) != VALUE:
             raise _Stop(_source(node))
-        self._must_be_inert(node, node.value)
+        if not _is_constant(node.value):
+            raise _Stop(_source(node))
 
     def _expr(self, node: Any) -> None:
         call = node.value
@@ -507,7 +525,8 @@ class _File:
             case "Constant" | "Load":
                 return True
             case "Name":
-                return node.id in self._names or (node.id in self._builtins and node.id not in self._names)
+                kind = self._names.get(node.id)
+                return kind != UNKNOWN if kind is not None else node.id in self._builtins
             case "Attribute":
                 return self._origin(node) is not None or self._names.get(getattr(node.value, "id", "")) == CLASS
             case "Call":
@@ -552,6 +571,25 @@ NOTHING = object()
 
 def _constant(node: Any) -> Any:
     return node.value if type(node).__name__ == "Constant" else NOTHING
+
+
+def _is_constant(node: Any) -> bool:
+    """Whether it is made of nothing but constants."""
+    match type(node).__name__:
+        case "Constant":
+            return True
+        case "List" | "Tuple" | "Set":
+            return all(map(_is_constant, node.elts))
+        case "BinOp":
+            return _is_constant(node.left) and _is_constant(node.right)
+        case _:
+            return False
+
+
+def _defined(node: Any) -> list[str]:
+    """The names that a statement in a class defines."""
+    targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
+    return [name for name in (getattr(node, "name", None), *(getattr(one, "id", None) for one in targets)) if name]
 
 
 def _parts(value: Any) -> list[Any]:
@@ -604,11 +642,32 @@ def parse(file: str, noted: dict[str, tuple[int, int]]) -> Any:
             source = opened.read(LARGEST + 1)
         if len(source) > LARGEST:
             return None
-        tree = compile(source, file, "exec", _ONLY_AST, dont_inherit=True)
+        with _quiet():
+            tree = compile(source, file, "exec", _ONLY_AST, dont_inherit=True)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     noted[file] = stamp
     return tree
+
+
+class _quiet:
+    """No warning is given or noted meanwhile: the script is to give its own."""
+
+    def __enter__(self) -> None:
+        self._module: Any = sys.modules.get("warnings", _warnings)
+        self._kept = list(self._module.filters)
+        self._module.filters[:] = [("ignore", None, Warning, None, 0)]
+        self._tell()
+
+    def __exit__(self, *_: object) -> None:
+        self._module.filters[:] = self._kept
+        self._tell()
+
+    def _tell(self) -> None:
+        for name in ("_filters_mutated", "_filters_mutated_lock_held"):
+            if mutated := getattr(self._module, name, None):
+                mutated()
+                return
 
 
 def _stamp(file: str) -> tuple[int, int]:

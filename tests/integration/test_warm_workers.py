@@ -383,6 +383,53 @@ def test_a_variable_that_the_script_sets_first_reaches_what_is_imported_ahead(ru
     assert "seven" not in ran.text
 
 
+def test_a_variable_that_is_set_before_a_missing_module_reaches_the_next_import(runs: Runs) -> None:
+    runs.write(
+        "import os\nos.environ['WORDS'] = 'seven'\n"
+        "try:\n    import nowhere_to_be_found\nexcept ImportError:\n    pass\n"
+        "import counted\nTELL\ntell(words=counted.WORDS)\n"
+    )
+    ran = runs.all("--nproc-per-node=2")
+    assert [fact["words"] for fact in ran.facts] == ["seven"] * 2, ran.text
+    assert not ran.pids & set(ran.executed["counted"])
+    assert "was imported ahead, before" not in ran.text
+
+
+THREADS = """
+import sys, threading
+import numpy
+TELL
+sys.setswitchinterval(1e-5)
+begin, failed = threading.Barrier(5), []
+def draw():
+    begin.wait()
+    try:
+        for _ in range(50):
+            numpy.random.rand()
+            import torch
+            torch.optim.SGD
+    except BaseException as error:
+        failed.append(repr(error))
+threads = [threading.Thread(target=draw) for _ in range(4)]
+for thread in threads:
+    thread.start()
+begin.wait()
+import torch
+torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+for thread in threads:
+    thread.join()
+tell(failed=failed)
+"""
+
+
+@pytest.mark.torch
+def test_threads_that_import_at_once_find_whole_modules(runs: Runs) -> None:
+    runs.write(THREADS)
+    ran = runs.all("--nproc-per-node=6", "--preload=torch,torch._dynamo")
+    assert ran.code == 0, ran.text
+    assert [fact["failed"] for fact in ran.facts] == [[]] * 6
+
+
 def test_a_file_that_is_read_at_an_import_is_read_again_after_a_restart(runs: Runs) -> None:
     runs.write(
         "import configured\nTELL\ntell(value=configured.VALUE)\nimport os\n"

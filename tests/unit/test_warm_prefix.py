@@ -1,5 +1,6 @@
 """Which imports a script is sure to make first, told from its source and nothing else."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,13 @@ def test_what_can_do_nothing_may_stand_between_imports(tmp_path: Path, between: 
         "class C:\n    import tomllib",
         "class C:\n    f()",
         "from json import *\nprint(1)",
+        "env: typing.Any = os.environ\nenv |= {'A': '1'}",
+        "import collections\nx = collections.defaultdict(list)['a']",
+        "class E(enum.Enum):\n    A = 1\n    def __init__(self, x): f()",
+        "class E(enum.Enum): pass\nclass F(E):\n    A = 1",
+        "@functools.partial(f, '1')\ndef g(): pass",
+        "def h(cls): f()\nclass A:\n    __init_subclass__ = classmethod(h)\nclass B(A): pass",
+        "try:\n    N = int(os.environ['X'])\n    import tomllib\nexcept Exception:\n    pass",
     ],
 )
 def test_what_may_do_something_ends_the_reading(tmp_path: Path, between: str) -> None:
@@ -270,6 +278,34 @@ def test_relative_imports_of_the_scripts_own_package_are_read(tmp_path: Path) ->
 def test_a_relative_import_without_a_package_ends_the_reading(tmp_path: Path) -> None:
     assert of(tmp_path, "import json\nfrom . import mine\nimport csv", mine="") == ["json"]
     assert of(tmp_path, "import pack.a\nimport csv", pack__init="", pack__a="from ... import x") == []
+
+
+def test_what_is_tried_of_the_scripts_own_ends_the_reading(tmp_path: Path) -> None:
+    source = "try:\n    import nothing\n    import mine\nexcept ImportError:\n    pass\nimport csv"
+    assert of(tmp_path, source, mine="import os\nos.environ['A'] = '1'") == ["nothing"]
+
+
+def test_all_of_a_module_that_names_what_is_all_ends_the_reading(tmp_path: Path) -> None:
+    found = of(tmp_path, "from mine import *\nimport csv", mine__init="__all__ = ['config']", mine__config="act()")
+    assert found == []
+
+
+def test_a_name_that_a_module_does_not_bind_is_not_taken_for_pythons_own(tmp_path: Path) -> None:
+    assert of(tmp_path, "from mine import print\nprint(1)\nimport csv", mine="from json import *") == ["json"]
+
+
+def test_an_import_of_the_script_itself_ends_the_reading(tmp_path: Path) -> None:
+    assert of(tmp_path, "import mine\nimport csv", mine="import json\nimport train") == ["json"]
+
+
+def test_no_warning_is_lost_to_the_reading(tmp_path: Path) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        before = list(warnings.filters)
+        assert of(tmp_path, "import json\nx = 1 is 1") == ["json"]
+        assert seen == [] and warnings.filters == before
+        compile((tmp_path / "train.py").read_text(), str(tmp_path / "train.py"), "exec")
+        assert len(seen) == 1, "the script's own is given"
 
 
 def test_a_module_that_works_its_names_out_ends_the_reading(tmp_path: Path) -> None:
