@@ -946,7 +946,7 @@ class Checker:
                 self.books.on_success(header, number)
             case "failed":
                 over = header.restart_count > self._world.shape.restarts
-                trouble = self._did.get("taken_port", 0) + self._did.get("failed_start", 0)
+                trouble = self._did.get("taken_port", 0) + self._did.get("failed_start", 0) + self._did.get("hold", 0)
                 row = self._problems_in_a_row(header)
                 if not over and (
                     not trouble or (self.calm and "rounds came to nothing" in header.reason and row < IN_A_ROW)

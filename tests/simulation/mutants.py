@@ -1457,19 +1457,6 @@ elected.2+3.015  etcd_freeze m3 3
 """,
     ),
     Mutant(
-        "evidence-quadratic",
-        "the master compares each exit with all that it knows, so that its loop stands still when many workers fail",
-        "master/incident.py",
-        "if failed not in self._exits]",
-        "if failed not in list(self._exits)]",
-        "one member of the store may fail",
-        """\
-seed 2
-job nodes=8 min=8 max=8 nproc=16 work=3 ttl=3 cost=80
-running.1+1 worker n1 0 raise
-""",
-    ),
-    Mutant(
         "drop-queues",
         "the next run removes the queues of one that was broken off",
         "master/host.py",

@@ -471,7 +471,7 @@ class World:
     def worker(self, node: str, local: float, how: str) -> bool:
         """A worker ends, or hangs."""
         found = next((worker for worker in self.live_workers(node) if worker.local == int(local)), None)
-        if found is None:
+        if found is None or found.held:  # the kernel would tell nobody that it has ended: it would be as one that hangs
             return False
         self._marks += 1
         mark = f"injected fault {chr(96 + self._marks)}"
