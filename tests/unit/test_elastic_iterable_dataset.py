@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,13 @@ LINGERS = pytest.mark.slow
 """Torch waits 5 s for a worker that has raised."""
 
 Sample = tuple[int, int]
+
+
+@pytest.fixture(autouse=True)
+def own_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a resource tracker of its own: what other tests did to this process's is not its business."""
+    monkeypatch.setattr(resource_tracker._resource_tracker, "_fd", None)  # type: ignore[attr-defined]
+    monkeypatch.setattr(resource_tracker._resource_tracker, "_pid", None)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)
