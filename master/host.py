@@ -375,7 +375,8 @@ class Master:
         if member.incarnation in self._lost_how:
             watcher = self._watchers.get(member.incarnation)
             if watcher is None or watcher.done():
-                out = self._put_out(item.key, item.create_revision, member.incarnation)
+                how = self._lost_how[member.incarnation]
+                out = self._put_out(item.key, item.create_revision, member.incarnation, how)
                 self._watchers[member.incarnation] = asyncio.create_task(out)
             else:
                 self._returned[member.incarnation] = item.create_revision
@@ -540,7 +541,7 @@ class Master:
         elif (awaited := self._awaited.get(member.incarnation)) and awaited.seen and done:
             awaited.seen = dataclasses.replace(awaited.seen, member=done)
         self._changed.set()
-        await self._put_out(held.key, revision, member.incarnation)
+        await self._put_out(held.key, revision, member.incarnation, how)
 
     async def _last_success(self, member: Member) -> Member | None:
         """What the dead may have said last: the proof of a death can be faster than the news of a success."""
@@ -552,9 +553,9 @@ class Master:
                 continue
             return _read(Member, found.value) if found else None
 
-    async def _put_out(self, key: str, create_revision: int, incarnation: str) -> None:
+    async def _put_out(self, key: str, create_revision: int, incarnation: str, how: str) -> None:
         """Takes the dead out of the store; a later life of the node, which may have its key by now, stays."""
-        word = Eviction(self._lost_how[incarnation])
+        word = Eviction(how)
         try:
             while True:
                 try:
