@@ -374,6 +374,8 @@ class Master:
             return
         if member.incarnation in self._lost_how:
             watcher = self._watchers.get(member.incarnation)
+            if watcher is not None and watcher.done() and (watcher.cancelled() or watcher.exception()):
+                return  # `run` sees how it has ended
             if watcher is None or watcher.done():
                 how = self._lost_how[member.incarnation]
                 out = self._put_out(item.key, item.create_revision, member.incarnation, how)
