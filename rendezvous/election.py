@@ -31,6 +31,12 @@ class Leadership:
         """Holds only while this leadership does."""
         return Compare(self.key, self.revision)
 
+    def over(self, leader: KeyValue | None) -> str:
+        """Why it does not hold any more, in words, where that is the leader key; empty where it does."""
+        if leader is None:
+            return "its lease has ended, or another node took it for dead"
+        return "" if leader.create_revision == self.revision else "another master leads"
+
 
 @dataclass(frozen=True, slots=True)
 class Held:

@@ -1,10 +1,12 @@
 """The embedded etcd: when an endpoint of the store is this machine and nobody serves it, its member is started here.
 
 `seat` decides, `gateway` asks, `binary` says what is started, `keeper` runs it; this module holds the lock and waits.
+While a job runs, `watchdog` looks after it.
 
     NoUsableEtcd
     ├── NoEtcdBinary    a member must be started and there is no etcd to start (see `binary`)
     ├── EtcdTooOld      the one there is cannot be used (see `binary`)
+    ├── KeeperFailed    its keeper did not start (see `watchdog`)
     └── EmbeddedFailed  a member cannot be started, or did not live; the message quotes etcd's log
 
 Where things lie. The lock of a port is the machine's: `/tmp/elastic-run-<uid>/etcd-<port>.lock`, so that two agents
@@ -23,7 +25,6 @@ start empty before the others are back, and a write that only it and a later one
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -40,8 +41,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import gateway, keeper, leftovers
-from .binary import binary_version, child_environment, etcd_arguments, find_binary, refuse_old, trying_out_only
+from . import gateway, keeper, leftovers, watchdog
+from .binary import binary_version, etcd_arguments, find_binary, refuse_old, trying_out_only
 from .endpoint import Binding, Endpoint, binding, is_local
 from .errors import NoUsableEtcd, StoreUnavailable
 from .seat import (
@@ -62,6 +63,7 @@ from .seat import (
     vacant,
     waiting_for,
 )
+from .watchdog import take_lock
 
 LINGER_SECONDS = 10.0
 """A store without any job's node is stopped after this."""
@@ -89,17 +91,15 @@ class Hosting:
     """How the store was found.
 
     Attributes:
-        endpoint: the member that this call started, or None.
-        keeper: the process id of its keeper, or None. It decides when the member stops.
         missing: endpoints that nobody serves yet; the store answers without them.
         notes: for the user, to be said once.
+        local: the member that this call started, or one that answers and runs on data in this agent's folder, or None.
         uses: descriptors that keep the keepers of this machine from stopping the store; see `release`.
     """
 
-    endpoint: Endpoint | None = None
-    keeper: int | None = None
     missing: tuple[Endpoint, ...] = ()
     notes: tuple[str, ...] = ()
+    local: watchdog.Kept | None = field(default=None, compare=False)
     uses: tuple[int, ...] = field(default=(), compare=False)
 
     def release(self) -> None:
@@ -126,23 +126,6 @@ def runtime_directory() -> Path:
 
 def _runtime_place() -> Path:
     return Path(tempfile.gettempdir()) / f"elastic-run-{os.getuid()}"
-
-
-def take_lock(path: Path, *, shared: bool = False) -> int | None:
-    """A descriptor that holds the lock, or None where another process has it."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except OSError:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)  # its last holder removed the file between the two calls
 
 
 def last_lines(log: Path, count: int = _TAIL_LINES) -> str:
@@ -180,7 +163,7 @@ class _Home:
     @property
     def written(self) -> bool:
         """etcd has begun to keep data here."""
-        return (self.data / "member" / "wal").is_dir()
+        return watchdog.has_data(self.path)
 
     def seen(self, endpoint: Endpoint) -> Data:
         try:
@@ -201,7 +184,7 @@ class _Running:
 
     endpoint: Endpoint
     home: _Home
-    pid: int
+    kept: watchdog.Kept
     pidfd: int
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -342,15 +325,19 @@ class _Attempt:
         running = self._running
         if running is None or not any(p.endpoint == running.endpoint and p.reach is Reach.ANSWERS for p in probes):
             return False
-        try:
-            command = await gateway.command_line(running.endpoint)
-        except (gateway.NotAnswered, gateway.GatewayRefused):
-            return False  # not told: believe the keeper, which would have ended
-        if not command or str(running.home.data) in command:
-            return False
+        if await self._serves(running.endpoint, running.home) is not False:
+            return False  # where it is not told, believe the keeper, which would have ended
         await self._stop(running)
         await self._diagnose(running, outrun=True)
         return True
+
+    async def _serves(self, endpoint: Endpoint, home: _Home) -> bool | None:
+        """What answers there runs on the data in that folder; None where it does not tell."""
+        try:
+            command = await gateway.command_line(endpoint)
+        except (gateway.NotAnswered, gateway.GatewayRefused):
+            return None
+        return str(home.data) in command if command else None
 
     async def _find_local(self) -> frozenset[Endpoint]:
         # The resolver has no asynchronous form; asyncio's own wrapper is a thread as well.
@@ -587,7 +574,7 @@ class _Attempt:
             home.remember(data.birth, data.member)
         generation = 2 if home == self._home(seat, 2) else 1
         token = cluster_token(self._endpoints, generation)
-        command = [str(binary), *etcd_arguments(self._endpoints, seat, where, home.data, token=token, members=members)]
+        etcd = [str(binary), *etcd_arguments(self._endpoints, seat, where, home.data, token=token, members=members)]
         loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}
         options = {
             "--home": home.path,
@@ -600,30 +587,17 @@ class _Attempt:
             "--grace": self._grace,
         }
         await self._use(seat)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-I", "-S", keeper.__file__),
-            *(str(part) for option in options.items() for part in option),
-            "--",
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=child_environment(),
-            pass_fds=(lock,),
-            start_new_session=True,
-        )
-        output, errors = await process.communicate()
-        if not output.strip().isdigit():
-            raise EmbeddedFailed(f"the keeper of the store did not start: {errors.decode(errors='replace').strip()}")
-        pid = int(output)
+        keeping = (sys.executable, "-I", "-S", keeper.__file__)
+        command = (*keeping, *(str(part) for option in options.items() for part in option), "--", *etcd)
+        pid = await watchdog.start_keeper(command, lock)
         self._announce(f"starts etcd for the store at {seat}: {decision.reason}")
         try:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
             await self._explain(seat, home)
             return
-        self._running = _Running(seat, home, pid, pidfd)
+        kept = watchdog.Kept(seat, pid, home.path, self._lock_path(seat), command)
+        self._running = _Running(seat, home, kept, pidfd)
         self._running.watch()
 
     async def _discard_running(self, running: _Running, reason: str) -> None:
@@ -655,24 +629,33 @@ class _Attempt:
             if not home.written:
                 shutil.rmtree(home.path, ignore_errors=True)
         else:
+            full = watchdog.full_disk(home.path)
+            advice = f"{full}: make room, or name another folder with --store-dir"
             raise EmbeddedFailed(
                 f"the etcd that was started for {seat} ended at once; the end of {home.log}:\n{last_lines(home.log)}\n"
-                f"If its data is damaged, remove {home.path}"
+                + (advice if full else f"If its data is damaged, remove {home.path}")
             )
 
     async def _hosting(self, probes: tuple[Probe, ...], decision: Decision) -> Hosting:
         running = self._running
-        missing = missing_members(probes)
-        for endpoint in self._local:
-            if (self._runtime or _runtime_place()).joinpath(self._lock_name(endpoint)).exists():
-                await self._use(endpoint)
-        uses = tuple(self._uses.values())
-        if running is None:
-            return Hosting(missing=missing, notes=tuple(self._notes), uses=uses)
-        mine = next((p for p in probes if p.endpoint == running.endpoint and p.reach is Reach.ANSWERS), None)
-        if mine is not None:
+        mine = next((p for p in probes if running and p.endpoint == running.endpoint), None)
+        if running is not None and mine is not None and mine.reach is Reach.ANSWERS:
             await self._settle(running, mine)
-        return Hosting(running.endpoint, running.pid, missing, tuple(self._notes), uses)
+        local = running.kept if running is not None else None
+        for endpoint in self._local:
+            lock = (self._runtime or _runtime_place()).joinpath(self._lock_name(endpoint))
+            if lock.exists():
+                await self._use(endpoint)
+                local = local or await self._kept(endpoint, lock)
+        return Hosting(missing_members(probes), tuple(self._notes), local, tuple(self._uses.values()))
+
+    async def _kept(self, endpoint: Endpoint, lock: Path) -> watchdog.Kept | None:
+        """The keeper that another agent has started; None where what answers does not run on this agent's own data."""
+        kept = watchdog.keeper_of(endpoint, lock)
+        homes = [
+            home for generation in (1, 2) if kept and (home := self._home(endpoint, generation)).path == kept.folder
+        ]
+        return kept if homes and await self._serves(endpoint, homes[0]) else None
 
     async def _settle(self, running: _Running, mine: Probe) -> None:
         """Gives the store its birth if it has none, and notes beside the data which store it belongs to."""

@@ -190,15 +190,19 @@ class EtcdStore:
 
     async def grant(self, ttl: int) -> int:
         """See `Store.grant`. We choose the id, so that asking again makes no second lease."""
-        lease = secrets.randbits(62) + 1
-        request = pb.LeaseGrantRequest(TTL=ttl, ID=lease)
-        try:
-            await self._session.ask("/etcdserverpb.Lease/LeaseGrant", request, pb.LeaseGrantResponse)
-        except StoreRefused as refused:
-            # Nobody else draws the same 62 bits: the answer to an earlier attempt was lost.
-            if "lease already exists" not in str(refused):
-                raise
-        return lease
+        path, until = "/etcdserverpb.Lease/LeaseGrant", self._session.deadline()
+        while True:
+            lease, began = secrets.randbits(62) + 1, self._session.now()
+            request = pb.LeaseGrantRequest(TTL=ttl, ID=lease)
+            try:
+                await self._session.ask(path, request, pb.LeaseGrantResponse, write=True, until=until)
+            except StoreRefused as refused:
+                # Nobody else draws the same 62 bits: the answer to an earlier attempt was lost.
+                if "lease already exists" not in str(refused):
+                    raise
+            # It lives since the first attempt that was applied: it may be over by the time of the first answer.
+            if self._session.now() - began < ttl / 2 or await self._renew(lease, until):
+                return lease
 
     async def keep_alive(self, lease: int, ttl: int) -> None:
         """See `Store.keep_alive`. Asks three times in `ttl` seconds; also raises StoreRefused."""
@@ -227,18 +231,17 @@ class EtcdStore:
                 continue
             self._session.check_open()
 
-    async def _renew(self, lease: int) -> bool:
+    async def _renew(self, lease: int, until: float | None = None) -> bool:
         # etcd offers a stream; a stream of one request is a unary call on the wire, and fails over like one.
         path = "/etcdserverpb.Lease/LeaseKeepAlive"
         request = pb.LeaseKeepAliveRequest(ID=lease)
-        return (await self._session.ask(path, request, pb.LeaseKeepAliveResponse)).TTL > 0
+        return (await self._session.ask(path, request, pb.LeaseKeepAliveResponse, until=until)).TTL > 0
 
     async def revoke(self, lease: int) -> None:
         """See `Store.revoke`."""
         try:
-            await self._session.ask(
-                "/etcdserverpb.Lease/LeaseRevoke", pb.LeaseRevokeRequest(ID=lease), pb.LeaseRevokeResponse
-            )
+            request = pb.LeaseRevokeRequest(ID=lease)
+            await self._session.ask("/etcdserverpb.Lease/LeaseRevoke", request, pb.LeaseRevokeResponse, write=True)
         except LeaseLost:
             return
 
@@ -271,6 +274,10 @@ class EtcdStore:
     def away_until(self) -> float:
         """See `Store.away_until`."""
         return self._renewals.away_until(self._session.now())
+
+    def reached(self, revision: int) -> float:
+        """See `Store.reached`. The renewals of a lease tell the revision three times in its life, at the least."""
+        return self._session.times.reached(revision, self._session.now())
 
     async def close(self) -> None:
         """See `Store.close`."""

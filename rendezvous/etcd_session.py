@@ -20,11 +20,15 @@ from .etcd_wire import (
     is_tls_trouble,
 )
 from .proto import elastic_run_etcd_pb2 as pb
+from .revision_times import RevisionTimes
 from .store import Health
 
 SHORTEST_ATTEMPT = 0.5
 LONGEST_ATTEMPT = 2.0
 """Seconds that one attempt may take."""
+
+LONGEST_WRITE = 8.0
+"""Seconds that one attempt at a write may take where no endpoint has answered a shorter one."""
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
@@ -39,18 +43,34 @@ R = TypeVar("R", covariant=True)
 
 
 class Patience:
-    """How long an attempt may take: it learns, so that a slow disk does not make every write time out for ever."""
+    """How long an attempt may take: it learns, so that a slow disk does not make every write time out for ever.
 
-    def __init__(self) -> None:
+    One endpoint that does not answer is no reason to wait longer at the next. Only where all of them have failed in
+    turn may the store itself be slow: then an attempt may take `longest` seconds, until one is answered. Answers to
+    other questions shorten nothing: a disk that needs seconds for a write needs none for a read.
+    """
+
+    def __init__(self, longest: float = LONGEST_ATTEMPT) -> None:
         self.seconds = SHORTEST_ATTEMPT
+        self._longest = longest
+        self._silent: set[str] = set()
 
     def answered(self, took: float) -> None:
         """An attempt was answered after `took` seconds."""
-        self.seconds = min(max(3 * took, SHORTEST_ATTEMPT), LONGEST_ATTEMPT)
+        most = self._longest if took > LONGEST_ATTEMPT else LONGEST_ATTEMPT
+        self.seconds = min(max(3 * took, SHORTEST_ATTEMPT), most)
+        self._silent.clear()
 
-    def in_vain(self) -> None:
-        """An attempt got no answer."""
-        self.seconds = min(2 * self.seconds, LONGEST_ATTEMPT)
+    def in_vain(self, endpoint: str, endpoints: int) -> None:
+        """An attempt at `endpoint`, which is one of so many, got no answer."""
+        self._silent.add(endpoint)
+        all_failed = len(self._silent) == endpoints
+        if all_failed:
+            self._silent.clear()
+        if self.seconds < LONGEST_ATTEMPT:
+            self.seconds = min(2 * self.seconds, LONGEST_ATTEMPT)
+        elif all_failed:
+            self.seconds = min(2 * self.seconds, self._longest)
 
 
 class Stream(Protocol[R]):
@@ -144,10 +164,11 @@ class Session:
         self.now = now
         self.health = Health(False, now(), "not asked yet")
         self.revision = 0  # the newest that an answer proved
+        self.times = RevisionTimes()
         self.last_answer = ""  # by which endpoint
         self._credentials = credentials
         self._deadline = deadline
-        self._reads, self._writes = Patience(), Patience()
+        self._reads, self._writes = Patience(), Patience(LONGEST_WRITE)
         self._token: str | None = None
         self._logging_in = asyncio.Lock()
         self._cluster: tuple[int, str] | None = None
@@ -205,7 +226,7 @@ class Session:
                     continue
                 self.failed(endpoint, failure)
                 if failure.kind == "maybe":
-                    patience.in_vain()
+                    patience.in_vain(endpoint.address, len(self.endpoints.all))
                     in_doubt = in_doubt or write
                     if not repeatable:
                         raise MaybeApplied(
@@ -219,6 +240,7 @@ class Session:
             patience.answered(loop.time() - began)
             header = cast(Any, response).header  # Any: every answer has one, and their types share no name for it
             self.check_cluster(endpoint, header)
+            self.times.saw(header.revision, self.now())
             if linearizable:
                 self._check_revision(endpoint, header, known)
             self.answered(endpoint)
@@ -262,6 +284,7 @@ class Session:
 
     def saw(self, revision: int) -> None:
         """`revision` is committed: no later linearizable answer is older."""
+        self.times.saw(revision, self.now())
         self.revision = max(self.revision, revision)
 
     # Logging in

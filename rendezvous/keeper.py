@@ -14,7 +14,8 @@ agent needs its store when it goes on. (While a machine sleeps, the monotonic cl
 neither leases nor the times here run on.)
 
 An etcd that has served and ends by itself is started again on its data, for as long as somebody may need it. Where the
-disk was full it comes back as soon as there is room.
+disk was full it comes back as soon as there is room. A keeper that is killed leaves its number in the lock's file, by
+which agents know that it is to be started again (`watchdog`); one that ends otherwise removes that file.
 
 etcd keeps the history of all keys. The keeper bounds it in bytes, which etcd itself does not, and ends a space alarm.
 """
@@ -348,11 +349,17 @@ def _stop(pid: int, pidfd: int, seconds: float) -> None:
     os.waitpid(pid, 0)
 
 
-def _detach(log: Path) -> None:
-    """Becomes a process that no terminal, session or parent of the caller can take with it."""
+def _detach(log: Path, lock: Path) -> None:
+    """Becomes a process that no terminal, session or parent of the caller can take with it, and is named in the lock.
+
+    The number is written before it is printed, over that of a keeper which was killed, so that it takes no more room.
+    """
     if os.getsid(0) != os.getpid():
         os.setsid()
     if pid := os.fork():
+        with contextlib.suppress(OSError):  # the disk is full: then only its own agent can look after this process
+            descriptor = os.open(lock, os.O_WRONLY | os.O_CLOEXEC)
+            os.pwrite(descriptor, f"{pid:<10}".encode(), 0)
         print(pid, flush=True)
         os._exit(0)
     null = os.open(os.devnull, os.O_RDWR)
@@ -376,10 +383,10 @@ def _wake(_signal: int, _frame: FrameType | None) -> None:
 class _Etcd:
     """The process; absent while it waits to be started again."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], served: bool) -> None:
         self._command = command
         self._deaths: list[float] = []
-        self._served = False
+        self._served = served
         self.again_at = 0.0
         self.start()
 
@@ -408,7 +415,7 @@ class _Etcd:
 
 def _keep(options: argparse.Namespace, wakeup: int) -> Verdict:
     """Watches until the member has to go; "stop" also where etcd has ended for good."""
-    etcd = _Etcd(options.command)
+    etcd = _Etcd(options.command, options.served)
     seen = Seen(started=time.monotonic())
     client = (options.client_host, options.client_port)
     observer, janitor = _Observer(client), _Janitor(client)
@@ -477,9 +484,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--users", type=Path, required=True, help="agents that use the store hold locks on this file")
     parser.add_argument("--linger", type=float, required=True, help="seconds")
     parser.add_argument("--grace", type=float, required=True, help="seconds")
+    parser.add_argument("--served", action="store_true", help="its etcd has served, under a keeper that was killed")
     parser.add_argument("command", nargs="+", help="etcd and its arguments")
     options = parser.parse_args(arguments)
-    _detach(options.log)
+    _detach(options.log, options.lock)
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, _wake)

@@ -37,17 +37,21 @@ class Registration:
     written: int
 
 
-async def refuse_if_over(store: Store, keys: Keys, own_run: str = "") -> Header | None:
+async def refuse_if_over(store: Store, keys: Keys, own_run: str | None = None) -> Header | None:
     """Raises Refused where this job id has succeeded within the last minute.
 
-    Returns the end of `own_run` where that is what has succeeded: the node missed it, and is done too.
+    Returns the end where it is that of the node's own run, which it missed: it is done, too.
+
+    Args:
+        own_run: the run that the node was in; "" where it was registered and heard of none, so that it is the run that
+            has succeeded since; None where the node has just come.
     """
     tombstone = await store.get(keys.outcome)
     if tombstone is None:
         return None
     with contextlib.suppress(Malformed):
         end = decode(Header, tombstone.value)
-        if own_run and end.run == own_run:
+        if own_run is not None and own_run in ("", end.run):
             return end
     raise _over(keys)
 
@@ -93,18 +97,21 @@ async def resume(
 
     A lease also ends where the store was away for too long, and then nothing has happened to the node. What tells that
     from an eviction is the header: while it is the one that the node knows, nobody has opened a round without it. Both
-    are compared in the transaction that writes the key, so a node that was replaced or put out never comes back so.
+    are compared in the transaction that writes the key, so a node that was replaced or put out never comes back so. A
+    node that knows no header has nothing to compare: a run may have come and gone since. Nor has it anything to lose.
 
     Args:
         registration: the one whose lease has ended.
         header_revision: the mod revision of the header that the node knows; 0 where there was none.
 
     Returns:
-        The new registration; "moved" where the job has another header by now, which the node has to read first;
-        "out" where it was put out, or another node has its name.
+        The new registration; "moved" where the job has another header by now, or the node knew none, so that it has
+        to read that first; "out" where it was put out, or another node has its name.
 
     Raises StoreError, and LeaseLost where `lease` has ended.
     """
+    if not header_revision:
+        return "moved"
     key, member = registration.key, registration.member
     compares = [
         Compare(key, 0),

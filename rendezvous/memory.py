@@ -14,6 +14,7 @@ from typing import Protocol
 
 from .errors import Compacted, LeaseLost, StoreUnavailable
 from .limits import check_key, check_txn, covers
+from .revision_times import RevisionTimes
 from .store import Compare, Delete, Event, Health, KeyValue, Listing, Operation, Put, TxnResult
 
 DEFAULT_HISTORY = 10_000
@@ -72,6 +73,7 @@ class MemoryStore:
         self._history_bytes = history_bytes
         self._log_bytes = 0
         self._revision = 1  # as a new etcd's
+        self._times = RevisionTimes()
         self._oldest = 1
         self._log: list[tuple[Event, ...]] = []  # the events of revision `_log_start + index`
         self._log_start = 2
@@ -196,6 +198,10 @@ class MemoryStore:
         """Memory is never away."""
         return -math.inf
 
+    def reached(self, revision: int) -> float:
+        """See `Store.reached`."""
+        return self._times.reached(revision, self._time().time())
+
     async def health_changed(self) -> Health:
         """Waits for `close`: nothing else changes it."""
         await self._closed.wait()
@@ -244,6 +250,7 @@ class MemoryStore:
                 events.extend(self._delete(operation, revision))
         if events:
             self._revision = revision
+            self._times.saw(revision, self._time().time())
             self._log.append(tuple(events))
             self._log_bytes += _size(events)
             excess = max(0, len(self._log) - self._history)

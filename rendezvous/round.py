@@ -93,7 +93,7 @@ class Seen:
     Attributes:
         member: what the node says.
         order: its key's create revision: the order of arrival, the same for every master.
-        since: when this master first saw it (the master's clock, seconds).
+        since: when it registered, as far as the master's node has heard (its clock, seconds).
         gone: it has left the store after all its workers had succeeded; kept so that its success counts.
     """
 
@@ -133,7 +133,8 @@ class Round:
         nodes: the incarnations in it, in rank order.
         running: the nodes train; False while gathering (`nodes` then is empty) or suspended (`nodes` then are the
             last round's, whose survivors keep their order).
-        opened_at: when it was opened, or when this master took over (the master's clock).
+        opened_at: when it was opened, as far as the master's node has heard (its clock); before the first, since when
+            that node waits for it.
         fault: what the judge says of failed workers in it.
         grown_at: when a round was last opened for an arrival; long ago where none was.
         saved_at: when this master last heard that workers of it had written a checkpoint; long ago where it did not.

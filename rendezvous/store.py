@@ -175,6 +175,14 @@ class Store(Protocol):
         """
         ...
 
+    def reached(self, revision: int) -> float:
+        """When the store was at `revision`, or past it, as far as this object has heard (the loop's clock).
+
+        It was there at that time or before, so an age that is told from it is never too long. Now, where it has not
+        heard of that revision.
+        """
+        ...
+
     async def close(self) -> None:
         """Closes every connection; running watches end with StoreUnavailable."""
         ...

@@ -20,7 +20,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 
 AGENT = "agent"
@@ -99,9 +99,10 @@ class Trace:
 
     def close(self) -> None:
         """Nothing is recorded any more."""
-        descriptor, self._descriptor, self.file = self._descriptor, -1, None
-        if descriptor >= 0:
-            os.close(descriptor)
+        with suppress(OSError):  # closed by somebody else
+            if self._descriptor >= 0 and self._is() == self._identity:
+                os.close(self._descriptor)
+        self._descriptor, self.file = -1, None
 
     def _begin(self) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # two agents that make one file write one bracket
@@ -139,7 +140,6 @@ class Trace:
         try:
             if self._is() != self._identity:
                 # A script may have closed whatever was open: the number could be that of its checkpoint now.
-                self._descriptor = -1
                 raise OSError(errno.EBADF, "this process has closed it")
             if os.write(self._descriptor, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -152,8 +152,6 @@ class Trace:
 
     def _give_up(self, error: OSError) -> None:
         file = self.file
-        if error.errno == errno.EBADF:
-            self._descriptor = -1  # closed by somebody else
         self.close()
         self._say(f"the trace {file} cannot be written ({error.strerror}): nothing more is recorded in it from here")
 

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,11 +19,13 @@ import pytest
 
 from elastic_run.rendezvous import binary, embedded, gateway
 from elastic_run.rendezvous.binary import EtcdTooOld, NoEtcdBinary, binary_version, find_binary, refuse_old
-from elastic_run.rendezvous.embedded import EmbeddedFailed, Hosting, ensure, take_lock
+from elastic_run.rendezvous.embedded import EmbeddedFailed, Hosting, ensure
 from elastic_run.rendezvous.endpoint import Endpoint
 from elastic_run.rendezvous.errors import StoreUnavailable
 from elastic_run.rendezvous.keeper import encoded
+from elastic_run.rendezvous.memory import MemoryStore
 from elastic_run.rendezvous.seat import Reach, peer_port
+from elastic_run.rendezvous.watchdog import Kept, full_disk, keeper_of, look_after, take_lock
 
 GENEROUS = 30.0  # seconds for what takes a fraction of one on a quiet machine
 
@@ -107,10 +110,10 @@ class Machines:
 
     async def kill(self, hosting: Hosting) -> None:
         """The power goes: keeper and etcd at once."""
-        assert hosting.keeper is not None
-        (etcd,) = psutil.Process(hosting.keeper).children()
-        os.kill(hosting.keeper, signal.SIGKILL)
-        await gone(hosting.keeper)
+        assert hosting.local is not None
+        (etcd,) = psutil.Process(hosting.local.keeper).children()
+        os.kill(hosting.local.keeper, signal.SIGKILL)
+        await gone(hosting.local.keeper)
         await gone(etcd.pid)
 
     def own(self) -> list[psutil.Process]:
@@ -181,10 +184,16 @@ async def listener(
         server.close()
 
 
+def seat(hosting: Hosting) -> Endpoint:
+    """Of the member on this machine."""
+    assert hosting.local is not None
+    return hosting.local.endpoint
+
+
 async def outlives(hosting: Hosting, seconds: float) -> bool:
     """The keeper is there after that time, which is several lingers."""
-    assert hosting.keeper is not None
-    pidfd = os.pidfd_open(hosting.keeper)
+    assert hosting.local is not None
+    pidfd = os.pidfd_open(hosting.local.keeper)
     try:
         ready, _, _ = await asyncio.to_thread(select.select, [pidfd], [], [], seconds)
     finally:
@@ -198,7 +207,7 @@ async def outlives(hosting: Hosting, seconds: float) -> bool:
 async def test_a_vacant_endpoint_of_this_machine_is_served(machines: Machines, which_etcd: str) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
-    assert hosting.endpoint == endpoint and hosting.missing == ()
+    assert seat(hosting) == endpoint and hosting.missing == ()
     await put(endpoint, "key", "value")
     assert await holds(endpoint, "key")
 
@@ -219,7 +228,7 @@ async def test_the_second_agent_uses_the_first_ones_member(machines: Machines) -
 async def test_two_agents_that_start_at_once_start_one_member(machines: Machines) -> None:
     endpoints = free_endpoints(1)
     both = await asyncio.gather(machines.start("a", endpoints), machines.start("b", endpoints))
-    assert sum(hosting.endpoint is not None for hosting in both) == 1
+    assert sum(hosting.local is not None for hosting in both) == 1
 
 
 async def test_two_agents_without_a_common_lock_still_start_one_member(machines: Machines, tmp_path: Path) -> None:
@@ -227,7 +236,7 @@ async def test_two_agents_without_a_common_lock_still_start_one_member(machines:
     other = Machines(tmp_path / "other")
     both = await asyncio.gather(machines.start("a", endpoints), other.start("b", endpoints))
     other.end_agents()
-    assert sum(hosting.endpoint is not None for hosting in both) == 1
+    assert sum(hosting.local is not None for hosting in both) == 1
 
 
 async def test_a_lone_member_comes_back_with_its_data(machines: Machines, which_etcd: str) -> None:
@@ -236,7 +245,7 @@ async def test_a_lone_member_comes_back_with_its_data(machines: Machines, which_
     await put(endpoint, "key", "value")
     await machines.kill(hosting)
     again = await machines.start("a", endpoints)
-    assert again.endpoint == endpoint
+    assert seat(again) == endpoint
     assert await holds(endpoint, "key")
 
 
@@ -245,9 +254,9 @@ async def test_a_lone_member_comes_back_with_its_data(machines: Machines, which_
 
 async def test_etcd_dies_with_its_keeper(machines: Machines) -> None:
     hosting = await machines.start("a", free_endpoints(1))
-    assert hosting.keeper is not None
-    (etcd,) = psutil.Process(hosting.keeper).children()
-    os.kill(hosting.keeper, signal.SIGKILL)
+    assert hosting.local is not None
+    (etcd,) = psutil.Process(hosting.local.keeper).children()
+    os.kill(hosting.local.keeper, signal.SIGKILL)
     await gone(etcd.pid)
     assert not etcd.is_running() or etcd.status() == psutil.STATUS_ZOMBIE
 
@@ -255,15 +264,163 @@ async def test_etcd_dies_with_its_keeper(machines: Machines) -> None:
 async def test_the_keeper_starts_an_etcd_that_was_killed_again_on_its_data(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
-    assert hosting.keeper is not None
+    assert hosting.local is not None
     await put(endpoint, "key", "value")
     await asyncio.sleep(2.5)  # the keeper looks once a second, and tells nobody that it has seen etcd answer
-    (etcd,) = psutil.Process(hosting.keeper).children()
+    (etcd,) = psutil.Process(hosting.local.keeper).children()
     etcd.kill()
     await gone(etcd.pid)
     await eventually_answers(endpoint)
     assert await holds(endpoint, "key")
-    assert psutil.pid_exists(hosting.keeper)
+    assert psutil.pid_exists(hosting.local.keeper)
+
+
+@asynccontextmanager
+async def looked_after(kept: Kept | None, said: list[str]) -> AsyncIterator[asyncio.Task[None]]:
+    assert kept is not None
+    task = asyncio.create_task(look_after(kept, MemoryStore(), said.append))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def follows(kept: Kept) -> Kept:
+    """Waits for the keeper that is started in the place of this one."""
+    async with asyncio.timeout(GENEROUS):
+        # nobody tells when it is there
+        while (found := keeper_of(kept.endpoint, kept.lock)) is None or found.keeper == kept.keeper:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    return found
+
+
+async def says(said: list[str], text: str) -> None:
+    async with asyncio.timeout(GENEROUS):
+        while not any(text in line for line in said):  # noqa: ASYNC110  # a list tells nobody that it grows
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("who", ["who started it", "another agent"])
+async def test_a_keeper_that_was_killed_is_started_again_with_its_etcd_on_its_data(
+    machines: Machines, who: str
+) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints)
+    if who == "another agent":
+        hosting = await machines.start("a", endpoints)
+    kept = hosting.local
+    await put(endpoint, "key", "value")
+    async with looked_after(kept, machines.said):
+        for _ in range(2):
+            assert kept is not None and kept.endpoint == endpoint
+            os.kill(kept.keeper, signal.SIGKILL)
+            kept = await follows(kept)
+            await eventually_answers(endpoint)
+            assert await holds(endpoint, "key")
+    assert sum("has ended: waits until it is started again" in line for line in machines.said) == 2
+
+
+async def test_a_keeper_that_is_killed_again_before_its_etcd_answers_is_started_again(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    kept = (await machines.start("a", endpoints)).local
+    await put(endpoint, "key", "value")
+    async with looked_after(kept, machines.said):
+        for _ in range(5):
+            assert kept is not None
+            os.kill(kept.keeper, signal.SIGKILL)
+            kept = await follows(kept)
+        await eventually_answers(endpoint)
+    assert await holds(endpoint, "key")
+
+
+async def test_what_is_started_again_stays_for_others_where_the_job_that_started_it_ends(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    kept = (await machines.start("a", endpoints)).local
+    await put(endpoint, "key", "value")
+    async with looked_after(kept, machines.said):
+        assert kept is not None
+        os.kill(kept.keeper, signal.SIGKILL)
+        await follows(kept)
+    await eventually_answers(endpoint)
+    assert await holds(endpoint, "key")
+
+
+async def test_of_two_agents_that_look_after_a_keeper_one_starts_it_again(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    kept = (await machines.start("a", endpoints)).local
+    other = (await machines.start("a", endpoints)).local
+    async with looked_after(kept, machines.said), looked_after(other, machines.said):
+        for _ in range(2):
+            assert kept is not None
+            os.kill(kept.keeper, signal.SIGKILL)
+            kept = await follows(kept)
+            await eventually_answers(endpoint)
+    assert sum("again, on its data" in line for line in machines.said) == 2
+
+
+async def test_who_does_not_have_its_data_does_not_look_after_a_keeper(machines: Machines) -> None:
+    endpoints = free_endpoints(1)
+    await machines.start("a", endpoints)
+    assert (await machines.start("b", endpoints)).local is None
+
+
+async def test_who_has_an_earlier_stores_data_does_not_look_after_a_keeper(machines: Machines) -> None:
+    endpoints = free_endpoints(1)
+    await machines.kill(await machines.start("b", endpoints))
+    await machines.start("a", endpoints)
+    assert (await machines.start("b", endpoints)).local is None
+
+
+async def test_a_dead_keepers_lock_beside_an_etcd_of_the_users_own_is_nobodys(
+    machines: Machines, tmp_path: Path
+) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    await machines.kill(await machines.start("a", endpoints))
+    url, peer = f"http://{endpoint}", f"http://127.0.0.1:{peer_port(endpoint.port)}"
+    own = await asyncio.create_subprocess_exec(
+        *(find_binary(), f"--data-dir={tmp_path / 'own'}", "--name=own", f"--initial-cluster=own={peer}"),
+        *(f"--listen-client-urls={url}", f"--advertise-client-urls={url}"),
+        *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}"),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        await eventually_answers(endpoint)
+        assert (await machines.start("a", endpoints)).local is None
+    finally:
+        own.kill()
+        await own.wait()
+
+
+async def test_a_keeper_does_not_come_back_on_its_data_after_another_has_kept_newer(machines: Machines) -> None:
+    endpoints = free_endpoints(1)
+    old = await machines.start("a", endpoints)
+    await machines.kill(old)
+    await machines.kill(await machines.start("b", endpoints))
+    async with looked_after(old.local, machines.said) as looking:  # as an agent that was stopped all the while
+        async with asyncio.timeout(GENEROUS):
+            await says(machines.said, "another has taken its place")
+        assert not looking.done()
+    assert machines.own() == []
+
+
+async def test_a_keeper_whose_data_is_gone_is_not_started_again_and_a_line_says_so(machines: Machines) -> None:
+    hosting = await machines.start("a", free_endpoints(1))
+    await machines.kill(hosting)
+    assert hosting.local is not None
+    shutil.rmtree(hosting.local.folder)
+    async with looked_after(hosting.local, machines.said):
+        await says(machines.said, "is not started again: its data is gone")
+    assert machines.own() == []
+
+
+async def test_a_keeper_that_is_told_to_stop_is_not_started_again_and_a_line_says_so(machines: Machines) -> None:
+    hosting = await machines.start("a", free_endpoints(1))
+    assert hosting.local is not None
+    async with looked_after(hosting.local, machines.said):
+        os.kill(hosting.local.keeper, signal.SIGTERM)
+        await says(machines.said, "is not started again: it was told to stop")
+    assert machines.own() == []
 
 
 @pytest.fixture
@@ -286,7 +443,7 @@ async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_
     (endpoint,) = endpoints = free_endpoints(1)
     machines.root = small_disk
     hosting = await machines.start("a", endpoints)
-    assert hosting.keeper is not None
+    assert hosting.local is not None
     await put(endpoint, "key", "value")
     await asyncio.sleep(2.5)  # as above: the keeper has to have seen that etcd serves
     filler = small_disk / "filler"
@@ -298,13 +455,54 @@ async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_
             await put(endpoint, f"large{number}", "x" * 1_000_000)
     async with asyncio.timeout(GENEROUS):
         # Until it was started in vain so often that it used to be given up.
-        while psutil.Process(hosting.keeper).children():  # noqa: ASYNC110
+        while psutil.Process(hosting.local.keeper).children():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert await outlives(hosting, 4.0), "the keeper gave it up"
+    assert hosting.local is not None and str(small_disk) in full_disk(hosting.local.folder)
     assert (await gateway.probe(endpoint)).reach is not Reach.ANSWERS
     filler.unlink()
     await eventually_answers(endpoint)
     assert await holds(endpoint, "key")
+    assert full_disk(hosting.local.folder) == ""
+
+
+async def test_a_keeper_that_is_killed_on_a_full_disk_is_started_again_when_there_is_room(
+    machines: Machines, small_disk: Path
+) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    machines.root = small_disk
+    kept = (await machines.start("a", endpoints)).local
+    await put(endpoint, "key", "value")
+    await asyncio.sleep(2.5)  # as above: the keeper has to have seen that etcd serves
+    async with looked_after(kept, machines.said) as looking:
+        assert kept is not None
+        with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(1 << 20))
+        with suppress(gateway.NotAnswered, gateway.GatewayRefused):
+            for number in range(100):  # etcd has some room of its own
+                await put(endpoint, f"large{number}", "x" * 1_000_000)
+        os.kill(kept.keeper, signal.SIGKILL)
+        kept = await follows(kept)
+        async with asyncio.timeout(GENEROUS):
+            while not (etcd := psutil.Process(kept.keeper).children()):  # noqa: ASYNC110  # its keeper tells nobody
+                await asyncio.sleep(0.005)
+        await gone(etcd[0].pid)  # it was started in vain
+        (small_disk / "filler").unlink()
+        await eventually_answers(endpoint)
+        assert not looking.done()
+    assert await holds(endpoint, "key")
+
+
+async def test_a_store_on_a_full_disk_does_not_start_and_the_folder_is_named(
+    machines: Machines, small_disk: Path
+) -> None:
+    machines.root = small_disk
+    with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+    with pytest.raises(EmbeddedFailed, match=f"the disk of {small_disk}.* is full"):
+        await machines.start("a", free_endpoints(1))
 
 
 async def test_an_etcd_that_has_reached_its_quota_takes_writes_again(
@@ -333,11 +531,11 @@ async def test_an_etcd_that_has_reached_its_quota_takes_writes_again(
 async def test_the_keeper_ends_with_an_etcd_that_never_served_and_leaves_the_data(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
-    assert hosting.keeper is not None
+    assert hosting.local is not None
     await put(endpoint, "key", "value")
-    (etcd,) = psutil.Process(hosting.keeper).children()
+    (etcd,) = psutil.Process(hosting.local.keeper).children()
     etcd.kill()
-    await gone(hosting.keeper)
+    await gone(hosting.local.keeper)
     await machines.start("a", endpoints)
     assert await holds(endpoint, "key")
 
@@ -349,8 +547,8 @@ async def test_the_keeper_inherits_no_tag_no_etcd_options_and_no_session(
     monkeypatch.setenv("ETCD_DATA_DIR", "/nowhere")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     hosting = await machines.start("a", free_endpoints(1))
-    assert hosting.keeper is not None
-    keeper = psutil.Process(hosting.keeper)
+    assert hosting.local is not None
+    keeper = psutil.Process(hosting.local.keeper)
     for process in (keeper, *keeper.children()):
         assert not {"ELASTIC_RUN_TAG", "ETCD_DATA_DIR", "HTTP_PROXY"} & process.environ().keys()
         assert os.getsid(process.pid) != os.getsid(0)
@@ -360,12 +558,12 @@ async def test_the_keeper_inherits_no_tag_no_etcd_options_and_no_session(
 async def test_a_store_without_a_job_stops_and_leaves_nothing(machines: Machines, which_etcd: str) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints, linger=0.5)
-    assert hosting.keeper is not None
+    assert hosting.local is not None
     lease = await put(endpoint, "/elastic-run/job/nodes/n0", "{}", ttl=60)
     machines.end_agents()
     assert await outlives(hosting, 3.0), "it stopped while a job had a node"
     await gateway.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
-    await gone(hosting.keeper)
+    await gone(hosting.local.keeper)
     assert machines.own() == []
     assert list((machines.root / "a").iterdir()) == []
     assert not (machines.root / "locks").exists()
@@ -373,9 +571,9 @@ async def test_a_store_without_a_job_stops_and_leaves_nothing(machines: Machines
 
 async def test_a_store_to_which_no_node_came_stops_when_its_agent_has_ended(machines: Machines) -> None:
     hosting = await machines.start("a", free_endpoints(1), linger=0.5)
-    assert hosting.keeper is not None
+    assert hosting.local is not None
     machines.end_agents()
-    await gone(hosting.keeper)
+    await gone(hosting.local.keeper)
     assert machines.own() == []
 
 
@@ -385,7 +583,7 @@ async def test_a_store_is_kept_for_an_agent_that_is_stopped_and_whose_lease_has_
 ) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints, linger=0.5)
-    assert hosting.keeper is not None
+    assert hosting.local is not None
     if not started_it:
         await machines.start("b", endpoints)
         hosting.release()
@@ -397,16 +595,16 @@ async def test_a_store_is_kept_for_an_agent_that_is_stopped_and_whose_lease_has_
     assert await outlives(hosting, 3.0), "the store of a living agent was stopped"
     assert await holds(endpoint, "key")
     machines.end_agents()
-    await gone(hosting.keeper)
+    await gone(hosting.local.keeper)
 
 
 async def test_a_keeper_told_to_stop_leaves_the_data(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
-    assert hosting.keeper is not None
+    assert hosting.local is not None
     await put(endpoint, "key", "value")
-    os.kill(hosting.keeper, signal.SIGTERM)
-    await gone(hosting.keeper)
+    os.kill(hosting.local.keeper, signal.SIGTERM)
+    await gone(hosting.local.keeper)
     await machines.start("a", endpoints)
     assert await holds(endpoint, "key")
 
@@ -417,7 +615,7 @@ async def test_a_keeper_told_to_stop_leaves_the_data(machines: Machines) -> None
 async def three(machines: Machines, endpoints: tuple[Endpoint, ...]) -> dict[str, Hosting]:
     """A store of three members, with a job in it."""
     hostings = await asyncio.gather(*(machines.start(name, endpoints) for name in "abc"))
-    assert {hosting.endpoint for hosting in hostings} == set(endpoints)
+    assert {seat(hosting) for hosting in hostings} == set(endpoints)
     await put(endpoints[0], "/elastic-run/job/nodes/n0", "{}", ttl=600)
     await put(endpoints[0], "key", "value")
     return dict(zip("abc", hostings, strict=True))
@@ -458,7 +656,7 @@ async def test_three_agents_form_a_store_of_three(machines: Machines, which_etcd
 async def test_a_fourth_agent_starts_nothing(machines: Machines) -> None:
     endpoints = free_endpoints(3)
     await three(machines, endpoints)
-    assert (await machines.start("d", endpoints)).endpoint is None
+    assert (await machines.start("d", endpoints)).local is None
 
 
 async def test_a_killed_member_of_three_comes_back_with_its_data(machines: Machines) -> None:
@@ -467,9 +665,9 @@ async def test_a_killed_member_of_three_comes_back_with_its_data(machines: Machi
     before = {member.id for member in await gateway.list_members(endpoints[0])}
     await machines.kill(hostings["c"])
     back = await machines.start("c", endpoints)
-    assert back.endpoint == hostings["c"].endpoint
+    assert seat(back) == seat(hostings["c"])
     assert {member.id for member in await gateway.list_members(endpoints[0])} == before
-    assert await holds(back.endpoint, "key")
+    assert await holds(seat(back), "key")
 
 
 async def test_a_new_machine_takes_over_the_seat_of_a_dead_one(machines: Machines, which_etcd: str) -> None:
@@ -479,15 +677,14 @@ async def test_a_new_machine_takes_over_the_seat_of_a_dead_one(machines: Machine
     dead = hostings["a"]
     await machines.kill(dead)
     new = await machines.start("new", endpoints)
-    assert new.endpoint == dead.endpoint
-    assert await holds(new.endpoint, "key")
+    assert seat(new) == seat(dead)
+    assert await holds(seat(new), "key")
     after = {member.id for member in await gateway.list_members(endpoints[1])}
     assert len(after) == 3 and len(after - before) == 1
 
     await machines.kill(hostings["b"])  # the new member counts: any one may die again
-    assert hostings["c"].endpoint is not None
-    await eventually_answers(hostings["c"].endpoint)
-    assert await holds(new.endpoint, "key")
+    await eventually_answers(seat(hostings["c"]))
+    assert await holds(seat(new), "key")
 
 
 async def test_a_machine_whose_seat_was_taken_sets_its_old_data_aside(machines: Machines) -> None:
@@ -497,8 +694,8 @@ async def test_a_machine_whose_seat_was_taken_sets_its_old_data_aside(machines: 
     taken = await machines.start("new", endpoints)
     await machines.kill(taken)
     back = await machines.start("c", endpoints)
-    assert back.endpoint == hostings["c"].endpoint
-    assert await holds(back.endpoint, "key")
+    assert seat(back) == seat(hostings["c"])
+    assert await holds(seat(back), "key")
 
 
 async def test_a_command_that_names_a_living_store_among_others_of_its_own_changes_nothing(machines: Machines) -> None:
@@ -531,7 +728,7 @@ async def test_a_store_forms_beside_data_that_an_earlier_one_left(
         await one_remembers(endpoints)
     # The folders of the other two are gone, and with them the majority of the earlier store.
     fresh = await asyncio.gather(old, *(machines.start(name, endpoints) for name in "xy"))
-    assert {hosting.endpoint for hosting in fresh} == set(endpoints)
+    assert {seat(hosting) for hosting in fresh} == set(endpoints)
     assert not await holds(endpoints[0], "key")
     for endpoint in endpoints:
         await eventually_answers(endpoint)
@@ -596,7 +793,7 @@ async def test_a_store_with_certificates_that_is_not_up_yet_is_awaited(machines:
         await awaited.wait()
         assert not start.done()
         async with listener(free.port, lambda _reader, writer: writer.close()):
-            assert (await start).endpoint is None
+            assert (await start).local is None
     assert machines.own() == [], "who has certificates has a store of their own"
 
 

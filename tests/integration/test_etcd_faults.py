@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +95,49 @@ async def raw(endpoint: str, path: str, request: bytes) -> None:
     """A request that the store itself never makes."""
     async with grpc.aio.insecure_channel(endpoint) as channel:
         await channel.unary_unary(path)(request, timeout=SOON)
+
+
+# A slow disk
+
+
+@pytest.fixture
+def slow_disk() -> Iterator[Callable[[int, float], None]]:
+    """`slow_disk(pid, seconds)`: each time that the process has the disk write its data, it takes that much longer."""
+    tracers: list[subprocess.Popen[bytes]] = []
+
+    def slow(pid: int, seconds: float) -> None:
+        if shutil.which("strace") is None:
+            pytest.skip("no strace here, which makes a disk slow")
+        inject = f"inject=fdatasync,fsync:delay_enter={round(seconds * 1e6)}"
+        tracer = subprocess.Popen(
+            ["strace", "-f", "-e", "trace=fdatasync,fsync", "-e", inject, "-o", "/dev/null", "-p", str(pid)],
+            stderr=subprocess.PIPE,
+        )
+        tracers.append(tracer)
+        assert tracer.stderr is not None
+        said = tracer.stderr.readline()
+        if b"attached" not in said:
+            pytest.skip(f"strace may not trace here: {said.decode().strip()}")
+
+    yield slow
+    for tracer in tracers:
+        tracer.terminate()
+        tracer.communicate(timeout=SOON)
+
+
+async def test_a_disk_that_needs_seconds_for_a_write_is_waited_for(
+    etcd: "Cluster", connect: Connect, slow_disk: Callable[[int, float], None]
+) -> None:
+    store = connect(etcd.endpoints)
+    await write(store, b"before")
+    process = etcd.members[0].process
+    assert process is not None
+    slow_disk(process.pid, 1.8)  # etcd has it write twice for each write
+    await write(store, b"slow")
+    lease = await store.grant(60)
+    await store.txn([], [Put("/w/b", b"leased", lease)], idempotent=True)
+    found = await store.get("/w/b")
+    assert found is not None and found.value == b"leased"
 
 
 # Servers that die

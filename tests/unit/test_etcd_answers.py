@@ -6,7 +6,7 @@ import pytest
 
 from elastic_run.rendezvous.errors import LeaseLost, StoreRefused
 from elastic_run.rendezvous.etcd import EtcdStore, Renewals
-from elastic_run.rendezvous.etcd_session import LONGEST_ATTEMPT, SHORTEST_ATTEMPT, Patience
+from elastic_run.rendezvous.etcd_session import LONGEST_ATTEMPT, LONGEST_WRITE, SHORTEST_ATTEMPT, Patience
 from elastic_run.rendezvous.etcd_wire import judge
 
 
@@ -88,9 +88,45 @@ def test_patience_begins_short_and_doubles_up_to_its_limit() -> None:
     lengths: list[float] = []
     for _ in range(4):
         lengths.append(patience.seconds)
-        patience.in_vain()
+        patience.in_vain("m1", 1)
 
     assert lengths == [SHORTEST_ATTEMPT, 1.0, LONGEST_ATTEMPT, LONGEST_ATTEMPT]
+
+
+def test_patience_with_a_write_grows_further_only_when_all_endpoints_have_failed_in_turn() -> None:
+    patience = Patience(LONGEST_WRITE)
+    for _ in range(20):
+        patience.in_vain("m1", 3)
+        patience.in_vain("m2", 3)
+    assert patience.seconds == LONGEST_ATTEMPT
+    patience.in_vain("m3", 3)
+    assert patience.seconds == 4.0
+
+    patience.answered(0.001)
+    assert patience.seconds == SHORTEST_ATTEMPT
+    for _ in range(2):  # who failed before the answer does not count
+        patience.in_vain("m1", 3)
+        patience.in_vain("m2", 3)
+    assert patience.seconds == LONGEST_ATTEMPT
+
+    lengths: list[float] = []
+    for endpoint in ("m3", "m1", "m2", "m3", "m1", "m2", "m3"):
+        patience.in_vain(endpoint, 3)
+        lengths.append(patience.seconds)
+    assert lengths == [4.0, 4.0, 4.0, LONGEST_WRITE, LONGEST_WRITE, LONGEST_WRITE, LONGEST_WRITE]
+
+
+def test_patience_with_a_write_stays_long_only_while_answers_take_long() -> None:
+    patience = Patience(LONGEST_WRITE)
+
+    patience.answered(1.9)  # an endpoint that answers no other write would cost as long
+    assert patience.seconds == LONGEST_ATTEMPT
+    patience.answered(2.5)
+    assert patience.seconds == pytest.approx(7.5)
+    patience.answered(6.0)
+    assert patience.seconds == LONGEST_WRITE
+    patience.answered(0.01)
+    assert patience.seconds == SHORTEST_ATTEMPT
 
 
 def test_patience_follows_how_long_answers_take() -> None:
