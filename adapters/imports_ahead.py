@@ -2,9 +2,11 @@
 
 A worker that is forked from a warm interpreter gets the modules that were imported there. This is invisible only where
 the import gives every worker, in every run, the same result. So a package is imported ahead only if it stands here.
-`tests/integration/test_imports_ahead.py` imports each package in a fresh interpreter and shows that the import reads
-nothing that differs between ranks or runs (environment, files, time, random state) and leaves nothing that a fork would
-share (threads, descriptors, signal handlers, child processes). No framework is imported here.
+`tests/integration/test_imports_ahead.py` imports each package in a fresh interpreter and shows that the import leaves
+nothing that a fork would share (threads, descriptors, signal handlers, child processes), and reads nothing that differs
+between ranks or runs (environment, files, time, random state), but for what is made good: each worker reads its rank
+and draws its random numbers anew (`READS_RANK` here, `REPAIRS` in `warm/repairs.py`), and files of settings and the
+year are compared before each start (`warm/settings.py`). `DRAWS` does no harm. No framework is imported here.
 """
 
 from collections.abc import Mapping
@@ -19,10 +21,12 @@ class Late:
         module: its full name.
         wanted_by: identifiers; one of them has to occur in the script's own source. Without one of them the script
             does not need the module, and importing it ahead would only cost time and memory.
+        reads: the variables that native code reads during the import, which nobody sees at run time.
     """
 
     module: str
     wanted_by: tuple[str, ...]
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,80 +67,124 @@ _TRAINS = (
 )
 """What a script on PyTorch names if it makes an optimizer or wraps a model."""
 
+_TRITON_READS = (
+    "LLVM_OVERRIDE_PRODUCER",
+    "PTXAS_OPTIONS",
+    "TRITON_DEBUG",
+    "TRITON_ENABLE_PYTHON_STACKTRACE",
+    "TRITON_INSTRUMENTATION_MODE",
+    "TRITON_INTERPRET",
+    "TRITON_PLUGIN_PATHS",
+)
+"""What the library of triton reads when it is loaded, and torch's wheels for CUDA import triton."""
+
 PACKAGES: Mapping[str, Package] = {
     package.name: package
     for package in (
-        Package("numpy", "numpy", ("2.4", "2.4")),
+        Package("numpy", "numpy", ("2.3", "2.4")),
         Package(
             "torch",
             "torch",
-            ("2.13", "2.13"),
+            ("2.12", "2.14"),
             late=(
                 # The first optimizer, the first DDP model and the first call of `torch.compile` import it.
-                Late("torch._dynamo", (*_TRAINS, "compile", "checkpoint")),
+                Late("torch._dynamo", (*_TRAINS, "compile", "checkpoint"), reads=_TRITON_READS),
                 # The first `zero_grad`, `step` and `record_function` import it.
                 Late("torch.profiler._cupti_monitor", (*_TRAINS, "profiler", "record_function")),
             ),
         ),
-        Package("torchgen", "torch", ("2.13", "2.13")),
-        Package("functorch", "torch", ("2.13", "2.13")),
+        Package("torchgen", "torch", ("2.12", "2.14")),
+        Package("functorch", "torch", ("2.12", "2.14")),
         # This package itself: what a script imports of it loads the framework that it is for, and nothing else.
         Package("elastic_run", "elastic-run", None),
         # Packages that scripts import by themselves.
-        Package("accelerate", "accelerate", ("1.15", "1.15")),
+        Package("accelerate", "accelerate", ("1.14", "1.15")),
+        Package("boto3", "boto3", ("1.44", "1.44")),
+        Package("datasets", "datasets", ("5.2", "5.2")),
         Package("einops", "einops", ("0.8", "0.8")),
         Package("fire", "fire", ("0.7", "0.7")),
+        # What it reads from files is compared before each start (`warm/settings.py`), as for matplotlib.
+        Package("fsspec", "fsspec", ("2026.2", "2026.9")),
         Package("huggingface_hub", "huggingface-hub", ("2.4", "2.4")),
         Package("hydra", "hydra-core", ("1.3", "1.3")),
+        Package("lightning", "lightning", ("2.6", "2.6")),
+        Package("lightning_fabric", "pytorch-lightning", ("2.6", "2.6")),
+        Package("matplotlib", "matplotlib", ("3.10", "3.11")),
+        Package("mpl_toolkits", "matplotlib", ("3.10", "3.11")),
         Package("omegaconf", "omegaconf", ("2.3", "2.3")),
+        Package("pandas", "pandas", ("2.3", "3.1")),
         Package("PIL", "pillow", ("13.0", "13.0")),
         # Its allocator has a thread: see THREADS. The numbers that it draws seed OpenSSL, which seeds itself anew after
         # a fork, and the tables of libcurl and mimalloc.
         Package("pyarrow", "pyarrow", ("26.0", "26.0")),
+        Package("pytorch_lightning", "pytorch-lightning", ("2.6", "2.6")),
         Package("regex", "regex", None),
         Package("requests", "requests", ("2.34", "2.34")),
         Package("safetensors", "safetensors", ("0.8", "0.8")),
         Package("scipy", "scipy", ("1.17", "1.17")),
+        Package("sklearn", "scikit-learn", ("1.8", "1.9")),
         Package("tiktoken", "tiktoken", ("0.14", "0.14")),
         Package("tiktoken_ext", "tiktoken", ("0.14", "0.14")),
         Package("tokenizers", "tokenizers", ("0.23", "0.23")),
+        Package("timm", "timm", ("1.0", "1.0")),
+        Package("torchmetrics", "torchmetrics", ("1.9", "1.9")),
+        Package("torchvision", "torchvision", ("0.27", "0.29")),
         Package("tqdm", "tqdm", None),
         Package("transformers", "transformers", ("5.23", "5.23")),
         Package("yaml", "pyyaml", ("6.0", "6.0")),
         # Dependencies of these.
-        Package("_yaml", "pyyaml", ("6.0", "6.0")),
         Package("absl", "absl-py", None),
         Package("antlr4", "antlr4-python3-runtime", None),
         Package("anyio", "anyio", None),
         Package("attr", "attrs", None),
         Package("attrs", "attrs", None),
+        Package("botocore", "botocore", ("1.44", "1.44")),
         Package("certifi", "certifi", None),
         Package("charset_normalizer", "charset-normalizer", None),
         Package("click", "click", None),
         Package("cloudpickle", "cloudpickle", None),
+        Package("cuda", "cuda-bindings", None),
+        Package("cycler", "cycler", None),
+        Package("dateutil", "python-dateutil", None),
         Package("dill", "dill", None),
         Package("filelock", "filelock", None),
+        Package("fontTools", "fonttools", None),
         Package("h11", "h11", None),
+        Package("httpcore", "httpcore", None),
         Package("httpcore2", "httpcore2", None),
+        Package("httpx", "httpx", None),
         Package("httpx2", "httpx2", None),
         Package("idna", "idna", None),
         Package("jinja2", "jinja2", None),
+        Package("jmespath", "jmespath", None),
+        Package("joblib", "joblib", None),
+        Package("kiwisolver", "kiwisolver", None),
+        Package("lightning_utilities", "lightning-utilities", None),
         Package("markupsafe", "markupsafe", None),
         Package("mpmath", "mpmath", None),
+        Package("_multiprocess", "multiprocess", None),
+        Package("multiprocess", "multiprocess", None),
+        Package("narwhals", "narwhals", None),
         Package("networkx", "networkx", None),
         Package("opt_einsum", "opt-einsum", None),
         Package("optree", "optree", None),
         Package("packaging", "packaging", None),
         Package("psutil", "psutil", None),
+        Package("pyparsing", "pyparsing", None),
+        Package("pytz", "pytz", None),
         Package("rich", "rich", None),
+        Package("s3transfer", "s3transfer", None),
         Package("six", "six", None),
         Package("sniffio", "sniffio", None),
         Package("sympy", "sympy", None),
         Package("termcolor", "termcolor", None),
+        Package("threadpoolctl", "threadpoolctl", None),
+        Package("triton", "triton", ("3.7", "3.8")),
         Package("truststore", "truststore", None),
         Package("typing_extensions", "typing-extensions", None),
         Package("urllib3", "urllib3", None),
         Package("xxhash", "xxhash", None),
+        Package("_yaml", "pyyaml", ("6.0", "6.0")),
     )
 }
 """By top-level name."""
@@ -148,6 +196,7 @@ NAMELESS: Mapping[str, str] = {
     "_sysconfigdata_*": "Python's own configuration; the platform is part of the name",
     "_csparsetools": "compiled module of scipy.sparse",
     "_cyutility": "compiled module of a package that was compiled with Cython",
+    "_loss": "compiled module of sklearn",
     "_moduleTNC": "compiled module of scipy.optimize",
     "_ni_label": "compiled module of scipy.ndimage",
     "cython_runtime": "made by each module that was compiled with Cython",
@@ -171,6 +220,15 @@ WALKS: Mapping[str, str] = {
 }
 """Modules that go through all environment variables when they are imported, and use only those that begin so."""
 
+_RANKS = ("RANK", "LOCAL_RANK")
+
+READS_RANK: Mapping[str, tuple[str, ...]] = {
+    "lightning.fabric.utilities.rank_zero": _RANKS,
+    "lightning_fabric.utilities.rank_zero": _RANKS,
+    "torchmetrics.utilities.prints": ("LOCAL_RANK",),
+}
+"""Modules that read these variables of a worker in their own body. Each worker reads them again (`REPAIRS`)."""
+
 READS_FOLDER: frozenset[str] = frozenset(["torch._dynamo.config", "torch._inductor.config"])
 """Modules below a late import that note the working directory, which a script may have changed before it."""
 
@@ -181,18 +239,13 @@ DRAWS: Mapping[str, str] = {
 harm."""
 
 REFUSED: Mapping[str, str] = {
-    "datasets": "seeds a generator of names in its cache, which all workers would share",
-    "fsspec": "reads files in the home directory, which may be others after a restart",
-    "lightning": "reads the rank",
-    "lightning_fabric": "reads the rank",
-    "torchmetrics": "reads the rank",
     "keras": "reads a configuration file, which may be another one after a restart",
-    "matplotlib": "reads a configuration file, which may be another one after a restart",
     "opentelemetry": "draws identifiers that all workers would share",
+    "sklearn.ensemble._hist_gradient_boosting.splitting": "draws the seed of a generator that no worker can draw again",
     "tensorflow": "prints, and reads a configuration file, which may be another one after a restart",
     "wandb": "makes temporary files",
 }
-"""Installed packages that are not imported ahead, by top-level name, and why not."""
+"""Installed packages and modules that are not imported ahead, by name, and why not."""
 
 STDLIB_REFUSED: Mapping[str, str] = {
     "antigravity": "opens a browser",

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,20 +64,16 @@ class Zygote:
     Args:
         recipe: what it is made of.
         cwd: where workers start.
-        changed: called whenever it has something new to tell.
         seed: its process, where that runs already.
     """
 
-    def __init__(
-        self, recipe: Recipe, *, cwd: Path | None, changed: Callable[[], None], seed: Seed | None = None
-    ) -> None:
+    def __init__(self, recipe: Recipe, *, cwd: Path | None, seed: Seed | None = None) -> None:
         self.recipe = recipe
         self.account = Account()
         self.state = "warming"
         self.why = ""
         self.session = 0
         self._cwd = cwd
-        self._changed = changed
         self._seed = seed
         self._loop = asyncio.get_running_loop()
         self._settled = asyncio.Event()
@@ -186,7 +182,6 @@ class Zygote:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(NotForked(self.why))
         self._kill()
-        self._changed()
 
     def close(self) -> None:
         """Ends it and collects its first process, which is long gone or was killed."""
@@ -253,7 +248,6 @@ class Zygote:
                 self._answer.set_exception(Outdated(why))
             case _:
                 pass
-        self._changed()
 
 
 def _encoded(words: Sequence[str]) -> list[bytes]:

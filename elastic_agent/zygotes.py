@@ -77,7 +77,7 @@ class Zygotes:
         if seed is not None and not seed.serves(self._recipe):
             seed.close()
             seed = None
-        zygote = Zygote(self._recipe, cwd=self._cwd, changed=lambda: None, seed=seed)
+        zygote = Zygote(self._recipe, cwd=self._cwd, seed=seed)
         try:
             zygote.start()
         except OSError as error:

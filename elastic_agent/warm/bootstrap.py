@@ -28,6 +28,7 @@ from .hazards import Watch, added_to, in_words, printed
 from .imports import Folders, Group, Stash, set_variables
 from .prefix import Step, mentions, read_prefix
 from .repairs import REPAIRS, REREADS
+from .settings import LOOKS, Settings, makes_temporary_folder
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
@@ -41,8 +42,11 @@ SLOW_DESTRUCTORS = frozenset(["torch"])
 """Libraries whose destructors take long, and write nothing."""
 
 HEAD_START_SECONDS = 0.01
-"""With torch, rank 0 begins so much earlier than the others, on all nodes: it opens the store at which they meet, and
-who comes before that tries again only after some tenths of a second (torch's TCPStore)."""
+"""With torch, the others of rank 0's node begin so much later than it: it opens the store at which they meet, and who
+comes before that tries again only after 0.35 to 0.75 s (torch's TCPStore)."""
+
+NODES_HEAD_START_SECONDS = 0.1
+"""The same for the ranks of other nodes, whose agents hear of a round at other moments, and fork faster or slower."""
 
 NOT_FORKED = 70
 """Exit code of a worker whose maker did not live to say that it had made it."""
@@ -51,6 +55,17 @@ _SIGKILL = 9
 
 NO_TEXTS: frozenset[str] = frozenset()
 """Of an import that is made where the script makes it."""
+
+_AS_SCRIPT = """
+imported, lacks = __import__(module, {}, {}, names), ""
+for name in names:
+    if name != "*" and not hasattr(imported, name):  # some packages load what is asked for
+        lacks = name
+        break
+"""
+"""An import, to be made as the script makes it: what warns of its caller has to find `__main__`, or it is not shown."""
+
+_OF_THE_SCRIPT = "is not installed but a part of the script"
 
 _OWN = "elastic_agent/warm/bootstrap.py"
 
@@ -148,6 +163,10 @@ def run(here: str, before: set[str], folders: set[str]) -> None:
         os._exit(NOT_FORKED)
 
 
+class _Stopped(BaseException):
+    """A module that is about to be loaded is to be loaded by workers only; few handlers in a package take that."""
+
+
 class _Zygote:
     def __init__(self, connection: _Connection, orders: _Orders, output: int) -> None:
         self._connection = connection
@@ -159,7 +178,9 @@ class _Zygote:
         self._installed = _installed()
         self._refused: set[str] = set()
         self._missed = 0
+        self._stopped = ""
         self._folders = Folders()  # before anything is imported from there
+        self._settings = Settings(LOOKS, _year())
         self._last: Callable[[], None] = gc.unfreeze
 
     def end(self) -> None:
@@ -216,6 +237,7 @@ class _Zygote:
         finally:
             if automatic:
                 gc.enable()
+        self._prefix.trees.clear()  # before all forks get a share of them
         self._stash.hide(groups, lists)
         # The namespace of the script is there already. It stays with what Python takes apart at the end.
         main: Any = sys.modules["__main__"]
@@ -232,8 +254,7 @@ class _Zygote:
             # What follows a missing module in a `try` statement is not imported either.
             if (not step.tried or step.tried != self._missed) and not self._step(step, groups):
                 return
-            skipped = step.tried != 0 and step.tried == self._missed
-            environment, filters = (step.environment, step.filters) if skipped else ({}, [])
+            environment, filters = step.environment, step.filters
         where, what = self._prefix.ended
         if where:
             self._connection.say("ended", where, what)
@@ -243,20 +264,28 @@ class _Zygote:
         late = [one for one in self._orders.table.late if any(one.package in group.modules for group in groups)]
         if not late:
             return
-        identifiers, texts = mentions(self._orders.kind, self._orders.target)
+        identifiers, texts = mentions(self._orders.kind, self._orders.target, self._prefix.trees)
         for one in late:
             if one.wanted_by & identifiers:
-                self._step(Step(one.module), groups, texts)
+                self._step(Step(one.module), groups, texts, one.reads)
 
-    def _step(self, step: Step, groups: list[Group], texts: Collection[str] = NO_TEXTS) -> bool:
+    def _step(
+        self, step: Step, groups: list[Group], texts: Collection[str] = NO_TEXTS, reads: Collection[str] = ()
+    ) -> bool:
         """Makes one import; False where the workers have to make it.
 
-        `texts` are the names that no variable may have which it reads, because the script may set that before.
+        Args:
+            step, groups: what, and the groups of those before it, to which its own are added.
+            texts: the names that no variable may have which it reads, because the script may set that before.
+            reads: the variables that native code reads during the import, which nobody sees.
         """
         if _is_done(step):
             return True
         if _is_missing(step.name.partition(".")[0]):
-            return self._miss(step)
+            if not step.tried:
+                return self._refuse(step, "it is not installed")
+            self._missed = step.tried
+            return True
         if problem := self._orders.table.problem(step.name):
             return self._refuse(step, problem)
         self._connection.say("trying", step.name)
@@ -271,14 +300,12 @@ class _Zygote:
                     os._exit(0)  # the fork goes on in this process's place
                 os.kill(pid, _SIGKILL)
             _, status = os.waitpid(pid, 0)
-            if word == b"missing" and not output:
-                return self._miss(step)
             problem = in_words(output) or word.decode(errors="replace")
             if not word:
                 problem = f"ends the process (status {status})"
             return self._refuse(step, problem)
         os.close(verdict)
-        problem = self._import(step, groups, texts)
+        problem = self._import(step, groups, texts, reads)
         if problem:
             os.write(told, problem.encode(errors="replace")[:4000])
             os._exit(0)
@@ -289,13 +316,6 @@ class _Zygote:
             os.sched_yield()  # a moment: it has nothing left to do but to end
         native.die_with_parent()
         self._connection.say("imported", step.name)
-        return True
-
-    def _miss(self, step: Step) -> bool:
-        """A module is not there; the script goes on where it takes that in a `try` statement."""
-        if not step.tried:
-            return self._refuse(step, "it is not installed")
-        self._missed = step.tried
         return True
 
     def _refuse(self, step: Step, problem: str) -> bool:
@@ -319,37 +339,33 @@ class _Zygote:
             output = (output + printed(self._output))[:1024]  # after the word, so that no output before it is missed
         return word, output
 
-    def _import(self, step: Step, groups: list[Group], texts: Collection[str]) -> str:
+    def _import(self, step: Step, groups: list[Group], texts: Collection[str], unseen: Collection[str]) -> str:
         """Why it was not imported, or should not have been; empty where all is well."""
         set_variables(step.environment)
         for function, values, keywords in step.filters:
             getattr(__import__("warnings"), function)(*values, **keywords)
         table = self._orders.table
         before, folders = set(sys.modules), set(sys.path_importer_cache)
-        watch = Watch(self._output, self._orders.per_worker, table.may_walk, table.threads)
-        try:
-            with watch:
-                module = __import__(step.name, {}, {}, list(step.names))
-                for name in step.names:
-                    if name != "*":
-                        getattr(module, name)  # some packages load what is asked for
-        except ImportError as error:
-            is_missing = step.tried and isinstance(error, ModuleNotFoundError) and error.name == step.name
-            return "missing" if is_missing else f"cannot be imported ({error})"
-        except BaseException as error:  # noqa: BLE001 - told, and the script meets it in its own time
-            return f"raises {type(error).__name__} ({error})"
+        watch = Watch(self._output, self._orders.per_worker, table.may_walk, table.threads, table.may_read)
+        settings = self._settings.now()
+        problem, lacks = self._make(step, watch)
+        if lacks and step.tried:  # the script goes on after its `try` statement, and so does this
+            self._missed = step.tried
+        elif problem:
+            return problem
         new = [found for found in sys.modules if found not in before]
         if problem := watch.found(may_draw=any(map(table.may_draw, new))):
             return problem
         for found in new:
             if self._is_local(sys.modules[found]):
-                return f"imports {found}, which is not installed but a part of the script"
+                return f"imports {found}, which {_OF_THE_SCRIPT}"
             if problem := self._has_file(sys.modules[found]) and table.problem(found):
                 return problem if found == step.name else f"imports {found}: {problem}"
-        reads = watch.reads
+        reads = {**{name: os.environ.get(name) for name in unseen}, **watch.reads}
         if mentioned := sorted(reads.keys() & set(texts)):
             return f"reads {mentioned[0]}, which the script mentions"
         modules = {found: sys.modules[found] for found in new}
+        self._settings.note(modules, settings)
         looked = {folder: finder for folder, finder in sys.path_importer_cache.items() if folder not in folders}
         if texts is not NO_TEXTS:
             # The script may import others of these by itself, which is no reason to show this one.
@@ -358,7 +374,38 @@ class _Zygote:
             groups.append(Group(f"what {step.name} imports", others, {}, {}, [], looked))
             looked = {}
         groups.append(Group(step.name, modules, watch.written, reads, watch.added or [], looked))
+        step.environment, step.filters = {}, []  # they are set
         return ""
+
+    def _make(self, step: Step, watch: Watch) -> tuple[str, bool]:
+        """Why that import fails, and whether only because what it asks for last is not there; "" where it does not."""
+        scope: dict[str, Any] = {"__name__": "__main__", "module": step.name, "names": list(step.names)}
+        problem, lacks = "", False
+        specs.add(self._stop_before)  # or what the user's own code does would be done here, and again in the worker
+        if self._orders.table.is_extra(step.name):  # of others it is known
+            specs.add(watch.look)
+        try:
+            with watch:
+                exec(_AS_SCRIPT, scope)
+            if scope["lacks"]:
+                problem, lacks = f"has no name {scope['lacks']}", True
+        except ImportError as error:
+            problem = f"cannot be imported ({error})"
+            around = step.name.rpartition(".")[0]
+            lacks = isinstance(error, ModuleNotFoundError) and error.name == step.name and around in sys.modules
+        except BaseException as error:  # noqa: BLE001 - told, and the script meets it in its own time
+            problem = f"raises {type(error).__name__} ({error})"
+        specs.remove(self._stop_before)
+        specs.remove(watch.look)
+        if self._stopped:  # a package may have taken the exception, and have gone on
+            return self._stopped, False
+        return problem, lacks
+
+    def _stop_before(self, name: str, spec: Any) -> Any:
+        if problem := _OF_THE_SCRIPT if self._is_local(spec) else makes_temporary_folder(name):
+            self._stopped = f"imports {name}, which {problem}"
+            raise _Stopped
+        return spec
 
     @staticmethod
     def _has_file(module: Any) -> bool:
@@ -391,11 +438,10 @@ class _Zygote:
             end = 1 + int(rest[0])
             environments.append(rest[1:end])
             rest = rest[end:]
-        first, others, made = os.pipe(), os.pipe(), os.pipe()  # rank 0 waits at the first, the others at the second
+        gate, made = os.pipe(), os.pipe()  # workers wait at the first until their maker has told of them
         maker = os.fork()
         if maker == 0:
             for number, environment in enumerate(environments):
-                gate = (first if b"RANK=0" in environment else others)[0]
                 try:
                     pid = os.fork()
                 except OSError as error:
@@ -403,10 +449,10 @@ class _Zygote:
                     os._exit(1)
                 if pid == 0:
                     os.setsid()  # before the agent can hear of this worker, and want to stop its session
-                    for end in {*first, *others, *made} - {gate}:
+                    for end in (gate[1], *made):
                         os.close(end)
                     streams = descriptors[2 * number], descriptors[2 * number + 1]
-                    self._become(agent, gate, streams, descriptors, environment)
+                    self._become(agent, gate[0], streams, descriptors, environment)
                     return True
                 os.write(made[1], b"%d " % pid)
             os._exit(0)
@@ -416,21 +462,20 @@ class _Zygote:
         # From here on the workers are the agent's children.
         if os.waitpid(maker, 0)[1] == 0:
             self._connection.say("forked", *told.decode().split())
-            os.write(first[1], b"!")
-            if self._stash.has("torch"):
-                time.sleep(HEAD_START_SECONDS)
-            os.write(others[1], b"!" * len(environments))
+            os.write(gate[1], b"!" * len(environments))
         else:
             self._connection.say("failed", told.decode(errors="replace").lstrip("0123456789 ") or "its fork was killed")
-        for descriptor in (*first, *others, made[0]):
+        for descriptor in (*gate, made[0]):
             os.close(descriptor)
         return False
 
     def _outdated(self) -> str:
-        """What has changed since the source and the installed packages were read, in words; empty where nothing has."""
+        """What has changed since it was read, in words; empty where nothing has."""
         if file := self._prefix.changed:
             return f"{file} has changed"
-        return "packages were installed or removed" if self._folders.changed() else ""
+        if self._folders.changed():
+            return "packages were installed or removed"
+        return self._settings.changed(_year())
 
     def _become(
         self,
@@ -461,6 +506,8 @@ class _Zygote:
             native.end_without_destructors()
             self._last = stash.keep
         # Else it is unfrozen: what was imported ahead is taken apart with the script's own.
+        if stash.has("torch"):
+            time.sleep(_later_than_rank_0(environment))
 
     def _stale(self, name: str, variables: list[str]) -> None:
         """Tells the agent that the script has changed variables between its start and an import that was made ahead."""
@@ -472,6 +519,17 @@ class _Zygote:
                 os.close(descriptor)
         except OSError:
             return  # nobody listens any more
+
+
+def _later_than_rank_0(environment: Sequence[bytes]) -> float:
+    """Seconds."""
+    if b"RANK=0" in environment:
+        return 0.0
+    return HEAD_START_SECONDS if b"GROUP_RANK=0" in environment else NODES_HEAD_START_SECONDS
+
+
+def _year() -> int:
+    return time.localtime().tm_year
 
 
 def _is_missing(name: str) -> bool:

@@ -23,14 +23,16 @@ class LateImport:
         package: whose.
         module: its name.
         wanted_by: identifiers; it is worth importing ahead where the script's source holds one of them.
+        reads: the variables that native code reads during the import, which nobody sees.
     """
 
-    __slots__ = ("module", "package", "wanted_by")
+    __slots__ = ("module", "package", "reads", "wanted_by")
 
-    def __init__(self, package: str, module: str, wanted_by: str) -> None:
+    def __init__(self, package: str, module: str, wanted_by: str, reads: str = "") -> None:
         self.package = package
         self.module = module
         self.wanted_by = frozenset(wanted_by.split(","))
+        self.reads = frozenset(reads.split(",")) - {""}
 
 
 class Table:
@@ -44,12 +46,14 @@ class Table:
         late: what is imported late.
         may_walk: the modules that may go through all environment variables.
         threads: the names of threads that may stay: they end before a fork, or a fork does them no harm.
+        may_read: (variable, module): what a module may read although it differs from worker to worker.
     """
 
     def __init__(self, words: Sequence[str], extra: Sequence[str] = ()) -> None:
         self.late: list[LateImport] = []
         self.may_walk: frozenset[str] = frozenset()
         self.threads: frozenset[str] = frozenset()
+        self.may_read: frozenset[tuple[str, str]] = frozenset()
         self._namespaces: set[str] = set()
         self._extra = frozenset(name.partition(".")[0] for name in extra)
         self._packages: dict[str, list[str]] = {}
@@ -72,6 +76,8 @@ class Table:
                     self._namespaces.add(rest[0])
                 case "thread":
                     self.threads |= {rest[0]}
+                case "reads":
+                    self.may_read |= {(name, rest[0]) for name in rest[1].split(",")}
                 case "walks":
                     self.may_walk |= {rest[0]}
                 case "draws":
@@ -86,10 +92,14 @@ class Table:
         """Whether its import may draw random numbers: nothing that workers must not share comes of them."""
         return module.partition(".")[0] in self._draws
 
+    def is_extra(self, module: str) -> bool:
+        """Whether it is imported ahead by the user's word."""
+        return module.partition(".")[0] in self._extra
+
     def problem(self, module: str) -> str:
         """Why it must not be imported ahead, in words; empty where it may."""
         name = module.partition(".")[0]
-        if name in self._extra:
+        if self.is_extra(module):
             return ""
         if reason := self._refused.get(module) or self._refused.get(name):
             return reason

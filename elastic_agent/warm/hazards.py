@@ -12,9 +12,11 @@ import posix
 import sys
 
 from .native import native_environment
+from .specs import as_machinery
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 
@@ -27,7 +29,7 @@ else:
 class _Recording(_Variables):
     """A mapping of variables that notes who reads which."""
 
-    def __init__(self, content: dict[Any, Any], reads: set[str], walks: set[str]) -> None:
+    def __init__(self, content: dict[Any, Any], reads: set[tuple[str, str]], walks: set[str]) -> None:
         super().__init__(content)
         self._reads = reads
         self._walks = walks
@@ -35,14 +37,12 @@ class _Recording(_Variables):
 
     def _noted(self, name: Any) -> None:
         if isinstance(name, bytes) and self.notes:
-            self._reads.add(os.fsdecode(name))
+            self._reads.add((os.fsdecode(name), _reader(sys._getframe(2))))  # pyright: ignore[reportPrivateUsage]
 
     def _walked(self) -> None:
         if not self.notes:
             return
-        frame: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
-        while frame is not None and frame.f_globals.get("__name__") in _MAPPING_MODULES:
-            frame = frame.f_back
+        frame = _beyond_mappings(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
         self._walks.add(str(frame.f_globals.get("__name__")) if frame is not None else "native code")
 
     def __getitem__(self, name: Any) -> Any:
@@ -82,6 +82,30 @@ _MAPPING_MODULES = frozenset(["os", "collections.abc", "_collections_abc", "coll
 """Whose code stands between the environment and whoever reads it."""
 
 
+def _beyond_mappings(frame: Any) -> Any:
+    while frame is not None and frame.f_globals.get("__name__") in _MAPPING_MODULES:
+        frame = frame.f_back
+    return frame
+
+
+def _reader(frame: Any) -> str:
+    """The module that reads for itself, in its own body; empty where a function reads for any other module."""
+    frame = _beyond_mappings(frame)
+    name = frame.f_globals.get("__name__") if frame is not None else None
+    while frame is not None and frame.f_globals.get("__name__") == name:
+        if frame.f_code.co_name == "<module>":
+            return str(name)
+        frame = frame.f_back
+    return ""
+
+
+_GENERATORS: Mapping[str, Callable[[Any], Any]] = {
+    "random": lambda module: module.getstate(),
+    "numpy.random.mtrand": lambda module: repr(module.get_state(legacy=False)),
+    "torch": lambda module: module.default_generator.get_state().tolist(),
+}
+"""The modules that have random numbers which all code of a process shares, with the state of these."""
+
 _OF_THREADS = 1 << 31 | 1 << 32
 """The signals 32 and 33, by which the C library cancels threads and changes their user; a first thread sets them up."""
 
@@ -94,6 +118,7 @@ class Watch:
         per_worker: the variables that differ from worker to worker.
         may_walk: the modules that go through all variables and are known to use those of their own prefix only.
         threads: the names of threads that may stay.
+        may_read: (variable, module): what a module may read in its own body though it differs from worker to worker.
     """
 
     def __init__(
@@ -102,12 +127,14 @@ class Watch:
         per_worker: frozenset[str],
         may_walk: frozenset[str] = frozenset(),
         threads: frozenset[str] = frozenset(),
+        may_read: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
         self._output = output
         self._per_worker = per_worker
         self._may_walk = may_walk
         self._may_stay = threads
-        self._names: set[str] = set()
+        self._may_read = may_read
+        self._names: set[tuple[str, str]] = set()
         self._walks: set[str] = set()
         self._names_drawn = _draws_names()
         self._files = _files()
@@ -116,7 +143,7 @@ class Watch:
         self._cwd = os.getcwd()
         self._shared = _shared()
         self._lists = [list(listed) for listed in added_to()]
-        self._random = _random_state()
+        self._random = {name: _random_state(name) for name in _GENERATORS if name in sys.modules}
         self._signals = _signals()
 
     def __enter__(self) -> Watch:
@@ -141,17 +168,38 @@ class Watch:
         environb: Any = os.environb
         environb._data = data
 
+    def look(self, name: str, spec: Any) -> Any:
+        """For `specs.add`: notes the state of random numbers that the import itself brings, as soon as they are there.
+
+        Without that, one that seeds them or draws from them is not found.
+        """
+        if name not in _GENERATORS or spec.loader is None:
+            return spec
+        loader = spec.loader
+
+        def exec_module(module: Any) -> None:
+            del loader.exec_module
+            loader.exec_module(module)
+            self._random[name] = _random_state(name)
+
+        as_machinery(exec_module)
+        loader.exec_module = exec_module
+        return spec
+
     @property
     def reads(self) -> dict[str, str | None]:
-        """The variables that the import read by name, with the values that they had before it."""
-        return {name: self._environment.get(name) for name in self._names}
+        """The variables that the import read by name, with the values that they had before it.
+
+        Without those that it may read although they differ from worker to worker: these it reads again in each.
+        """
+        return {name: self._environment.get(name) for name, _ in self._names - self._may_read}
 
     def found(self, *, may_draw: bool = False) -> str:
         """Why this process must not be forked for workers, in words; empty where it may. To be asked outside.
 
         `may_draw`: the import may draw from the random numbers that all Python code shares.
         """
-        if not may_draw and self._random is not None and _random_state() != self._random:
+        if not may_draw and any(_random_state(name) != state for name, state in self._random.items()):
             return "draws random numbers"
         for look in (
             self._printed,
@@ -178,7 +226,7 @@ class Watch:
         return in_words(printed(self._output))
 
     def _read(self) -> str:
-        names = sorted(self._names & self._per_worker)
+        names = sorted({name for name, _ in self._names - self._may_read} & self._per_worker)
         return f"reads {', '.join(names)}" if names else ""
 
     def _walked(self) -> str:
@@ -282,9 +330,22 @@ def added_to() -> list[list[Any]]:
     return [sys.path, sys.meta_path, sys.path_hooks, warnings.filters]
 
 
-def _random_state() -> Any:
-    random: Any = sys.modules.get("random")
-    return random.getstate() if random else None
+def tell_of_filters() -> None:
+    """Has Python look at the filters of warnings anew: they were changed in their list."""
+    warnings: Any = sys.modules.get("warnings", _warnings)
+    # Its name is not the same in all versions; without it, warnings that were seen are looked up as before.
+    for name in ("_filters_mutated", "_filters_mutated_lock_held"):
+        if mutated := getattr(warnings, name, None):
+            mutated()
+            return
+
+
+def _random_state(name: str) -> Any:
+    """Of one of `_GENERATORS`; None where a module of that name has no such thing."""
+    try:
+        return _GENERATORS[name](sys.modules[name])
+    except (AttributeError, KeyError):
+        return None
 
 
 def _draws_names() -> bool:

@@ -15,7 +15,7 @@ import os
 import sys
 
 from . import specs
-from .hazards import added_to
+from .hazards import added_to, tell_of_filters
 from .native import never_free
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
@@ -184,8 +184,7 @@ class Stash:
             self._shown = last + 1
             if self._shown == len(self._groups):
                 specs.remove(self.look)
-            if warnings := sys.modules.get("warnings"):
-                _tell_of_filters(warnings)
+            tell_of_filters()
         moved = _cwd() != self._cwd  # which some note, too
         for group in groups:
             names = changed[group.name]
@@ -269,14 +268,6 @@ def _alike(own: Any, found: Any) -> bool:
     if found.loader is None:  # a folder without code
         return list(own.submodule_search_locations or ()) == list(found.submodule_search_locations or ())
     return own.origin == found.origin and type(own.loader) is type(found.loader)
-
-
-def _tell_of_filters(warnings: Any) -> None:
-    # Its name is not the same in all versions; without it, warnings that were seen are looked up as before.
-    for name in ("_filters_mutated", "_filters_mutated_lock_held"):
-        if mutated := getattr(warnings, name, None):
-            mutated()
-            return
 
 
 def _changed_at(folder: str) -> int:

@@ -15,9 +15,11 @@ import _warnings
 import os
 import sys
 
+from .hazards import tell_of_filters
+
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
 _ONLY_AST = 0x400
@@ -40,6 +42,9 @@ INERT_CALLS = frozenset(
         "contextlib.contextmanager",
         "dataclasses.dataclass",
         "dataclasses.field",
+        "datetime.date.today",
+        "datetime.datetime.now",
+        "datetime.timedelta",
         "enum.auto",
         "enum.unique",
         "functools.cache",
@@ -49,19 +54,28 @@ INERT_CALLS = frozenset(
         "functools.wraps",
         "logging.NullHandler",
         "logging.getLogger",
+        "os.cpu_count",
         "os.environ.get",
+        "os.getcwd",
         "os.getenv",
         "os.path.abspath",
         "os.path.basename",
         "os.path.dirname",
+        "os.path.exists",
         "os.path.expanduser",
+        "os.path.isdir",
+        "os.path.isfile",
         "os.path.join",
         "os.path.realpath",
         "pathlib.Path",
         "re.compile",
         "time.monotonic",
+        "time.monotonic_ns",
         "time.perf_counter",
+        "time.perf_counter_ns",
+        "time.process_time",
         "time.time",
+        "time.time_ns",
         "torch.device",
         "torch.enable_grad",
         "torch.inference_mode",
@@ -130,14 +144,16 @@ class Prefix:
         ended: (file and line, what stands there) of the first statement that could do anything; empty strings where
             the script has none.
         files: the script's own files that were read: (time of change in ns, bytes).
+        trees: what Python's parser made of these files.
     """
 
-    __slots__ = ("ended", "files", "steps")
+    __slots__ = ("ended", "files", "steps", "trees")
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.ended: tuple[str, str] = ("", "")
         self.files: dict[str, tuple[int, int]] = {}
+        self.trees: dict[str, Any] = {}
 
     @property
     def changed(self) -> str:
@@ -220,6 +236,7 @@ class _Reader:
         if tree is None:
             self._prefix.ended = (file, "no Python that can be read")
             return False
+        self._prefix.trees[file] = tree
         part = _File(self, file, list(package), names, main=main)
         for node in tree.body:
             try:
@@ -452,7 +469,8 @@ class _File:
                 raise _Stop(f"class {node.name} with {_source(part)}")
             inner.statement(part)
         defined = {name for part in node.body for name in _defined(part)}
-        is_enum = any((self._origin(base) or "").startswith("enum.") for base in node.bases)
+        # Many modules hand on enum's classes (http.IntEnum), or have made one of theirs (transformers' ExplicitEnum).
+        is_enum = any((self._origin(base) or "").endswith(("Enum", "Flag")) for base in node.bases)
         if is_enum and defined & _MEMBER_HOOKS:
             raise _Stop(f"class {node.name}, whose members are made by code of its own")
         self._bind(node.name, UNKNOWN if is_enum or defined & _HOOKS else CLASS)
@@ -480,12 +498,6 @@ class _File:
         self._must_be_inert(node, node.value, None if self._lazy_annotations else node.annotation)
         alias = self._origin(node.value) if node.value is not None else None
         self._bind(node.target.id, VALUE if alias is None else IMPORTED + alias)
-
-    def _augassign(self, node: Any) -> None:
-        if self._names.get(getattr(node.target, "id", "")) != VALUE:
-            raise _Stop(_source(node))
-        if not _is_constant(node.value):
-            raise _Stop(_source(node))
 
     def _expr(self, node: Any) -> None:
         call = node.value
@@ -573,19 +585,6 @@ def _constant(node: Any) -> Any:
     return node.value if type(node).__name__ == "Constant" else NOTHING
 
 
-def _is_constant(node: Any) -> bool:
-    """Whether it is made of nothing but constants."""
-    match type(node).__name__:
-        case "Constant":
-            return True
-        case "List" | "Tuple" | "Set":
-            return all(map(_is_constant, node.elts))
-        case "BinOp":
-            return _is_constant(node.left) and _is_constant(node.right)
-        case _:
-            return False
-
-
 def _defined(node: Any) -> list[str]:
     """The names that a statement in a class defines."""
     targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
@@ -657,17 +656,11 @@ class _quiet:
         self._module: Any = sys.modules.get("warnings", _warnings)
         self._kept = list(self._module.filters)
         self._module.filters[:] = [("ignore", None, Warning, None, 0)]
-        self._tell()
+        tell_of_filters()
 
     def __exit__(self, *_: object) -> None:
         self._module.filters[:] = self._kept
-        self._tell()
-
-    def _tell(self) -> None:
-        for name in ("_filters_mutated", "_filters_mutated_lock_held"):
-            if mutated := getattr(self._module, name, None):
-                mutated()
-                return
+        tell_of_filters()
 
 
 def _stamp(file: str) -> tuple[int, int]:
@@ -678,10 +671,11 @@ def _stamp(file: str) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def mentions(kind: str, target: str) -> tuple[set[str], set[str]]:
+def mentions(kind: str, target: str, trees: Mapping[str, Any]) -> tuple[set[str], set[str]]:
     """What occurs anywhere in the script and in its own modules: (identifiers, texts).
 
-    Modules that it imports anywhere count, also within functions. At most `MOST_FILES` are read.
+    Modules that it imports anywhere count, also within functions. At most `MOST_FILES` are read; of those in `trees`,
+    that is what the files hold.
     """
     folder, files = _main_files(kind, target)
     identifiers: set[str] = set()
@@ -693,7 +687,7 @@ def mentions(kind: str, target: str) -> tuple[set[str], set[str]]:
         if file in seen:
             continue
         seen.add(file)
-        tree = parse(file, {})
+        tree = trees.get(file) or parse(file, {})
         for node in _walk(tree) if tree is not None else ():
             match type(node).__name__:
                 case "Name":

@@ -46,6 +46,18 @@ def _rich_style(module: Any) -> None:
         module._id_generator = module.count(module.getrandbits(24))
 
 
+def _datasets_fingerprint(module: Any) -> None:
+    module.fingerprint_rng.seed()
+
+
+def _lightning_rank(module: Any) -> None:
+    module.rank_zero_only.rank = module._get_rank() or 0
+
+
+def _torchmetrics_rank(module: Any) -> None:
+    module.rank_zero_only.rank = int(module.os.environ.get("LOCAL_RANK", 0))
+
+
 def _sympy_random(module: Any) -> None:
     _seed(module, "rng", "_assumptions_rng")
 
@@ -118,7 +130,11 @@ def _threading(module: Any) -> None:
 
 
 REPAIRS: Mapping[str, Callable[[Any], None]] = {
+    "datasets.fingerprint": _datasets_fingerprint,
+    "lightning.fabric.utilities.rank_zero": _lightning_rank,
+    "lightning_fabric.utilities.rank_zero": _lightning_rank,
     "logging": _logging,
+    "multiprocess.process": _multiprocessing,
     "multiprocessing.process": _multiprocessing,
     "numpy.random.mtrand": _numpy_random,
     "psutil": _psutil,
@@ -130,6 +146,7 @@ REPAIRS: Mapping[str, Callable[[Any], None]] = {
     "torch": _torch,
     "torch.distributed._composable.contract": _torch_contract,
     "torch.distributed": _torch_distributed,
+    "torchmetrics.utilities.prints": _torchmetrics_rank,
 }
 
 

@@ -163,7 +163,7 @@ class Runs:
 
     def once(self, way: str) -> Seen:
         """One of the ways; again, where torch has aborted."""
-        for _ in range(2 if self.case.aborts else 0):
+        for _ in range(5 if self.case.aborts else 0):
             seen = self._once(way)
             if seen.ended == self.case.ends:
                 return seen
@@ -185,7 +185,7 @@ class Runs:
             attempts.append(ends)
             if not any(end.ended for end in ends):
                 break
-        return self._seen(attempts, attempts[-1][0].ended)
+        return self._seen(attempts, next((end.ended for end in attempts[-1] if end.ended), 0))
 
     def _alone(self, rank: int, restart: int, port: int) -> _Streams:
         case = self.case

@@ -10,6 +10,7 @@ What is not seen: values in memory of native code (there only the reading itself
 random numbers, process id), and system calls that native code makes without the C library.
 """
 
+import contextlib
 import fnmatch
 import importlib.metadata
 import importlib.util
@@ -33,12 +34,16 @@ from elastic_run.adapters.imports_ahead import (
     NAMESPACES,
     PACKAGES,
     READS_FOLDER,
+    READS_RANK,
+    REFUSED,
     THREADS,
 )
 from elastic_run.adapters.torchelastic import PER_WORKER
 
 HERE = Path(__file__).parent / "imports_ahead"
 SECONDS = 300.0
+CONFIG = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
 OTHER_DATE = 40_000_000
 """Seconds, more than a year: the second interpreter's date is so much later."""
 
@@ -91,7 +96,7 @@ CASES = (
             "import torch.amp, torch.cuda.amp",
             "import torch.utils.checkpoint",
             "from torch.profiler import profile",
-            "import torch.profiler._cupti_monitor",
+            "import contextlib\nwith contextlib.suppress(ImportError): import torch.profiler._cupti_monitor",
             "import torch._dynamo",
             "from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard",
             "import torch.distributed.checkpoint as dcp",
@@ -103,6 +108,7 @@ CASES = (
         ),
     ),
     Case("hydra", ("hydra",), ("import hydra", "from omegaconf import DictConfig, OmegaConf")),
+    Case("fsspec", ("fsspec",), ("import fsspec", "from fsspec.core import url_to_fs")),
     Case("scipy", ("scipy",), ("import scipy", "import scipy.stats, scipy.sparse, scipy.optimize, scipy.signal")),
     Case(
         "small",
@@ -129,6 +135,59 @@ CASES = (
         ),
     ),
     Case("pyarrow", ("pyarrow",), ("import pyarrow",)),
+    Case("boto3", ("boto3",), ("import boto3",)),
+    Case("pandas", ("pandas",), ("import pandas as pd",)),
+    Case(
+        "sklearn",
+        ("sklearn",),
+        (
+            "import sklearn",
+            "from sklearn.datasets import load_digits, make_classification",
+            "from sklearn.metrics import accuracy_score, f1_score",
+            "from sklearn.model_selection import train_test_split",
+            "import sklearn.preprocessing, sklearn.linear_model, sklearn.pipeline",
+        ),
+    ),
+    Case("matplotlib", ("matplotlib",), ("import matplotlib", "import matplotlib.pyplot as plt")),
+    Case(
+        "datasets",
+        ("datasets",),
+        ("import datasets", "from datasets import Dataset, DatasetDict, load_dataset, load_from_disk"),
+    ),
+    Case(
+        "torchvision", ("torchvision",), ("import torchvision", "from torchvision import datasets, models, transforms")
+    ),
+    Case("timm", ("timm", "torchvision"), ("import timm", "import timm.data, timm.loss, timm.optim, timm.scheduler")),
+    Case(
+        "torchmetrics",
+        ("torchmetrics",),
+        ("import torchmetrics", "from torchmetrics.classification import Accuracy, MulticlassAccuracy"),
+    ),
+    Case(
+        "lightning",
+        ("lightning",),
+        (
+            "import lightning as L",
+            "from lightning import Fabric, LightningModule, Trainer, seed_everything",
+            "from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint",
+            "from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger",
+            "from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy",
+            "from lightning.pytorch.utilities import rank_zero_only",
+            "from lightning.pytorch.cli import LightningCLI",
+            "from lightning.pytorch.demos.boring_classes import BoringModel",
+        ),
+    ),
+    Case(
+        "pytorch_lightning",
+        ("pytorch_lightning",),
+        (
+            "import pytorch_lightning as pl",
+            "from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint",
+            "from pytorch_lightning.loggers import TensorBoardLogger",
+            "from pytorch_lightning.utilities.rank_zero import rank_zero_info",
+            "from lightning_fabric import Fabric",
+        ),
+    ),
     Case("accelerate", ("accelerate",), ("import accelerate", "from accelerate import Accelerator, DistributedType")),
     Case(
         "transformers",
@@ -173,7 +232,12 @@ HARMLESS = (
     # -- numpy
     Except("starts a thread", "*", "libscipy_openblas*", "OpenBLAS ends its threads before a fork"),
     # -- scipy
-    Except("draws", "random._urandom", "scipy.stats.* via random", "a sample for an example in a docstring"),
+    Except(
+        "draws",
+        "random._urandom",
+        "scipy.stats._distribution_infrastructure via random",
+        "a sample for an example in a docstring",
+    ),
     Except("time", "time.*", "numpy.f2py.rules", "the date that f2py writes into a comment of what it makes"),
     # -- libraries in Rust and C: hash tables
     Except("random", "get*", "_safetensors_rust*", "the seed of a table, in no order that anyone sees"),
@@ -195,12 +259,42 @@ HARMLESS = (
     Except("draws", "random.getrandbits", "rich.style", "REPAIRED"),
     Except("opens", "/proc/stat", "psutil*", "how long the cores have worked: REPAIRED"),
     Except("file", "/proc/stat", "*python*", "how long the cores have worked: REPAIRED"),
-    # -- pandas
+    # -- pandas, Lightning
     Except("time", "time.strftime", "pandas._libs.tslibs via *", "calendar and _strptime ask for the names of days"),
+    Except("time", "time.localtime", "dateutil.parser._parser", "the year: see SETTINGS"),
+    Except("time", "time.strftime", "*.__about__", "the year: see SETTINGS"),
+    *(Except("reads", name, module, "REPAIRED") for module, names in READS_RANK.items() for name in names),
+    # -- sklearn
+    Except("look", "/proc/self", "*python*", "joblib asks what this kernel has"),
+    # -- fsspec and matplotlib: settings
+    Except("look", f"{CONFIG}/fsspec", "*python*", "SETTINGS"),
+    Except("look", "matplotlibrc", "*python*", "SETTINGS"),
+    Except("look", f"{CONFIG}/matplotlib/matplotlibrc", "*python*", "SETTINGS"),
+    Except("look", f"{CONFIG}/matplotlib/stylelib", "*python*", "SETTINGS"),
+    Except("opens", f"{CACHE}/matplotlib/fontlist-*.json", "matplotlib.font_manager", "SETTINGS"),
+    Except("file", f"{CACHE}/matplotlib/fontlist-*.json", "*python*", "SETTINGS"),
+    *(
+        Except(kind, what, who, "makes its folder where there is none, as each worker does")
+        for base in (CONFIG, CACHE)
+        for kind, what, who in (
+            ("look", base, "*python*"),
+            ("look", f"{base}/matplotlib", "*python*"),
+            ("write", f"{base}/matplotlib", "*python*"),
+            ("calls", f"os.mkdir ('{base}/matplotlib'*", "matplotlib via pathlib"),
+        )
+    ),
+    Except("look", "*/latex", "*python*", "torchmetrics asks whether the machine has it"),
     # -- urllib3
     Except("calls", "socket.*", "urllib3.util.connection*", "asks whether the machine has IPv6"),
     Except("socket", "opens", "_socket*", "asks whether the machine has IPv6"),
     # -- torch
+    Except("opens", f"{HERE}/*/lib*", "torch via glob", "looks for libraries of CUDA along the search path"),
+    Except("file", f"{HERE}/*/lib*", "*python*", "looks for libraries of CUDA along the search path"),
+    Except("look", f"{HERE}/*/lib*", "*python*", "looks for libraries of CUDA along the search path"),
+    Except("opens", "[0-9]*", "cuda.pathfinder* via subprocess", "what ldconfig says"),
+    Except("starts", "/sbin/ldconfig", "cuda.pathfinder* via subprocess", "asks which libraries the machine has"),
+    Except("time", "*", "libcublas.so*", "keeps nothing of it that anyone sees"),
+    Except("time", "*", "libstdc++.so*", "keeps nothing of it that anyone sees"),
     Except("opens", "/proc/self/maps", "torch", "looks whether libraries of CUDA are loaded, and which"),
     Except("file", "/proc/self/maps", "*python*", "looks whether libraries of CUDA are loaded, and which"),
     Except("file", "/dev/urandom", "libc10.so", "the seed of torch's generator: REPAIRED"),
@@ -229,6 +323,10 @@ REPAIRED = {
     "rich.style._id_generator": "`_rich_style` draws it",
     "transformers.utils.hub.SESSION_ID": "`_transformers_hub` draws it",
     "torch.distributed._composable.contract.*_KEY": "`_torch_contract` draws them",
+    "multiprocess.process._current_process._config*authkey*": "`_multiprocessing` draws it",
+    "datasets.fingerprint.fingerprint_rng": "`_datasets_fingerprint` seeds it",
+    "lightning_utilities.core.rank_zero.rank_zero_only.__dict__*rank*": "`_lightning_rank` reads it",
+    "torchmetrics.utilities.prints.rank_zero_only.__dict__*rank*": "`_torchmetrics_rank` reads it",
     "numpy.random.*": "`_numpy_random` seeds it",
     "torch._C.default_generator": "`_torch` seeds it",
     "sympy.core.random.*rng": "`_sympy_random` seeds them",
@@ -237,6 +335,12 @@ REPAIRED = {
     "sympy.core.symbol.Dummy._base_dummy_index": "`_sympy` draws it",
 }
 """Values that differ, which a repair in `elastic_agent/warm/repairs.py` makes anew in each worker."""
+
+SETTINGS = {
+    "dateutil.parser._parser.DEFAULTPARSER.info._year": "the year",
+    "*.__copyright__": "the year",
+}
+"""Values that differ with what `elastic_agent/warm/settings.py` compares before each start."""
 
 SAME_MEANING = {
     "torch._dynamo.variables.torch_function.banned_attrs[[]*]": "a set in no order",
@@ -248,6 +352,8 @@ SAME_MEANING = {
     "scipy.signal._short_time_fft.ShortTimeFFT._cache_t[[]1]": "memory that nothing was written to yet",
     "*.manager.loggerDict*_cache*": "which levels were asked for; logging empties it when a level changes",
     "joblib._multiprocessing_helpers.name": "of a semaphore that it has removed again",
+    "joblib._multiprocessing_helpers._rand._rng*": "tempfile's names; it knows by the process id that it was forked",
+    "pyparsing.core._builtin_exprs*._defaultName": "the address of a function, in the name of a parser",
     "numpy.f2py.rules.generationtime": "the date that f2py writes into a comment of what it makes",
     "numpy.f2py.rules.module_rules[[]'modulebody']": "see above",
 }
@@ -264,6 +370,15 @@ def witness(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [compiler, "-shared", "-fPIC", "-O1", *plain, "-o", library, HERE / "witness.c", "-ldl", "-lpthread"]
     subprocess.run(command, check=True)
     return library
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fonts() -> None:
+    """The first import of matplotlib by a user looks for the machine's fonts, with a process and a thread that end."""
+    if is_installed("matplotlib"):
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", "import matplotlib.font_manager"], check=True, timeout=SECONDS
+        )
 
 
 def probe(witness: Path, *, rank: int | None = None, shift: int = 0, **orders: Any) -> dict[str, Any]:
@@ -303,9 +418,13 @@ INSTALLED = tuple(
 )
 
 
+SEARCHED = tuple(f"{folder}/" for folder in sys.path if folder.startswith("/"))
+"""Where modules are looked for, as of the tests' own."""
+
+
 def is_of_the_installation(path: str) -> bool:
     """Whether it belongs to Python or its packages, or is a folder on the way there or on the search path."""
-    if path.startswith(INSTALLED):
+    if path.startswith(INSTALLED) or path.startswith(SEARCHED):
         return True
     on_the_way = any(folder == path or folder.startswith(f"{path.rstrip('/')}/") for folder in INSTALLED)
     on_the_way |= any(folder == path or folder.startswith(f"{path.rstrip('/')}/") for folder in (str(HERE), *sys.path))
@@ -357,6 +476,8 @@ def findings(step: dict[str, Any]) -> list[tuple[str, str, str]]:
         found.append(("error", step["error"], ""))
     for module in step["modules"]:
         name = module.partition(".")[0]
+        if module in REFUSED:
+            found.append(("refused", module, ""))
         if name in PACKAGES or name in sys.stdlib_module_names or module in NAMESPACES:
             continue
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in NAMELESS):
@@ -387,7 +508,7 @@ def harms(step: dict[str, Any]) -> list[str]:
 
 def differences(one: dict[str, str], other: dict[str, str]) -> list[str]:
     """The values that differ and that neither a repair nor a reason covers."""
-    known = [*REPAIRED, *SAME_MEANING]
+    known = [*REPAIRED, *SETTINGS, *SAME_MEANING]
     return [
         f"{path}: {one.get(path)} | {other.get(path)}"
         for path in sorted(one.keys() | other.keys())
@@ -395,9 +516,19 @@ def differences(one: dict[str, str], other: dict[str, str]) -> list[str]:
     ]
 
 
+def is_installed(name: str) -> bool:
+    """Without an import of its package."""
+    package, _, rest = name.partition(".")
+    spec = importlib.util.find_spec(package)
+    if spec is None or not rest:
+        return spec is not None
+    places = [Path(folder, *rest.split(".")) for folder in spec.submodule_search_locations or ()]
+    return any(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
+
+
 def needs(*names: str) -> None:
     for name in names:
-        if importlib.util.find_spec(name) is None:
+        if not is_installed(name):
             pytest.skip(f"{name} is not installed")
 
 
@@ -455,7 +586,7 @@ LATE = [late.module for package in PACKAGES.values() for late in package.late]
 @pytest.mark.torch
 @pytest.mark.parametrize("module", LATE)
 def test_a_late_import_does_not_depend_on_what_the_script_did_before_it(module: str, witness: Path) -> None:
-    needs(module.partition(".")[0])
+    needs(module)
     first, statements = (
         "import torch, torch.utils._device, numpy.random, logging, decimal, locale",
         [f"import {module}"],
@@ -486,14 +617,37 @@ def test_a_late_import_does_not_depend_on_what_the_script_did_before_it(module: 
 def test_a_late_import_reads_the_environment_only_where_python_sees_it(module: str, witness: Path) -> None:
     """A script may change a variable before the module is imported. What the import read is compared then, and only
     what Python reads by name is known to have been read."""
-    needs(module.partition(".")[0])
+    needs(module)
     step = probe(witness, before="import torch, numpy", statements=[f"import {module}"])["steps"][0]
     assert "walks" not in step["python"]
-    assert {line for line in step["native"].get("getenv", []) if "python" not in line.partition("\t")[2]} == set()
+    declared = {name for package in PACKAGES.values() for late in package.late for name in late.reads}
+    read = {tuple(line.split("\t")) for line in step["native"].get("getenv", [])}
+    assert {(name, library) for name, library in read if "python" not in library and name not in declared} == set()
     assert "memory" not in step["native"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("module", READS_RANK)
+def test_what_an_import_reads_of_its_worker_is_read_again_in_each(module: str) -> None:
+    needs(module.partition(".")[0])
+    script = (
+        "import importlib, os, sys\n"
+        "from elastic_run.elastic_agent.warm.repairs import REPAIRS\n"
+        "module = importlib.import_module(sys.argv[1])\n"
+        "assert module.rank_zero_only.rank == int(sys.argv[2])\n"
+        "os.environ |= {'RANK': '3', 'LOCAL_RANK': '3'}\n"
+        "REPAIRS[sys.argv[1]](module)\n"
+        "assert module.rank_zero_only.rank == 3\n"
+    )
+    own = {name: value for name, value in os.environ.items() if name not in PER_WORKER}
+    for rank, environment in (("0", own), ("3", own | {"RANK": "3", "LOCAL_RANK": "3"})):
+        command = [sys.executable, "-W", "ignore", "-c", script, module, rank]
+        subprocess.run(command, check=True, timeout=SECONDS, env=environment)
+
+
 DRAWN = {
+    "datasets.fingerprint": "module.fingerprint_rng.getstate()",
+    "multiprocess.process": "module.current_process()._config['authkey']",
     "multiprocessing.process": "module.current_process()._config['authkey']",
     "psutil": "[id(times) for times in module._last_cpu_times.values()]",
     "rich.style": "repr(module._id_generator)",
@@ -517,3 +671,19 @@ def test_what_an_import_draws_is_drawn_anew_in_each_worker(module: str) -> None:
         f"assert before != {DRAWN[module]}\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=SECONDS)
+
+
+def versions() -> list[str]:
+    """Of each declared package that is installed: its version, and which the table says were tested."""
+    lines: list[str] = []
+    for package in PACKAGES.values():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed = importlib.metadata.version(package.distribution)
+            tested = " to ".join(dict.fromkeys(package.tested or ("any",)))
+            lines.append(f"{package.name:24} {installed:20} declared: {tested}")
+    return lines
+
+
+if __name__ == "__main__":
+    print(*versions(), sep="\n")
+    sys.exit(pytest.main([__file__, "-rs", f"--rootdir={HERE.parents[2]}", *sys.argv[1:]]))

@@ -4,6 +4,7 @@ What is "installed" here lies in a folder of that name on PYTHONPATH, and tells 
 tell a forked worker from a fresh one is in `test_start_methods.py`.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -84,15 +85,15 @@ class WarmMachine(Machine):
             "exec(compile(source, '<string>', 'exec'))\n"
         )
 
-    async def start(self, *scripts: str, round: int = 1) -> None:
+    async def start(self, *scripts: str, round: int = 1, first: int = 0, preload: tuple[str, ...] = ()) -> None:
         argv = (sys.executable, "-u", str(self.main))
-        for rank, script in enumerate(scripts):
+        for rank, script in enumerate(scripts, first):
             (self.folder / f"part{rank}.py").write_text(textwrap.dedent(script))
         if self.workers._zygotes is None:  # type: ignore[attr-defined]
             common = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-            self.workers.warm(Recipe(argv, common, "script", str(self.main), frozenset(["RANK"])))
+            self.workers.warm(Recipe(argv, common, "script", str(self.main), frozenset(["RANK"]), preload))
             await self.workers.ready()
-        specs = [self._spec(rank, argv, round) for rank in range(len(scripts))]
+        specs = [self._spec(rank, argv, round) for rank in range(first, first + len(scripts))]
         await self.workers.start(specs)
         assert all(worker.popen is None for worker in self.workers._current), "these are to be forks"  # type: ignore[attr-defined]
 
@@ -110,6 +111,32 @@ async def machine(tmp_path: Path) -> AsyncIterator[WarmMachine]:
     await made.workers.close()
     await made.guardian.close()
     await made.output.close(succeeded=True)
+
+
+PLAYED_TORCH = """
+import array
+class default_generator:
+    seed = staticmethod(int)
+    get_state = staticmethod(lambda: array.array("b"))
+"""
+
+
+async def test_workers_that_let_rank_0_begin_first_need_no_warm_interpreter_for_that(
+    machine: WarmMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = machine.folder / "site-packages"
+    site.mkdir()
+    (site / "torch.py").write_text(PLAYED_TORCH)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("GROUP_RANK", "1")
+    await machine.start("print('this is another node')", first=1, preload=("torch",))
+    zygotes = machine.workers._zygotes  # type: ignore[attr-defined]
+    assert zygotes is not None and zygotes._current is not None  # type: ignore[attr-defined]
+    assert zygotes._current.account.imported == ["torch"]  # type: ignore[attr-defined]
+    await asyncio.sleep(0.02)  # for the interpreter's next statement; the worker begins after five times that
+    zygotes._current.end()  # type: ignore[attr-defined]
+    (end,) = await machine.ended()
+    assert end.code == 0
 
 
 # -- whole runs -------------------------------------------------------------------------------------------------------
@@ -464,6 +491,107 @@ def test_a_script_that_is_edited_while_it_runs_is_read_again_for_the_next_start(
     assert "workers start as fresh interpreters: train.py has changed" in ran.text
 
 
+SETTINGS = """
+import fsspec
+TELL
+import os
+tell(read=fsspec.config.conf.get("file", {}).get("key"))
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    with open(os.path.join(os.environ["FSSPEC_CONFIG_DIR"], "conf.json"), "w") as file:
+        file.write('{"file": {"key": "new"}}')
+    raise SystemExit(1)
+"""
+
+
+def test_settings_that_an_installed_package_reads_when_it_is_imported_are_read_again_after_a_change(runs: Runs) -> None:
+    pytest.importorskip("fsspec")
+    runs.write(SETTINGS)
+    (runs.folder / "conf").mkdir()
+    ran = runs.all("--max-restarts=1", DEFAULT, FSSPEC_CONFIG_DIR=str(runs.folder / "conf"))
+    assert ran.code == 0, ran.text
+    assert [fact["read"] for fact in ran.facts] == [None, "new"], ran.text
+    assert "workers start as fresh interpreters: " in ran.text
+
+
+MATPLOTLIB = (
+    COUNTED
+    + """
+with open("matplotlibrc") as file:
+    SETTING = file.read()
+if SETTING == "changes":
+    with open("matplotlibrc", "w") as file:
+        file.write("has changed")
+
+
+def get_configdir():
+    with open(os.path.join(os.environ["WARM_TEST"], "asked"), "w"):
+        return os.environ["WARM_TEST"]
+"""
+)
+"""A package of that name, which reads a file of settings when it is imported, and may be the one that changes it."""
+
+
+@pytest.mark.parametrize(("first", "seen", "forked"), [("stays", "stays", 1), ("changes", "has changed", 0)])
+def test_a_setting_that_changes_right_after_it_was_read_is_read_again(
+    runs: Runs, first: str, seen: str, forked: int
+) -> None:
+    runs.write("import matplotlib\nTELL\ntell(setting=matplotlib.SETTING)\n", matplotlib=MATPLOTLIB)
+    (runs.folder / "matplotlibrc").write_text(first)
+    ran = runs.all("--preload=matplotlib")
+    assert ran.code == 0, ran.text
+    assert [fact["setting"] for fact in ran.facts] == [seen], ran.text
+    assert len(ran.pids - set(ran.executed["matplotlib"])) == forked
+    assert not (runs.run / "asked").exists(), "a package notes what it answers, and may make a folder"
+
+
+def test_matplotlib_is_left_to_the_workers_where_it_would_make_a_temporary_folder(runs: Runs) -> None:
+    runs.write("import matplotlib\nTELL\ntell()\n", matplotlib=COUNTED)
+    ran = runs.all("--preload=matplotlib", MPLCONFIGDIR="/proc/nowhere")
+    assert ran.code == 0, ran.text
+    assert set(ran.executed["matplotlib"]) == ran.pids
+    assert "would make a temporary folder, because /proc/nowhere cannot be written" in ran.text
+
+
+GENERATOR = """
+import sklearn.ensemble
+TELL
+import inspect
+from sklearn.ensemble._hist_gradient_boosting.grower import TreeGrower
+tell(drawn=inspect.signature(TreeGrower.__init__).parameters["rng"].default.random())
+"""
+
+
+def test_a_generator_that_a_package_seeds_when_it_is_imported_is_each_ranks_own(runs: Runs) -> None:
+    pytest.importorskip("sklearn")
+    runs.write(GENERATOR)
+    ran = runs.all("--nproc-per-node=2", DEFAULT)
+    assert ran.code == 0, ran.text
+    assert len({fact["drawn"] for fact in ran.facts}) == 2, ran.text
+
+
+RANKS = """
+from torchmetrics.utilities.prints import rank_zero_only as metrics
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+import sys
+TELL
+import os
+tell(ranks=[metrics.rank, rank_zero_only.rank])
+"""
+
+
+@pytest.mark.torch
+def test_each_worker_has_its_own_rank_where_a_package_reads_it_when_it_is_imported(runs: Runs) -> None:
+    pytest.importorskip("lightning")
+    pytest.importorskip("torchmetrics")
+    runs.write(RANKS)
+    ran = runs.all("--nproc-per-node=2", DEFAULT)
+    assert ran.code == 0, ran.text
+    assert {fact["rank"]: fact["ranks"] for fact in ran.facts} == {"0": [0, 0], "1": [1, 1]}
+    assert len({fact["libc"] for fact in ran.facts}) == 1, "forks of one process have one layout of memory"
+    explained = runs.all("--nproc-per-node=2", DEFAULT, "--explain-preload")
+    assert "  lightning.fabric.utilities.rank_zero\n" in explained.text, explained.text
+
+
 LATE = """
 import os, sys
 import torch
@@ -498,6 +626,13 @@ def test_what_torch_imports_late_is_left_to_a_script_that_names_a_variable_of_it
     assert "was imported ahead" not in ran.text
 
 
+@pytest.mark.torch
+def test_so_it_is_for_a_variable_that_only_native_code_reads(runs: Runs) -> None:
+    runs.write(LATE.replace('"TORCH" + "INDUCTOR_MAX_AUTOTUNE"', '"TRITON_DEBUG"'))
+    explained = runs.all(DEFAULT, "--explain-preload")
+    assert "reads TRITON_DEBUG, which the script mentions" in explained.text
+
+
 def test_an_import_that_prints_is_left_to_the_workers_and_what_was_before_it_is_not(runs: Runs) -> None:
     runs.write("import counted\nimport noisy\nimport counted_late\nTELL\ntell()\n", noisy=COUNTED + "print('loud')")
     ran = runs.all("--nproc-per-node=2", "--preload=counted,noisy")
@@ -514,6 +649,67 @@ def test_an_import_that_prints_more_than_a_pipe_holds_is_left_to_the_workers(run
     assert len(ran.executed["noisy"]) == 2 and ran.pids < set(ran.executed["noisy"])
 
 
+def test_the_users_own_code_that_a_library_finds_first_is_executed_by_workers_only(runs: Runs) -> None:
+    runs.write("import cProfile\nTELL\ntell(words=cProfile._pyprofile.WORDS)\n")
+    (runs.folder / "profile.py").write_text(COUNTED + "def run(): ...\ndef runctx(): ...\n")
+    ran = runs.all("--nproc-per-node=2", DEFAULT)
+    assert len(ran.facts) == 2, ran.text
+    assert sorted(runs.executed("profile")) == sorted(ran.pids)
+
+
+def test_so_it_is_where_a_library_that_takes_every_error_finds_it(runs: Runs) -> None:
+    runs.write(
+        "import lenient\nTELL\ntell(found=lenient.own is not None)\n",
+        lenient="try:\n    import own\nexcept:\n    own = None\n",
+    )
+    (runs.folder / "own.py").write_text(COUNTED)
+    ran = runs.all("--nproc-per-node=2")
+    assert [fact["found"] for fact in ran.facts] == [True, True], ran.text
+    assert sorted(runs.executed("own")) == sorted(ran.pids)
+    assert "lenient is not imported ahead, it imports own, which is not installed but a part of the script" in ran.text
+
+
+def test_a_warning_of_an_import_that_is_meant_for_the_script_is_shown_by_each_worker(runs: Runs) -> None:
+    old = "import warnings\nwarnings.warn('this is old', DeprecationWarning, stacklevel=2)\n"
+    lazy = "def __getattr__(name):\n    import warnings\n    warnings.warn('so is this', DeprecationWarning, 2)\n"
+    runs.write("import old\nTELL\ntell()\n", old=old)
+    ran = runs.all("--nproc-per-node=2")
+    assert ran.code == 0, ran.text
+    assert ran.text.count("train.py:1: DeprecationWarning: this is old") == 2, ran.text
+    runs.write("from lazy import thing\nTELL\ntell()\n", lazy=lazy)
+    ran = runs.all("--nproc-per-node=2")
+    assert ran.text.count("train.py:1: DeprecationWarning: so is this") == 2, ran.text
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_import_by_the_users_word_that_seeds_what_all_code_draws_from_is_left_to_the_workers(
+    runs: Runs, at: int
+) -> None:
+    seed = ("random.seed(0)", "numpy.random.seed(0)", "torch.manual_seed(0)")[at]
+    drawing = "random.random(), numpy.random.rand(), torch.rand(1).item()"
+    runs.write(
+        f"import seeds, random, numpy, torch\nTELL\ntell(drawn=({drawing}))\n",
+        seeds=f"import random, numpy, torch\n{seed}\n",
+    )
+    ran = runs.all("--nproc-per-node=2")
+    assert "seeds is not imported ahead, it draws random numbers" in ran.text
+    drawn = [fact["drawn"] for fact in (*ran.facts, *runs.all("--nproc-per-node=2", "--preload=none").facts)]
+    assert len(drawn) == 4
+    assert [len({numbers[column] for numbers in drawn}) for column in range(3)] == [
+        1 if c == at else 4 for c in range(3)
+    ]
+
+
+def test_an_import_by_the_users_word_sets_its_variables_before_it_imports_what_holds_random_numbers(runs: Runs) -> None:
+    sets = "import os\nos.environ['WORDS'] = 'set'\nimport torch\n"
+    runs.write("import sets, torch\nTELL\ntell(words=torch.WORDS)\n", sets=sets, torch=COUNTED + PLAYED_TORCH)
+    ran = runs.all("--nproc-per-node=2")
+    assert ran.code == 0, ran.text
+    assert [fact["words"] for fact in ran.facts] == ["set", "set"], ran.text
+    assert len(ran.executed["torch"]) == 1, ran.text
+
+
 def test_an_import_that_crashes_crashes_the_worker_and_nothing_else(runs: Runs) -> None:
     runs.write("import counted\nimport deadly\n", deadly="import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
     ran = runs.all("--max-restarts=0")
@@ -526,6 +722,22 @@ def test_a_missing_module_is_told_by_the_worker_as_ever(runs: Runs) -> None:
     ran = runs.all("--max-restarts=0")
     assert ran.code == 1
     assert "ModuleNotFoundError: No module named 'nowhere_to_be_found'" in ran.text
+
+
+def test_what_follows_a_tried_import_of_a_name_that_is_not_there_is_imported_ahead(runs: Runs) -> None:
+    runs.write("try:\n    from first import nothing\nexcept ImportError:\n    pass\n" + LEADING, first=COUNTED)
+    ran = runs.all("--nproc-per-node=2")
+    assert ran.code == 0, ran.text
+    assert len(ran.executed["first"]) == len(ran.executed["counted"]) == 1, ran.text
+    assert not ran.pids & set(ran.executed["counted"])
+
+
+def test_a_tried_import_of_a_part_that_is_not_there_reaches_what_follows_it(runs: Runs) -> None:
+    script = "try:\n    import first.part\nexcept ImportError:\n    pass\n" + LEADING
+    runs.write(script, first="import os\nos.environ['WORDS'] = 'set'\n")
+    ran = runs.all("--nproc-per-node=2")
+    assert ran.code == 0, ran.text
+    assert [fact["words"] for fact in ran.facts] == ["set", "set"], ran.text
 
 
 WAITS = """

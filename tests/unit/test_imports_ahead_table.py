@@ -11,11 +11,14 @@ from elastic_run.adapters.imports_ahead import (
     NAMELESS,
     NAMESPACES,
     PACKAGES,
+    READS_RANK,
     REFUSED,
     STDLIB_REFUSED,
     THREADS,
     WALKS,
 )
+from elastic_run.adapters.torchelastic import PER_WORKER
+from elastic_run.elastic_agent.warm.repairs import REPAIRS
 
 
 def test_no_package_is_both_declared_and_refused():
@@ -37,6 +40,12 @@ def test_reasons_are_words_that_finish_a_sentence():
     tables = (DRAWS, NAMELESS, NAMESPACES, REFUSED, STDLIB_REFUSED, THREADS)
     for reason in [reason for table in tables for reason in table.values()]:
         assert reason and not reason.endswith(".")
+
+
+def test_whoever_reads_the_rank_reads_it_again_in_each_worker():
+    assert READS_RANK.keys() <= REPAIRS.keys()
+    assert {module.partition(".")[0] for module in READS_RANK} <= PACKAGES.keys()
+    assert all(set(names) <= PER_WORKER for names in READS_RANK.values())
 
 
 def test_what_goes_through_all_variables_uses_one_prefix():

@@ -30,7 +30,8 @@ for name in json.loads(sys.argv[3]):
         for descriptor in (writing, verdict):
             os.close(descriptor)
         os.set_blocking(output, False)
-        watch = Watch(output, frozenset(["RANK"]), frozenset(["wh_may_walk"]))
+        may_read = frozenset([("RANK", "wh_may_read"), ("RANK", "wh_may_read_in_a_function"), ("RANK", "wh_lends")])
+        watch = Watch(output, frozenset(["RANK", "WORLD_SIZE"]), frozenset(["wh_may_walk"]), may_read=may_read)
         try:
             with watch:
                 __import__(name)
@@ -59,6 +60,8 @@ HAZARDS: dict[str, tuple[str, str]] = {
     "reads_by_getenv": ("import os; r = os.getenv('RANK', '0')", "reads RANK"),
     "reads_as_bytes": ("import os; r = os.environb.get(b'RANK')", "reads RANK"),
     "asks_for": ("import os; r = 'RANK' in os.environ", "reads RANK"),
+    "reads_by_anothers_function": ("import wh_lends; r = wh_lends.rank()", "reads RANK"),
+    "reads_more_than_it_may": ("import wh_may_read, os; w = os.environ.get('WORLD_SIZE')", "reads WORLD_SIZE"),
     "walks": ("import os; e = dict(os.environ)", "reads all environment variables (in wh_walks)"),
     "walks_by_name": (
         "import os; e = [n for n in os.environ]",
@@ -110,6 +113,9 @@ HARMLESS: dict[str, str] = {
     "does_nothing": "",
     "reads_others": "import os; h = os.environ.get('HOME'), os.getenv('OMP_NUM_THREADS')",
     "may_walk": "import os; e = dict(os.environ), [n for n in os.environ], os.environ.copy()",
+    "may_read": "import os; r = os.environ.get('RANK')",
+    "may_read_in_a_function": "import os\ndef rank(): return os.environ.get('RANK')\nr = rank()",
+    "lends": "import os\ndef rank(): return os.environ.get('RANK')\nr = rank()",
     "sets_others": "import os; os.environ['KMP_INIT_AT_FORK'] = 'FALSE'; os.environ.pop('GIVEN', None)",
     "opens_and_closes": "open(__file__).close()",
     "adds": "import sys, warnings; sys.path.insert(0, '/a'); sys.path.append('/b'); warnings.simplefilter('ignore')",
@@ -170,6 +176,7 @@ def test_what_an_import_adds_to_lists_is_known(found: dict[str, dict[str, str]])
 def test_what_an_import_reads_is_known_with_the_values_before_it(found: dict[str, dict[str, object]]) -> None:
     assert found["reads_others"]["reads"] == {"HOME": os.environ.get("HOME"), "OMP_NUM_THREADS": None}
     assert found["does_nothing"]["reads"] == {}
+    assert found["may_read"]["reads"] == {}, "each worker has its own, and reads it again"
 
 
 @pytest.mark.parametrize(("preloaded", "is_instrumented"), [("", False), ("/opt/trace.so", True)])

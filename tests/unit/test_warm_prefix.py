@@ -46,7 +46,7 @@ def test_imports_at_the_beginning_are_named_in_order_and_once(tmp_path: Path, so
 
 
 HEAD = """from __future__ import annotations
-import os, sys, time, logging, warnings, functools, dataclasses, typing, abc, enum, collections, torch
+import os, sys, time, datetime, logging, warnings, functools, dataclasses, typing, abc, enum, collections, torch
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Optional, TypeVar
 from pathlib import Path
@@ -66,13 +66,15 @@ import torch.nn as nn
         "SIZES = OTHERS = (1, -2)",
         "TABLE = {'a': [1, 2], 'b': {3}}",
         "a, b = 1, 2",
-        "x = 1\nx += 1",
         "KIND = torch.float16",
         "Alias = dict[str, list[int]]",
         "Name = Optional[int] | None",
         "T = TypeVar('T')",
         "log = logging.getLogger(__name__)",
         "here = os.path.dirname(os.path.abspath(__file__))",
+        "has_data = os.path.isdir(os.path.join(os.getcwd(), 'data'))",
+        "FIRST_LINE = time.monotonic_ns()",
+        "BEGAN = datetime.datetime.now() - datetime.timedelta(hours=1)",
         "root = Path(__file__)",
         "rank = int(os.environ.get('RANK', 0))",
         "rank = os.environ['RANK']",
@@ -116,6 +118,8 @@ def test_what_can_do_nothing_may_stand_between_imports(tmp_path: Path, between: 
         "x = [f for f in fs]",
         "x = other.thing",
         "x += 1",
+        "args = sys.argv or []\nargs += ['--more']",
+        "paths = [sys.path][0]\npaths *= 0",
         "x.y = 1",
         "x['y'] = 1",
         "os.environ['RANK'] = '1'",
@@ -173,6 +177,7 @@ def test_what_can_do_nothing_may_stand_between_imports(tmp_path: Path, between: 
         "import collections\nx = collections.defaultdict(list)['a']",
         "class E(enum.Enum):\n    A = 1\n    def __init__(self, x): f()",
         "class E(enum.Enum): pass\nclass F(E):\n    A = 1",
+        "from http import IntEnum\nclass E(IntEnum):\n    A = 1\n    def __init__(self, x): f()",
         "@functools.partial(f, '1')\ndef g(): pass",
         "def h(cls): f()\nclass A:\n    __init_subclass__ = classmethod(h)\nclass B(A): pass",
         "try:\n    N = int(os.environ['X'])\n    import tomllib\nexcept Exception:\n    pass",
@@ -234,9 +239,17 @@ def test_names_and_texts_of_the_whole_script_and_its_modules_are_known(tmp_path:
         mine__inner="from torch import optim\nimport os\nos.environ['X_Y'] = 'z'\nfrom . import third",
         mine__third="a.Adam",
     )
-    identifiers, texts = mentions("script", str(tmp_path / "train.py"))
+    identifiers, texts = mentions("script", str(tmp_path / "train.py"), {})
     assert {"optim", "Adam", "g"} <= identifiers and "json" not in identifiers
     assert {"X_Y", "KEY", "v", "z"} <= texts
+
+
+def test_a_file_that_was_read_for_its_imports_is_not_read_again(tmp_path: Path) -> None:
+    prefix = read(tmp_path, "import json\nimport mine\ndef f():\n    import later\n", mine="a.Adam", later="b.Lamb")
+    for name in ("train", "mine"):
+        (tmp_path / f"{name}.py").write_text("")
+    identifiers, _ = mentions("script", str(tmp_path / "train.py"), prefix.trees)
+    assert {"Adam", "Lamb", "later"} <= identifiers
 
 
 def test_a_module_beside_the_script_is_read_and_not_named(tmp_path: Path) -> None:

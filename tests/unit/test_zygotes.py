@@ -201,7 +201,7 @@ async def test_a_variable_that_changed_under_an_import_is_told_once(made: list[Z
 
 async def begun(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Zygote, Played]:
     monkeypatch.setattr(zygote, "FORK_SECONDS", seconds)
-    each = Zygote(RECIPE, cwd=None, changed=lambda: None)
+    each = Zygote(RECIPE, cwd=None)
     each.start()
     (played,) = Stage.all
     played.warm()

@@ -55,6 +55,15 @@ for name in sys.argv[1:]:
     say(f"{name} changes", {key: (before[key], after[key]) for key in before if before[key] != after[key]})
 say("draws", random.random())
 if os.environ.get("FAILS_FIRST") and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages", "version.py"), "w") as file:
-        file.write('value = "the second version, which is longer"\n')
+    import fcntl
+
+    # The first that fails ends the others at once: it holds the lock to its end, so that none is ended while it writes.
+    fcntl.flock(os.open(os.path.abspath(__file__), os.O_RDONLY), fcntl.LOCK_EX)
+    version = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages", "version.py")
+    text = 'value = "the second version, which is longer"\n'
+    with open(version) as file:
+        first = file.read() != text
+    if first:
+        with open(version, "w") as file:
+            file.write(text)
     sys.exit(3)

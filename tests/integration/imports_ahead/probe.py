@@ -354,7 +354,8 @@ def _walk(path: str, value: object, depth: int, found: dict[str, str], seen: dic
         elif isinstance(value, type):
             if value.__module__ == module:
                 for key, inner in sorted(vars(value).items()):
-                    if not key.startswith("__"):
+                    inner = inner.__func__ if isinstance(inner, (staticmethod, classmethod)) else inner
+                    if not key.startswith("__") or isinstance(inner, types.FunctionType):
                         _walk(f"{path}.{key}", inner, deeper, found, seen, module)
         elif opaque := _opaque(value):
             found[path] = opaque
@@ -385,9 +386,11 @@ def _opaque(value: object) -> str:
             state = getattr(value, "getstate", None) or value.get_state  # type: ignore[attr-defined]
             return str(hash(repr(state())))
         case "numpy", "Generator":
-            return repr(value.bit_generator.state)  # type: ignore[attr-defined]
+            bits = value.bit_generator  # type: ignore[attr-defined]
+            return f"{bits.state} {bits.seed_seq}"
         case "numpy", "ndarray":
-            held = value.tolist() if value.dtype.hasobject else value.tobytes()  # type: ignore[attr-defined]
+            padded = value.dtype.char in "gG"  # type: ignore[attr-defined]  # with bytes that nobody sets
+            held = value.tolist() if padded or value.dtype.hasobject else value.tobytes()  # type: ignore[attr-defined]
             return f"{value.dtype} {value.shape} {hash(re.sub('0x[0-9a-f]+', '0x', repr(held)))}"  # type: ignore[attr-defined]
         case "torch", "Generator":
             return str(value.initial_seed())  # type: ignore[attr-defined]
