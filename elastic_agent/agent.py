@@ -12,7 +12,8 @@ import secrets
 import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from ..master import talk
 from ..rendezvous import election, membership, presence
@@ -33,6 +34,7 @@ from ..rendezvous.membership import Registration
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store import KeyValue, Store
 from ..rendezvous.trace import Trace
+from ..rendezvous.waits import Waits
 from . import plan
 from .bell import Bell
 from .candidate import REFUSED_PAUSE, Candidate
@@ -46,9 +48,16 @@ from .timeline import Timeline
 from .trace import Recorder
 from .worker_group import WorkerGroup
 
+T = TypeVar("T")
+
 FAREWELL_SECONDS = 5.0
 """Seconds that a node takes at most to tell the store that it goes; then its lease does it."""
 
+
+REGISTRATION = "this node's registration"
+REPORT = "this node's report"
+NEWS = "the news of the job"
+"""What may wait for the store."""
 
 LOOK_INSIDE_SECONDS = (0.25, 30.0)
 """Between two looks of a node that is in no round at those that are: at first, and in the end."""
@@ -104,7 +113,10 @@ class Agent:
         self._leaving = False
         self._unconfirmed = 0  # the lease under which it is about to register
         self._trace = Recorder(trace or Trace())
-        self._candidate = Candidate(store, self._keys, setup.terms, output.say, trace, lease_ttl=setup.lease_ttl)
+        self._waits = Waits(output.say, self._loop.time, self._bell.ring)
+        self._candidate = Candidate(
+            store, self._keys, setup.terms, output.say, self._waits, trace, lease_ttl=setup.lease_ttl
+        )
         self._presence = presence.PresenceServer(self._incarnation, machine.listener, self._visit)
         self._link = Link(store, self._keys, lambda: self._candidate.ledgers, lambda: self._facts.header)
         self._desk = machine.desk(Clerk(store, self._keys, self._link, self._on_saved).answer)
@@ -181,12 +193,14 @@ class Agent:
             for task in tuple(self._tasks):
                 if task.done() and not task.cancelled():
                     task.result()  # a task that ended by an error ends the agent with it
+            self._note_departure()
             view = self._view()
             action, why = plan.act(view)
             match action:
                 case Wait(seconds):
                     self._say_once("wait", why)
-                    await self._bell.after(heard, seconds if self._store.health.reachable else 1.0)
+                    waits = not self._store.health.reachable or self._waits.longest
+                    await self._bell.after(heard, 1.0 if waits else seconds)
                     continue
                 case Register():
                     await self._unless(self._register(), lambda: self._facts.notice != "none")
@@ -222,22 +236,14 @@ class Agent:
         name = self._facts.registration.member.node if self._facts.registration else self._setup.node
         return Result(code, reason, self._facts.header, name, exits, self.timeline)
 
+    def _note_departure(self) -> None:
+        facts = self._facts
+        departing = facts.notice != "none" or facts.unfit
+        if departing and self._workers.alive == 0 and facts.workers_gone_at is None:
+            facts.workers_gone_at = self._loop.time()
+
     def _view(self) -> View:
         facts, now = self._facts, self._loop.time()
-        departing = facts.notice != "none" or facts.unfit
-        alive = self._workers.alive
-        if departing and alive == 0 and facts.workers_gone_at is None:
-            facts.workers_gone_at = now
-        health = self._store.health
-        gone = ""
-        if not health.reachable and now - health.since > self._setup.store_patience:
-            exits = self._workers.exits
-            ended = facts.total > 0 and len(exits) == facts.total and all(exit_.ok for exit_ in exits)
-            gone = (
-                f"the store has not answered for {now - health.since:.0f} s ({health.detail}), and this node's workers "
-                f"{'have all ended with exit code 0' if ended else 'do not run'}. Start the store again (its machine "
-                "may be lost), then this command"
-            )
         return View(
             notice=facts.notice,
             notice_signal=facts.notice_signal,
@@ -251,8 +257,9 @@ class Agent:
             stale=facts.stale,
             header=facts.header,
             assignment=facts.assignment,
+            placed=facts.placed,
             round=facts.round,
-            alive=alive,
+            alive=self._workers.alive,
             total=facts.total,
             exits=self._workers.exits if facts.round else (),
             saved=facts.saved,
@@ -273,9 +280,26 @@ class Agent:
             keeps=facts.keeps,
             outside=facts.outside or facts.keeps,
             unready=facts.unready,
-            store_gone=gone,
+            store_gone=self._store_gone(now),
             shutdown_timeout=self._setup.shutdown_timeout,
         )
+
+    def _store_gone(self, now: float) -> str:
+        """See `plan.View`. Where workers have ended, the node's patience begins then."""
+        total, exits, patience = self._facts.total, self._workers.exits, self._setup.store_patience
+        well = all(exit_.ok for exit_ in exits)
+        ended_at = 0.0 if self._workers.alive and well else self.timeline.idle_since(now)
+        health, wait = self._store.health, self._waits.longest
+        if not health.reachable and now - max(health.since, ended_at) > patience:
+            why = f"the store has not answered for {now - health.since:.0f} s ({health.detail})"
+            mend = "Start the store again (its machine may be lost)"
+        elif wait and now - max(wait.since, ended_at) > patience:
+            why, mend = wait.words(now), "Mend the store"
+        else:
+            return ""
+        ended = total > 0 and len(exits) == total and well
+        workers = "have all ended with exit code 0" if ended else "do not run"
+        return f"{why}, and this node's workers {workers}. {mend}, then start this command again"
 
     async def _unless(self, work: Coroutine[Any, Any, None], stop: Callable[[], bool]) -> None:
         """Runs `work`, giving it up as soon as a notice makes `stop` true."""
@@ -419,12 +443,12 @@ class Agent:
 
     async def _register(self) -> None:
         """Becomes a member under a new lease and a new incarnation. Tries until it is one or is refused."""
-        setup, facts = self._setup, self._facts
+        setup, facts, began = self._setup, self._facts, self._loop.time()
         lease = 0
         self._end_registration_tasks()
         try:
             found = await membership.read_header(self._store, self._keys)
-            missed = await membership.refuse_if_over(self._store, self._keys, facts.own_run)
+            missed = await membership.refuse_if_over(self._store, self._keys, facts.own_run if facts.came else None)
             if found and found[0].final and found[0].run == facts.own_run:
                 missed = found[0]
             if missed:
@@ -453,43 +477,45 @@ class Agent:
                 node_rank=setup.node_rank,
                 run=facts.own_run,
             )
-            registration = await membership.register(self._store, self._keys, member, lease)
-        except (Refused, StoreUnavailable, LeaseLost, Unreadable) as error:
+            registering = membership.register(self._store, self._keys, member, lease)
+            registration = await self._while_kept(lease, registering)
+        except (Refused, StoreUnavailable, LeaseLost, StoreRefused) as error:
             if isinstance(error, Unreadable) and not facts.own_run:
                 raise  # it comes to a job of another version
+            if isinstance(error, StoreRefused) and not facts.came:
+                raise  # it has not been in the job: whoever started it is told at once
             if lease:
                 # A key that was written and not confirmed must not stay as somebody who never comes.
                 with contextlib.suppress(StoreError):
                     await self._store.revoke(lease)
                 self._unconfirmed = 0
-            if isinstance(error, AlreadyOver) and lease and facts.own_run:
+            if isinstance(error, AlreadyOver) and lease and facts.came:
                 return  # it may be its own run that has just succeeded: it looks again
             if isinstance(error, Refused):
                 facts.refusal = str(error)
                 return
-            self._say_once("register", f"cannot register yet: {error}")
-            await asyncio.sleep(0.2)
+            await self._try_later(REGISTRATION, error, began)
             return
         self._trace.registered()
         facts.told = member.report
-        facts.round, facts.total, facts.late, facts.problem, facts.assignment = 0, 0, (), "", None
+        facts.round, facts.total, facts.late, facts.problem = 0, 0, (), ""
+        facts.assignment, facts.placed = None, False
         self._is_registered(registration)
-        while True:
-            try:
-                # Once more: a round may have been opened since, and its header may have come before this registration.
-                found = await membership.read_header(self._store, self._keys)
-                if found:
-                    await self._take_header(*found)
-                break
-            except StoreUnavailable as error:
-                self._say_once("store", f"cannot read this node's assignment yet: {error}")
-            except Unreadable as error:
-                self._say_once("unreadable", f"ignored: {error}")
-                break
+
+        async def look_once_more() -> None:
+            """A round may have been opened since, and its header may have come before this registration."""
+            found = await membership.read_header(self._store, self._keys)
+            if found:
+                await self._take_header(*found)
+
+        try:
+            await self._waits.until_answered("this node's assignment", look_once_more, within=setup.store_patience)
+        except Unreadable as error:
+            self._say_once("unreadable", f"ignored: {error}")
 
     async def _resume(self) -> None:
         """Takes up the registration whose lease has ended, or finds that the job has gone on without this node."""
-        facts = self._facts
+        facts, began = self._facts, self._loop.time()
         registration = facts.registration
         assert registration is not None, "a lease that has ended was somebody's"
         self._end_registration_tasks()
@@ -499,11 +525,12 @@ class Agent:
                 await self._give_up(registration, why)
                 return
             known = facts.header_revision
-            result = await membership.resume(self._store, self._keys, registration, lease, known)
+            resuming = membership.resume(self._store, self._keys, registration, lease, known)
+            result = await self._while_kept(lease, resuming)
             if result == "moved":
                 found = await membership.read_header(self._store, self._keys)
                 if found is None:
-                    await self._give_up(registration, "its lease has ended, and the job's keys are gone from the store")
+                    await self._give_up(registration, "its lease has ended, and the store holds no round of the job")
                 else:
                     await self._take_header(*found)
                 return
@@ -512,20 +539,34 @@ class Agent:
                 facts.refusal = word.reason if word and word.final else ""
                 await self._give_up(registration, word.reason if word else "another node has taken its name")
                 return
-        except LeaseLost:
-            self._unconfirmed = 0
-            return
-        except StoreUnavailable as error:
-            self._say_once("register", f"cannot register again yet: {error}; the workers go on")
-            await asyncio.sleep(0.2)
-            return
-        except StoreRefused as error:  # full, for example; the workers need no store until membership changes
-            self._say_once("register", f"the store refuses to register this node again: {error}; the workers go on")
-            await asyncio.sleep(REFUSED_PAUSE)
+        except (StoreUnavailable, LeaseLost, StoreRefused) as error:
+            # Workers that run need no store until membership changes.
+            if isinstance(error, LeaseLost):
+                self._unconfirmed = 0
+            await self._try_later(REGISTRATION, error, began)
             return
         self._trace.registered()
         self._output.say("this node is registered again; its workers were not touched")
         self._is_registered(result)
+
+    async def _try_later(self, what: str, error: StoreError, began: float) -> None:
+        self._waits.failed(what, error, began)
+        await asyncio.sleep(REFUSED_PAUSE if isinstance(error, StoreRefused) else 0.2)
+
+    async def _while_kept(self, lease: int, work: Coroutine[Any, Any, T]) -> T:
+        """Does `work`, and renews the lease where it takes long: a slow store must not end it before it is used."""
+
+        async def keep() -> None:
+            with contextlib.suppress(StoreError):  # `work` hears of it, too
+                await asyncio.sleep(self._setup.lease_ttl / 3)
+                await self._store.keep_alive(lease, self._setup.lease_ttl)
+
+        kept = asyncio.create_task(keep(), name="lease, not yet used")
+        try:
+            return await work
+        finally:
+            kept.cancel()
+            await asyncio.wait({kept})
 
     async def _give_up(self, registration: Registration, why: str) -> None:
         """The registration whose lease has ended is not taken up again."""
@@ -537,8 +578,9 @@ class Agent:
 
     def _is_registered(self, registration: Registration) -> None:
         facts = self._facts
-        facts.registration, facts.lapsed, facts.stood_still = registration, False, False
+        facts.registration, facts.came, facts.lapsed, facts.stood_still = registration, True, False, False
         self._unconfirmed = 0
+        self._waits.done(REGISTRATION)
         self._lease_task = self._spawn(self._keep_lease(registration), "lease")
         self._own_key_task = self._spawn(self._watch_own_key(registration), "own key")
         self._registered.set()
@@ -565,10 +607,7 @@ class Agent:
                         await self._put_out(registration)
                         return
             except (Compacted, StoreUnavailable):
-                try:
-                    listing = await self._store.list(registration.key)
-                except StoreUnavailable:
-                    continue  # the store paces its own attempts
+                listing = await self._waits.until_answered(NEWS, partial(self._store.list, registration.key))
                 held = [item for item in listing.items if item.key == registration.key]
                 if not held or held[0].create_revision != registration.revision:
                     await self._put_out(registration)
@@ -618,22 +657,16 @@ class Agent:
             registration = None if facts.lapsed else facts.registration
             wanted, ports = plan.report(self._view()), self._workers.ports.offered
             if registration is None or (wanted == facts.told and registration.member.ports == ports):
+                self._waits.done(REPORT)
                 await self._bell.after(heard)
                 continue
             begun = self._loop.time()
             try:
                 updated = await membership.report(self._store, self._keys, registration, wanted, ports)
-            except StoreUnavailable as error:
-                self._say_once("store", f"cannot report to the job: {error}; tries again, the workers go on")
-                await asyncio.sleep(0.2)
-                continue
             except LeaseLost:
                 updated = None
-            except StoreRefused as error:
-                self._say_once(
-                    "store", f"the store refuses this node's report: {error}; tries again, the workers go on"
-                )
-                await asyncio.sleep(REFUSED_PAUSE)
+            except (StoreUnavailable, StoreRefused) as error:
+                await self._try_later(REPORT, error, begun)
                 continue
             if facts.registration is not registration:
                 continue
@@ -656,7 +689,7 @@ class Agent:
         while True:
             try:
                 # From the revision of the read on: an earlier run of this id may be in the store's history.
-                listing = await self._store.list(self._keys.round)
+                listing = await self._waits.until_answered(NEWS, partial(self._store.list, self._keys.round))
                 for found in listing.items:
                     await self._take_value(found)
                 revision = listing.revision + 1
@@ -665,7 +698,7 @@ class Agent:
                         if event.kind == "put":
                             await self._take_value(event.kv)
             except (Compacted, StoreUnavailable):
-                continue  # the store paces its own attempts; the next read says where the job is
+                continue  # the next read says where the job is
 
     async def _take_value(self, found: KeyValue) -> None:
         try:
@@ -697,12 +730,15 @@ class Agent:
             header, revision = newest
         if facts.header_revision > revision:
             return
+        if facts.placed and facts.header and facts.header.final and header.run != facts.own_run:
+            return  # its own run has ended, and its lease outlives that: it has no part in the next run
         if facts.header_revision != revision:
             facts.problem = ""
             facts.header_at = self._loop.time()
             facts.gentle = plan.gentle(facts.header, facts.gentle, header)
             self._trace.header(header, mine=assignment is not None)
         facts.header, facts.header_revision, facts.assignment = header, revision, assignment
+        facts.placed = facts.placed or assignment is not None
         current = facts.registration
         if assignment or (current and revision > current.revision and not header.final):
             facts.own_run = header.run  # it lives, so this is no remains of an earlier run

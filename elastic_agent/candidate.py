@@ -1,9 +1,10 @@
 """This node's part in the election: it campaigns, watches whoever leads, and runs the master while it is elected."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
-from ..master.host import Master, Terms
+from ..master.host import LEADING, Master, Terms
 from ..master.publish import Publisher
 from ..master.service import Ledgers
 from ..rendezvous import election, presence
@@ -13,6 +14,7 @@ from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
 from ..rendezvous.store import KeyValue, Store
 from ..rendezvous.trace import Trace
+from ..rendezvous.waits import Waits
 from ..rendezvous.wire import Malformed, decode
 
 REFUSED_PAUSE = 1.0
@@ -20,9 +22,6 @@ REFUSED_PAUSE = 1.0
 
 MOST_DEAD = 100
 """Dead masters whose proof is kept: each was in the round that the next master takes over, or in one long before."""
-
-REFUSED_REPEAT = 60.0
-"""Seconds until a refusal that lasts is told again."""
 
 
 class Candidate:
@@ -32,6 +31,7 @@ class Candidate:
         store, keys: where the job is.
         terms: what the master needs.
         say: prints one line for a person.
+        waits: what waits for the store on this node.
         trace: where the master records what it does; None: nowhere.
         lease_ttl: seconds that a node's lease lives.
 
@@ -45,6 +45,7 @@ class Candidate:
         keys: Keys,
         terms: Terms,
         say: Callable[[str], None],
+        waits: Waits,
         trace: Trace | None = None,
         *,
         lease_ttl: int = 5,
@@ -56,8 +57,10 @@ class Candidate:
         self._trace = trace
         self._lease_ttl = lease_ttl
         self._now = asyncio.get_running_loop().time
-        self._began = self._now()
+        self._began = math.inf  # when it was first registered: from then on its renewals tell of the store
         self._dead: dict[str, str] = {}  # incarnations of masters whose death this node has seen, with the proof
+        self._abandoned: dict[str, float] = {}  # `Master.abandoned`
+        self._waits = waits
         self._words: dict[str, None] = {}  # of evictions: `Publisher.words`
         self.leadership: election.Leadership | None = None
         self._master: Master | None = None
@@ -86,12 +89,14 @@ class Candidate:
             over: this node has read the end of its own run, so it must not lead another.
         """
         deposed_at = -election.DEPOSE_PAUSE
-        told_at = -REFUSED_REPEAT
         while not over():
             registration = await registered()
+            self._began = min(self._began, self._now())
             me = Leader(registration.member.node, registration.member.incarnation, registration.member.presence)
             try:
                 won = await election.campaign(self._store, self._keys, me, registration.lease)
+                if isinstance(won, election.Held):
+                    self._waits.done(LEADING)  # by another
                 if isinstance(won, election.Leadership):
                     ended = await self._be_master(won, registration.lease)
                     if ended is not None and ended.run != stale():
@@ -103,27 +108,28 @@ class Candidate:
                 ):
                     deposed_at = self._now()
             except StoreRefused as error:
-                if self._now() - told_at >= REFUSED_REPEAT:
-                    told_at = self._now()
-                    self._say(
-                        f"the store refuses: {error}; tries again every {REFUSED_PAUSE:g} s. Workers that run go on, "
-                        "and no change of membership is possible until then"
-                    )
+                self._waits.failed(LEADING, error)
                 await asyncio.sleep(REFUSED_PAUSE)
-            except (StoreUnavailable, LeaseLost, Compacted):
+            except (StoreUnavailable, LeaseLost, Compacted) as error:
+                if isinstance(error, StoreUnavailable):
+                    self._waits.failed(LEADING, error)
                 await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks
 
     async def _depose(self, held: KeyValue, lease: int) -> bool:
         """Whether it was this node that removed the leader (or may have); it may have left in order before."""
         leader, doubt = decode(Leader, held.value), False
         why = self._dead[leader.incarnation]
-        while True:
+
+        async def depose() -> bool:
+            nonlocal doubt
             try:
                 return await election.depose(self._store, self._keys, held, leader, why, lease) or doubt
-            except StoreUnavailable as error:
-                doubt = doubt or isinstance(error, MaybeApplied)
-                # The usual case where the dead machine ran a member of the store. The evidence is not had twice.
-                await asyncio.sleep(0.05)
+            except MaybeApplied:
+                doubt = True
+                raise
+
+        # The store is away in the usual case where the dead machine ran a member of it. The evidence is not had twice.
+        return await self._waits.until_answered(f"the deposition of node {leader.node}, which is dead,", depose)
 
     async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
@@ -139,6 +145,8 @@ class Candidate:
             trace=self._trace,
             lease_ttl=self._lease_ttl,
             began=self._began,
+            abandoned=self._abandoned,
+            waits=self._waits,
         )
         self.leadership, self._master = leadership, master
         try:

@@ -62,13 +62,14 @@ class Setup:
 
 @dataclass(slots=True)
 class Facts:
-    """See `plan.View` for the meaning."""
+    """See `plan.View` for the meaning. `came`: the node has been registered, perhaps as an earlier incarnation."""
 
     notice: Literal["none", "leave", "kill"] = "none"
     notice_signal: int = 0
     notice_at: float = 0.0
     workers_gone_at: float | None = None
     registration: Registration | None = None
+    came: bool = False
     lapsed: bool = False
     beat_at: float = math.inf
     stood_still: bool = False
@@ -85,6 +86,7 @@ class Facts:
     outside: bool = False
     unready: bool = False
     assignment: Assignment | None = None
+    placed: bool = False
     round: int = 0
     total: int = 0
     saved: int = 0

@@ -315,9 +315,12 @@ class Guardian:
     def _launch(self) -> None:
         import subprocess
 
+        from ..rendezvous.binary import KEPT_VARIABLE
+
         assert self._loop is not None
         silence = "never" if self._silence is None else str(self._silence)
         environment = {name: value for name, value in os.environ.items() if name != TAG_VARIABLE}
+        environment[KEPT_VARIABLE] = f"guardian of {os.getpid()}"
         # Inherited over fork and exec: the guardian is deaf to them from its first instruction.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _UNHEARD)
         try:

@@ -51,6 +51,7 @@ class View:
         stale: the run whose final header was still there when it registered: another run's end, not this one's.
         header: the current round's header, None before the first.
         assignment: what `header`'s round gives this node, None where it has no part in it.
+        placed: some round has had a place for this incarnation.
         round: the round that the local workers belong to; 0 where none were started.
         alive: how many of them live.
         total: how many there were.
@@ -89,6 +90,7 @@ class View:
     stale: str = ""
     header: Header | None = None
     assignment: Assignment | None = None
+    placed: bool = False
     round: int = 0
     alive: int = 0
     total: int = 0
@@ -294,7 +296,7 @@ def replaced(view: View) -> str:
     if view.stood_still and killed:
         return "its lease has ended (this agent stood still, and its workers were ended meanwhile)"
     left_out = header is not None and header.state == "open" and view.assignment is None
-    if left_out and view.round:
+    if left_out and view.placed:
         return "its lease has ended (this machine was silent or stopped), and a round was opened without it"
     return ""
 

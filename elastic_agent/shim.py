@@ -1,10 +1,10 @@
 """The few lines that run between the agent's fork and a worker's own program.
 
 Run by path as `python -I -S shim.py AGENT_PID FILES -- COMMAND...`. It asks the kernel to kill the worker when the
-agent dies, gives the program the signal state of a fresh process and FILES as its soft limit of open files (the agent
-has raised its own; `-` changes nothing), and becomes the program: same pid, same session, no parent left. Standard
-library only, and as little of it as possible: every worker pays for this start (about 10 ms; importing `signal` alone
-would add 4, so signals are set through libc).
+agent dies, gives the program the signal state that the launcher was started with and FILES as its soft limit of open
+files (the agent has raised its own; `-` changes nothing), and becomes the program: same pid, same session, no parent
+left. Standard library only, and as little of it as possible: every worker pays for this start (about 10 ms; importing
+`signal` alone would add 4, so signals are set through libc).
 """
 
 import ctypes
@@ -13,9 +13,9 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 SIGKILL = 9
+SIGPIPE, SIGXFSZ = 13, 25
 SIG_DFL = None
 SIG_SETMASK = 2
-LAST_SIGNAL = 64
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -33,8 +33,9 @@ def main() -> int:
         import resource  # here, because it is not needed where nothing was raised
 
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    # What is ignored stays ignored over exec, and this interpreter ignores SIGPIPE and SIGXFSZ.
-    for number in range(1, LAST_SIGNAL + 1):
+    # What is ignored stays ignored over exec: what the launcher's caller ignores (`nohup` does), and these two, which
+    # this interpreter ignores by itself.
+    for number in (SIGPIPE, SIGXFSZ):
         libc.signal(number, SIG_DFL)
     libc.sigprocmask(SIG_SETMASK, bytes(128), None)
     try:

@@ -38,6 +38,10 @@ class Timeline:
     def __post_init__(self) -> None:
         self._since = self.begun
 
+    def idle_since(self, now: float) -> float:
+        """Since when no worker runs, or one has failed; `now` where all run."""
+        return now if self._running else self._since
+
     def up(self, now: float, header: Header) -> float:
         """All local workers of `header`'s round have been started; returns how long none ran before."""
         if self._running:

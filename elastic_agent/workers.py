@@ -75,6 +75,10 @@ _TERM = signal.SIGTERM
 _F_GETPIPE_SZ = 1032
 
 
+FIRST_PROCESS = 1
+"""The pid that is given every orphan of its namespace."""
+
+
 class StartFailed(Exception):
     """This machine could not start the workers (its message says why); none of them runs."""
 
@@ -793,17 +797,16 @@ class Workers:
 
         With `of`, only what is in those sessions or descends from them.
         """
-        sessions = {worker.pid for worker in (*self._current, *self._gone)} if of is None else set(of)
+        own = {worker.pid for worker in (*self._current, *self._gone)} if of is None else set(of)
         tag = self._tag if of is None else None
         with self._room():
             try:
-                if of is None:
-                    sessions = sessions | self._daemons()
+                sessions = own | self._daemons() if of is None else own
                 left = belonging(self._descendants(), sessions, tag)
                 if not left:
                     # The kernel's list of children may skip some while others end: believed when it is empty twice.
                     left = belonging(self._descendants(), sessions, tag)
-                self.reaper.adopt(found.pid for found in left if found.pid not in sessions)
+                self.reaper.adopt(found.pid for found in left if found.pid not in own)
             except OSError:
                 return None
         ends_only = self._ends_only if of is None else None
@@ -814,7 +817,7 @@ class Workers:
         with self._room():
             try:
                 sessions = {worker.pid for worker in (*self._current, *self._gone)}
-                detached = belonging(self._descendants(), sessions, self._tag)
+                detached = belonging(self._descendants(), sessions | self._daemons(), self._tag)
             except OSError:
                 detached = []
             if detached:
@@ -843,16 +846,16 @@ class Workers:
         """The sessions of daemons that workers have started with another environment (no tag is in it).
 
         Such a process was given to this one, a subreaper, when its own parent ended. What this process starts itself is
-        in its session or leads one, or is marked.
+        in its session, or is marked. As a container's first process it is given what others have started there, too.
         """
         since, me, own = self._since, os.getpid(), os.getsid(0)
-        if since is None or since < 0:
+        if since is None or since < 0 or me == FIRST_PROCESS:
             return set()
         return {
             found.session
             for found in self._descendants()
             if found.parent == me
-            and found.session not in (own, found.pid)
+            and found.session != own
             and found.started >= since
             and not started_with(found.pid, KEPT_VARIABLE)
         }

@@ -100,12 +100,19 @@ class File:
         finally:
             os.close(descriptor)
 
-    def close(self) -> None:
-        """Give up the descriptor; a later write opens the file again."""
+    def close(self) -> int:
+        """Give up the descriptor; a later write opens the file again.
+
+        Returns how many bytes are missing at the end of the file where it does not say so itself.
+        """
         if self._descriptor >= 0:
+            if self._missing:
+                with contextlib.suppress(OSError):
+                    self._note()
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = -1
+        return self._missing
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -511,7 +518,7 @@ class Writer(threading.Thread):
                 stream.lane.close(stream)
             for file in (stream.file, stream.matching):
                 if file:  # others of the round may write to the second: that opens it again
-                    file.close()
+                    self._close(file)
                     self._files.discard(file)
 
         self._put(0, end)
@@ -570,7 +577,7 @@ class Writer(threading.Thread):
                 break
             self._wait(min(prompts, default=None))
         for file in self._files:
-            file.close()
+            self._close(file)
         for terminal in self._terminals:
             terminal.close()
         self._at_end()
@@ -605,8 +612,12 @@ class Writer(threading.Thread):
         start = file.size
         if error := file.write(data):
             why = error.strerror or str(error)
-            self._on_error(f"cannot write {file.path}: {why}; the workers go on, what is lost is counted there")
+            self._on_error(f"cannot write {file.path}: {why}; the workers go on, and what is lost is counted")
         return (start, file.size) if file.size - start >= len(data) else None
+
+    def _close(self, file: File) -> None:
+        if missing := file.close():
+            self._on_error(f"{missing} bytes are missing at the end of {file.path}")
 
     def _show(self, lane: Lane, now: float) -> bool:
         moved, error = lane.write(now)

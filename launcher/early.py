@@ -114,12 +114,14 @@ def table_words() -> tuple[str, ...]:
     rows: list[tuple[str, ...]] = []
     for package in ahead.PACKAGES.values():
         rows.append(("package", package.name, package.distribution, *(package.tested or ("", ""))))
-        rows += [("late", package.name, late.module, ",".join(late.wanted_by)) for late in package.late]
+        for late in package.late:
+            rows.append(("late", package.name, late.module, ",".join(late.wanted_by), ",".join(late.reads)))
     rows += [("nameless", name) for name in ahead.NAMELESS]
     rows += [("namespace", name) for name in ahead.NAMESPACES]
     rows += [("refused", name, why) for name, why in {**ahead.STDLIB_REFUSED, **ahead.REFUSED}.items()]
     rows += [("thread", name) for name in ahead.THREADS]
     rows += [("walks", module) for module in ahead.WALKS]
+    rows += [("reads", module, ",".join(names)) for module, names in ahead.READS_RANK.items()]
     rows += [("draws", name) for name in ahead.DRAWS]
     return tuple(SEPARATOR.join(row) for row in rows)
 

@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +23,13 @@ from types import FunctionType
 from typing import Any, cast
 
 from ..elastic_agent.agent import Result
+from ..rendezvous import leftovers
 from .call import CALL_FILE
 from .options import UsageError, parse
 from .run import run
 from .settings import Command
+
+CALL_PREFIX = "elastic-run-call-"
 
 
 class LaunchFailed(RuntimeError):
@@ -71,8 +75,7 @@ def launch(
         pass
     else:
         raise UsageError("launch runs an event loop of its own and cannot be called inside one (a notebook, a server)")
-    folder = Path(tempfile.mkdtemp(prefix="elastic-run-call-"))
-    try:
+    with call_folder() as folder:
         file = folder / "call.json"
         file.write_text(call, encoding="utf-8")
         names = {} if "rdzv_id" in flags else {"rdzv_id": f"{fn.__name__}-{_digest([target, facts])}"}
@@ -92,8 +95,20 @@ def launch(
                 result, f"{target} did not return on rank {silent[0]}: its worker ended with code 0 by another way"
             )
         return {rank: json.loads((folder / f"result-{rank}.json").read_bytes()) for rank in ranks}
+
+
+@contextlib.contextmanager
+def call_folder() -> Generator[Path]:
+    """A temporary folder for a call and its results; what calls that were killed left long ago goes."""
+    leftovers.prune(Path(tempfile.gettempdir()), CALL_PREFIX, time.time())
+    folder = Path(tempfile.mkdtemp(prefix=CALL_PREFIX))
+    held = leftovers.hold(folder)
+    try:
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
 
 
 @contextlib.contextmanager

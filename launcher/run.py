@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ..elastic_agent.seed import Seed
     from ..rendezvous.etcd import Credentials as EtcdUser
     from ..rendezvous.etcd import EtcdStore, Tls
+    from ..rendezvous.watchdog import Kept
 
 
 class Unreachable(RendezvousError):
@@ -354,11 +355,26 @@ async def _store(
         )
         try:
             _refuse_old((await store.status()).version, text)
-            yield store
+            looking = asyncio.create_task(_look_after(hosting.local, store, output), name="look after the store")
+            try:
+                yield store
+            finally:
+                looking.cancel()
+                await asyncio.wait({looking})
         finally:
             await store.close()
     finally:
         hosting.release()
+
+
+async def _look_after(local: "Kept | None", store: Store, output: Output) -> None:
+    from ..rendezvous import watchdog
+
+    try:
+        if local is not None:
+            await watchdog.look_after(local, store, output.say)
+    except* Exception as errors:  # noqa: BLE001  the edge of this task: the job goes on without it
+        output.say(f"the store's etcd on this machine is not looked after any more: {errors.exceptions[0]!r}")
 
 
 def _etcd_store() -> "type[EtcdStore]":

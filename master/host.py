@@ -13,10 +13,11 @@ import shlex
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from ..rendezvous import presence, ranks
-from ..rendezvous.errors import Compacted, Deposed, StoreUnavailable
+from ..rendezvous.errors import Compacted, Deposed
 from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
@@ -24,6 +25,7 @@ from ..rendezvous.ranks import Assignment
 from ..rendezvous.round import Cause, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
 from ..rendezvous.store import Event, KeyValue, Store
 from ..rendezvous.trace import Trace
+from ..rendezvous.waits import Waits
 from ..rendezvous.wire import Malformed, decode
 from . import incident
 from .docket import Docket
@@ -35,6 +37,10 @@ T = TypeVar("T")
 
 ROW = "master"
 """Of the trace."""
+
+LEADING = "the job's master"
+DEAD = "the eviction of nodes that are dead"
+"""What may wait for the store."""
 
 A_TURN = 32
 """Events, or members, that are looked at before the loop's other tasks have their turn: this loop renews the lease, and
@@ -112,13 +118,16 @@ class Master:
         terms: what the job was started with.
         say: prints one line for a person.
         now: the clock, seconds (`loop.time`); all of the master's times are on it.
+        began: since when this node has renewed a lease, and knows whether the store was away (the clock's time). Where
+            no round has begun since, it also is since when the node waits for one.
+        waits: what waits for the store on this node.
         watch: returns, with words, once a peer is proven dead (`presence.watch_until_dead`).
         hear: returns once a peer has answered (`presence.watch_until_heard`).
         dead: incarnations that are proven dead, each with the proof in words; what this master learns is added, because
             the same evidence is not had twice, and this master may lose its leadership before it has acted on it.
         trace: where it records evidence, decisions and what it publishes; None: nowhere.
         lease_ttl: seconds that a node's lease lives.
-        began: since when this node has known the store (the clock's time).
+        abandoned: runs that this node has found without any of their nodes, and when; what this master finds is added.
 
     Attributes:
         over: it publishes the end of the job, or has done so; what is left is to remove the job's keys.
@@ -134,12 +143,14 @@ class Master:
         *,
         say: Callable[[str], None],
         now: Callable[[], float],
+        began: float,
+        waits: Waits,
         watch: Callable[[str, str], Awaitable[str]] = presence.watch_until_dead,
         hear: Callable[[str, str], Awaitable[None]] = presence.watch_until_heard,
         dead: dict[str, str] | None = None,
         trace: Trace | None = None,
         lease_ttl: float = 5.0,
-        began: float = -math.inf,
+        abandoned: dict[str, float] | None = None,
     ) -> None:
         self._store = store
         self._keys = keys
@@ -151,13 +162,14 @@ class Master:
         self._hear = hear
         self._lease_ttl = lease_ttl
         self._began = began
+        self._abandoned = {} if abandoned is None else abandoned
         self._lost_how = {} if dead is None else dead
         self._trace = trace or Trace()
+        self._waits = waits
         self._evidence_at = (-1, 0.0)  # the round that evidence came of last, and when its first came
         self._fingerprint = terms.fingerprint
         self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by key
-        self._returned: dict[str, int] = {}  # by incarnation: create revision of a key that came while it was put out
         self._ignored: dict[str, None] = {}  # keys that hold no member, and have been said
         self._strangers: dict[str, None] = {}  # keys of members that were started with something else, in order
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
@@ -179,7 +191,14 @@ class Master:
         self._look = 0.0  # seconds that the last look at all members took
         self.over = False
         self.ledgers = Ledgers(
-            store, keys, publisher.leadership, self._current, say=say, now=now, ended=self._ended_ranks
+            store,
+            keys,
+            publisher.leadership,
+            self._current,
+            say=say,
+            now=now,
+            ended=self._ended_ranks,
+            waits=self._waits,
         )
 
     async def run(self) -> Header:
@@ -204,6 +223,7 @@ class Master:
                         task.result()
                 await self._refuse_strangers()
                 deadline = await self._step()
+                self._waits.done(LEADING)
                 if not self._changed.is_set():
                     await _wait(self._changed, None if deadline is None else deadline - self._now())
                 if self._look > LONG_LOOK:
@@ -247,11 +267,13 @@ class Master:
     async def _take_over(self, watch: "asyncio.Task[None]") -> None:
         found = await self._store.get(self._keys.round)
         self._publisher.header_revision = found.mod_revision if found else 0
+        published = self._store.reached(self._publisher.header_revision)
         header = _read(Header, found.value) if found else None
         if found and header is None:
             self._say(f"{found.key} holds what this version cannot read: the job begins again")
         await self._publisher.drop_abandoned(header.prefix if header else "")
         if header is None:
+            self._round = Round(0, (), False, self._began)
             self._say_elected()
             return
         assigned: list[Assignment] = []
@@ -284,6 +306,9 @@ class Master:
             ]
             if await self._publisher.abandon([] if header.final else missing):
                 await self._publisher.drop_data(queues=header.state == "succeeded")
+                # Where that run had ended, this node came for the next one.
+                began = self._began if header.final else self._abandoned.setdefault(header.run, self._now())
+                self._round = Round(header.number, (), False, began)
                 self._say_elected()
                 return  # the remains of an earlier run: this one begins afresh, with the next number
             await self._look_at_nodes()
@@ -295,8 +320,8 @@ class Master:
         for key, seen in self._members.items():
             self._compare(key, seen.member)
         self._max_restarts = header.max_restarts
-        grown_at = self._now() if header.cause == "joined" else -math.inf
-        self._round = Round(header.number, tuple(known), header.state == "open", self._now(), grown_at=grown_at)
+        grown_at = published if header.cause == "joined" else -math.inf
+        self._round = Round(header.number, tuple(known), header.state == "open", published, grown_at=grown_at)
         self._in_round = frozenset(known)
         self._exits = _reportable(assigned)
         self._say(f"this node is the master now; it goes on with round {header.number}")
@@ -372,16 +397,12 @@ class Master:
                 self._ignored[item.key] = None
                 self._say(f"ignores {item.key}: its value is not a member (another version of elastic-run?)")
             return
-        if member.incarnation in self._lost_how:
-            watcher = self._watchers.get(member.incarnation)
-            if watcher is not None and watcher.done() and (watcher.cancelled() or watcher.exception()):
-                return  # `run` sees how it has ended
-            if watcher is None or watcher.done():
-                how = self._lost_how[member.incarnation]
-                out = self._put_out(item.key, item.create_revision, member.incarnation, how)
-                self._watchers[member.incarnation] = asyncio.create_task(out)
-            else:
-                self._returned[member.incarnation] = item.create_revision
+        dead = member.incarnation in self._lost_how
+        if member.incarnation not in self._watchers and (dead or member.presence):
+            self._watchers[member.incarnation] = asyncio.create_task(
+                self._watch_member(item, member), name=f"master: presence of {member.node}"
+            )
+        if dead:
             return
         for incarnation, awaited in list(self._awaited.items()):
             if awaited.node == member.node and incarnation != member.incarnation:
@@ -392,7 +413,7 @@ class Master:
             before = None
         if before and self._has_saved(before.member, member):
             self._round = dataclasses.replace(self._round, saved_at=self._now())
-        since = before.since if before else self._now()
+        since = before.since if before else self._store.reached(item.create_revision)
         if awaited := self._awaited.pop(member.incarnation, None):
             awaited.heard.cancel()
             since = awaited.seen.since if awaited.seen else since
@@ -400,10 +421,6 @@ class Master:
         self._members.pop(f"gone/{member.incarnation}", None)
         self._members[item.key] = Seen(member, item.create_revision, since)
         self._compare(item.key, member)
-        if member.incarnation not in self._watchers and member.presence:
-            self._watchers[member.incarnation] = asyncio.create_task(
-                self._watch_member(item, member), name=f"master: presence of {member.node}"
-            )
         self._gather(member)
 
     def _compare(self, key: str, member: Member) -> None:
@@ -486,7 +503,7 @@ class Master:
     def _await_missing(self, assigned: Sequence[Assignment]) -> None:
         """What a new master does where nodes of the round are missing, and the store was away, or may have been.
 
-        A node that has just come cannot know. One that has been there for longer has renewed its lease meanwhile.
+        A node that has just registered cannot know. One that did so some time ago has renewed its lease meanwhile.
         """
         now = self._now()
         unknown = now - self._began < self._lease_ttl / 2 or now - self._store.away_until < RETURN_SECONDS
@@ -528,48 +545,42 @@ class Master:
         self._said = line
 
     async def _watch_member(self, held: KeyValue, member: Member) -> None:
+        """Waits for a proof of its death, where there is none yet, and puts it out: one task for each incarnation."""
+        try:
+            if member.incarnation in self._lost_how or await self._dies(held.key, member):
+                await self._put_out(held, member.incarnation)
+        finally:
+            self._changed.set()  # so that `run` sees how this has ended
+
+    async def _dies(self, key: str, member: Member) -> bool:
+        """Returns when it has died; False: it cannot be watched."""
         try:
             how = await self._watch(member.presence, member.incarnation)
         except Exception as error:  # noqa: BLE001  one member's oddity must not cost the job its master
             self._say(f"cannot watch node {member.node} at {member.presence!r} ({error!r}): its lease decides alone")
-            return
+            return False
         done = await self._last_success(member)
         self._lost_how[member.incarnation] = how
-        seen, revision = self._members.get(held.key), held.create_revision
+        seen = self._members.get(key)
         if seen and seen.member.incarnation == member.incarnation:
-            revision = seen.order  # it may have registered again
-            self._members[held.key] = dataclasses.replace(seen, member=done or seen.member)
-            self._forget(held.key)  # now: the next round must not wait for the store's news, nor hold the dead
+            self._members[key] = dataclasses.replace(seen, member=done or seen.member)
+            self._forget(key)  # now: the next round must not wait for the store's news, nor hold the dead
         elif (awaited := self._awaited.get(member.incarnation)) and awaited.seen and done:
             awaited.seen = dataclasses.replace(awaited.seen, member=done)
         self._changed.set()
-        await self._put_out(held.key, revision, member.incarnation, how)
+        return True
 
     async def _last_success(self, member: Member) -> Member | None:
         """What the dead may have said last: the proof of a death can be faster than the news of a success."""
-        while True:
-            try:
-                found = await self._store.get(self._keys.success(member.incarnation))
-            except StoreUnavailable:
-                await asyncio.sleep(0.1)  # the store paces its own attempts; this only yields to the other tasks
-                continue
-            return _read(Member, found.value) if found else None
+        key = self._keys.success(member.incarnation)
+        found = await self._waits.until_answered(DEAD, lambda: self._store.get(key))
+        return _read(Member, found.value) if found else None
 
-    async def _put_out(self, key: str, create_revision: int, incarnation: str, how: str) -> None:
+    async def _put_out(self, held: KeyValue, incarnation: str) -> None:
         """Takes the dead out of the store; a later life of the node, which may have its key by now, stays."""
-        word = Eviction(how)
-        try:
-            while True:
-                try:
-                    revision = await self._publisher.evict(key, create_revision, incarnation, word)
-                    self._removed.append((revision, incarnation))
-                    if (returned := self._returned.pop(incarnation, create_revision)) == create_revision:
-                        return
-                    create_revision = returned  # it registered again before this was written
-                except StoreUnavailable:
-                    await asyncio.sleep(0.1)
-        finally:
-            self._changed.set()  # so that `run` sees how this has ended
+        word = Eviction(self._lost_how[incarnation])
+        evict = partial(self._publisher.evict, held.key, held.create_revision, incarnation, word)
+        self._removed.append((await self._waits.until_answered(DEAD, evict), incarnation))
 
     async def _refuse_strangers(self) -> None:
         """Puts out nodes that were started with something else under this job's id."""
@@ -767,7 +778,7 @@ class Master:
         Nodes that came after the end came for the next run, and are not waited for; nor is a node that came in the
         moment in which all others were told to leave.
         """
-        deadline = self._now() + self._terms.farewell_seconds
+        deadline = self._store.reached(self._publisher.header_revision) + self._terms.farewell_seconds
         while self._now() < deadline:
             until = self._returns()
             if until is None and not any(self._takes_leave(seen) for seen in self._members.values()):

@@ -18,7 +18,7 @@ from ..rendezvous.election import Leadership
 from ..rendezvous.errors import Deposed
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.keys import Keys
-from ..rendezvous.membership import OUTCOME_TTL
+from ..rendezvous.membership import OUTCOME_TTL, incarnation_of
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store import Compare, Delete, KeyValue, Operation, Put, Store, TxnResult
 from ..rendezvous.wire import encode
@@ -31,6 +31,8 @@ WORDS, WORDS_AT_ONCE = 100, 16
 
 WITHDRAWN = 100
 """Withdrawn rounds since the last header whose assignments are removed again with the next: as many as fit."""
+
+ANOTHER_HEADER = "the job has a header that it did not write"
 
 
 @dataclass(slots=True)
@@ -102,8 +104,8 @@ class Publisher:
             self.header_revision = result.revision
         else:
             leader, current = result.current
-            if not _holds(leader, self.leadership) or current is None or current.value != value:
-                raise Deposed("another master has published a round")
+            if self.leadership.over(leader) or current is None or current.value != value:
+                raise self._deposed(leader)
             self.header_revision = current.mod_revision  # an earlier attempt was applied and its answer lost
         self._withdrawn.clear()
 
@@ -112,42 +114,47 @@ class Publisher:
         await self._fenced(())
 
     async def evict(self, key: str, create_revision: int, incarnation: str, eviction: Eviction) -> int:
-        """Deletes a member and leaves word for it; does nothing where it is not there any more.
+        """Deletes a member and leaves word for it; only the word, where it is not there any more.
 
-        Old words are removed, for nobody reads that of a process that is dead. Returns the store's revision after it.
+        Its lease may have ended, and it may have registered again since, so that its key has another create revision
+        than the one given: when this returns, the key is not that incarnation's, and will not be again. Old words are
+        removed, for nobody reads that of a process that is dead. Returns the store's revision after it.
         """
         old = list(itertools.islice(self.words, max(0, min(len(self.words) - WORDS + 1, WORDS_AT_ONCE))))
-        result = await self._txn(
-            [Compare(key, create_revision)],
-            [
-                Delete(key),
-                Put(self.keys.eviction(incarnation), encode(eviction), self.lease),
-                *(Delete(self.keys.eviction(each)) for each in old),
-            ],
-        )
-        if result.succeeded:
-            for each in old:
-                self.words.pop(each, None)
-        elif not _holds(result.current[0], self.leadership):
-            raise Deposed("another master leads")
-        self.words[incarnation] = None  # also where it failed: an earlier attempt may have been applied
+        words: list[Operation] = [Put(self.keys.eviction(incarnation), encode(eviction), self.lease)]
+        words += [Delete(self.keys.eviction(each)) for each in old]
+        there = True
+        while True:
+            result = await self._txn([Compare(key, create_revision)], [Delete(key), *words] if there else words)
+            self.words[incarnation] = None  # also where it failed: an earlier attempt may have been applied
+            if result.succeeded:
+                break
+            leader, held = result.current
+            if why := self.leadership.over(leader):
+                raise Deposed(why)
+            there = held is not None and incarnation_of(held.value) == incarnation
+            create_revision = held.create_revision if held else 0
+        for each in old:
+            self.words.pop(each, None)
         return result.revision
 
     async def abandon(self, nodes: Sequence[tuple[str, str]]) -> bool:
         """Leaves word that a run has ended without these (node, incarnation), whose keys are gone.
 
-        So that none of them takes up its registration in that run again. False: one of them has.
+        So that none of them takes up its registration in that run again. False: one of them has, and the run goes on;
+        from its next header on a late attempt fails.
         """
         word = encode(Eviction("the run of the job that it was in has ended without it"))
         for start in range(0, len(nodes), BATCH // 2):
             some = nodes[start : start + BATCH // 2]
             result = await self._txn(
-                [Compare(self.keys.node(node), 0) for node, _ in some],
+                [self._header_unchanged, *(Compare(self.keys.node(node), 0) for node, _ in some)],
                 [Put(self.keys.eviction(incarnation), word, self.lease) for _, incarnation in some],
             )
             if not result.succeeded:
-                if not _holds(result.current[0], self.leadership):
-                    raise Deposed("another master leads")
+                leader, header, *_ = result.current
+                if self.leadership.over(leader) or (header.mod_revision if header else 0) != self.header_revision:
+                    raise self._deposed(leader)
                 return False
         return True
 
@@ -188,8 +195,11 @@ class Publisher:
     async def _fenced(self, operations: Sequence[Operation]) -> None:
         result = await self._txn([self._header_unchanged], operations)
         if not result.succeeded:
-            leads = _holds(result.current[0], self.leadership)
-            raise Deposed("another master has published a round" if leads else "another master leads")
+            raise self._deposed(result.current[0])
+
+    def _deposed(self, leader: KeyValue | None) -> Deposed:
+        """Why a write was refused: by the `leader` key that the store holds, or else by the header."""
+        return Deposed(self.leadership.over(leader) or ANOTHER_HEADER)
 
     @property
     def _header_unchanged(self) -> Compare:
@@ -197,7 +207,3 @@ class Publisher:
 
     async def _txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
         return await self.store.txn([self.leadership.fence, *compares], operations, idempotent=True)
-
-
-def _holds(leader: KeyValue | None, leadership: Leadership) -> bool:
-    return leader is not None and leader.create_revision == leadership.revision

@@ -15,18 +15,19 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from ..rendezvous.election import Leadership
-from ..rendezvous.errors import Deposed, StoreUnavailable
+from ..rendezvous.errors import Deposed
 from ..rendezvous.keys import Keys
 from ..rendezvous.limits import MAX_REQUEST_BYTES
 from ..rendezvous.store import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
+from ..rendezvous.waits import Waits
 from . import shard
 from .ledger import Answer, BadState, Ledger, Lineage, Request, State, check, fresh, named, read, written
 
 PATIENCE = 10.0
 """Seconds after which a request that waits is told why, and to ask again."""
 
-RETRY_PAUSE = 0.05
-"""Seconds; the store paces its own attempts, this only yields to the other tasks."""
+LEDGERS = "what workers lease of the job's datasets"
+"""What may wait for the store."""
 
 OFTEN = 3
 """Rounds that have ended with a worker at one shard, from which on a person is told."""
@@ -108,6 +109,7 @@ class Ledgers:
         current: the round that the job is in, None where this master does not know yet.
         say: prints one line for a person.
         now: the clock, seconds.
+        waits: what waits for the store on this node.
         ended: the ranks of that round whose workers have ended with exit code 0.
     """
 
@@ -120,6 +122,7 @@ class Ledgers:
         *,
         say: Callable[[str], None],
         now: Callable[[], float],
+        waits: Waits,
         ended: Callable[[], frozenset[int]] = frozenset,
     ) -> None:
         self._store = store
@@ -129,6 +132,7 @@ class Ledgers:
         self._ended_ranks = ended
         self._say = say
         self._now = now
+        self._waits = waits
         self._waiting: list[_Waiting] = []  # in order of arrival
         self._entries: dict[str, _Entry] | None = None  # by name; None: not read yet
         self._news = asyncio.Event()
@@ -328,11 +332,7 @@ class Ledgers:
         return entries
 
     async def _list(self, prefix: str) -> tuple[KeyValue, ...]:
-        while True:
-            try:
-                return (await self._store.list(prefix)).items
-            except StoreUnavailable:
-                await asyncio.sleep(RETRY_PAUSE)
+        return (await self._waits.until_answered(LEDGERS, lambda: self._store.list(prefix))).items
 
     def _take(self, entry: _Entry, name: str, run: str) -> None:
         """Makes the entry's ledger what lies in the store."""
@@ -381,17 +381,12 @@ class Ledgers:
         """Writes; with nothing to write, proves that this master still leads. Raises Deposed, StoreRefused."""
         compares = [self._leadership.fence, *(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]
         puts = [Put(entry.key, value) for entry, value in batch]
-        while True:
-            try:
-                result = await self._store.txn(compares, puts, idempotent=True)
-                break
-            except StoreUnavailable:
-                await asyncio.sleep(RETRY_PAUSE)
+        result = await self._waits.until_answered(LEDGERS, lambda: self._store.txn(compares, puts, idempotent=True))
         revisions = [result.revision] * len(batch)
         if not result.succeeded:
             leader, *current = result.current
-            if leader is None or leader.create_revision != self._leadership.revision:
-                raise Deposed("another master leads")
+            if why := self._leadership.over(leader):
+                raise Deposed(why)
             # It holds what was to be written where an attempt was applied whose answer was lost.
             held = [item for item in current if item is not None]
             if [item.value for item in held] != [value for _, value in batch]:

@@ -358,3 +358,11 @@ def alone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[cluster.Cl
     """A job of one node that keeps its store to itself."""
     with cluster.Cluster(tmp_path / "job", None, cluster.failure(request)) as made:
         yield made
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says whose import was not proved, with a line of its own (`test_imports_ahead.py`)."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "test_imports_ahead" in report.nodeid]
+    absent = sorted({str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped})
+    if absent:
+        terminalreporter.write_line(f"not proved to be imported ahead soundly: {'; '.join(absent)}", yellow=True)

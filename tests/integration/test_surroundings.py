@@ -290,3 +290,40 @@ def test_installed_as_a_tool_of_its_own_workers_run_the_active_environments_pyth
         assert f"workers run {tmp_path / 'mine/bin/python'} (VIRTUAL_ENV), because uv tool" in said
         assert (done.returncode == 0) == added, said
         assert (f"(workers here run {tmp_path / 'mine/bin/python'})" in said) != added, said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace of processes takes root")
+def test_as_a_containers_first_process_it_ends_nothing_that_others_have_started_there(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "print('begins', flush=True)\n"
+        f"while not os.path.exists('{tmp_path}/go'): time.sleep(0.01)\n"
+        "sys.exit(os.environ['TORCHELASTIC_RESTART_COUNT'] == '0')\n"
+    )
+    job = subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *COMMAND, "--max-restarts=1", str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert job.stdout
+    try:
+        while "begins" not in (line := job.stdout.readline()):
+            assert line, "it did not begin"
+        agent = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()[0]
+        others = f"setsid sleep 600 & echo $! >{tmp_path}/other"
+        subprocess.run(
+            ["nsenter", f"--target={agent}", "--pid", "--mount", "env", "-i", "/bin/sh", "-c", others], check=True
+        )
+        script.write_text(
+            "import os, sys\n"
+            f"print('lives:', os.path.exists(f'/proc/{{open(\"{tmp_path}/other\").read().strip()}}'), flush=True)\n"
+        )
+        (tmp_path / "go").touch()
+        rest, _ = job.communicate(timeout=DEADLINE)
+    finally:
+        job.kill()
+        job.wait()
+    assert "lives: True" in rest, rest
+    assert job.returncode == 0

@@ -260,7 +260,7 @@ async def test_where_one_cannot_be_started_none_runs(machine: Machine, monkeypat
     assert (await machine.run(""))[0].ok
 
 
-async def test_a_worker_starts_as_a_fresh_process_would(machine: Machine):
+async def test_a_worker_starts_as_a_process_of_the_launchers_caller_would(machine: Machine):
     script = """
         import os, signal
         print("ignored:", open("/proc/self/status").read().split("SigIgn:")[1].split()[0])
@@ -268,23 +268,20 @@ async def test_a_worker_starts_as_a_fresh_process_would(machine: Machine):
         print("leads:", os.getpid() == os.getsid(0) == os.getpgid(0))
         print("open:", sorted(os.listdir("/proc/self/fd"))[:4])
     """
+    show = "print(open('/proc/self/status').read().split('SigIgn:')[1].split()[0])"
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
         await machine.start(script)
+        beside = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
         signal.signal(signal.SIGUSR2, signal.SIG_DFL)
     await machine.ended()
     await machine.output.flush()
     text = machine.out.getvalue().decode()
-    fresh = subprocess.run(
-        [sys.executable, "-c", "print(open('/proc/self/status').read().split('SigIgn:')[1].split()[0])"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f"ignored: {fresh.stdout.strip()}" in text
+    assert int(beside.stdout, 16) & 1 << signal.SIGUSR2 - 1
+    assert f"ignored: {beside.stdout.strip()}" in text
     assert "blocked: 0000000000000000" in text
     assert "leads: True" in text
     assert "open: ['0', '1', '2', '3']" in text
@@ -699,10 +696,10 @@ async def test_a_paused_worker_goes_on_when_resumed_and_dies_when_stopped(machin
 
 DAEMON = """
 import os, sys, time
-path, environment, rest = {path!r}, {environment!r}, {rest!r}
+path, environment, rest, leads = {path!r}, {environment!r}, {rest!r}, {leads!r}
 if os.fork() == 0:
     os.setsid()
-    if os.fork() == 0:
+    if leads or os.fork() == 0:
         code = f"import os, time; open({path!r}, 'w').write(str(os.getpid()) + chr(10)); time.sleep(600)"
         os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", code], environment)
     os._exit(0)
@@ -713,6 +710,7 @@ exec(rest)
 """A worker that starts a daemon without anything of its environment, and then does the rest."""
 
 
+@pytest.mark.parametrize("leads", [False, True], ids=["a daemon", "the leader of a session"])
 @pytest.mark.parametrize(
     ("environment", "rest", "ends"),
     [
@@ -724,11 +722,11 @@ exec(rest)
     ids=["of a round that is over", "of a failure", "of a success", "of the store"],
 )
 async def test_a_daemon_with_another_environment_ends_with_the_round_unless_it_is_meant_to_stay(
-    machine: Machine, tmp_path: Path, environment: dict[str, str], rest: str, ends: bool
+    machine: Machine, tmp_path: Path, environment: dict[str, str], rest: str, ends: bool, leads: bool
 ):
     workers = Workers(tag=f"alone-{os.getpid()}", output=machine.output, guardian=machine.guardian, alone=True)
     path = tmp_path / "pid"
-    script = DAEMON.format(path=str(path), environment=environment, rest=rest)
+    script = DAEMON.format(path=str(path), environment=environment, rest=rest, leads=leads)
     await workers.start([machine.spec(0, sys.executable, "-c", script)])
     pid = await pid_in(path)
     try:
@@ -737,6 +735,7 @@ async def test_a_daemon_with_another_environment_ends_with_the_round_unless_it_i
                 await workers.changed()
         await workers.close(spare_detached=not rest)
         assert is_alive(pid) != ends
+        assert machine.guardian.pid is not None and is_alive(machine.guardian.pid)  # no tag is in its environment, too
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

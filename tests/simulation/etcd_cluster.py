@@ -206,6 +206,7 @@ class Cluster:
         self._moments: list[float] = []  # when revision 2 and those after it were made
         self._observers: list[Observer] = []
         self._lost_answers = 0.0
+        self.write_seconds = 0.0  # that a disk needs for one write; who comes meanwhile waits for the next
         self._stalled_until = 0.0
         self._last_commit = 0.0
         self._looked_at = -math.inf
@@ -537,8 +538,11 @@ class Cluster:
         self._pending[call] = None
         # A log is written in order.
         now = self.world.now
-        at = max(now + hop + self.chance.uniform(*COMMIT), self._stalled_until, self._last_commit)
+        slow = self.chance.uniform(1.0, 2.0) * self.write_seconds if self.write_seconds else 0.0
+        at = max(now + hop + slow + self.chance.uniform(*COMMIT), self._stalled_until, self._last_commit)
         self._last_commit = at
+        if slow and at >= call.ends:
+            self._lose(call)
         self.after(at - now, self._commit, call)
 
     def _commit(self, call: Call) -> None:

@@ -9,7 +9,8 @@ departures and arrivals, and has a bound in the others.
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,12 @@ STORE = frozenset({"etcd_kill", "etcd_freeze", "etcd_stop", "etcd_down", "etcd_e
 
 LAG = 1.0
 """Seconds: in a calm schedule, what the store holds for so long the master knows."""
+
+AWAITED = 3.0
+"""Seconds: so long a new master may wait for who is missing, where it cannot know whether the store was away."""
+
+MOMENT = 0.001
+"""Seconds: less is no time."""
 
 WATCHED = 0.3
 """Seconds that a watch may lag behind."""
@@ -80,6 +87,9 @@ READY = 60.0
 FREED = 10.5
 """Seconds: workers that keep their process have so long to leave their ring before others are started beside them, and
 the header is read before that."""
+
+MARK = 60.0
+"""Seconds that a success is told to who comes late."""
 
 FINAL = 5.0
 """Seconds that the workers of a job that has failed elsewhere have after SIGTERM."""
@@ -136,6 +146,7 @@ class Checker:
         self._leader: str | None = None  # the owner that holds the leader key
         self._leads = ""  # its incarnation
         self._elected_at = 0.0
+        self._stood_still: dict[str, float] = {}  # by machine: the most seconds for which its agent was stopped
         self._grown_at = -PAUSE * 10  # when the leader of now has last opened a round for an arrival
         self._deposed: dict[str, float] = {}  # owner -> when it has last deposed a master
         self._ends_of_masters: list[float] = []  # also where it went in order: who saw it go may have deposed it
@@ -146,6 +157,7 @@ class Checker:
         self._published: list[_Published] = []
         self._header_key = False
         self._read: dict[str, list[tuple[float, int]]] = {}  # owner -> its reads of the header: when, which revision
+        self._heard: dict[str, set[int]] = {}  # owner -> revisions of headers that it was told of
         self._noticed: dict[str, float] = {}
         self._did: dict[str, int] = {}  # verb -> effective faults
         self._cuts: list[tuple[float, float]] = []  # from when to when; without end where not only the store is cut off
@@ -173,6 +185,9 @@ class Checker:
         if fault.verb == "cut":
             ends = sum(word.startswith("m") for word in fault.words[:2])
             self._cuts.append((now, now + float(fault.words[2]) if ends == 1 else math.inf))
+        if fault.verb in ("freeze", "pause"):
+            node, seconds = fault.words
+            self._stood_still[node] = max(self._stood_still.get(node, 0.0), float(seconds))
         if fault.verb in ("refuse", "reset"):
             one, other = fault.words[:2]
             self._refused += [(one, other), (other, one)] if fault.verb == "reset" else [(one, other)]
@@ -195,6 +210,11 @@ class Checker:
     def on_header_read(self, owner: str, revision: int) -> None:
         """An agent has had an answer about the header."""
         self._read.setdefault(owner, []).append((self._world.now, revision))
+        self.on_heard(owner, (revision,))
+
+    def on_heard(self, owner: str, revisions: Iterable[int]) -> None:
+        """An agent knows the headers of these revisions."""
+        self._heard.setdefault(owner, set()).update(revisions)
 
     def on_start(self, owner: str, *, fails: bool) -> None:
         """An agent starts its workers of a round, or cannot."""
@@ -203,6 +223,7 @@ class Checker:
     def on_told(self, owner: str, key: str, prefix: bool, last: int, events: Sequence[Event]) -> int:
         """A watch tells each change once, and in order. `last` is the revision that it has told before."""
         revision = events[0].kv.mod_revision
+        self.on_heard(owner, (event.kv.mod_revision for event in events if event.kv.key == self._keys.round))
         due: tuple[int, list[tuple[str, str]]] | None = None
         for number, changes in reversed(self._history):
             if number <= last:
@@ -268,10 +289,27 @@ class Checker:
         self._violated("a round is current when a worker is told so", f"{worker.name}, which asked at {asked_at:.4f}")
 
     def _check_answered(self, what: str, published: _Published) -> None:
-        """Survivors do not wait for time-outs: what ends a round is answered by a header, at once."""
+        """Survivors do not wait for time-outs: what ends a round is answered by a header, at once.
+
+        By whoever leads: where a master dies meanwhile, by the next one, which may have to wait for its lease. A node
+        that had just come when it was elected also waits for missing nodes to register again.
+        """
         able = [end for end in self._able() if end not in self._noticed]
-        if self.calm and able and self.last_header is published.header and self._leader not in self._world.ends:
-            self._violated("what ends a round is answered at once", f"{what}: no answer within {ANSWER:g} s")
+        if not self.calm or not able or self.last_header is not published.header:
+            return
+        led = self._leader is not None and self._leader not in self._world.ends
+        awaits = self._leader != published.writer and self._leads_young()
+        limit = ANSWER + AWAITED if awaits else ANSWER
+        wait = limit - (self._world.now - self._elected_at if led else 0.0)
+        if wait > MOMENT:
+            self._world.after(wait, self._check_answered, what, published)
+        else:
+            self._violated("what ends a round is answered at once", f"{what}: no answer within {limit:g} s")
+
+    def _leads_young(self) -> bool:
+        """The leader had registered too shortly before its election to know whether the store was away."""
+        births = [life.born for life in self._lives.values() if life.owner == self._leader]
+        return bool(births) and self._elected_at - min(births) < self._shape.ttl / 2
 
     def _check_heard(self, life: _Life, number: int) -> None:
         """What a node has reported, the master answers, also where it was busy when that came."""
@@ -412,8 +450,9 @@ class Checker:
         self._lives[incarnation] = self._lives.pop(incarnation)  # the order of arrival is that of the keys
 
     def _has_undead(self, owner: str) -> bool:
-        """A worker of this agent was killed, and the kernel has not let go of it."""
-        return any(worker.held and worker.ended and worker.owner == owner for worker in self._world.workers)
+        """A worker of this agent was killed, and the kernel has not let go of it; one that ended otherwise is gone."""
+        mine = [worker for worker in self._world.workers if worker.held and worker.owner == owner]
+        return any(worker.ended and worker.ended[1] == signal.SIGKILL for worker in mine)
 
     def _one_member_may_fail(self) -> bool:
         """Only one of three members of the store has failed, once."""
@@ -902,12 +941,19 @@ class Checker:
                 self._violated("the root cause is what was done", f"{charged.signature!r} is remembered after {hows}")
 
     def _check_new_run(self, published: _Published) -> None:
-        """A job that has ended is begun again by those who come for it, not by those who were in it."""
+        """A job that has ended is begun again by those who come for it, not by those who were in it.
+
+        Who never heard of it, nor could after a minute, is as one that comes late.
+        """
         owners = {self._lives[incarnation].owner for incarnation in published.assignments}
         for end in self._published:
             if not end.header.final or end.header.state == "preempted" or end.header.run == published.header.run:
                 continue
-            before = {self._lives[i].owner for each in self._run_of(end.header) for i in each.assignments}
+            run = self._run_of(end.header)
+            told = end.header.state == "succeeded" and self._world.now - end.at < MARK
+            revisions = {each.revision for each in run}
+            places = {self._lives[i].owner for each in run for i in each.assignments}
+            before = {owner for owner in places if told or not revisions.isdisjoint(self._heard.get(owner, ()))}
             if owners <= before:
                 self._violated("who was in a run that has ended begins no other", f"{sorted(owners)}")
 
@@ -963,11 +1009,7 @@ class Checker:
                 if self.calm and alike < same:
                     self._violated("a job is stopped early when it repeats a failure", f"after {hurts}")
             case "timeout":
-                began = before.header.run == header.run if before else False
-                limit = self._shape.recovery if began else self._shape.join
-                since = max(self._elected_at, before.at if before else 0.0)
-                if now - since < limit - 0.01:
-                    self._violated("a job times out when its time is over", f"after {now - since:.3f} s of {limit:g}")
+                self._check_time(before, published)
                 long = [life for life in staying if now - life.born > 2 * LAG]
                 if self.calm and self._usable(len(long)):
                     self._violated("a job times out when nodes are missing", f"{len(long)} are there")
@@ -975,6 +1017,28 @@ class Checker:
                 long = [life for life in staying if now - life.born > 2 * LAG]
                 if self.calm and long:
                     self._violated("a job is preempted when all must go", f"{[life.node for life in long]} stay")
+
+    def _check_time(self, before: _Published | None, published: _Published) -> None:
+        """A job ends neither before its time is over nor long after, whoever was the master meanwhile."""
+        now, leader = self._world.now, published.writer
+        began = before.header.run == published.header.run if before else False
+        limit = self._shape.recovery if began else self._shape.join
+        abandoned = before is not None and not began and not before.header.final
+        since = self._world.booted[leader]
+        if before and began:
+            since = before.at
+        elif before and abandoned:  # nobody waits for the next run before the last node of this one has gone
+            gone = [self._lives[incarnation].gone_at or 0.0 for incarnation in before.assignments]
+            since = max(since, before.at, *gone)
+        if now - since < limit - 0.01:
+            self._violated("a job times out when its time is over", f"after {now - since:.3f} s of {limit:g}")
+        hears = set(self._did) <= {*CALM, "freeze", "pause", "power_off"}
+        if abandoned or not hears or self._world.booted[leader] > since + LAG:
+            return
+        stood_still = self._stood_still.get(self._world.machine_of[leader], 0.0)
+        late = now - max(since + limit, self._elected_at)
+        if late > ANSWER + stood_still:
+            self._violated("a job times out as soon as its time is over", f"{late:.3f} s late")
 
     # -- workers --------------------------------------------------------------------------------------------------
 
@@ -1057,7 +1121,9 @@ class Checker:
             return
         noticed = end.owner in self._noticed
         born = min((life.born for life in self._lives.values() if life.owner == end.owner), default=0.0)
-        states = {each.header.state for each in self._published if each.header.final and each.at >= born}
+        over = [each.header for each in self._published if each.header.final and each.at >= born]
+        states = {header.state for header in over}
+        late = not born or len({header.run for header in over}) > 1  # for the run that has succeeded
         stranger = end.machine.endswith("x")
         trouble = not self.calm
         match end.code:
@@ -1067,7 +1133,7 @@ class Checker:
                 fine = "failed" in states or bool(self._did.get("failed_start", 0) + self._did.get("taken_port", 0))
                 fine = fine or (bool(states) and "while it was out of it" in end.reason) or self._has_undead(end.owner)
             case 2:
-                fine = stranger or "succeeded" in states or self._did.get("stranger", 0) > 0
+                fine = stranger or ("succeeded" in states and late) or self._did.get("stranger", 0) > 0
             case 3:
                 fine = "timeout" in states
             case 4:

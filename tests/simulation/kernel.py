@@ -19,7 +19,7 @@ import weakref
 from asyncio import events
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal, Self
 
 from .network import Listener, Network, Server, Stack, Transport
@@ -232,8 +232,10 @@ class Kernel(asyncio.BaseEventLoop):
 
     Attributes:
         now: the world's time, seconds; begins at 0.
-        cost: seconds that a process needs for each function of the product that it calls; while it is busy, what else
-            it has to do waits, as in a loop that stands still.
+        cost: seconds that a process needs each time that it passes the busiest place of what it does at once, which is
+            a function of the product or a call in one. So what is done for each of n entries takes n times that, and
+            into how many functions it is cut is all the same. While it is busy, what else it has to do waits, as in a
+            loop that stands still.
         world: an empty context, for what is done in nobody's name.
         errors: what reached the loop's exception handler, each with its process's name.
         handled: callbacks so far.
@@ -392,7 +394,7 @@ class Kernel(asyncio.BaseEventLoop):
                     else:
                         with _counting() as calls:
                             handle.context.run(callback, *handle.args)
-                        process.busy_until = self.now + self.cost * calls[0]
+                        process.busy_until = self.now + self.cost * max(calls.values(), default=0)
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # the outermost edge of a process
@@ -593,13 +595,17 @@ class Kernel(asyncio.BaseEventLoop):
 
 
 @contextlib.contextmanager
-def _counting() -> Generator[list[int]]:
-    """The first item: how many functions of the product were called. Generated ones, as of dataclasses, count."""
-    calls = [0]
+def _counting() -> Generator[Counter[tuple[CodeType, int]]]:
+    """How often each function of the product was called, and each call in it made.
+
+    Generated functions, as of dataclasses, count.
+    """
+    calls: Counter[tuple[CodeType, int]] = Counter()
 
     def see(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and (frame.f_code.co_filename == "<string>" or "/elastic_run/" in frame.f_code.co_filename):
-            calls[0] += 1
+        code = frame.f_code
+        if event in ("call", "c_call") and (code.co_filename == "<string>" or "/elastic_run/" in code.co_filename):
+            calls[code, -1 if event == "call" else frame.f_lasti] += 1
 
     before = sys.getprofile()
     sys.setprofile(see)

@@ -107,8 +107,8 @@ job
         "evict-by-key",
         "an eviction compares no create revision",
         "master/publish.py",
-        "            [Compare(key, create_revision)],\n",
-        "            [],\n",
+        "self._txn([Compare(key, create_revision)], [Delete(key)",
+        "self._txn([], [Delete(key)",
         "only its own node or the master removes a member",
         """\
 seed 5
@@ -732,6 +732,48 @@ running.1+1      etcd_stop 1 15
 """,
     ),
     Mutant(
+        "young-knows",
+        "a new master that could not register while the store was away takes who is missing for lost",
+        "elastic_agent/candidate.py",
+        "        self._began = math.inf ",
+        "        self._began = self._now() ",
+        "a store that was away costs no worker",
+        """\
+seed 1
+job max=2 data=ack
+started.1+0.02   etcd_stop 3 6.498
+""",
+    ),
+    Mutant(
+        "everybody-young",
+        "each new master waits for missing nodes to register again, also where the store was not away",
+        "master/host.py",
+        "unknown = now - self._began < self._lease_ttl / 2 or",
+        "unknown = True or",
+        "what ends a round is answered at once",
+        """\
+seed 7073
+job nodes=1 min=1 max=1 etcd=1 guard=0
+start+5.7876 kill n1
+start+5.79   worker n1 0 killed
+start+6.5    start n1
+""",
+    ),
+    Mutant(
+        "abandoned-long-ago",
+        "a spare that finds a run without any of its nodes counts the wait for the next run from its own start",
+        "master/host.py",
+        "self._abandoned.setdefault(header.run, self._now())",
+        "self._began",
+        "a job times out when its time is over",
+        """\
+seed 1
+job nodes=3 min=2 max=2 work=60 join=20
+running.1+23 power_off n3
+running.1+25 power_off n2
+""",
+    ),
+    Mutant(
         "back-after-all",
         "a node whose lease has ended takes up its registration in a job that has gone on without it",
         "rendezvous/membership.py",
@@ -743,6 +785,45 @@ seed 266
 job min=1
 registered.n1+0.02 freeze n3 31.667
 start+5          etcd_compact
+""",
+    ),
+    Mutant(
+        "back-though-left-out",
+        "a node whose lease has ended comes back where a round was opened without it while it had workers ready",
+        "elastic_agent/plan.py",
+        "    if left_out and view.placed:\n",
+        "    if left_out and view.round:\n",
+        "the dead do not come back",
+        """\
+seed 10984
+job inplace=1
+finishing.1+0    freeze n3 6.292
+""",
+    ),
+    Mutant(
+        "back-without-a-header",
+        "a node that knows no round takes up its registration, though a run has come and gone",
+        "rendezvous/membership.py",
+        "    if not header_revision:\n",
+        "    if False:\n",
+        "who was in a run that has ended begins no other",
+        """\
+seed 13210
+job min=1
+registered.n2+0  pause n2 24.089
+""",
+    ),
+    Mutant(
+        "missed-success",
+        "a node that heard of no round is refused as if it came late, although it was there before the success",
+        "rendezvous/membership.py",
+        'own_run in ("", end.run):\n',
+        "own_run == end.run:\n",
+        "an exit code says what happened",
+        """\
+seed 13210
+job min=1
+registered.n2+0  pause n2 24.089
 """,
     ),
     Mutant(
@@ -1216,7 +1297,7 @@ leased.6+0 etcd_freeze m1 1.5
         '[*(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]',
         "a deposed master changes nothing",
         """\
-seed 343
+seed 2
 job nodes=1 min=1 data=checkpoint
 start+2 deafen n1 * 10.871
 """,
@@ -1457,6 +1538,19 @@ elected.2+3.015  etcd_freeze m3 3
 """,
     ),
     Mutant(
+        "evidence-quadratic",
+        "the master compares each exit with all that it knows, so that its loop stands still when many workers fail",
+        "master/incident.py",
+        "if failed not in self._exits]",
+        "if failed not in list(self._exits)]",
+        "one member of the store may fail",
+        """\
+seed 1
+job nodes=24 min=24 max=24 nproc=16 work=3 ttl=3 cost=50
+running.1+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
         "drop-queues",
         "the next run removes the queues of one that was broken off",
         "master/host.py",
@@ -1627,6 +1721,77 @@ seed 2
 job nodes=2 min=1 max=2 work=6
 running.1+0.5   hold n1 0
 running.1+1     worker n2 0 raise
+""",
+    ),
+    Mutant(
+        "hasty-writes",
+        "an attempt at a write is given up after 2 s also where all members of the store need longer",
+        "rendezvous/etcd_session.py",
+        "Patience(LONGEST_WRITE)",
+        "Patience()",
+        "an exit code says what happened",
+        """\
+seed 1
+job nodes=2 max=2 write=2.2
+""",
+    ),
+    Mutant(
+        "lease-unused",
+        "nobody renews a lease while the write that first uses it takes long",
+        "elastic_agent/agent.py",
+        "await self._while_kept(lease, registering)",
+        "await registering",
+        "one member of the store may fail",
+        """\
+seed 3
+job nodes=2 max=2 write=3
+""",
+    ),
+    Mutant(
+        "lease-over-as-granted",
+        "a lease whose first attempt was granted long before the first answer is used",
+        "rendezvous/etcd.py",
+        "            if self._session.now() - began < ttl / 2 or await self._renew(lease, until):\n",
+        "            if True:\n",
+        "an exit code says what happened",
+        """\
+seed 1
+job nodes=2 max=2 write=2.5
+""",
+    ),
+    Mutant(
+        "suspended-anew",
+        "each new master gives a suspended job its whole time again",
+        "master/host.py",
+        'header.state == "open", published, grown_at',
+        'header.state == "open", self._now(), grown_at',
+        "a job times out as soon as its time is over",
+        """\
+seed 1
+job nodes=3 min=3 max=3 work=20 recovery=30
+running.1+1     kill n3
+running.1+3     freeze n1 7
+running.1+12    freeze n2 7
+running.1+21    freeze n1 7
+running.1+30    freeze n2 7
+running.1+39    freeze n1 7
+""",
+    ),
+    Mutant(
+        "first-wait-anew",
+        "each new master gives the first round its whole time again",
+        "master/host.py",
+        "self._round = Round(0, (), False, self._began)",
+        "self._round = Round(0, (), False, self._now())",
+        "a job times out as soon as its time is over",
+        """\
+seed 1
+job nodes=2 min=3 max=3 work=20 join=30
+registered.n2+3     freeze n1 7
+registered.n2+12    freeze n2 7
+registered.n2+21    freeze n1 7
+registered.n2+30    freeze n2 7
+registered.n2+39    freeze n1 7
 """,
     ),
 )

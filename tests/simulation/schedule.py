@@ -42,7 +42,8 @@ class Shape:
         guard: 1 where a checkpoint is written only while the round is the current one.
         inplace: 1 where the workers keep their process when the membership changes; see `stayers.py`.
         step: of training, there.
-        cost: microseconds that an agent needs for each function of the product that it calls.
+        cost: microseconds that an agent needs for each entry of what it goes through at once.
+        write: seconds that the store's disks need for each write.
         (the others: as the options of `elastic-run`)
     """
 
@@ -72,6 +73,7 @@ class Shape:
     inplace: int = 0
     step: float = 0.25
     cost: float = 0.0
+    write: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.memory import MemoryStore
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.round import Decision, Policy, Seen, plan
-from elastic_run.rendezvous.store import Compare, Operation, Put, TxnResult
+from elastic_run.rendezvous.store import Compare, Delete, Operation, Put, TxnResult
+from elastic_run.rendezvous.waits import Waits
 from elastic_run.rendezvous.wire import decode, encode
 
 FINGERPRINT = Fingerprint("train.py", ("--lr", "0.1"), "2:3", "1", "0")
@@ -94,6 +95,7 @@ class Job:
     leaders: list[Master] = field(default_factory=list[Master])
     answering: set[str] = field(default_factory=set[str])
     masters: list[asyncio.Task[Header]] = field(default_factory=list[asyncio.Task[Header]])
+    abandoned: dict[str, float] = field(default_factory=dict[str, float])
     lives: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     async def join(self, name: str, *, fingerprint: Fingerprint | None = None, **more: Any) -> "Node":
@@ -103,7 +105,8 @@ class Job:
         member = Member(
             name, incarnation, f"{name}.host", incarnation, 1, (5001, 5002), fingerprint or self.fingerprint, **more
         )
-        return Node(self, await membership.register(self.store, self.keys, member, lease), incarnation)
+        registration = await membership.register(self.store, self.keys, member, lease)
+        return Node(self, registration, incarnation, asyncio.get_running_loop().time())
 
     async def nodes(self, names: str) -> list["Node"]:
         return [await self.join(name) for name in names]
@@ -121,7 +124,17 @@ class Job:
         values = dataclasses.replace(values, **terms)
         clock = asyncio.get_running_loop().time
         leader = Master(
-            self.store, self.keys, publisher, values, say=self.said.append, now=clock, watch=self.watch, hear=self.hear
+            self.store,
+            self.keys,
+            publisher,
+            values,
+            say=self.said.append,
+            now=clock,
+            began=node.began,
+            waits=Waits(self.said.append, clock),
+            watch=self.watch,
+            hear=self.hear,
+            abandoned=self.abandoned,
         )
         self.leaders.append(leader)
         self.masters.append(asyncio.create_task(leader.run(), name=f"master in {node.registration.member.node}"))
@@ -197,6 +210,7 @@ class Node:
     job: Job
     registration: membership.Registration
     incarnation: str
+    began: float
 
     async def report(self, report: Report, ports: tuple[int, ...] = (5001, 5002)) -> None:
         updated = await membership.report(self.job.store, self.job.keys, self.registration, report, ports)
@@ -490,6 +504,22 @@ class TestALoss:
             assert await job.store.get(reborn.registration.key) is not None
 
         simulate(scenario, store=NoEvictions())
+
+    def test_that_is_written_late_puts_out_who_has_registered_again_before(self) -> None:
+        async def scenario(job: Job) -> None:
+            assert isinstance(job.store, NoEvictions)
+            _, _, spare = await running_job(job, "ab", spares="d")
+            await spare.die()
+            await quiet()
+            await spare.fall_silent()
+            await spare.come_back()  # the evidence was wrong, and nobody has told it
+            await quiet()
+            job.store.answers = True
+            await later(1)
+            assert await job.store.get(spare.registration.key) is None
+            assert await membership.read_eviction(job.store, job.keys, spare.incarnation)
+
+        simulate(scenario, store=NoEvictions(), policy=Policy(min_nodes=2, max_nodes=2))
 
     def test_is_repaired_when_a_lease_ends(self) -> None:
         async def scenario(job: Job) -> None:
@@ -1209,6 +1239,19 @@ class TestTheEnd:
 
         simulate(scenario)
 
+    def test_of_a_success_is_the_own_end_of_a_node_that_was_there_before_and_heard_of_no_round(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            await a.succeed(1)
+            await b.succeed(1)
+            end = await job.header(2)
+            assert await membership.refuse_if_over(job.store, job.keys, "") == end
+            assert await membership.refuse_if_over(job.store, job.keys, end.run) == end
+            with pytest.raises(Refused):
+                await membership.refuse_if_over(job.store, job.keys, "another run")
+
+        simulate(scenario)
+
     def test_of_a_success_refuses_also_a_node_that_had_looked_just_before_the_verdict(self) -> None:
         async def scenario(job: Job) -> None:
             a, b = await running_job(job)
@@ -1276,7 +1319,7 @@ class TestAStoreThatWasAway:
 
         simulate(scenario)
 
-    def test_sees_a_node_that_comes_back_against_a_proof_of_its_death(self) -> None:
+    def test_does_not_let_a_node_come_back_against_a_proof_of_its_death(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
             job.store.away = clock()
@@ -1286,12 +1329,10 @@ class TestAStoreThatWasAway:
             lease = await job.store.grant(LONG)
             found = await membership.read_header(job.store, job.keys)
             assert found is not None
-            await membership.resume(job.store, job.keys, b.registration, lease, found[1])
+            assert await membership.resume(job.store, job.keys, b.registration, lease, found[1]) == "out"
+            assert await membership.read_eviction(job.store, job.keys, b.incarnation), "it is told, and comes anew"
             header = await job.header(2)
             assert await job.in_round(header) == incarnations([a, c])
-            await later(1)
-            assert await job.store.get(job.keys.node("b")) is None
-            assert await membership.read_eviction(job.store, job.keys, b.incarnation), "it is told, and comes anew"
 
         simulate(scenario)
 
@@ -1397,6 +1438,39 @@ class TestAStoreThatWasAway:
 
         simulate(scenario)
 
+    def test_costs_nobody_a_place_under_a_node_that_was_started_before_and_could_not_register_until_now(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, "abc")
+            before = await job.now()
+            coming: asyncio.Future[membership.Registration] = asyncio.get_running_loop().create_future()
+
+            async def registered() -> membership.Registration:
+                return await asyncio.shield(coming)
+
+            candidate = Candidate(
+                job.store,
+                job.keys,
+                Terms(job.policy, 3, 0, FINGERPRINT),
+                job.said.append,
+                Waits(job.said.append, clock),
+            )
+            running = asyncio.create_task(candidate.run(registered, str))
+            await later(30)  # in which the store is away: only who renews a lease can know
+            for node in (a, b, c):
+                await node.fall_silent()
+            d = await job.join("d")
+            coming.set_result(d.registration)
+            await later(2)
+            for node in (a, b, c):
+                await node.come_back()
+            await later(60)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            assert any("goes on with round 1" in line for line in job.said)
+            assert await job.now() == before
+
+        simulate(scenario)
+
     def test_lets_nobody_come_back_into_a_run_that_was_given_up(self) -> None:
         async def scenario(job: Job) -> None:
             nodes = await running_job(job, "abc")
@@ -1417,6 +1491,13 @@ class TestAStoreThatWasAway:
 
 class TestAResumedRegistration:
     """`membership.resume`: the header and the word of an eviction are what it is fenced by."""
+
+    async def in_a_round(self, job: Job) -> tuple[Node, Node, int]:
+        """Two nodes in round 1, and the revision of its header."""
+        a, b = await running_job(job)
+        found = await membership.read_header(job.store, job.keys)
+        assert found is not None
+        return a, b, found[1]
 
     def test_is_the_same_incarnation_under_another_lease(self) -> None:
         async def scenario(job: Job) -> None:
@@ -1457,24 +1538,41 @@ class TestAResumedRegistration:
 
     def test_is_refused_where_another_node_has_its_name(self) -> None:
         async def scenario(job: Job) -> None:
-            a, b = await job.nodes("ab")
+            _, b, header = await self.in_a_round(job)
+            job.store.away = clock()
             await b.fall_silent()
             other = await job.join("b")
             assert other.registration.member.node == "b"
             lease = await job.store.grant(LONG)
-            assert await membership.resume(job.store, job.keys, b.registration, lease, 0) == "out"
-            assert a.registration.lease
+            assert await membership.resume(job.store, job.keys, b.registration, lease, header) == "out"
 
         simulate(scenario)
 
-    def test_is_known_where_the_answer_was_lost(self) -> None:
+    def test_is_refused_where_the_node_has_heard_of_no_round(self) -> None:
         async def scenario(job: Job) -> None:
             a, b = await job.nodes("ab")
-            await b.fall_silent()
+            await b.fall_silent()  # before it has heard of the round that it is in
+            await job.lead(a)
+            await job.header(1)
+            await a.succeed(1)
+            assert (await job.header(2)).state == "succeeded"
+            await a.go()
+            await job.masters[0]
+            assert await job.now() is None, "the job's keys are gone, as before it began"
             lease = await job.store.grant(LONG)
-            first = await membership.resume(job.store, job.keys, b.registration, lease, 0)
-            assert await membership.resume(job.store, job.keys, b.registration, lease, 0) == first
-            assert a.registration.lease
+            assert await membership.resume(job.store, job.keys, b.registration, lease, 0) == "moved"
+
+        simulate(scenario, policy=Policy(min_nodes=1, max_nodes=3))
+
+    def test_is_known_where_the_answer_was_lost(self) -> None:
+        async def scenario(job: Job) -> None:
+            _, b, header = await self.in_a_round(job)
+            lease = await job.store.grant(LONG)
+            job.store.away = clock()
+            await b.fall_silent()
+            first = await membership.resume(job.store, job.keys, b.registration, lease, header)
+            assert isinstance(first, membership.Registration)
+            assert await membership.resume(job.store, job.keys, b.registration, lease, header) == first
 
         simulate(scenario)
 
@@ -1692,7 +1790,9 @@ class TestTakeover:
                 )
 
             policy = Policy(min_nodes=1, max_nodes=3)
-            candidate = Candidate(job.store, job.keys, Terms(policy, 0, 0, FINGERPRINT), job.said.append)
+            candidate = Candidate(
+                job.store, job.keys, Terms(policy, 0, 0, FINGERPRINT), job.said.append, Waits(job.said.append, clock)
+            )
             running = asyncio.create_task(candidate.run(registered, lambda: old.run))
             await later(1)
             await b.go()
@@ -1752,6 +1852,108 @@ class TestTakeover:
             assert header is not None and header.number == 1
 
         simulate(scenario)
+
+
+class TestMastersThatChange:
+    """What began under one master ends in its time under the next. Each is the master for four seconds."""
+
+    async def change(self, job: Job, node: Node, times: int = 1) -> None:
+        for _ in range(times):
+            await later(4)
+            job.masters[-1].cancel()
+            await asyncio.gather(job.masters[-1], return_exceptions=True)
+            await job.store.txn([], [Delete(job.keys.leader)])
+            await job.lead(node)
+            await quiet()
+
+    def test_keep_the_last_call_of_the_first_round(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await job.nodes("ab")
+            await job.lead(a)
+            await self.change(job, b, 2)
+            await job.header(1)
+            assert about(clock(), 10)
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=4, last_call=10))
+
+    def test_take_an_arrival_in_when_it_has_settled(self) -> None:
+        async def scenario(job: Job) -> None:
+            nodes = await running_job(job)
+            await later(100)
+            await job.join("c")
+            await self.change(job, nodes[1], 2)
+            assert (await job.header(2)).cause == "joined"
+            assert about(clock(), 110)
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=3, last_call=0))
+
+    def test_keep_the_pause_between_two_arrivals(self) -> None:
+        async def scenario(job: Job) -> None:
+            nodes = await running_job(job)
+            nodes.append(await job.join("c"))
+            await job.header(2)
+            grown = clock()
+            for node in nodes:
+                await node.run(2)
+            await job.join("d")
+            await self.change(job, nodes[1], 2)
+            await job.header(3)
+            assert about(clock() - grown, 60)
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=4, last_call=0))
+
+    def test_end_a_suspended_job_in_its_time(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            await b.die()
+            assert (await job.header(2)).state == "waiting"
+            suspended = clock()
+            await self.change(job, a, 3)
+            assert (await job.header(3)).state == "timeout"
+            assert about(clock() - suspended, 20)
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=3, last_call=0, recovery_timeout=20))
+
+    def test_wait_no_longer_together_for_a_run_after_one_that_all_its_nodes_have_left(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b, c = await running_job(job, spares="c")
+            await later(100)
+            await job.kill_master(a)
+            await b.fall_silent()
+            left = clock()
+            await job.lead(c)
+            await self.change(job, c, 3)
+            assert (await job.header(2)).state == "timeout"
+            assert about(clock() - left, 20)
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=2, join_timeout=20))
+
+    def test_wait_no_longer_together_for_nodes_that_do_not_take_their_leave(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            for node in (a, b):
+                await node.succeed(1)
+            await job.header(2)
+            ended = clock()
+            await self.change(job, b, 3)
+            await job.masters[-1]
+            assert about(clock() - ended, 30)
+            assert "round" not in await job.left_over()
+
+        simulate(scenario)
+
+    def test_count_a_runs_age_from_its_header(self) -> None:
+        """Starts that came to nothing count in a row only soon after their round was opened."""
+
+        async def scenario(job: Job) -> None:
+            a, b = await running_job(job)
+            await later(100)
+            await self.change(job, b)
+            await a.report(Report("failed", 1, (), "could not start its workers: a port is taken"))
+            header = await job.header(2)
+            assert header.incident is not None and about(header.incident.ran, 104)
+
+        simulate(scenario, policy=Policy(min_nodes=2, max_nodes=3, last_call=0))
 
 
 class TestALongLife:
@@ -1828,6 +2030,15 @@ class TestNewsOfManyNodes:
 
 
 class TestADeposedMaster:
+    def test_whose_lease_has_ended_says_so_and_blames_nobody(self) -> None:
+        async def scenario(job: Job) -> None:
+            a, _, _ = await running_job(job, "abc")
+            await a.fall_silent()  # as where its process was stopped for longer than its lease
+            with pytest.raises(Deposed, match="its lease has ended"):
+                await job.masters[0]
+
+        simulate(scenario)
+
     def test_changes_nothing_and_says_so(self) -> None:
         async def scenario(job: Job) -> None:
             _a, b, c = await running_job(job, "abc")

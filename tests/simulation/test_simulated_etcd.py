@@ -25,7 +25,7 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report
 from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.store import Compare, Event, Put
+from elastic_run.rendezvous.store import Compare, Delete, Event, Put
 from elastic_run.rendezvous.wire import decode
 
 from .etcd import LEASE_CHECK, Client, Cluster
@@ -240,6 +240,45 @@ def test_what_etcd_refuses_is_refused_in_its_words(scene: Scene) -> None:
 
     scene.live(body)
     assert scene.seen == []
+
+
+# A slow disk
+
+
+def test_a_write_that_needs_more_than_a_short_attempt_succeeds(make: Callable[..., Scene]) -> None:
+    for members in (("m1",), MEMBERS):
+        for seconds in (2.2, 3.5):
+            scene = make(1, members)
+            scene.cluster.write_seconds = seconds
+
+            async def body(store: EtcdStore) -> None:
+                for _ in range(2):  # calls that may be spent on learning how long it takes
+                    with contextlib.suppress(StoreUnavailable):
+                        await store.txn([], [Put("/w/a", b"first")], idempotent=True)
+                await store.txn([], [Put("/w/a", b"second")], idempotent=True)
+                await store.revoke(await store.grant(5))
+
+            scene.live(body)
+            assert scene.values()[-1] == b"second"
+
+
+def test_a_lease_is_renewed_and_a_key_is_read_as_ever_while_writes_take_long(scene: Scene) -> None:
+    async def body(store: EtcdStore) -> float:
+        loop = asyncio.get_running_loop()
+        scene.cluster.write_seconds = 3.0
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                await store.txn([], [Put("/w/a", b"a")], idempotent=True)
+                break
+        scene.cluster.freeze(next(name for name in MEMBERS if name != scene.leader()))
+        slowest = 0.0
+        for _ in range(6):
+            began = loop.time()
+            await store.get("/w/a")
+            slowest = max(slowest, loop.time() - began)
+        return slowest
+
+    assert scene.live(body) < 2.5
 
 
 # Members that are lost
@@ -890,7 +929,26 @@ async def withdraws_a_round(publisher: Publisher, freeze: Callable[[], None]) ->
     return {publisher.keys.leader, publisher.keys.round, publisher.keys.assignment(prefix, "A")}
 
 
-@pytest.mark.parametrize("write", [drops_what_an_earlier_run_left, publishes_two_rounds, withdraws_a_round])
+async def goes_on_with_a_run_whose_node_is_back(publisher: Publisher, freeze: Callable[[], None]) -> set[str]:
+    keys, store = publisher.keys, publisher.store
+    await publisher.put_header(header(1, ""))
+    await store.txn([], [Put(keys.node("B"), b"it is back")])
+    freeze()
+    assert not await publisher.abandon([("B", "its life")])
+    await publisher.put_header(header(2, ""))
+    await store.txn([publisher.leadership.fence], [Delete(keys.node("B"))])  # its lease has ended again
+    return {keys.leader, keys.round}
+
+
+WRITES = [
+    drops_what_an_earlier_run_left,
+    publishes_two_rounds,
+    withdraws_a_round,
+    goes_on_with_a_run_whose_node_is_back,
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
 def test_no_write_of_a_master_does_harm_when_it_is_applied_late(
     make: Callable[..., Scene], write: Callable[[Publisher, Callable[[], None]], Coroutine[Any, Any, set[str]]]
 ) -> None:

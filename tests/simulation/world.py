@@ -28,7 +28,7 @@ from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.round import Policy
-from elastic_run.rendezvous.store import Event, KeyValue
+from elastic_run.rendezvous.store import Event, KeyValue, Listing
 
 from . import etcd
 from .data import Model, Trainers, Writers
@@ -111,6 +111,7 @@ class World:
             random.Random(f"etcd {schedule.seed}"),
             behind=random.Random(f"behind {schedule.seed}"),
         )
+        self.store.write_seconds = shape.write
         self.keys = Keys("job")
         self.checker = Checker(self)
         self.script = Stayers(self, shape) if shape.inplace else Script(self, shape.work)
@@ -122,6 +123,7 @@ class World:
         self.violations: list[Violation] = []
         self.agents: dict[str, Process] = {}  # by owner, living and dead
         self.machine_of: dict[str, str] = {}  # owner -> machine
+        self.booted: dict[str, float] = {}  # owner -> when
         self.guards: dict[str, SimulatedGuard] = {}
         self.desks: dict[str, SimulatedDesk] = {}
         self.rings: dict[str, SimulatedRings] = {}
@@ -255,6 +257,7 @@ class World:
             return False
         self._lives[machine] = self._lives.get(machine, 0) + 1
         owner = f"{machine}.{self._lives[machine]}"
+        self.booted[owner] = self.now
         self.machine_of[owner] = machine
         self.say("world", f"an agent starts on {machine}")
         self.agents[owner] = self.kernel.spawn(machine, owner, lambda: self._agent(machine, owner, script))
@@ -710,6 +713,12 @@ class Witnessed:
         if key == self._header:
             self._checker.on_header_read(self._owner, found.mod_revision if found else 0)
         return found
+
+    async def list(self, prefix: str, *, keys_only: bool = False) -> Listing:
+        listing = await self._store.list(prefix, keys_only=keys_only)
+        if prefix == self._header:
+            self._checker.on_heard(self._owner, (item.mod_revision for item in listing.items))
+        return listing
 
     def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> "Watched":
         news = self._store.watch(key, from_revision, prefix=prefix)

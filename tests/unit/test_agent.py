@@ -17,20 +17,20 @@ import pytest
 from elastic_run.elastic_agent.agent import Agent, Result
 from elastic_run.elastic_agent.channel import Respond
 from elastic_run.elastic_agent.facts import Setup
-from elastic_run.elastic_agent.plan import FAILED, SUCCEEDED
+from elastic_run.elastic_agent.plan import FAILED, STORE_LOST, SUCCEEDED
 from elastic_run.elastic_agent.rings import Rings
 from elastic_run.elastic_agent.seed import Recipe
 from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
 from elastic_run.master.host import Terms
 from elastic_run.rendezvous import membership
 from elastic_run.rendezvous.errors import LeaseLost, MaybeApplied, StoreError, StoreRefused, StoreUnavailable
-from elastic_run.rendezvous.header import Header
+from elastic_run.rendezvous.header import Eviction, Header
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member
 from elastic_run.rendezvous.memory import MemoryStore
 from elastic_run.rendezvous.round import Policy
-from elastic_run.rendezvous.store import Compare, Delete, Event, KeyValue, Operation, Put, TxnResult
-from elastic_run.rendezvous.wire import decode
+from elastic_run.rendezvous.store import Compare, Delete, Event, Health, KeyValue, Operation, Put, TxnResult
+from elastic_run.rendezvous.wire import decode, encode
 
 from ..simulation.test_master_on_memory_store import VirtualLoop
 
@@ -38,6 +38,9 @@ KEYS = Keys("job")
 NODE = KEYS.node("a")
 FINGERPRINT = Fingerprint("train.py", (), "1", "1", "0")
 SILENT = StoreUnavailable("no answer within 5 s")
+
+PATIENCE = 60.0
+"""Seconds for which a node without workers waits for the store."""
 
 ENOUGH = 60.0
 """Seconds, on the clock that jumps, after which what has not happened never will."""
@@ -271,7 +274,9 @@ async def later(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def live(store: PickedStore, scenario: Callable[[Job], Coroutine[Any, Any, None]]) -> tuple[Result, PretendedMachine]:
+def live(
+    store: PickedStore, scenario: Callable[[Job], Coroutine[Any, Any, None]], *, enough: float = ENOUGH
+) -> tuple[Result, PretendedMachine]:
     """Lets an agent run beside `scenario`, and returns how it ended by itself when that is over."""
 
     async def run() -> tuple[Result, PretendedMachine]:
@@ -281,7 +286,7 @@ def live(store: PickedStore, scenario: Callable[[Job], Coroutine[Any, Any, None]
         setup = Setup("job", "a", "a.host", None, 1, ("train.py",), {}, terms, signals=())
         agent = asyncio.create_task(Agent(setup, store, machine, machine).run())
         try:
-            async with asyncio.timeout(ENOUGH):
+            async with asyncio.timeout(enough):
                 await scenario(Job(store, machine, agent))
                 return await agent, machine
         finally:
@@ -367,7 +372,7 @@ class TestAStoreThatSaysNo:
         ended, machine = live(store, trains_once)
         assert store.happened and ended.code == SUCCEEDED
         assert machine.set.started == [1]
-        assert any("no space left" in line and "the workers go on" in line for line in machine.said)
+        assert any("no space left" in line and "workers that run go on" in line for line in machine.said)
 
     def test_to_the_master_does_not_end_the_agent(self) -> None:
         store = PickedStore(lambda verb, key, _: verb == "put" and key == KEYS.round, StoreRefused("no space left"))
@@ -393,6 +398,241 @@ class TestAStoreThatSaysNo:
         ended, machine = live(store, trains_once)
         assert store.left == 0 and ended.code == SUCCEEDED
         assert sum("no space left" in line for line in machine.said) == 1
+
+
+class Closed(PickedStore):
+    """Reads as ever, and takes no write while `closed`; a write that it has taken already is none.
+
+    Args:
+        error: what it says.
+        after: it closes when it has taken a value for a key with this beginning.
+    """
+
+    def __init__(self, error: StoreError, after: str) -> None:
+        super().__init__()
+        self._says = error
+        self._after = after
+        self.closed = False
+
+    def mend(self) -> None:
+        """From now on it takes all."""
+        self.closed, self._after = False, "nothing"
+
+    async def txn(
+        self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+    ) -> TxnResult:
+        puts = [each for each in operations if isinstance(each, Put)]
+        if self.closed and puts:
+            raise self._says
+        result = await super().txn(compares, operations, idempotent=idempotent)
+        self.closed = self.closed or any(each.key.startswith(self._after) for each in puts)
+        return result
+
+    async def grant(self, ttl: int) -> int:
+        if self.closed:
+            raise self._says
+        return await super().grant(ttl)
+
+
+class Away(PickedStore):
+    """Answers nothing from `leave` to `come_back`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._health = super().health
+        self._changed = asyncio.Event()
+
+    @property
+    def health(self) -> Health:
+        return self._health
+
+    def leave(self) -> None:
+        self._set_health(False)
+
+    def come_back(self) -> None:
+        self._set_health(True)
+
+    def _set_health(self, reachable: bool) -> None:
+        self._health = Health(reachable, asyncio.get_running_loop().time(), "" if reachable else "timed out")
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def health_changed(self) -> Health:
+        await self._changed.wait()
+        return self._health
+
+    async def get(self, key: str) -> KeyValue | None:
+        if not self._health.reachable:
+            raise SILENT
+        return await super().get(key)
+
+    async def txn(
+        self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+    ) -> TxnResult:
+        if not self._health.reachable:
+            raise SILENT
+        return await super().txn(compares, operations, idempotent=idempotent)
+
+
+NO_SPACE = StoreRefused("no space left")
+
+
+class TestAStoreThatIsAway:
+    """A node whose workers have ended waits for it from then on, however long it had been away before."""
+
+    async def ends_long_after(self, store: Away, job: Job) -> None:
+        """The job's only round ends when the store has been away for a long time."""
+        await job.runs(1)
+        store.leave()
+        await later(5 * PATIENCE)
+        job.machine.set.end()
+
+    def test_has_the_success_of_workers_that_ended_meanwhile_when_it_comes_back(self) -> None:
+        store = Away()
+
+        async def scenario(job: Job) -> None:
+            await self.ends_long_after(store, job)
+            await later(PATIENCE / 2)
+            store.come_back()
+
+        ended, _ = live(store, scenario, enough=10 * PATIENCE)
+        assert ended.code == SUCCEEDED
+
+    def test_for_ever_ends_the_node_in_words_when_its_patience_is_over(self) -> None:
+        store = Away()
+
+        async def scenario(job: Job) -> None:
+            await self.ends_long_after(store, job)
+            began = asyncio.get_running_loop().time()
+            await asyncio.wait({job.agent})
+            assert PATIENCE <= asyncio.get_running_loop().time() - began <= PATIENCE + 10
+
+        ended, _ = live(store, scenario, enough=10 * PATIENCE)
+        assert ended.code == STORE_LOST
+        assert "have all ended with exit code 0" in ended.reason
+
+
+class SlowRenewal(PickedStore):
+    """Needs 2 s to write a node's key, and as long to end a renewal that is cancelled.
+
+    Attributes:
+        most: renewals at one time.
+    """
+
+    renewals = most = 0
+
+    async def txn(
+        self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+    ) -> TxnResult:
+        if any(isinstance(each, Put) and each.key == NODE for each in operations) and not self.births:
+            await later(2.0)
+        return await super().txn(compares, operations, idempotent=idempotent)
+
+    async def keep_alive(self, lease: int, ttl: float) -> None:
+        self.renewals += 1
+        self.most = max(self.most, self.renewals)
+        try:
+            await super().keep_alive(lease, ttl)
+            if not self.births:
+                await later(ENOUGH)
+        finally:
+            if not self.happened:
+                self.happened = True
+                await later(2.0)
+            self.renewals -= 1
+
+
+def test_a_lease_is_not_renewed_by_what_kept_it_before_it_was_used() -> None:
+    async def scenario(job: Job) -> None:
+        await job.runs(1)
+        await later(10.0)
+        job.machine.set.end()
+
+    store = SlowRenewal()
+    ended, _ = live(store, scenario)
+    assert store.happened and store.most == 1
+    assert ended.code == SUCCEEDED
+
+
+class TestAStoreThatTakesNoWrites:
+    """Not once, but until somebody mends it."""
+
+    @pytest.mark.parametrize("error", [NO_SPACE, SILENT], ids=["refuses", "is silent"])
+    @pytest.mark.parametrize("after", [NODE, KEYS.leader], ids=["before it leads", "as the master"])
+    def test_ends_a_node_without_workers_in_words_and_in_time(self, error: StoreError, after: str) -> None:
+        async def scenario(job: Job) -> None:
+            began = asyncio.get_running_loop().time()
+            async with asyncio.timeout(2 * PATIENCE):
+                await asyncio.wait({job.agent})
+            assert asyncio.get_running_loop().time() - began >= PATIENCE
+
+        ended, machine = live(Closed(error, after), scenario, enough=2 * PATIENCE)
+        assert ended.code == STORE_LOST
+        assert str(error) in ended.reason and "this node's workers do not run" in ended.reason
+        assert "then start this command again" in ended.reason
+        assert sum(str(error) in line for line in machine.said) in (1, 2)  # at once, and again after a minute
+
+    @pytest.mark.parametrize("error", [NO_SPACE, SILENT], ids=["refuses", "is silent"])
+    def test_does_not_end_workers_that_run(self, error: StoreError) -> None:
+        store = Closed(error, KEYS.round)
+
+        async def scenario(job: Job) -> None:
+            await job.runs(1)
+            await later(10 * PATIENCE)
+            assert job.machine.set.alive
+            job.machine.set.end()
+            await later(PATIENCE / 2)
+            store.mend()
+
+        ended, _ = live(store, scenario, enough=20 * PATIENCE)
+        assert ended.code == SUCCEEDED
+
+    def test_for_a_while_does_not_keep_a_node_that_was_put_out_from_coming_back(self) -> None:
+        store = Closed(NO_SPACE, "nothing")
+
+        async def scenario(job: Job) -> None:
+            await job.runs(1)
+            await put_out(job)
+            store.closed = True
+            await later(PATIENCE / 2)
+            assert not job.agent.done() and not job.machine.set.alive
+            store.mend()
+            while not job.machine.set.alive:
+                await later(0.1)
+            job.machine.set.end()
+
+        ended, machine = live(store, scenario, enough=2 * PATIENCE)
+        assert ended.code == SUCCEEDED and len(store.births) == 2
+        assert sum("this node's registration waits for it" in line for line in machine.said) == 1
+
+    def test_ends_a_node_that_was_put_out_in_words_and_in_time(self) -> None:
+        store = Closed(NO_SPACE, "nothing")
+
+        async def scenario(job: Job) -> None:
+            await job.runs(1)
+            await put_out(job)
+            store.closed = True
+            began = asyncio.get_running_loop().time()
+            await asyncio.wait({job.agent})
+            assert PATIENCE <= asyncio.get_running_loop().time() - began <= PATIENCE + 10
+
+        ended, _ = live(store, scenario, enough=2 * PATIENCE)
+        assert ended.code == STORE_LOST and "no space left" in ended.reason
+
+    def test_refuses_a_node_that_was_never_in_the_job_at_once(self) -> None:
+        async def nothing(_: Job) -> None:
+            pass
+
+        store = Closed(NO_SPACE, "nothing")
+        store.closed = True
+        with pytest.raises(StoreRefused, match="no space left"):
+            live(store, nothing)
+
+
+async def put_out(job: Job) -> None:
+    """The node is taken for dead, though it lives."""
+    word = Put(KEYS.eviction(job.store.births[-1]), encode(Eviction("it is dead")))
+    await job.store.txn([], [Delete(NODE), word])
 
 
 class Seen(Exception):

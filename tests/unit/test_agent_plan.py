@@ -56,7 +56,7 @@ def ended(code: int | None = 0, *, rank: int = 0, round: int = 1, by: int | None
     return Exit(round, rank, rank, 100 + rank, code, by, stopped=stopped)
 
 
-JOINED = View(header=header(), assignment=assignment(), told=Report("waiting", 1))
+JOINED = View(header=header(), assignment=assignment(), placed=True, told=Report("waiting", 1))
 """Has a part in round 1, whose workers are not started yet."""
 
 RUNNING = dataclasses.replace(JOINED, round=1, alive=1, total=1, told=Report("running", 1))
@@ -212,6 +212,10 @@ class TestANodeWhoseLeaseHasEnded:
 
     def test_has_been_replaced_also_where_its_workers_have_ended_since(self) -> None:
         assert "without it" in replaced(view(RUNNING, lapsed=True, alive=0, header=header(2), assignment=None))
+
+    def test_has_been_replaced_also_where_it_has_got_workers_ready_for_another_place_since(self) -> None:
+        ready = view(RUNNING, round=0, staying=1, waiting=1, outside=True)
+        assert "without it" in replaced(view(ready, lapsed=True, header=header(2), assignment=None))
 
     def test_that_never_had_a_place_has_not_been_replaced(self) -> None:
         assert replaced(View(lapsed=True, header=header())) == ""

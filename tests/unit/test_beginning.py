@@ -10,11 +10,15 @@ from typing import cast
 
 import pytest
 
+from elastic_run.elastic_agent.logs import Output
 from elastic_run.elastic_agent.seed import Seed
 from elastic_run.launcher import cli
 from elastic_run.launcher import run as wiring
 from elastic_run.launcher.options import UsageError, parse
 from elastic_run.launcher.settings import Options
+from elastic_run.rendezvous import watchdog
+from elastic_run.rendezvous.endpoint import Endpoint
+from elastic_run.rendezvous.memory import MemoryStore
 
 
 class Begun:
@@ -32,6 +36,22 @@ def no_space(_: Options) -> None:
 
 def no_thread(_: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
+
+
+async def test_an_error_while_the_store_is_looked_after_is_told_and_does_not_end_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fails(*_: object) -> None:
+        raise ValueError("what nobody thought of")
+
+    class Said(list[str]):
+        say = list[str].append
+
+    monkeypatch.setattr(watchdog, "look_after", fails)
+    kept = watchdog.Kept(Endpoint("127.0.0.1", 1), 1, Path("/none"), Path("/none"), ())
+    said = Said()
+    await wiring._look_after(kept, MemoryStore(), cast(Output, said))  # pyright: ignore[reportPrivateUsage]
+    assert len(said) == 1 and "not looked after any more" in said[0] and "what nobody thought of" in said[0]
 
 
 Break = Callable[[pytest.MonkeyPatch], None]

@@ -20,6 +20,7 @@ from elastic_run.rendezvous.header import Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.memory import MemoryStore
 from elastic_run.rendezvous.store import Compare, Delete, Operation, Put, TxnResult
+from elastic_run.rendezvous.waits import Waits
 
 from ..simulation.test_master_on_memory_store import VirtualLoop
 
@@ -108,6 +109,7 @@ class Bench:
             lambda: self.current and replace(self.current, world=self.world),
             say=self.said.append,
             now=asyncio.get_running_loop().time,
+            waits=Waits(self.said.append, asyncio.get_running_loop().time),
             ended=lambda: self.ended,
         )
         self.tasks.append(asyncio.create_task(ledgers.run()))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.logs import Output
+from elastic_run.launcher.launch import CALL_PREFIX, call_folder
 from elastic_run.rendezvous import leftovers
 from elastic_run.rendezvous.leftovers import KEEP_SECONDS, hold, prune
 
@@ -91,6 +92,18 @@ def test_a_job_removes_old_folders_of_others_and_holds_its_own(tmp_path: Path, m
     assert output.root.exists()
     asyncio.run(output.close(succeeded=True))
     assert not output.root.exists()
+
+
+def test_a_call_removes_old_folders_of_others_and_holds_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed = old(tmp_path, f"{CALL_PREFIX}abc")
+    with call_folder() as folder:
+        assert not killed.exists()
+        prune(tmp_path, CALL_PREFIX, time.time() + WEEKS)
+        assert folder.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_has_none(tmp_path: Path) -> None:

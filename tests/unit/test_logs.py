@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.logs import Output
-from elastic_run.elastic_agent.writer import HIGH_BYTES
+from elastic_run.elastic_agent.writer import HIGH_BYTES, File
 
 Make = Callable[..., Output]
 
@@ -470,6 +470,29 @@ async def test_all_bytes_that_a_full_disk_lost_are_counted(make: Make):
     lines.feed(b"kept\n")
     await output.close(succeeded=True)
     assert log.read_bytes() == b"\n[elastic-run] 300 bytes are missing here\nkept\n"
+
+
+async def test_bytes_that_a_disk_which_stays_full_has_lost_are_told_at_the_end_of_the_file(make: Make, screen: Screen):
+    output = make()
+    log = output.worker_dir(1, 0) / "stdout.log"
+    log.symlink_to("/dev/full")
+    lines = output.open(1, 0, 0, "stdout")
+    lines.feed(b"lost\n")
+    lines.close()
+    await output.close(succeeded=True)
+    assert screen.err.getvalue().decode().count(f"5 bytes are missing at the end of {log}") == 1
+
+
+def test_a_file_that_has_room_again_counts_at_its_end_what_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def no_room(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    file = File(tmp_path / "log")
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", no_room)
+        assert file.write(b"lost\n") is not None
+    assert file.close() == 0
+    assert file.path.read_bytes() == b"\n[elastic-run] 5 bytes are missing here\n"
 
 
 async def test_a_log_dir_that_cannot_be_written_is_an_error_at_once(make: Make, tmp_path: Path):

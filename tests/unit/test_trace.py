@@ -270,6 +270,16 @@ def test_a_number_that_is_another_file_now_is_not_written_to(file: Path, tmp_pat
     assert len(said) == 1
 
 
+def test_a_number_that_is_another_file_now_is_not_closed(file: Path, tmp_path: Path) -> None:
+    Trace(str(file), "a", create=True).close()
+    it = Trace(str(file), "a")
+    number = next(int(each.name) for each in Path("/proc/self/fd").iterdir() if each.resolve() == file)
+    with (tmp_path / "checkpoint").open("wb") as checkpoint:
+        os.dup2(checkpoint.fileno(), number)
+    it.close()
+    os.close(number)  # which raises where it is closed already
+
+
 def test_the_user_guide_s_code_loads_files_and_lays_them_beside_each_other(
     trace: Trace, file: Path, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
