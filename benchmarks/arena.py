@@ -111,6 +111,7 @@ class Arena:
         self.job_id = f"{name}-{self.word}"
         self._keep = keep
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._others = frozenset(psutil.Process().children(recursive=True))
         if keep is None:
             self.folder = Path(tempfile.mkdtemp(prefix="elastic-run-benchmark-"))
         else:
@@ -255,21 +256,21 @@ class Arena:
         return "".join(f"\n    {line}" for line in lines[-_TAIL_LINES:])
 
     def _sweep(self) -> None:
-        """Kills every descendant, again and again, because one may just be starting another."""
+        """Kills every descendant that came since, again and again, because one may just be starting another."""
         deadline = time.monotonic() + _SWEEP_SECONDS
-        while children := psutil.Process().children(recursive=True):
+        while children := [one for one in psutil.Process().children(recursive=True) if one not in self._others]:
             for child in children:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     child.kill()
             if time.monotonic() > deadline:
                 left = ", ".join(f"{child.pid} ({child.name()})" for child in children)
                 raise Leftover(f"of {self.name}, these processes do not die: {left}")
-            self._reap()
+            self._reap(children)
             time.sleep(POLL_SECONDS)
 
-    def _reap(self) -> None:
+    def _reap(self, children: list[psutil.Process]) -> None:
         for process in self._processes:
             process.poll()
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                pass
+        for child in children:
+            with contextlib.suppress(ChildProcessError):  # a descendant's own, which is ours once that has ended
+                os.waitpid(child.pid, os.WNOHANG)

@@ -120,7 +120,9 @@ class Agents:
             deadline=time.monotonic() + START_BOUND,
             runtime=self._folder / "locks",
         )
-        self._keeper = psutil.Process(asyncio.run(store).keeper)
+        local = asyncio.run(store).local
+        assert local is not None
+        self._keeper = psutil.Process(local.keeper)
         self._etcd = self._keeper.children()[0].pid
         self._counted = 0
         self._started = [self._start(0, 0, 1, "-")]

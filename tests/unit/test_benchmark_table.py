@@ -2,6 +2,8 @@
 
 import importlib
 import math
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -318,6 +320,17 @@ def test_the_arguments_of_a_script_are_other_ones_in_each_run(module: str) -> No
     made = {"nodes": load("nodes").script, "answers": lambda run: load("answers").plain_work(run, 1, 1, 0.0)}[module]
     with arena.Arena("one") as one, arena.Arena("one") as other:
         assert made(one) != made(other)
+
+
+def test_a_run_ends_its_own_processes_and_no_others() -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:
+        try:
+            with arena.Arena("one") as run:
+                own = run.start(["sh", "-c", "sleep 600 & wait"], dict(os.environ), "own.log")
+            assert own.poll() is not None
+            assert other.poll() is None
+        finally:
+            other.kill()
 
 
 def test_a_script_without_an_argument_of_this_run_alone_is_not_launched() -> None:
