@@ -19,7 +19,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def command_of(pid: int) -> str:
     return text if len(text) <= 60 else text[:56].rstrip() + " ..."
 
 
-def belonging(candidates: Iterator[Process], sessions: Collection[int], tag: str | None) -> list[Process]:
+def belonging(candidates: Iterable[Process], sessions: Collection[int], tag: str | None) -> list[Process]:
     """Those of `candidates` that still run and are in one of `sessions`, carry `tag`, or descend from one that does."""
     everyone = {found.pid: found for found in candidates}
     everyone.pop(os.getpid(), None)

@@ -22,7 +22,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -798,14 +798,10 @@ class Workers:
         With `of`, only what is in those sessions or descends from them.
         """
         own = {worker.pid for worker in (*self._current, *self._gone)} if of is None else set(of)
-        tag = self._tag if of is None else None
         with self._room():
             try:
-                sessions = own | self._daemons() if of is None else own
-                left = belonging(self._descendants(), sessions, tag)
-                if not left:
-                    # The kernel's list of children may skip some while others end: believed when it is empty twice.
-                    left = belonging(self._descendants(), sessions, tag)
+                # The kernel's list of children may skip some while others end: believed when it is empty twice.
+                left = self._belonging(own, all_of_ours=of is None) or self._belonging(own, all_of_ours=of is None)
                 self.reaper.adopt(found.pid for found in left if found.pid not in own)
             except OSError:
                 return None
@@ -817,7 +813,7 @@ class Workers:
         with self._room():
             try:
                 sessions = {worker.pid for worker in (*self._current, *self._gone)}
-                detached = belonging(self._descendants(), sessions | self._daemons(), self._tag)
+                detached = self._belonging(sessions)
             except OSError:
                 detached = []
             if detached:
@@ -842,7 +838,18 @@ class Workers:
             except OSError as error:
                 self._output.say(f"what these processes print is not read any more: {error}")
 
-    def _daemons(self) -> set[int]:
+    def _belonging(self, sessions: Collection[int], *, all_of_ours: bool = True) -> list[Process]:
+        """What runs in these sessions or descends from them; with `all_of_ours` also tagged processes and daemons.
+
+        All is decided by one look at the processes: a daemon that is given to this one between two would be in neither.
+        """
+        warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()  # these interpreters stay
+        below = [found for found in descendants(os.getpid()) if found.session not in warm]
+        if not all_of_ours:
+            return belonging(below, sessions, None)
+        return belonging(below, {*sessions, *self._daemons(below)}, self._tag)
+
+    def _daemons(self, below: Iterable[Process]) -> set[int]:
         """The sessions of daemons that workers have started with another environment (no tag is in it).
 
         Such a process was given to this one, a subreaper, when its own parent ended. What this process starts itself is
@@ -853,17 +860,12 @@ class Workers:
             return set()
         return {
             found.session
-            for found in self._descendants()
+            for found in below
             if found.parent == me
             and found.session != own
             and found.started >= since
             and not started_with(found.pid, KEPT_VARIABLE)
         }
-
-    def _descendants(self) -> Iterator[Process]:
-        """Of this process, but for the warm interpreters, which stay."""
-        warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()
-        return (found for found in descendants(os.getpid()) if found.session not in warm)
 
     @contextlib.contextmanager
     def _room(self) -> Generator[None]:

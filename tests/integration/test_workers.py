@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from elastic_run.elastic_agent import workers as workers_module
 from elastic_run.elastic_agent.failure import describe, hint
-from elastic_run.elastic_agent.guardian import Guardian, process
+from elastic_run.elastic_agent.guardian import Guardian, Process, process
 from elastic_run.elastic_agent.logs import Output
 from elastic_run.elastic_agent.out_of_memory import oom_kills
 from elastic_run.elastic_agent.workers import TAIL_BYTES, StartFailed, Workers, WorkerSpec
@@ -736,6 +737,34 @@ async def test_a_daemon_with_another_environment_ends_with_the_round_unless_it_i
         await workers.close(spare_detached=not rest)
         assert is_alive(pid) != ends
         assert machine.guardian.pid is not None and is_alive(machine.guardian.pid)  # no tag is in its environment, too
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_daemon_whose_worker_dies_between_two_looks_is_found(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    workers = Workers(tag=f"alone-{os.getpid()}", output=machine.output, guardian=machine.guardian, alone=True)
+    path = tmp_path / "pid"
+    script = DAEMON.format(path=str(path), environment={}, rest="time.sleep(600)", leads=True)
+    await workers.start([machine.spec(0, sys.executable, "-c", script)])
+    worker, pid = workers.pids[0], await pid_in(path)
+    look = workers_module.descendants
+
+    def look_and_kill(root: int) -> Iterator[Process]:
+        found = list(look(root))
+        if any(each.pid == worker and each.alive for each in found):
+            os.kill(worker, signal.SIGKILL)
+            while (now := process(pid)) is None or now.parent != os.getpid():
+                time.sleep(0.001)
+        return iter(found)
+
+    monkeypatch.setattr(os, "killpg", lambda *_: None)  # who dies when is this test's to say
+    monkeypatch.setattr(workers_module, "descendants", look_and_kill)
+    try:
+        await workers.close()
+        assert not is_alive(pid)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

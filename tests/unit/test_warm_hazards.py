@@ -139,7 +139,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, objec
     environment = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("PYTHON") and name not in ("RANK", "OMP_NUM_THREADS")
+        if not name.startswith("PYTHON") and name not in ("RANK", "OMP_NUM_THREADS", "KMP_INIT_AT_FORK")
     }
     done = subprocess.run(
         [sys.executable, "-c", PROBE, str(package), str(folder), names],
