@@ -88,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(wanted: Wanted) -> int:
     # Here, because they import elastic_run, and its absence is to be told in a sentence.
-    from . import contest, dlrover, goodput, machine, pictures, recovery, rendezvous_scale, report
+    from . import contest, dlrover, goodput, hardware, pictures, recovery, rendezvous_scale, report
     from .arena import adopt_orphans
     from .case import Case
 
@@ -105,8 +105,8 @@ def _run(wanted: Wanted) -> int:
             table.replaced(document, {case.name: "" for name in wanted.names for case in cases[name]})
         except (OSError, ValueError) as error:
             return _refuse(f"{wanted.markdown}: {error}")
-    facts = machine.facts()
-    _say(machine.sentence(facts))
+    facts = hardware.facts()
+    _say(hardware.sentence(facts))
     adopt_orphans()
     deadline = time.monotonic() + wanted.minutes * 60
     results: list[contest.Result] = []
@@ -127,7 +127,7 @@ def _run(wanted: Wanted) -> int:
                     again += f" --goodput-minutes {wanted.goodput_minutes:g}"
                 if name == "rendezvous_scale" and wanted.nodes:
                     again += f" --nodes {' '.join(map(str, wanted.nodes))}"
-                section = report.markdown(result, again, machine.sentence(facts))
+                section = report.markdown(result, again, hardware.sentence(facts))
                 document = wanted.markdown.read_text(encoding="utf-8")  # somebody may have written in it meanwhile
                 wanted.markdown.write_text(table.replaced(document, {case.name: section}), encoding="utf-8")
             if wanted.pictures and result.ours.seconds:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import machine
+from . import hardware
 from .arena import Arena
 from .case import Case, Outcome
 from .launchers import Launcher
@@ -60,7 +60,7 @@ def run(case: Case, rounds: int, *, deadline: float, keep: Path | None, say: Cal
         say: told about each run as it ends.
     """
     tallies = [_Tally(launcher) for launcher in (case.ours, *case.peers)]
-    before = machine.load()
+    before = hardware.load()
     for number in range(-1 if case.warm_up else 0, rounds):
         first = max(0, number) % len(tallies)  # nobody is always first, or always after the same one
         for tally in tallies[first:] + tallies[:first]:
@@ -74,4 +74,4 @@ def run(case: Case, rounds: int, *, deadline: float, keep: Path | None, say: Cal
             label = f"{number + 1}/{rounds}" if number >= 0 else "warm-up"
             say(f"{case.name} {label}  {tally.launcher.name}: {took}")
     ours, *peers = (tally.series(case.bound) for tally in tallies)
-    return Result(case, ours, tuple(peers), (before, machine.load()), rounds)
+    return Result(case, ours, tuple(peers), (before, hardware.load()), rounds)

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import psutil
 
-from elastic_run.rendezvous import embedded
-from elastic_run.rendezvous.endpoint import Endpoint
+from elastic_run.rendezvous.store.embedded import local_member
+from elastic_run.rendezvous.store.endpoint import Endpoint
 
 from .arena import Arena, DidNotCome, free_port
 from .case import Case, Outcome
@@ -113,7 +113,7 @@ class Agents:
         self._pace = pace
         self._bound = MANY_BOUND if nodes >= MANY else BOUND
         self._port = free_port()
-        store = embedded.ensure(
+        store = local_member.ensure(
             [Endpoint(HOST, self._port)],
             directory=self._folder / "store",
             announce=lambda _: None,

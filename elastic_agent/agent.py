@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from ..master import talk
-from ..rendezvous import election, membership, presence
+from ..master import rpc
+from ..rendezvous import election, failure_detector, membership
 from ..rendezvous.errors import (
     AlreadyOver,
     Compacted,
@@ -32,21 +32,21 @@ from ..rendezvous.keys import Keys
 from ..rendezvous.member import Exit, Member
 from ..rendezvous.membership import Registration
 from ..rendezvous.ranks import Assignment
-from ..rendezvous.store import KeyValue, Store
-from ..rendezvous.trace import Trace
-from ..rendezvous.waits import Waits
+from ..rendezvous.store.contract import KeyValue, Store
+from ..rendezvous.store.waits import Waits
+from ..rendezvous.trace_file import Trace
 from . import plan
-from .bell import Bell
+from .agent_trace import Recorder
 from .candidate import REFUSED_PAUSE, Candidate
-from .channel import Clerk
+from .event import Bell
 from .facts import Facts, Setup
-from .failure import advice
-from .link import Link
-from .machine import Machine, Voice
+from .local_machine import Machine, Voice
+from .master_client import Link
 from .plan import Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
 from .timeline import Timeline
-from .trace import Recorder
-from .worker_group import WorkerGroup
+from .worker_server import Clerk
+from .workers.failure import advice
+from .workers.worker_group import WorkerGroup
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class Agent:
         self._candidate = Candidate(
             store, self._keys, setup.terms, output.say, self._waits, trace, lease_ttl=setup.lease_ttl
         )
-        self._presence = presence.PresenceServer(self._incarnation, machine.listener, self._visit)
+        self._presence = failure_detector.PresenceServer(self._incarnation, machine.listener, self._visit)
         self._link = Link(store, self._keys, lambda: self._candidate.ledgers, lambda: self._facts.header)
         self._desk = machine.desk(Clerk(store, self._keys, self._link, self._on_saved).answer)
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they were begun
@@ -416,11 +416,11 @@ class Agent:
     async def _visit(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Another agent asks this one's master for data."""
 
-        def responder(run: str) -> talk.Respond | None:
+        def responder(run: str) -> rpc.Respond | None:
             ledgers = self._candidate.ledgers
             return ledgers.answer if ledgers and ledgers.serves(run) else None
 
-        await talk.serve(line, reader, writer, responder)
+        await rpc.serve(line, reader, writer, responder)
 
     def _on_saved(self, round: int) -> None:
         """A worker of `round` has told of a checkpoint."""

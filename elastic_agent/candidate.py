@@ -4,18 +4,18 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 
-from ..master.host import LEADING, Master, Terms
+from ..master.data.ledger_service import Ledgers
+from ..master.master import LEADING, Master, Terms
 from ..master.publish import Publisher
-from ..master.service import Ledgers
-from ..rendezvous import election, presence
+from ..rendezvous import election, failure_detector
 from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
-from ..rendezvous.store import KeyValue, Store
-from ..rendezvous.trace import Trace
-from ..rendezvous.waits import Waits
-from ..rendezvous.wire import Malformed, decode
+from ..rendezvous.store.contract import KeyValue, Store
+from ..rendezvous.store.waits import Waits
+from ..rendezvous.trace_file import Trace
+from ..rendezvous.wire.values import Malformed, decode
 
 REFUSED_PAUSE = 1.0
 """Seconds until the next attempt where the store says no (no space left, say): somebody has to mend that."""
@@ -192,4 +192,4 @@ class Candidate:
 async def _dead(leader: Leader) -> str:
     if not leader.presence:
         await asyncio.get_running_loop().create_future()
-    return await presence.watch_until_dead(leader.presence, leader.incarnation)
+    return await failure_detector.watch_until_dead(leader.presence, leader.incarnation)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..master.host import Terms
+from ..master.master import Terms
 from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Fingerprint, Report
 from ..rendezvous.membership import Registration
 from ..rendezvous.ranks import Assignment
-from .seed import Recipe
+from .zygotes.seed import Recipe
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 import elastic_run
-from elastic_run.adapters.pytorch import ElasticBatchSampler
+from elastic_run.torch import ElasticBatchSampler
 
 # -- the training script ----------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from elastic_run.adapters import pytorch as elastic
+from elastic_run import torch as elastic
 
 
 def parse() -> argparse.Namespace:

@@ -10,7 +10,7 @@ from typing import NoReturn
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `elastic-run` with `argv` (default: the process's own) and returns its exit code."""
     entered = time.monotonic()
-    from .machine import check_platform
+    from .preflight import check_platform
 
     machine = os.uname()
     problem = check_platform(machine.sysname, machine.release, sys.version_info[:2])

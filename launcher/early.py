@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from ..adapters import imports_ahead as ahead
-from ..adapters.torchelastic import DEVICES, PER_WORKER, Placement, worker_environment
-from ..elastic_agent.seed import Recipe, Seed
+from ..adapters.torch.environment import DEVICES, PER_WORKER, Placement, worker_environment
 from ..elastic_agent.warm.declared import SEPARATOR
-from .machine import is_this_interpreter
+from ..elastic_agent.zygotes.seed import Recipe, Seed
+from .preflight import is_this_interpreter
 from .settings import Command, Options
 
 SECRET = "ELASTIC_RUN_ETCD_PASSWORD"

@@ -5,8 +5,8 @@ import os
 import sys
 import time
 
-from ..elastic_agent.reaper import Reaper
-from ..elastic_agent.zygotes import Zygotes
+from ..elastic_agent.processes.reaper import Reaper
+from ..elastic_agent.zygotes.choice import Zygotes
 from .early import never_warm, recipe
 from .settings import Options
 

@@ -19,12 +19,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from ..rendezvous.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ..rendezvous.round import ScaleUp
+from ..rendezvous.store.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ..rendezvous.version import VERSION
 from . import flags
 from .flags import Scanned, UsageError, did_you_mean
-from .machine import (
+from .preflight import (
     check_descriptors,
     check_executable,
     check_module,

@@ -13,28 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
+from ..elastic_agent import agent_trace as recording
 from ..elastic_agent import plan
-from ..elastic_agent import trace as recording
 from ..elastic_agent.agent import REPEAT_SECONDS, Agent, Result
 from ..elastic_agent.facts import Setup
-from ..elastic_agent.logs import Output
-from ..elastic_agent.machine import RealMachine
-from ..elastic_agent.open_files import all_allowed
+from ..elastic_agent.local_machine import RealMachine
+from ..elastic_agent.logs.output import Output
+from ..elastic_agent.processes.open_files import all_allowed
 from ..elastic_agent.timeline import Timeline
-from ..master.host import Terms
-from ..rendezvous.endpoint import (
-    Endpoint,
-    binding,
-    interface_addresses,
-    is_loopback,
-    resolve,
-    routable_address,
-)
+from ..master.master import Terms
 from ..rendezvous.errors import NoUsableEtcd, RendezvousError, StoreUnavailable
 from ..rendezvous.member import Fingerprint
-from ..rendezvous.memory import MemoryStore
-from ..rendezvous.store import Store
-from ..rendezvous.trace import AGENT, Trace
+from ..rendezvous.store.contract import Store
+from ..rendezvous.store.endpoint import Endpoint, binding, interface_addresses, is_loopback, resolve, routable_address
+from ..rendezvous.store.memory_store import MemoryStore
+from ..rendezvous.trace_file import AGENT, Trace
 from ..rendezvous.version import VERSION
 from .early import heeded, inherited, node_name, recipe, worker_command
 from .settings import Command, Credentials, Options, join_command
@@ -42,10 +35,10 @@ from .source import digests
 from .summary import last_lines, write_json
 
 if TYPE_CHECKING:
-    from ..elastic_agent.seed import Seed
-    from ..rendezvous.etcd import Credentials as EtcdUser
-    from ..rendezvous.etcd import EtcdStore, Tls
-    from ..rendezvous.watchdog import Kept
+    from ..elastic_agent.zygotes.seed import Seed
+    from ..rendezvous.store.embedded.watchdog import Kept
+    from ..rendezvous.store.etcd.etcd_store import Credentials as EtcdUser
+    from ..rendezvous.store.etcd.etcd_store import EtcdStore, Tls
 
 
 class Unreachable(RendezvousError):
@@ -323,7 +316,7 @@ async def _store(
     # grpc's own lines say again, a hundred times, what the store's errors say; workers have their environment already.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Here, because a job of one node has no use for grpc, nor for an etcd.
-    from ..rendezvous import embedded
+    from ..rendezvous.store.embedded import local_member
 
     text = ",".join(map(str, endpoints))
     if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
@@ -337,7 +330,7 @@ async def _store(
     deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
     loading = asyncio.create_task(asyncio.to_thread(_etcd_store), name="import grpc")  # beside the start of an etcd
     try:
-        hosting = await embedded.ensure(
+        hosting = await local_member.ensure(
             endpoints, directory=options.store.directory, announce=output.say, deadline=deadline
         )
         store_class = await loading
@@ -368,7 +361,7 @@ async def _store(
 
 
 async def _look_after(local: "Kept | None", store: Store, output: Output) -> None:
-    from ..rendezvous import watchdog
+    from ..rendezvous.store.embedded import watchdog
 
     try:
         if local is not None:
@@ -378,19 +371,19 @@ async def _look_after(local: "Kept | None", store: Store, output: Output) -> Non
 
 
 def _etcd_store() -> "type[EtcdStore]":
-    from ..rendezvous.etcd import EtcdStore
+    from ..rendezvous.store.etcd.etcd_store import EtcdStore
 
     return EtcdStore
 
 
 def _user(credentials: Credentials) -> "EtcdUser | None":
-    from ..rendezvous.etcd import Credentials as EtcdUser
+    from ..rendezvous.store.etcd.etcd_store import Credentials as EtcdUser
 
     return EtcdUser(credentials.user, credentials.password) if credentials.user else None
 
 
 def _tls(credentials: Credentials) -> "Tls | None":
-    from ..rendezvous.etcd import Tls
+    from ..rendezvous.store.etcd.etcd_store import Tls
 
     if not credentials.tls:
         return None
@@ -400,7 +393,7 @@ def _tls(credentials: Credentials) -> "Tls | None":
 
 
 def _refuse_old(version: str, where: str) -> None:
-    from ..rendezvous.binary import OLDEST, EtcdTooOld
+    from ..rendezvous.store.embedded.binary import OLDEST, EtcdTooOld
 
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:

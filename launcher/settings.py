@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..rendezvous.endpoint import DEFAULT_PORT, Endpoint
 from ..rendezvous.round import Policy, ScaleUp
+from ..rendezvous.store.endpoint import DEFAULT_PORT, Endpoint
 
 
 @dataclass(frozen=True, slots=True)

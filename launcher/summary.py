@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Result
-from ..elastic_agent.failure import describe, hint, shortened
+from ..elastic_agent.workers.failure import describe, hint, shortened
 from ..master.incident import charge
 from ..rendezvous.header import Header, Incident, Tally
 from .settings import Options

@@ -20,8 +20,8 @@ from ..rendezvous.header import Eviction, Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import OUTCOME_TTL, incarnation_of
 from ..rendezvous.ranks import Assignment
-from ..rendezvous.store import Compare, Delete, KeyValue, Operation, Put, Store, TxnResult
-from ..rendezvous.wire import encode
+from ..rendezvous.store.contract import Compare, Delete, KeyValue, Operation, Put, Store, TxnResult
+from ..rendezvous.wire.values import encode
 
 BATCH = 100
 """Assignments in one transaction; etcd takes 128 operations."""

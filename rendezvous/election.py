@@ -11,8 +11,8 @@ from .errors import MaybeApplied
 from .header import Eviction, Leader
 from .keys import Keys
 from .membership import incarnation_of
-from .store import Compare, Delete, KeyValue, Operation, Put, Store
-from .wire import Malformed, decode, encode
+from .store.contract import Compare, Delete, KeyValue, Operation, Put, Store
+from .wire.values import Malformed, decode, encode
 
 DEPOSE_PAUSE = 30.0
 """Seconds: one agent deposes at most once in this time. Proxies and firewalls refuse connections too, and a master

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from .member import Exit, Fingerprint, Name, Number
 from .round import Cause
-from .wire import Text, Within
+from .wire.values import Text, Within
 
 HeaderState = Literal["open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout"]
 """A round that nodes train in, a suspended job, or one of `round.Outcome`."""

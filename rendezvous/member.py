@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from .wire import Count, Text, Within
+from .wire.values import Count, Text, Within
 
 MAX_TRACEBACK_BYTES = 6_000
 """Of one worker's traceback; the middle is cut, and the whole is in the worker's log."""
@@ -159,7 +159,7 @@ class Member:
         node: its name, unique in the job while it is registered.
         incarnation: random; another life of the same machine is another incarnation.
         host: what its peers call the machine; the workers' MASTER_ADDR where it has rank 0.
-        presence: `host:port` of the agent's presence listener (see `presence.py`).
+        presence: `host:port` of the agent's presence listener (see `failure_detector.py`).
         nproc: worker processes that it runs.
         ports: ports that were free on it for the workers' MASTER_PORT; rounds take them in turn.
         fingerprint: what it was started with.

@@ -15,8 +15,8 @@ from .header import Eviction, Header
 from .keys import Keys
 from .member import Member, Report
 from .ranks import Assignment
-from .store import Compare, Delete, KeyValue, Put, Store
-from .wire import Malformed, decode, encode
+from .store.contract import Compare, Delete, KeyValue, Put, Store
+from .wire.values import Malformed, decode, encode
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from .member import MAX_WORKERS, Member, Name, Number
-from .wire import Text, Within
+from .wire.values import Text, Within
 
 
 @dataclass(frozen=True, slots=True)

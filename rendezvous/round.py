@@ -3,7 +3,7 @@
 A *round* is a set of nodes in rank order that train together. It never changes: a change of membership is a new
 round with the next number. `plan` looks at the registered members and the current round, and says to keep the
 round, to open a new one, to suspend the job until enough nodes are back, or to finish. The master carries it out
-(`master/host.py`); every decision comes with a reason in words, which the master publishes with it.
+(`master/master.py`); every decision comes with a reason in words, which the master publishes with it.
 
                  maximum in, or minimum in and last call over
       gathering ─────────────────────────────────────────────▶ running ──▶ finished (succeeded)

@@ -18,7 +18,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
-from elastic_run.adapters import pytorch as elastic  # noqa: E402
+from elastic_run.adapters.torch import lockstep_batches as elastic  # noqa: E402
 
 IMPORTED = time.monotonic_ns()
 

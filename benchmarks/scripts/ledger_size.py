@@ -30,7 +30,7 @@ def held() -> int:
 
 
 def elastic_run(restores: int) -> dict[str, object]:
-    from elastic_run.master.ledger import Dataset, Ledger, Mark, Request, fresh, read, written
+    from elastic_run.master.data.ledger import Dataset, Ledger, Mark, Request, fresh, read, written
 
     dataset = Dataset("benchmark", SHARDS * SHARD, SHARD, SHARDS, lineage="ack")
     tracemalloc.start()

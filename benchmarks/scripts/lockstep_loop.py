@@ -19,7 +19,7 @@ os.environ |= {"RANK": "0", "WORLD_SIZE": str(WORLD), "LOCAL_RANK": "0", "LOCAL_
 
 from torch.utils.data import BatchSampler, DistributedSampler  # noqa: E402
 
-from elastic_run.adapters.pytorch import ElasticBatchSampler  # noqa: E402
+from elastic_run.torch import ElasticBatchSampler  # noqa: E402
 
 
 def elastic(size: int, batch: int) -> tuple[float, float]:

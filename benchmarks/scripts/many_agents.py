@@ -25,17 +25,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elastic_run.elastic_agent.agent import Agent
-from elastic_run.elastic_agent.channel import Respond
 from elastic_run.elastic_agent.facts import Setup
-from elastic_run.elastic_agent.seed import Recipe
-from elastic_run.elastic_agent.workers import WorkerSpec
-from elastic_run.master.host import Terms
-from elastic_run.rendezvous import presence
-from elastic_run.rendezvous.etcd import EtcdStore
+from elastic_run.elastic_agent.worker_server import Respond
+from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
+from elastic_run.elastic_agent.zygotes.seed import Recipe
+from elastic_run.master.master import Terms
+from elastic_run.rendezvous import failure_detector
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.round import Policy
-from elastic_run.rendezvous.store import Compare, KeyValue, Operation, Put, TxnResult
+from elastic_run.rendezvous.store.contract import Compare, KeyValue, Operation, Put, TxnResult
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 from elastic_run.rendezvous.version import VERSION
 
 HOST = "127.0.0.1"
@@ -172,7 +172,7 @@ class NoMachine:
         return NoPorts()
 
     def listener(self, bind: str) -> socket.socket:
-        return presence.listener(bind)
+        return failure_detector.listener(bind)
 
     def desk(self, respond: Respond) -> "NoDesk":
         return NoDesk()

@@ -26,9 +26,9 @@ from .declared import Table
 from .frames import VARIABLE, pack, unpack
 from .hazards import Watch, added_to, in_words, printed
 from .imports import Folders, Group, Stash, set_variables
+from .package_settings import LOOKS, Settings, makes_temporary_folder
 from .prefix import Step, mentions, read_prefix
 from .repairs import REPAIRS, REREADS
-from .settings import LOOKS, Settings, makes_temporary_folder
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .rendezvous.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .adapters.membership import Membership, membership
-    from .adapters.shards import Shard, Shards, is_current, shards
-    from .adapters.trace import mark, span
-    from .adapters.world import World, world
+    from .adapters.client.context import World, world
+    from .adapters.client.rounds import Membership, membership
+    from .adapters.client.script_trace import mark, span
+    from .adapters.client.shards import Shard, Shards, is_current, shards
     from .launcher.launch import LaunchFailed, elastic_launch, launch
 
 __all__ = [
@@ -34,13 +34,13 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # Any: the type of whichever name is asked for
     if name in ("World", "world"):
-        from .adapters import world as room
+        from .adapters.client import context as room
     elif name in ("Membership", "membership"):
-        from .adapters import membership as room
+        from .adapters.client import rounds as room
     elif name in ("Shard", "Shards", "is_current", "shards"):
-        from .adapters import shards as room
+        from .adapters.client import shards as room
     elif name in ("mark", "span"):
-        from .adapters import trace as room
+        from .adapters.client import script_trace as room
     elif name in ("LaunchFailed", "elastic_launch", "launch"):
         from .launcher import launch as room
     else:

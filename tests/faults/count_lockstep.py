@@ -9,7 +9,7 @@ from failpoint import reached
 from torch.utils.data import DataLoader, TensorDataset
 from train import Test
 
-from elastic_run.adapters.pytorch import ElasticBatchSampler
+from elastic_run.torch import ElasticBatchSampler
 
 
 def main() -> None:

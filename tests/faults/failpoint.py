@@ -83,10 +83,10 @@ READING = "while a new master reads the ledgers"
 
 def _wrap() -> None:
     """Puts the points into this process's master."""
-    from elastic_run.master.ledger import Ledger, State, fresh, read
-    from elastic_run.master.service import Ledgers
+    from elastic_run.master.data.ledger import Ledger, State, fresh, read
+    from elastic_run.master.data.ledger_service import Ledgers
     from elastic_run.rendezvous.errors import Deposed
-    from elastic_run.rendezvous.store import Delete
+    from elastic_run.rendezvous.store.contract import Delete
 
     service: Any = Ledgers  # Any: its methods are its own, and are replaced here
     commit: Callable[..., Awaitable[None]] = service._commit

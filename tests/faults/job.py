@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING
 import grpc
 
 from elastic_run.master.incident import GATHER
-from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.keys import ROOT, Keys
 from elastic_run.rendezvous.member import Member
-from elastic_run.rendezvous.store import Delete, KeyValue, Put
-from elastic_run.rendezvous.wire import decode
+from elastic_run.rendezvous.store.contract import Delete, KeyValue, Put
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+from elastic_run.rendezvous.wire.values import decode
 
 from ..integration.cluster import CLEAN_SECONDS, DEADLINE, Cluster, Puppet
 

@@ -29,11 +29,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from elastic_run.rendezvous.etcd import EtcdStatus, EtcdStore
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.store import Event, Put
-from elastic_run.rendezvous.wire import decode
+from elastic_run.rendezvous.store.contract import Event, Put
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStatus, EtcdStore
+from elastic_run.rendezvous.wire.values import decode
 
 from ..integration.cluster import DEADLINE, Cluster
 from ..integration.conftest import Member

@@ -19,8 +19,8 @@ import pytest
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
-from elastic_run.rendezvous.store import Event, KeyValue
-from elastic_run.rendezvous.wire import encode
+from elastic_run.rendezvous.store.contract import Event, KeyValue
+from elastic_run.rendezvous.wire.values import encode
 
 from ..integration.cluster import DEADLINE, SCRIPTS, failure
 from .network import ANY, Machines, Net, Quorum, Unavailable, published

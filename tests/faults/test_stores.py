@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.rendezvous.etcd_wire import AttemptFailed, Endpoint
-from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
+from elastic_run.rendezvous.store.etcd.connections import AttemptFailed, Endpoint
+from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
 
 from ..integration.cluster import DEADLINE, embedded_ports, failure
 from ..integration.conftest import Cluster as Etcd

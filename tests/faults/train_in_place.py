@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import nn
 from train import LIMIT, STEP_SECONDS, Test
 
-from elastic_run.adapters import pytorch as elastic
+from elastic_run import torch as elastic
 
 SIZE = 240
 BATCH = 12

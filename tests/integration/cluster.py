@@ -41,11 +41,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from elastic_run.rendezvous.binary import KEPT_VARIABLE
-from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.header import Leader
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.wire import decode
+from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+from elastic_run.rendezvous.wire.values import decode
 
 DEADLINE = 60.0
 """Seconds. Generous, because the machine may be busy; nothing waits that long unless it fails."""
@@ -520,7 +520,7 @@ class Cluster:
                 assert not left_files, f"node {node.name} ended well and left files: {left_files}"
 
     def _keepers(self) -> list[int]:
-        return [pid for pid in self.processes() if "keeper.py\0" in _command_line(pid)]
+        return [pid for pid in self.processes() if "supervisor.py\0" in _command_line(pid)]
 
     def _end(self) -> None:
         for _ in range(100):  # a process may fork while it is looked for

@@ -196,7 +196,7 @@ class Cluster:
 
     async def leader(self) -> Member:
         """The member that leads now."""
-        from elastic_run.rendezvous.etcd import EtcdStore
+        from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 
         for member in self.members:
             store = EtcdStore([member.endpoint])

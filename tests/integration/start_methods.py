@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elastic_run.adapters.torchelastic import Placement, worker_environment
+from elastic_run.adapters.torch.environment import Placement, worker_environment
 
 from .conftest import free_ports
 

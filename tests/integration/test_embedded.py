@@ -17,15 +17,21 @@ from typing import Any
 import psutil
 import pytest
 
-from elastic_run.rendezvous import binary, embedded, gateway
-from elastic_run.rendezvous.binary import EtcdTooOld, NoEtcdBinary, binary_version, find_binary, refuse_old
-from elastic_run.rendezvous.embedded import EmbeddedFailed, Hosting, ensure
-from elastic_run.rendezvous.endpoint import Endpoint
 from elastic_run.rendezvous.errors import StoreUnavailable
-from elastic_run.rendezvous.keeper import encoded
-from elastic_run.rendezvous.memory import MemoryStore
-from elastic_run.rendezvous.seat import Reach, peer_port
-from elastic_run.rendezvous.watchdog import Kept, full_disk, keeper_of, look_after, take_lock
+from elastic_run.rendezvous.store.embedded import binary, etcd_admin, local_member
+from elastic_run.rendezvous.store.embedded.binary import (
+    EtcdTooOld,
+    NoEtcdBinary,
+    binary_version,
+    find_binary,
+    refuse_old,
+)
+from elastic_run.rendezvous.store.embedded.local_member import EmbeddedFailed, Hosting, ensure
+from elastic_run.rendezvous.store.embedded.member_slot import Reach, peer_port
+from elastic_run.rendezvous.store.embedded.supervisor import encoded
+from elastic_run.rendezvous.store.embedded.watchdog import Kept, full_disk, keeper_of, look_after, take_lock
+from elastic_run.rendezvous.store.endpoint import Endpoint
+from elastic_run.rendezvous.store.memory_store import MemoryStore
 
 GENEROUS = 30.0  # seconds for what takes a fraction of one on a quiet machine
 
@@ -154,22 +160,22 @@ async def put(endpoint: Endpoint, key: str, value: str, ttl: int = 0) -> str:
     """Writes a key, under a lease where `ttl` is given; returns the lease's id."""
     lease = "0"
     if ttl:
-        granted = await gateway.call(endpoint, "/v3/lease/grant", {"TTL": str(ttl)}, 10)
+        granted = await etcd_admin.call(endpoint, "/v3/lease/grant", {"TTL": str(ttl)}, 10)
         lease = str(granted["ID"])
     body: dict[str, object] = {"key": encoded(key.encode()), "value": encoded(value.encode()), "lease": lease}
-    await gateway.call(endpoint, "/v3/kv/put", body, 10)
+    await etcd_admin.call(endpoint, "/v3/kv/put", body, 10)
     return lease
 
 
 async def holds(endpoint: Endpoint, key: str) -> bool:
-    answer: dict[str, Any] = await gateway.call(endpoint, "/v3/kv/range", {"key": encoded(key.encode())}, 10)
+    answer: dict[str, Any] = await etcd_admin.call(endpoint, "/v3/kv/range", {"key": encoded(key.encode())}, 10)
     return bool(answer.get("kvs"))
 
 
 async def eventually_answers(endpoint: Endpoint) -> None:
     async with asyncio.timeout(GENEROUS):
         # etcd tells nobody when it is ready
-        while (await gateway.probe(endpoint)).reach is not Reach.ANSWERS:  # noqa: ASYNC110
+        while (await etcd_admin.probe(endpoint)).reach is not Reach.ANSWERS:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
@@ -450,7 +456,7 @@ async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(1 << 20))
-    with suppress(gateway.NotAnswered, gateway.GatewayRefused):
+    with suppress(etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
         for number in range(100):  # etcd has some room of its own
             await put(endpoint, f"large{number}", "x" * 1_000_000)
     async with asyncio.timeout(GENEROUS):
@@ -459,7 +465,7 @@ async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_
             await asyncio.sleep(0.05)
     assert await outlives(hosting, 4.0), "the keeper gave it up"
     assert hosting.local is not None and str(small_disk) in full_disk(hosting.local.folder)
-    assert (await gateway.probe(endpoint)).reach is not Reach.ANSWERS
+    assert (await etcd_admin.probe(endpoint)).reach is not Reach.ANSWERS
     filler.unlink()
     await eventually_answers(endpoint)
     assert await holds(endpoint, "key")
@@ -479,7 +485,7 @@ async def test_a_keeper_that_is_killed_on_a_full_disk_is_started_again_when_ther
         with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(bytes(1 << 20))
-        with suppress(gateway.NotAnswered, gateway.GatewayRefused):
+        with suppress(etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
             for number in range(100):  # etcd has some room of its own
                 await put(endpoint, f"large{number}", "x" * 1_000_000)
         os.kill(kept.keeper, signal.SIGKILL)
@@ -508,20 +514,20 @@ async def test_a_store_on_a_full_disk_does_not_start_and_the_folder_is_named(
 async def test_an_etcd_that_has_reached_its_quota_takes_writes_again(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, which_etcd: str
 ) -> None:
-    arguments = embedded.etcd_arguments
+    arguments = local_member.etcd_arguments
 
     def with_quota(*given: Any, **named: Any) -> list[str]:  # Any: as they are
         return [*arguments(*given, **named), "--quota-backend-bytes=8000000"]
 
-    monkeypatch.setattr(embedded, "etcd_arguments", with_quota)
+    monkeypatch.setattr(local_member, "etcd_arguments", with_quota)
     (endpoint,) = endpoints = free_endpoints(1)
     await machines.start("a", endpoints)
-    with pytest.raises(gateway.GatewayRefused, match="space"):
+    with pytest.raises(etcd_admin.GatewayRefused, match="space"):
         for _ in range(100):
             await put(endpoint, "key", "x" * 1_000_000)
     async with asyncio.timeout(GENEROUS):
         while True:
-            with suppress(gateway.GatewayRefused):
+            with suppress(etcd_admin.GatewayRefused):
                 await put(endpoint, "key", "value")
                 break
             await asyncio.sleep(0.1)
@@ -562,7 +568,7 @@ async def test_a_store_without_a_job_stops_and_leaves_nothing(machines: Machines
     lease = await put(endpoint, "/elastic-run/job/nodes/n0", "{}", ttl=60)
     machines.end_agents()
     assert await outlives(hosting, 3.0), "it stopped while a job had a node"
-    await gateway.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
+    await etcd_admin.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
     await gone(hosting.local.keeper)
     assert machines.own() == []
     assert list((machines.root / "a").iterdir()) == []
@@ -591,7 +597,7 @@ async def test_a_store_is_kept_for_an_agent_that_is_stopped_and_whose_lease_has_
     lease = await put(endpoint, "/elastic-run/job/nodes/n0", "{}", ttl=60)
     await put(endpoint, "key", "value")
     await asyncio.sleep(1.5)  # the keeper looks once a second, and tells nobody that it has seen the node
-    await gateway.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
+    await etcd_admin.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
     assert await outlives(hosting, 3.0), "the store of a living agent was stopped"
     assert await holds(endpoint, "key")
     machines.end_agents()
@@ -662,24 +668,24 @@ async def test_a_fourth_agent_starts_nothing(machines: Machines) -> None:
 async def test_a_killed_member_of_three_comes_back_with_its_data(machines: Machines) -> None:
     endpoints = free_endpoints(3)
     hostings = await three(machines, endpoints)
-    before = {member.id for member in await gateway.list_members(endpoints[0])}
+    before = {member.id for member in await etcd_admin.list_members(endpoints[0])}
     await machines.kill(hostings["c"])
     back = await machines.start("c", endpoints)
     assert seat(back) == seat(hostings["c"])
-    assert {member.id for member in await gateway.list_members(endpoints[0])} == before
+    assert {member.id for member in await etcd_admin.list_members(endpoints[0])} == before
     assert await holds(seat(back), "key")
 
 
 async def test_a_new_machine_takes_over_the_seat_of_a_dead_one(machines: Machines, which_etcd: str) -> None:
     endpoints = free_endpoints(3)
     hostings = await three(machines, endpoints)
-    before = {member.id for member in await gateway.list_members(endpoints[0])}
+    before = {member.id for member in await etcd_admin.list_members(endpoints[0])}
     dead = hostings["a"]
     await machines.kill(dead)
     new = await machines.start("new", endpoints)
     assert seat(new) == seat(dead)
     assert await holds(seat(new), "key")
-    after = {member.id for member in await gateway.list_members(endpoints[1])}
+    after = {member.id for member in await etcd_admin.list_members(endpoints[1])}
     assert len(after) == 3 and len(after - before) == 1
 
     await machines.kill(hostings["b"])  # the new member counts: any one may die again
@@ -702,10 +708,10 @@ async def test_a_command_that_names_a_living_store_among_others_of_its_own_chang
     own, *others = free_endpoints(3)
     await machines.start("a", (own,))
     await put(own, "/elastic-run/job/nodes/n0", "{}", ttl=600)
-    before = await gateway.list_members(own)
+    before = await etcd_admin.list_members(own)
     with pytest.raises(EmbeddedFailed, match=f"was started with --rdzv-endpoint={own}, and this command names"):
         await machines.start("b", (own, *others))
-    assert await gateway.list_members(own) == before
+    assert await etcd_admin.list_members(own) == before
     await put(own, "key", "value")
     assert len(machines.own()) == 2, "a keeper and an etcd were started for the command that was refused"
 
@@ -713,7 +719,7 @@ async def test_a_command_that_names_a_living_store_among_others_of_its_own_chang
 async def test_a_store_forms_beside_data_that_an_earlier_one_left(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr(local_member, "PATIENCE_SECONDS", 3.0)
     endpoints = free_endpoints(3)
     hostings = await three(machines, endpoints)
     for hosting in hostings.values():
@@ -732,7 +738,7 @@ async def test_a_store_forms_beside_data_that_an_earlier_one_left(
     assert not await holds(endpoints[0], "key")
     for endpoint in endpoints:
         await eventually_answers(endpoint)
-    births = {(await gateway.probe(endpoint)).birth for endpoint in endpoints}
+    births = {(await etcd_admin.probe(endpoint)).birth for endpoint in endpoints}
     assert len(births) == 1
 
 

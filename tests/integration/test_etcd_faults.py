@@ -15,9 +15,9 @@ import grpc.aio
 import pytest
 
 from elastic_run.rendezvous.errors import Compacted, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
-from elastic_run.rendezvous.etcd import Credentials, EtcdStore, Tls
-from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
-from elastic_run.rendezvous.store import Compare, Put
+from elastic_run.rendezvous.store.contract import Compare, Put
+from elastic_run.rendezvous.store.etcd.etcd_store import Credentials, EtcdStore, Tls
+from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
 
 if TYPE_CHECKING:
     from conftest import Cluster, Relay
@@ -689,8 +689,8 @@ def test_a_certificate_without_its_key_is_a_mistake() -> None:
 
 SPAWNER = """
 import asyncio, subprocess, sys
-from elastic_run.rendezvous.etcd import EtcdStore
-from elastic_run.rendezvous.store import Put
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+from elastic_run.rendezvous.store.contract import Put
 
 async def main():
     store = EtcdStore(sys.argv[1:])

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent import guardian as guardian_module
-from elastic_run.elastic_agent.guardian import Guardian, Process, carries, children, descendants, process
+from elastic_run.elastic_agent.processes import guardian as guardian_module
+from elastic_run.elastic_agent.processes.guardian import Guardian, Process, carries, children, descendants, process
 
 from .cluster import held
 
@@ -28,9 +28,9 @@ DEADLINE = 60.0
 AGENT = """
     import asyncio, os, sys
     from pathlib import Path
-    from elastic_run.elastic_agent.guardian import Guardian
-    from elastic_run.elastic_agent.logs import Output
-    from elastic_run.elastic_agent.workers import Workers, WorkerSpec
+    from elastic_run.elastic_agent.processes.guardian import Guardian
+    from elastic_run.elastic_agent.logs.output import Output
+    from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
 
     async def main(folder: Path, silence: float | None) -> None:
         output = Output(host="n", log_dir=folder, job_id="j", color=False,
@@ -80,7 +80,7 @@ WORKER = """
 
 ADOPTER = """
     import ctypes, os, subprocess, sys
-    from elastic_run.elastic_agent.guardian import descendants
+    from elastic_run.elastic_agent.processes.guardian import descendants
 
     PR_SET_CHILD_SUBREAPER = 36
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the launcher's orphans, dead or alive, come here

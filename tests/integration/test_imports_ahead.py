@@ -38,7 +38,7 @@ from elastic_run.adapters.imports_ahead import (
     REFUSED,
     THREADS,
 )
-from elastic_run.adapters.torchelastic import PER_WORKER
+from elastic_run.adapters.torch.environment import PER_WORKER
 
 HERE = Path(__file__).parent / "imports_ahead"
 SECONDS = 300.0
@@ -340,7 +340,7 @@ SETTINGS = {
     "dateutil.parser._parser.DEFAULTPARSER.info._year": "the year",
     "*.__copyright__": "the year",
 }
-"""Values that differ with what `elastic_agent/warm/settings.py` compares before each start."""
+"""Values that differ with what `elastic_agent/warm/package_settings.py` compares before each start."""
 
 SAME_MEANING = {
     "torch._dynamo.variables.torch_function.banned_attrs[[]*]": "a set in no order",

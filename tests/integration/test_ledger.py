@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.store import Delete
+from elastic_run.rendezvous.store.contract import Delete
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 
 from .cluster import SCRIPTS, Cluster
 

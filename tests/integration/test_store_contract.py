@@ -11,10 +11,7 @@ import grpc.aio
 import pytest
 
 from elastic_run.rendezvous.errors import Compacted, LeaseLost, StoreRefused, StoreUnavailable
-from elastic_run.rendezvous.etcd import EtcdStore
-from elastic_run.rendezvous.memory import MemoryStore
-from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
-from elastic_run.rendezvous.store import (
+from elastic_run.rendezvous.store.contract import (
     MAX_OPERATIONS,
     MAX_VALUE_BYTES,
     Compare,
@@ -24,6 +21,9 @@ from elastic_run.rendezvous.store import (
     Put,
     Store,
 )
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
+from elastic_run.rendezvous.store.memory_store import MemoryStore
 
 from ..simulation import etcd
 from ..simulation.network import Network

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent import workers as workers_module
-from elastic_run.elastic_agent.guardian import Guardian
-from elastic_run.elastic_agent.logs import Output
-from elastic_run.elastic_agent.workers import Workers, WorkerSpec
+from elastic_run.elastic_agent.logs.output import Output
+from elastic_run.elastic_agent.processes.guardian import Guardian
+from elastic_run.elastic_agent.workers import worker_processes as workers_module
+from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
 
 COMMAND = [sys.executable, "-m", "elastic_run", "--standalone"]
 DEADLINE = 60.0

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 import pytest
 
-from elastic_run.elastic_agent.seed import Recipe
-from elastic_run.elastic_agent.workers import WorkerSpec
+from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
+from elastic_run.elastic_agent.zygotes.seed import Recipe
 
 from . import test_workers
 from .test_workers import DEADLINE, Machine

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent import workers as workers_module
-from elastic_run.elastic_agent.failure import describe, hint
-from elastic_run.elastic_agent.guardian import Guardian, Process, process
-from elastic_run.elastic_agent.logs import Output
-from elastic_run.elastic_agent.out_of_memory import oom_kills
-from elastic_run.elastic_agent.workers import TAIL_BYTES, StartFailed, Workers, WorkerSpec
-from elastic_run.elastic_agent.writer import HIGH_BYTES
-from elastic_run.rendezvous.binary import KEPT_VARIABLE
+from elastic_run.elastic_agent.logs.output import Output
+from elastic_run.elastic_agent.logs.writer import HIGH_BYTES
+from elastic_run.elastic_agent.processes.guardian import Guardian, Process, process
+from elastic_run.elastic_agent.processes.out_of_memory import oom_kills
+from elastic_run.elastic_agent.workers import worker_processes as workers_module
+from elastic_run.elastic_agent.workers.failure import describe, hint
+from elastic_run.elastic_agent.workers.worker_processes import TAIL_BYTES, StartFailed, Workers, WorkerSpec
 from elastic_run.rendezvous.member import Exit
+from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE
 
 from .cluster import held
 
@@ -830,7 +830,7 @@ async def test_who_was_given_up_is_not_waited_for_again(machine: Machine, monkey
     with held("exit", stuck.pids[0]):
         await stuck.stop()
         with monkeypatch.context() as patch:
-            patch.setattr("elastic_run.elastic_agent.workers._ended", None)
+            patch.setattr("elastic_run.elastic_agent.workers.worker_processes._ended", None)
             await stuck.close()
 
 
@@ -909,7 +909,7 @@ async def test_a_kill_without_memory_pressure_is_not_blamed_on_it(machine: Machi
 
 async def test_a_kill_that_the_kernel_counts_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch):
     counts = iter((4, 5))
-    monkeypatch.setattr("elastic_run.elastic_agent.workers.oom_kills", lambda: next(counts))
+    monkeypatch.setattr("elastic_run.elastic_agent.workers.worker_processes.oom_kills", lambda: next(counts))
     (exit,) = await machine.run("import os; os.kill(os.getpid(), 9)")
     assert exit.message == "killed by the kernel: out of memory (oom_kill rose by 1)"
     assert "memory limit" in hint(exit)
@@ -943,9 +943,9 @@ def test_a_real_kill_for_lack_of_memory_is_named(small_group: Path, tmp_path: Pa
     agent = """
         import asyncio, os, sys
         from pathlib import Path
-        from elastic_run.elastic_agent.guardian import Guardian
-        from elastic_run.elastic_agent.logs import Output
-        from elastic_run.elastic_agent.workers import Workers, WorkerSpec
+        from elastic_run.elastic_agent.processes.guardian import Guardian
+        from elastic_run.elastic_agent.logs.output import Output
+        from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
 
         async def main() -> None:
             Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from elastic_run.master.ledger import DONE, Answer, Piece, Position, Request, State, read
+from elastic_run.master.data.ledger import DONE, Answer, Piece, Position, Request, State, read
 from elastic_run.rendezvous.header import Header
-from elastic_run.rendezvous.store import Event
+from elastic_run.rendezvous.store.contract import Event
 
 from .data import Model, layout
 from .script import Worker

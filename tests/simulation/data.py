@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from elastic_run.adapters.channel import Back, Call
-from elastic_run.master.ledger import DONE, Answer, Lineage, Mark, Piece, Position, Request
-from elastic_run.master.shard import Layout
+from elastic_run.adapters.client.channel import Back, Call
+from elastic_run.master.data.ledger import DONE, Answer, Lineage, Mark, Piece, Position, Request
+from elastic_run.master.data.shard import Layout
 
 from .schedule import Shape
 from .script import Group, Worker

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from elastic_run.rendezvous.etcd_wire import TOO_LATE, AttemptFailed, Endpoints, Metadata, judge
+from elastic_run.rendezvous.store.etcd.connections import TOO_LATE, AttemptFailed, Endpoints, Metadata, judge
 
 from .etcd_cluster import BACKOFF, Call, Cluster, Member, Network, Watch
 

@@ -18,10 +18,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from elastic_run.rendezvous.etcd_watch import key_value
-from elastic_run.rendezvous.etcd_wire import judge
-from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
-from elastic_run.rendezvous.store import Event
+from elastic_run.rendezvous.store.contract import Event
+from elastic_run.rendezvous.store.etcd.connections import judge
+from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
+from elastic_run.rendezvous.store.etcd.watch import key_value
 
 from .etcd_engine import Changes, Engine, Lease, Refusal, check
 from .network import between

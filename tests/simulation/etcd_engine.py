@@ -4,9 +4,9 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Any
 
-from elastic_run.rendezvous.etcd_watch import key_value
-from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
-from elastic_run.rendezvous.store import MAX_OPERATIONS, KeyValue
+from elastic_run.rendezvous.store.contract import MAX_OPERATIONS, KeyValue
+from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
+from elastic_run.rendezvous.store.etcd.watch import key_value
 
 LARGEST_REQUEST = 1_572_864
 """Bytes of one write."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from elastic_run.rendezvous.header import Header, Incident, Leader, Tally
 from elastic_run.rendezvous.member import Member
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.store import Event
-from elastic_run.rendezvous.wire import decode
+from elastic_run.rendezvous.store.contract import Event
+from elastic_run.rendezvous.wire.values import decode
 
 from .books import Books
 from .schedule import Fault

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elastic_run.adapters.channel import Back, Call
-from elastic_run.elastic_agent.channel import Respond
-from elastic_run.elastic_agent.ports import OFFERED
-from elastic_run.elastic_agent.seed import Recipe
-from elastic_run.elastic_agent.workers import KILL_SECONDS, StartFailed, WorkerSpec
+from elastic_run.adapters.client.channel import Back, Call
+from elastic_run.elastic_agent.worker_server import Respond
+from elastic_run.elastic_agent.workers.ports import OFFERED
+from elastic_run.elastic_agent.workers.worker_processes import KILL_SECONDS, StartFailed, WorkerSpec
+from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.rendezvous.member import Exit
 
 from .rings import SimulatedRings

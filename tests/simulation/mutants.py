@@ -30,7 +30,7 @@ class Mutant:
     Attributes:
         name: what it is called.
         breaks: what the product does wrong with it, in one sentence.
-        file: where, such as `master/host.py`.
+        file: where, such as `master/master.py`.
         old, new: the text that is there, exactly once, and what stands there instead.
         rule: which rule of `invariants.py` it breaks.
         schedule: one with which it does.
@@ -147,7 +147,7 @@ finishing.1+0    freeze n1 30.720
     Mutant(
         "no-second-look",
         "reports that came while a header was on its way are not looked at again",
-        "master/host.py",
+        "master/master.py",
         (
             "was not yet about the current one.\n"
             "        for seen in self._members.values():\n"
@@ -165,7 +165,7 @@ assigned.1+0.0024 etcd_forget_answers 50 1
     Mutant(
         "members-watch-late",
         "a new master's watch of the members begins one revision too late",
-        "master/host.py",
+        "master/master.py",
         "self._follow(revision + 1)",
         "self._follow(revision + 2)",
         "a job times out when nodes are missing",
@@ -177,7 +177,7 @@ job min=3
     Mutant(
         "compacted-gone",
         "who has gone while the master's watch was cut stays a member where the history is lost",
-        "master/host.py",
+        "master/master.py",
         "                        self._forget(key)\n                    for item",
         "                        pass\n                    for item",
         "after the faults a job trains again",
@@ -197,7 +197,7 @@ running.1+9.4    etcd_compact
     Mutant(
         "compacted-reborn",
         "where the history is lost, the next life of a node hides the loss of the one before",
-        "master/host.py",
+        "master/master.py",
         "            self._lose(item.key, self._members.pop(item.key))\n            before = None\n",
         "            pass\n",
         "a round says why it was opened",
@@ -217,7 +217,7 @@ running.1+9.45   etcd_compact
     Mutant(
         "gone-success",
         "a node that has succeeded and left is taken for lost",
-        "master/host.py",
+        "master/master.py",
         ('if report.state == "succeeded" and report.round == self._round.number:\n            self._members['),
         ("if False:\n            self._members["),
         "who has succeeded and left is not lost",
@@ -231,7 +231,7 @@ running.1+1.0123 leave n1
     Mutant(
         "takeover-incident",
         "a new master forgets the incident that is still open",
-        "master/host.py",
+        "master/master.py",
         "Docket(header.tally, header.incident)",
         "Docket(header.tally)",
         "each incident is counted once",
@@ -245,7 +245,7 @@ running.1+5      start n1
     Mutant(
         "takeover-lost",
         "a new master does not ask who is missing",
-        "master/host.py",
+        "master/master.py",
         "if assignment.incarnation not in present and self._round.running:",
         "if False:",
         "a round says why it was opened",
@@ -258,7 +258,7 @@ running.1+0      freeze n1 13.075
     Mutant(
         "takeover-successes",
         "a new master does not ask who has succeeded and gone",
-        "master/host.py",
+        "master/master.py",
         "        for item in successes.items:\n",
         "        for item in ():\n",
         "a success stays one",
@@ -271,7 +271,7 @@ finishing.1+0.4  kill n1
     Mutant(
         "takeover-afresh",
         "a new master begins another run where one member is lost",
-        "master/host.py",
+        "master/master.py",
         "return not returned and not present.intersection(known)",
         "return not present.issuperset(known)",
         "a run goes on while a member of it lives",
@@ -284,7 +284,7 @@ round.1+0        leave n1
     Mutant(
         "stopped-exits",
         "workers that were told to stop are taken for failed",
-        "master/host.py",
+        "master/master.py",
         "if not exit_.ok and not exit_.stopped and exit_.round in (",
         "if not exit_.ok and exit_.round in (",
         "the root cause is what was done",
@@ -297,7 +297,7 @@ running.1+1      worker n1 0 raise
     Mutant(
         "late-cause",
         "a root cause that arrives after the round was opened changes nothing",
-        "master/docket.py",
+        "master/incident_log.py",
         "            self.pending = self.verdict(number)  # provisional",
         "            pass  # provisional",
         "the root cause is what was done",
@@ -310,7 +310,7 @@ running.1+1      worker n1 0 raise
     Mutant(
         "late-for-ever",
         "what arrives long after its round was closed still changes the verdict",
-        "master/docket.py",
+        "master/incident_log.py",
         "if not self._gathers(number, now):",
         "if number not in self._cases:",
         "the root cause is what was done",
@@ -328,7 +328,7 @@ running.2+1      worker n2 0 exit3
     Mutant(
         "charged-twice",
         "an incident is charged with its round and again with the next",
-        "master/docket.py",
+        "master/incident_log.py",
         "        self.tally, self.pending = tally, because\n",
         "        self.tally, self.pending = charge(tally, because), because\n",
         "each incident is counted once",
@@ -708,7 +708,7 @@ running.1+1      etcd_stop 3 15
     Mutant(
         "vanished-is-lost",
         "a master takes a lease that ended while the store was away for the loss of its holder",
-        "master/host.py",
+        "master/master.py",
         "not finished and self._was_away():",
         "False:",
         "a store that was away costs no worker",
@@ -721,7 +721,7 @@ running.1+0.4    etcd_stop 2 0.762
     Mutant(
         "missing-is-lost",
         "a new master takes who is missing for lost, although the store was away",
-        "master/host.py",
+        "master/master.py",
         "            self._await_missing([",
         "            list([",
         "a store that was away costs no worker",
@@ -747,7 +747,7 @@ started.1+0.02   etcd_stop 3 6.498
     Mutant(
         "everybody-young",
         "each new master waits for missing nodes to register again, also where the store was not away",
-        "master/host.py",
+        "master/master.py",
         "unknown = now - self._began < self._lease_ttl / 2 or",
         "unknown = True or",
         "what ends a round is answered at once",
@@ -762,7 +762,7 @@ start+6.5    start n1
     Mutant(
         "abandoned-long-ago",
         "a spare that finds a run without any of its nodes counts the wait for the next run from its own start",
-        "master/host.py",
+        "master/master.py",
         "self._abandoned.setdefault(header.run, self._now())",
         "self._began",
         "a job times out when its time is over",
@@ -842,7 +842,7 @@ registered.n3+1  reset n2 * 15.153
     Mutant(
         "abandoned-come-back",
         "who was in a run that another has replaced takes up its registration in that run",
-        "master/host.py",
+        "master/master.py",
         "self._publisher.abandon([] if header.final else missing)",
         "self._publisher.abandon([])",
         "a run goes on while a member of it lives",
@@ -941,7 +941,7 @@ round.2+0.2      start n1
     Mutant(
         "watch-repeats",
         "a watch that is resumed tells the last revision again",
-        "rendezvous/etcd_watch.py",
+        "rendezvous/store/etcd/watch.py",
         "position = revision + 1\n",
         "position = revision\n",
         "a watch tells each change once and in order",
@@ -954,7 +954,7 @@ running.1+0      reset n1 m2 7.154
     Mutant(
         "watch-skips",
         "a message that holds only the first changes is taken for all",
-        "rendezvous/etcd_watch.py",
+        "rendezvous/store/etcd/watch.py",
         "if not response.events:",
         "if True:",
         "a watch tells each change once and in order",
@@ -982,7 +982,7 @@ started.2+0.5    worker n2 0 exit3
     Mutant(
         "failed-starts-add-up",
         "starts that failed long ago still count as if they were in a row at a node",
-        "elastic_agent/worker_group.py",
+        "elastic_agent/workers/worker_group.py",
         "        self._facts.failed_starts = 0\n",
         "",
         "who can start workers stays",
@@ -1039,7 +1039,7 @@ running.1+6      kill n2
     Mutant(
         "silence-is-death",
         "a time-out is taken for a refusal",
-        "rendezvous/presence.py",
+        "rendezvous/failure_detector.py",
         "        except ConnectionRefusedError:\n",
         "        except OSError:\n",
         "only the dead are evicted",
@@ -1052,7 +1052,7 @@ running.1+1      cut n1 n2 25
     Mutant(
         "never-known",
         "no death is ever proven",
-        "rendezvous/presence.py",
+        "rendezvous/failure_detector.py",
         "                known, pauses = True, iter(REDIAL_PAUSES)\n",
         "                known, pauses = False, iter(REDIAL_PAUSES)\n",
         "only failures are counted as failures",
@@ -1208,7 +1208,7 @@ running.1+1      etcd_down 30
     Mutant(
         "suspension-uncharged",
         "a failure is forgotten when the next incident suspends the job",
-        "master/host.py",
+        "master/master.py",
         "tally, because = self._docket.settled(), self._docket.verdict(self._round.number)",
         "tally, because = self._docket.tally, self._docket.verdict(self._round.number)",
         "each incident is counted once",
@@ -1257,7 +1257,7 @@ running.2+20 etcd_compact
     Mutant(
         "answered-too-soon",
         "the master answers before the ledger is in the store",
-        "master/service.py",
+        "master/data/ledger_service.py",
         (
             "        for batch in _batches(changed) if changed else [()]:\n"
             "            await self._commit(batch)\n"
@@ -1279,7 +1279,7 @@ job data=checkpoint
     Mutant(
         "ledger-unseen",
         "a ledger is written whatever was written there meanwhile",
-        "master/service.py",
+        "master/data/ledger_service.py",
         '[self._leadership.fence, *(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]',
         "[self._leadership.fence]",
         "a ledger does not go back",
@@ -1292,7 +1292,7 @@ leased.6+0 etcd_freeze m1 1.5
     Mutant(
         "ledger-unfenced",
         "a deposed master writes its ledgers",
-        "master/service.py",
+        "master/data/ledger_service.py",
         '[self._leadership.fence, *(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]',
         '[*(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]',
         "a deposed master changes nothing",
@@ -1305,7 +1305,7 @@ start+2 deafen n1 * 10.871
     Mutant(
         "answered-unproven",
         "an answer that changes nothing is given without asking who leads",
-        "master/service.py",
+        "master/data/ledger_service.py",
         "for batch in _batches(changed) if changed else [()]:",
         "for batch in _batches(changed) if changed else []:",
         "a deposed master answers nothing",
@@ -1318,7 +1318,7 @@ leased.5+0.001 freeze n2 5
     Mutant(
         "ledger-unread",
         "a new master does not read the ledgers",
-        "master/service.py",
+        "master/data/ledger_service.py",
         "            self._entries = await self._read(current.run)\n",
         "            self._entries = {}\n",
         "every agent ends",
@@ -1331,7 +1331,7 @@ leased.2+0 kill n2
     Mutant(
         "leases-of-another-run",
         "what the workers of another run had is taken for that of this one",
-        "master/service.py",
+        "master/data/ledger_service.py",
         "        if state.run == run:",
         "        if True:",
         "only who is of an old round is told so",
@@ -1346,7 +1346,7 @@ running.2+2 start n1
     Mutant(
         "asked-again",
         "a request that is asked again has its effect again",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "        if request.sequence == worker.sequence + 1:",
         "        if True:",
         "every record is in the model once",
@@ -1359,7 +1359,7 @@ leased.7+0 worker n3 0 killed
     Mutant(
         "leases-forgotten",
         "what the last round's workers had is not leased anew",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "                    back[piece.place] = max(at_it, back.get(piece.place, at_it))\n",
         "                    pass\n",
         "a shard is done when its output is written",
@@ -1372,7 +1372,7 @@ leased.4+0 kill n1
     Mutant(
         "cut-too-soon",
         "a cut does not wait for all ranks",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "        if len(self._votes) < request.world:",
         "        if len(self._votes) < 1:",
         "a position says what the model holds",
@@ -1384,7 +1384,7 @@ job data=checkpoint
     Mutant(
         "leased-twice",
         "what came back is leased and stays to be leased",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "        del self._returned[: len(pieces)]\n",
         "",
         "a shard is leased to one rank",
@@ -1397,7 +1397,7 @@ leased.7+0 kill n1
     Mutant(
         "marks-added",
         "marks are counted from what the lease gave",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "replace(piece, offset=max(piece.offset, mark.offset))",
         "replace(piece, offset=piece.offset + mark.offset)",
         "a position says what the model holds",
@@ -1409,7 +1409,7 @@ job data=checkpoint shard=5
     Mutant(
         "cut-without-leases",
         "a cut takes what workers have for done",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "            rest.update(worker.leases)\n",
         "            pass\n",
         "a position says what the model holds",
@@ -1421,7 +1421,7 @@ job data=checkpoint
     Mutant(
         "done-by-both",
         "the slower of two workers is not told that the other has done its shard",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "            if other.leases.pop(place, None):\n                other.lost += (place,)\n",
         "            if other.leases.pop(place, None):\n",
         "every shard has one accepted output",
@@ -1433,7 +1433,7 @@ job data=ack
     Mutant(
         "given-back-lost",
         "what is given back is leased to nobody",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "            insort(self._returned, piece)\n",
         "            pass\n",
         "a shard is done when its output is written",
@@ -1446,7 +1446,7 @@ leased.8+0       etcd_forget_answers 20 1.935
     Mutant(
         "origin-ignored",
         "a round begins where the last one was, not at the position that its ranks have restored",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "        self._frontier = min(origin.frontier, places)\n",
         "        self._frontier = max(self._state.frontier, min(origin.frontier, places))\n",
         "a position says what the model holds",
@@ -1459,7 +1459,7 @@ leased.4+0 kill n2
     Mutant(
         "asked-anew",
         "a request that is sent to another master gets another number",
-        "elastic_agent/link.py",
+        "elastic_agent/master_client.py",
         "                self.trouble = str(error)\n",
         (
             "                self.trouble = str(error)\n"
@@ -1475,7 +1475,7 @@ started.1+0 reset n1 n2 2.385
     Mutant(
         "answers-mixed",
         "all requests on a connection have one number",
-        "elastic_agent/link.py",
+        "elastic_agent/master_client.py",
         "        number = next(self._ids)\n",
         "        number = 1\n",
         "what a worker is told a successor knows",
@@ -1487,7 +1487,7 @@ job nproc=2 data=checkpoint
     Mutant(
         "lost-connection",
         "a lost connection to the master stays in use",
-        "elastic_agent/link.py",
+        "elastic_agent/master_client.py",
         "            self.lost = True\n",
         "",
         "every agent ends",
@@ -1500,7 +1500,7 @@ leased.4+0 kill n2
     Mutant(
         "always-current",
         "a worker is told that its round is current without a look",
-        "elastic_agent/channel.py",
+        "elastic_agent/worker_server.py",
         'if header.number == round and header.state == "open":',
         "if True:",
         "a round is current when a worker is told so",
@@ -1553,7 +1553,7 @@ running.1+1      worker n1 0 raise
     Mutant(
         "drop-queues",
         "the next run removes the queues of one that was broken off",
-        "master/host.py",
+        "master/master.py",
         'drop_data(queues=header.state == "succeeded")',
         "drop_data(queues=True)",
         "only a success removes a queue",
@@ -1566,7 +1566,7 @@ start+3 kill n2
     Mutant(
         "slow-never",
         "nobody is given what a slow worker has",
-        "master/ledger.py",
+        "master/data/ledger.py",
         "        for since, rank, piece in self._end.heads:",
         "        for since, rank, piece in ():",
         "every agent ends",
@@ -1579,7 +1579,7 @@ leased.3+0 worker n2 0 exit0
     Mutant(
         "lowest-step",
         "a new ring goes on from the lowest step that one of its ranks has",
-        "adapters/commits.py",
+        "adapters/client/commits.py",
         "    best = newest(claims)\n    sources",
         "    best = min(claims)\n    sources",
         "no committed step is lost while one who has it lives",
@@ -1592,7 +1592,7 @@ running.1+1      worker n1 0 killed
     Mutant(
         "any-source",
         "a rank that is a step behind brings its state to others, and keeps it",
-        "adapters/commits.py",
+        "adapters/client/commits.py",
         "if claim == best]",
         "if claim.step != NOTHING]",
         "no committed step is lost while one who has it lives",
@@ -1618,7 +1618,7 @@ running.1+1      kill n2
     Mutant(
         "forgets-the-end",
         "an agent forgets, when a worker hangs up, that it has trained to the end",
-        "elastic_agent/rings.py",
+        "elastic_agent/workers/process_groups.py",
         "        if not stayer.done:\n",
         "        if True:\n",
         "arrivals do not restart what is finishing",
@@ -1647,7 +1647,7 @@ running.1+1      start n3
     Mutant(
         "asked-for-ever",
         "a worker that has been given a place still counts as one that waits for it",
-        "elastic_agent/rings.py",
+        "elastic_agent/workers/process_groups.py",
         'found.round, found.asked, found.formed, found.why = round, False, False, ""',
         'found.round, found.formed, found.why = round, False, ""',
         "who gets a place has asked for it",
@@ -1673,7 +1673,7 @@ running.1+1      start n3
     Mutant(
         "no-time-to-leave",
         "workers that keep their process have no time to leave a ring that was broken",
-        "elastic_agent/worker_group.py",
+        "elastic_agent/workers/worker_group.py",
         "            rest = begun + limit - now\n            if late",
         "            rest = 0.0\n            if False",
         "who is free in time keeps its process",
@@ -1686,7 +1686,7 @@ running.1+1      worker n1 0 killed
     Mutant(
         "dead-hold-sockets",
         "an agent keeps the sockets of its dead workers open",
-        "elastic_agent/rings.py",
+        "elastic_agent/workers/process_groups.py",
         "            os.close(descriptor)\n        self._part(found)\n",
         "            os.close(descriptor)\n",
         "every agent ends",
@@ -1712,7 +1712,7 @@ running.1+1      worker n1 0 exit0
     Mutant(
         "undead-unnoticed",
         "a node whose worker cannot be killed does not leave for it",
-        "elastic_agent/worker_group.py",
+        "elastic_agent/workers/worker_group.py",
         "        if undead and not facts.unfit",
         "        if False and not facts.unfit",
         "who cannot end its workers leaves",
@@ -1726,7 +1726,7 @@ running.1+1     worker n2 0 raise
     Mutant(
         "hasty-writes",
         "an attempt at a write is given up after 2 s also where all members of the store need longer",
-        "rendezvous/etcd_session.py",
+        "rendezvous/store/etcd/session.py",
         "Patience(LONGEST_WRITE)",
         "Patience()",
         "an exit code says what happened",
@@ -1750,7 +1750,7 @@ job nodes=2 max=2 write=3
     Mutant(
         "lease-over-as-granted",
         "a lease whose first attempt was granted long before the first answer is used",
-        "rendezvous/etcd.py",
+        "rendezvous/store/etcd/etcd_store.py",
         "            if self._session.now() - began < ttl / 2 or await self._renew(lease, until):\n",
         "            if True:\n",
         "an exit code says what happened",
@@ -1762,7 +1762,7 @@ job nodes=2 max=2 write=2.5
     Mutant(
         "suspended-anew",
         "each new master gives a suspended job its whole time again",
-        "master/host.py",
+        "master/master.py",
         'header.state == "open", published, grown_at',
         'header.state == "open", self._now(), grown_at',
         "a job times out as soon as its time is over",
@@ -1780,7 +1780,7 @@ running.1+39    freeze n1 7
     Mutant(
         "first-wait-anew",
         "each new master gives the first round its whole time again",
-        "master/host.py",
+        "master/master.py",
         "self._round = Round(0, (), False, self._began)",
         "self._round = Round(0, (), False, self._now())",
         "a job times out as soon as its time is over",

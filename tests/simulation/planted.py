@@ -60,7 +60,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def plant(file: str, source: str) -> None:
-    """From now on `file` (such as `master/host.py`) is imported as `source`."""
+    """From now on `file` (such as `master/master.py`) is imported as `source`."""
     fullname = "elastic_run." + file.removesuffix(".py").replace("/", ".")
     if fullname in sys.modules:
         raise RuntimeError(f"{fullname} is imported already: a defect cannot be planted any more")

@@ -1,8 +1,8 @@
 """Between a simulated worker that keeps its process and its agent: the real `Rings`, on sockets that are not there.
 
-What an agent makes of its workers' words is `elastic_agent/rings.py` itself. Simulated are its sockets: the line
-between a worker and its agent (`AgentEnd`, `WorkerEnd`), and a worker's end of its ring (`Link`), of which the agent
-may hold a duplicate.
+What an agent makes of its workers' words is `elastic_agent/workers/process_groups.py` itself. Simulated are its
+sockets: the line between a worker and its agent (`AgentEnd`, `WorkerEnd`), and a worker's end of its
+ring (`Link`), of which the agent may hold a duplicate.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from elastic_run.adapters.membership import Word
-from elastic_run.elastic_agent.rings import Rings
+from elastic_run.adapters.client.rounds import Word
+from elastic_run.elastic_agent.workers.process_groups import Rings
 
 if TYPE_CHECKING:
     from .world import World

@@ -1,10 +1,10 @@
 """A simulated script whose workers keep their process: they train in step, and form one ring after the other.
 
-A worker here does what a PyTorch script does under `adapters/pytorch_state.py`: it takes its place from its agent,
+A worker here does what a PyTorch script does under `adapters/torch/state.py`: it takes its place from its agent,
 meets the others, forms the ring, says which step it has committed, gets the job's state from who has it or brings it to
 others, and trains. Where its ring breaks it undoes the step that was under way and asks for its next place; where
 another round is wanted, all leave after the same step. Who has the state, and who gets it from whom, is decided by
-`adapters/commits.py` itself; what is said to the agent, and heard, is `adapters/membership.py`.
+`adapters/client/commits.py` itself; what is said to the agent, and heard, is `adapters/client/rounds.py`.
 
 The *state* of a worker is its step, and for each step the round in which it was trained. So two workers that have
 trained the same step apart from each other have different states, as real ones would.
@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
-from elastic_run.adapters.commits import NOTHING, Claim, StateLost, beginning, lost, transfers
-from elastic_run.adapters.membership import Membership, News, Word
-from elastic_run.adapters.world import AGENT
-from elastic_run.rendezvous.frame import take_frames
-from elastic_run.rendezvous.wire import decode
+from elastic_run.adapters.client.commits import NOTHING, Claim, StateLost, beginning, lost, transfers
+from elastic_run.adapters.client.context import AGENT
+from elastic_run.adapters.client.rounds import Membership, News, Word
+from elastic_run.rendezvous.wire.frame import take_frames
+from elastic_run.rendezvous.wire.values import decode
 
 from .rings import Link, WorkerEnd
 from .schedule import Shape
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from .world import World
 
 FORM = 600.0
-"""Seconds that it waits for all ranks to come to a new ring (`adapters/pytorch_ring.py`)."""
+"""Seconds that it waits for all ranks to come to a new ring (`adapters/torch/process_group.py`)."""
 
 CONNECT = 5.0
-"""Seconds after which the groups that do not connect give up (`adapters/pytorch_ring.py`)."""
+"""Seconds after which the groups that do not connect give up (`adapters/torch/process_group.py`)."""
 
 SITS = 0.02
 """How many steps hold a call that nobody can break off, of up to SITTING seconds."""
@@ -119,7 +119,7 @@ class Stayer:
 
     Attributes:
         step, history: its state; NOTHING where it has none, or none that is whole.
-        since, begun: of its claim; see `adapters/commits.py`.
+        since, begun: of its claim; see `adapters/client/commits.py`.
         attempt: counts its rings: what was begun in an earlier one comes to nothing.
         rank: in its ring.
         doing: what it is at. Who gathers, transfers or reduces waits for others, and is freed where its ring is broken.

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from elastic_run.rendezvous.failure_detector import PresenceServer, watch_until_dead
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.presence import PresenceServer, watch_until_dead
 
 from .kernel import Kernel, Livelock, Process
 from .network import Network

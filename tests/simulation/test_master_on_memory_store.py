@@ -17,20 +17,20 @@ import pytest
 
 from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidate
-from elastic_run.master import host
-from elastic_run.master.host import RETURN_SECONDS, SILENT_SECONDS, Master, Terms, describe_difference
+from elastic_run.master import master as master_module
+from elastic_run.master.master import RETURN_SECONDS, SILENT_SECONDS, Master, Terms, describe_difference
 from elastic_run.master.publish import WORDS, Publisher
 from elastic_run.rendezvous import election, membership
 from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
 from elastic_run.rendezvous.header import Header, Leader, Tally
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
-from elastic_run.rendezvous.memory import MemoryStore
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.round import Decision, Policy, Seen, plan
-from elastic_run.rendezvous.store import Compare, Delete, Operation, Put, TxnResult
-from elastic_run.rendezvous.waits import Waits
-from elastic_run.rendezvous.wire import decode, encode
+from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
+from elastic_run.rendezvous.store.memory_store import MemoryStore
+from elastic_run.rendezvous.store.waits import Waits
+from elastic_run.rendezvous.wire.values import decode, encode
 
 FINGERPRINT = Fingerprint("train.py", ("--lr", "0.1"), "2:3", "1", "0")
 LONG = 10**6
@@ -384,7 +384,7 @@ class TestTheFirstRound:
                 loop.takes(0.02)
                 return plan(members, *others)
 
-            monkeypatch.setattr(host, "plan", slow)
+            monkeypatch.setattr(master_module, "plan", slow)
             await job.lead(await job.join("0"))
             for number in range(1, 100):
                 await later(0.001)
@@ -2007,7 +2007,7 @@ class TestNewsOfManyNodes:
         """One of them renews the lease under which the master leads."""
 
         async def scenario(job: Job) -> None:
-            nodes = [await job.join(f"n{number}") for number in range(10 * host.A_TURN)]
+            nodes = [await job.join(f"n{number}") for number in range(10 * master_module.A_TURN)]
             await job.lead(nodes[0])
             await job.header(1)
             for node in nodes:
@@ -2023,9 +2023,9 @@ class TestNewsOfManyNodes:
 
             await other()
             steps = [after - before for before, after in itertools.pairwise(seen)]
-            assert sum(steps) == len(nodes) and max(steps) <= host.A_TURN, seen
+            assert sum(steps) == len(nodes) and max(steps) <= master_module.A_TURN, seen
 
-        names = 10 * host.A_TURN
+        names = 10 * master_module.A_TURN
         simulate(scenario, policy=Policy(min_nodes=names, max_nodes=names))
 
 

@@ -18,15 +18,15 @@ import pytest
 from elastic_run.master.publish import Publisher
 from elastic_run.rendezvous import election, membership, ranks
 from elastic_run.rendezvous.errors import Compacted, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
-from elastic_run.rendezvous.etcd import EtcdStore
-from elastic_run.rendezvous.etcd_wire import AttemptFailed
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report
-from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.store import Compare, Delete, Event, Put
-from elastic_run.rendezvous.wire import decode
+from elastic_run.rendezvous.store.contract import Compare, Delete, Event, Put
+from elastic_run.rendezvous.store.etcd.connections import AttemptFailed
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
+from elastic_run.rendezvous.wire.values import decode
 
 from .etcd import LEASE_CHECK, Client, Cluster
 from .etcd_cluster import BATCH

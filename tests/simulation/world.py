@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from elastic_run.adapters.channel import Back, Call
-from elastic_run.adapters.commits import NOTHING
+from elastic_run.adapters.client.channel import Back, Call
+from elastic_run.adapters.client.commits import NOTHING
 from elastic_run.elastic_agent import plan
 from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.facts import Setup
-from elastic_run.elastic_agent.workers import WorkerSpec
-from elastic_run.master.host import Terms
-from elastic_run.master.ledger import Answer, Position, Request
-from elastic_run.master.service import Ledgers
+from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
+from elastic_run.master.data.ledger import Answer, Position, Request
+from elastic_run.master.data.ledger_service import Ledgers
+from elastic_run.master.master import Terms
 from elastic_run.rendezvous.errors import RendezvousError
-from elastic_run.rendezvous.etcd import EtcdStore
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.round import Policy
-from elastic_run.rendezvous.store import Event, KeyValue, Listing
+from elastic_run.rendezvous.store.contract import Event, KeyValue, Listing
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 
 from . import etcd
 from .data import Model, Trainers, Writers

@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 
 from elastic_run.elastic_agent.agent import Agent, Result
-from elastic_run.elastic_agent.channel import Respond
 from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.plan import FAILED, STORE_LOST, SUCCEEDED
-from elastic_run.elastic_agent.rings import Rings
-from elastic_run.elastic_agent.seed import Recipe
-from elastic_run.elastic_agent.workers import StartFailed, WorkerSpec
-from elastic_run.master.host import Terms
+from elastic_run.elastic_agent.worker_server import Respond
+from elastic_run.elastic_agent.workers.process_groups import Rings
+from elastic_run.elastic_agent.workers.worker_processes import StartFailed, WorkerSpec
+from elastic_run.elastic_agent.zygotes.seed import Recipe
+from elastic_run.master.master import Terms
 from elastic_run.rendezvous import membership
 from elastic_run.rendezvous.errors import LeaseLost, MaybeApplied, StoreError, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.header import Eviction, Header
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member
-from elastic_run.rendezvous.memory import MemoryStore
 from elastic_run.rendezvous.round import Policy
-from elastic_run.rendezvous.store import Compare, Delete, Event, Health, KeyValue, Operation, Put, TxnResult
-from elastic_run.rendezvous.wire import decode, encode
+from elastic_run.rendezvous.store.contract import Compare, Delete, Event, Health, KeyValue, Operation, Put, TxnResult
+from elastic_run.rendezvous.store.memory_store import MemoryStore
+from elastic_run.rendezvous.wire.values import decode, encode
 
 from ..simulation.test_master_on_memory_store import VirtualLoop
 

@@ -10,15 +10,15 @@ from typing import cast
 
 import pytest
 
-from elastic_run.elastic_agent.logs import Output
-from elastic_run.elastic_agent.seed import Seed
+from elastic_run.elastic_agent.logs.output import Output
+from elastic_run.elastic_agent.zygotes.seed import Seed
 from elastic_run.launcher import cli
 from elastic_run.launcher import run as wiring
 from elastic_run.launcher.options import UsageError, parse
 from elastic_run.launcher.settings import Options
-from elastic_run.rendezvous import watchdog
-from elastic_run.rendezvous.endpoint import Endpoint
-from elastic_run.rendezvous.memory import MemoryStore
+from elastic_run.rendezvous.store.embedded import watchdog
+from elastic_run.rendezvous.store.endpoint import Endpoint
+from elastic_run.rendezvous.store.memory_store import MemoryStore
 
 
 class Begun:

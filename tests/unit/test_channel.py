@@ -14,22 +14,22 @@ from typing import Any, cast
 
 import pytest
 
-from elastic_run.adapters.channel import AgentGone, Back, Call, Channel
-from elastic_run.elastic_agent import channel, link
-from elastic_run.elastic_agent.channel import Clerk, Desk
-from elastic_run.elastic_agent.link import Link
-from elastic_run.master import talk
-from elastic_run.master.ledger import Answer, Piece, Request
-from elastic_run.master.service import Ledgers
+from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
+from elastic_run.elastic_agent import master_client, worker_server
+from elastic_run.elastic_agent.master_client import Link
+from elastic_run.elastic_agent.worker_server import Clerk, Desk
+from elastic_run.master import rpc
+from elastic_run.master.data.ledger import Answer, Piece, Request
+from elastic_run.master.data.ledger_service import Ledgers
 from elastic_run.rendezvous.errors import Deposed, StoreUnavailable
-from elastic_run.rendezvous.frame import PREFIX, framed, read_frame
+from elastic_run.rendezvous.failure_detector import PresenceServer, watch_until_dead
 from elastic_run.rendezvous.header import Header, HeaderState, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
-from elastic_run.rendezvous.memory import MemoryStore
-from elastic_run.rendezvous.presence import PresenceServer, watch_until_dead
-from elastic_run.rendezvous.store import KeyValue, Put
-from elastic_run.rendezvous.wire import decode, encode
+from elastic_run.rendezvous.store.contract import KeyValue, Put
+from elastic_run.rendezvous.store.memory_store import MemoryStore
+from elastic_run.rendezvous.wire.frame import PREFIX, framed, read_frame
+from elastic_run.rendezvous.wire.values import decode, encode
 
 DEADLINE = 20.0
 """Seconds that anything here may take on a busy machine; it takes milliseconds."""
@@ -73,7 +73,7 @@ class Master:
         self.server = PresenceServer(self.incarnation, visit=self._visit)
 
     async def _visit(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await talk.serve(line, reader, writer, lambda run: self.answer if run == self.run else None)
+        await rpc.serve(line, reader, writer, lambda run: self.answer if run == self.run else None)
 
     async def answer(self, request: Request) -> Answer:
         self.asked.append(request.sequence)
@@ -197,7 +197,7 @@ async def test_who_has_the_masters_address_now_is_not_asked(place: Place) -> Non
 
 
 async def test_a_silent_master_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "SILENCE", 0.05)
+    monkeypatch.setattr(master_client, "SILENCE", 0.05)
     async with leading(place, held={1}) as silent:
         asked = asyncio.create_task(place.link.ask(asks()))
         await silent.heard(2)
@@ -281,7 +281,7 @@ async def test_a_master_that_says_what_cannot_be_understood_is_dialled_again(pla
 
 
 async def test_a_call_that_nobody_answers_is_answered_in_words(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "CALL_SECONDS", 0.05)
+    monkeypatch.setattr(worker_server, "CALL_SECONDS", 0.05)
     back = await place.clerk.answer(Call("ledger", 1, asks()))
     assert back.answer is None and "nobody leads the job" in back.text
 
@@ -314,8 +314,8 @@ async def test_a_store_that_does_not_answer_makes_no_round_current(monkeypatch: 
         async def get(self, key: str) -> KeyValue | None:
             raise StoreUnavailable("no answer")
 
-    monkeypatch.setattr(channel, "CURRENT_SECONDS", 0.05)
-    monkeypatch.setattr(channel, "RETRY_PAUSE", 0.01)
+    monkeypatch.setattr(worker_server, "CURRENT_SECONDS", 0.05)
+    monkeypatch.setattr(worker_server, "RETRY_PAUSE", 0.01)
     back = await Place(Silent()).clerk.answer(Call("current", 1))
     assert not back.current and "the store does not say" in back.text
 

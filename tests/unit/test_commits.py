@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_run.adapters.commits import NOTHING, Claim, astray, lost, newest, transfers
+from elastic_run.adapters.client.commits import NOTHING, Claim, astray, lost, newest, transfers
 
 
 def claims(steps: list[int]) -> list[Claim]:

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from elastic_run.master.docket import Docket
 from elastic_run.master.incident import ALIKE_SECONDS, QUICK_SECONDS, Evidence, FailedWorker
+from elastic_run.master.incident_log import Docket
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.round import Fault, Round
 

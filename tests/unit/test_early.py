@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.seed import Seed
+from elastic_run.elastic_agent.zygotes.seed import Seed
 from elastic_run.launcher import explain
 from elastic_run.launcher.early import begin
 from elastic_run.launcher.options import parse

@@ -18,10 +18,11 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402  # only where torch is
 
 import elastic_run  # noqa: E402
-from elastic_run.adapters.pytorch import ElasticBatchSampler, permuted  # noqa: E402
-from elastic_run.adapters.world import PLACE  # noqa: E402
-from elastic_run.master.lockstep import BadPlan, BadState, OutOfStep, WorldRefused  # noqa: E402
-from elastic_run.master.permutation import Permutation, key  # noqa: E402
+from elastic_run.adapters.client.context import PLACE  # noqa: E402
+from elastic_run.adapters.torch.lockstep_batches import permuted  # noqa: E402
+from elastic_run.master.data.lockstep import BadPlan, BadState, OutOfStep, WorldRefused  # noqa: E402
+from elastic_run.master.data.permutation import Permutation, key  # noqa: E402
+from elastic_run.torch import ElasticBatchSampler  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -318,7 +319,7 @@ def test_only_asking_for_the_adapter_loads_torch() -> None:
     source = str(Path(next(iter(elastic_run.__path__))).parent)
     code = (
         f"import sys; sys.path.insert(0, {source!r}); import elastic_run; elastic_run.world(); "
-        "assert 'torch' not in sys.modules; import elastic_run.adapters.pytorch; assert 'torch' in sys.modules"
+        "assert 'torch' not in sys.modules; import elastic_run.torch; assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 

@@ -19,14 +19,10 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader  # noqa: E402  # only where torch is
 
-from elastic_run.adapters.leases import HELD  # noqa: E402
-from elastic_run.adapters.pytorch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
-from elastic_run.adapters.shards import BadPosition, Misused, NotDone, Refused, Shards  # noqa: E402
-from elastic_run.adapters.world import (  # noqa: E402
-    AGENT,
-    PLACE,
-    ROUND,
-)
+from elastic_run.adapters.client.context import AGENT, PLACE, ROUND  # noqa: E402
+from elastic_run.adapters.client.ledger_client import HELD  # noqa: E402
+from elastic_run.adapters.client.shards import BadPosition, Misused, NotDone, Refused, Shards  # noqa: E402
+from elastic_run.torch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
 
 from .test_shards import ENOUGH, listening  # noqa: E402
 
@@ -256,7 +252,7 @@ class Ordered:
         return self._batches()
 
     def _batches(self) -> Iterator[Any]:
-        from elastic_run.adapters.pytorch_shards import _Reader
+        from elastic_run.adapters.torch.leased_batches import _Reader
 
         desk = self._dataset._desk
         readers = [_Reader(pairs, desk.layout) for _ in range(self._workers)]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_run.rendezvous import endpoint as module
-from elastic_run.rendezvous.endpoint import (
+from elastic_run.rendezvous.store import endpoint as module
+from elastic_run.rendezvous.store.endpoint import (
     Binding,
     Endpoint,
     MalformedEndpoint,

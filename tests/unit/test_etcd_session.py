@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from elastic_run.rendezvous.errors import StoreRefused, StoreUnavailable
-from elastic_run.rendezvous.etcd_session import Session
-from elastic_run.rendezvous.etcd_wire import AttemptFailed, Credentials, judge
-from elastic_run.rendezvous.proto import elastic_run_etcd_pb2 as pb
+from elastic_run.rendezvous.store.etcd.connections import AttemptFailed, Credentials, judge
+from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
+from elastic_run.rendezvous.store.etcd.session import Session
 
 from ..simulation.test_master_on_memory_store import VirtualLoop
 

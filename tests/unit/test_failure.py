@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from elastic_run.elastic_agent.failure import (
+from elastic_run.elastic_agent.workers.failure import (
     bounded,
     describe,
     hint,

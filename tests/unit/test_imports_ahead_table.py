@@ -17,7 +17,7 @@ from elastic_run.adapters.imports_ahead import (
     THREADS,
     WALKS,
 )
-from elastic_run.adapters.torchelastic import PER_WORKER
+from elastic_run.adapters.torch.environment import PER_WORKER
 from elastic_run.elastic_agent.warm.repairs import REPAIRS
 
 

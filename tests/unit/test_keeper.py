@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.rendezvous.keeper import (
+from elastic_run.rendezvous.store.embedded.supervisor import (
     History,
     Patience,
     Seen,

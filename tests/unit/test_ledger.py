@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from elastic_run.master.ledger import (
+from elastic_run.master.data.ledger import (
     DONE,
     MAX_WANTED,
     NO_PACE,
@@ -31,7 +31,7 @@ from elastic_run.master.ledger import (
     read,
     written,
 )
-from elastic_run.rendezvous.wire import encode
+from elastic_run.rendezvous.wire.values import encode
 
 RECORDS = 3
 """In each shard of the twin's datasets."""

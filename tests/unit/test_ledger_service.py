@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from elastic_run.master import service
-from elastic_run.master.ledger import Answer, Dataset, Lineage, Mark, Piece, Position, Request, read
-from elastic_run.master.service import MAX_NAME, PATIENCE, Current, Ledgers
+from elastic_run.master.data import ledger_service
+from elastic_run.master.data.ledger import Answer, Dataset, Lineage, Mark, Piece, Position, Request, read
+from elastic_run.master.data.ledger_service import MAX_NAME, PATIENCE, Current, Ledgers
 from elastic_run.rendezvous import election
 from elastic_run.rendezvous.election import Leadership
 from elastic_run.rendezvous.errors import Deposed, MaybeApplied, StoreUnavailable
 from elastic_run.rendezvous.header import Leader
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.memory import MemoryStore
-from elastic_run.rendezvous.store import Compare, Delete, Operation, Put, TxnResult
-from elastic_run.rendezvous.waits import Waits
+from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
+from elastic_run.rendezvous.store.memory_store import MemoryStore
+from elastic_run.rendezvous.store.waits import Waits
 
 from ..simulation.test_master_on_memory_store import VirtualLoop
 
@@ -571,7 +571,7 @@ def test_a_ledger_that_cannot_be_read_refuses_its_own_dataset_only() -> None:
 
 
 def test_what_does_not_fit_into_the_store_is_refused_and_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MAX_VALUE_BYTES", 500)
+    monkeypatch.setattr(ledger_service, "MAX_VALUE_BYTES", 500)
 
     async def scenario(bench: Bench) -> None:
         ledgers = await bench.lead()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.logs import Output
+from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.launcher.launch import CALL_PREFIX, call_folder
 from elastic_run.rendezvous import leftovers
 from elastic_run.rendezvous.leftovers import KEEP_SECONDS, hold, prune

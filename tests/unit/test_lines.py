@@ -1,7 +1,7 @@
 """Bytes of workers become lines on a terminal: what is shown when, and under which prefix."""
 
-from elastic_run.elastic_agent.lines import PROGRESS_SECONDS, Piece, Splitter
-from elastic_run.elastic_agent.writer import PIPE_PROMPT_SECONDS, PROMPT_SECONDS, Lane, Stream, Terminal
+from elastic_run.elastic_agent.logs.lines import PROGRESS_SECONDS, Piece, Splitter
+from elastic_run.elastic_agent.logs.writer import PIPE_PROMPT_SECONDS, PROMPT_SECONDS, Lane, Stream, Terminal
 
 
 class Screen(Terminal):

@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_run.master.lockstep import (
-    BadPlan,
-    BadState,
-    OutOfStep,
-    Plan,
-    Position,
-    WorldRefused,
-    disagreement,
-)
+from elastic_run.master.data.lockstep import BadPlan, BadState, OutOfStep, Plan, Position, WorldRefused, disagreement
 
 MANY = settings(max_examples=1000, deadline=None)
 LONG = settings(max_examples=500, deadline=None)  # each is a whole training

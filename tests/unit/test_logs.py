@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.logs import Output
-from elastic_run.elastic_agent.writer import HIGH_BYTES, File
+from elastic_run.elastic_agent.logs.output import Output
+from elastic_run.elastic_agent.logs.writer import HIGH_BYTES, File
 
 Make = Callable[..., Output]
 

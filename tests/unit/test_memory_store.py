@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from elastic_run.rendezvous.errors import Compacted, LeaseLost
-from elastic_run.rendezvous.memory import MemoryStore
-from elastic_run.rendezvous.store import Put
+from elastic_run.rendezvous.store.contract import Put
+from elastic_run.rendezvous.store.memory_store import MemoryStore
 
 
 class Alarm:
@@ -173,6 +173,8 @@ async def test_a_watch_that_is_overtaken_while_it_reads_is_told(clock: JumpingCl
 
 
 def test_importing_it_does_not_import_grpc() -> None:
-    check = "import sys, elastic_run.rendezvous.memory; sys.exit(any('grpc' in name for name in sys.modules))"
+    check = (
+        "import sys, elastic_run.rendezvous.store.memory_store; sys.exit(any('grpc' in name for name in sys.modules))"
+    )
 
     assert subprocess.run([sys.executable, "-c", check], timeout=30).returncode == 0

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from elastic_run import __version__
 from elastic_run.launcher.flags import FLAGS, Flag, did_you_mean, scan
-from elastic_run.launcher.machine import count_gpus, workers_python
 from elastic_run.launcher.options import (
     Command,
     Options,
@@ -27,7 +26,8 @@ from elastic_run.launcher.options import (
     join_command,
     parse,
 )
-from elastic_run.rendezvous.endpoint import Endpoint
+from elastic_run.launcher.preflight import count_gpus, workers_python
+from elastic_run.rendezvous.store.endpoint import Endpoint
 
 USER = {"USER": "ada", "PATH": "/usr/bin:/bin"}
 

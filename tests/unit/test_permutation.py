@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_run.master.permutation import SMALL, Permutation, key
+from elastic_run.master.data.permutation import SMALL, Permutation, key
 
 
 def excess(found: Counter[tuple[int, ...]], cells: int) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.ports import OFFERED, Ports
+from elastic_run.elastic_agent.workers.ports import OFFERED, Ports
 
 
 @pytest.fixture

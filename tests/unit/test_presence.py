@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
-from elastic_run.rendezvous import presence
-from elastic_run.rendezvous.presence import PresenceServer, watch_until_dead
+from elastic_run.rendezvous import failure_detector
+from elastic_run.rendezvous.failure_detector import PresenceServer, watch_until_dead
 
 DEADLINE = 20.0
 """Seconds that anything here may take on a busy machine; it takes milliseconds."""
@@ -62,8 +62,8 @@ class Greetings:
 @pytest.fixture
 def greetings(monkeypatch: pytest.MonkeyPatch) -> Greetings:
     seen = Greetings()
-    read: Callable[[bytes], str] = vars(presence)["_incarnation_of"]
-    monkeypatch.setattr(presence, "_incarnation_of", functools.partial(seen.count, read))
+    read: Callable[[bytes], str] = vars(failure_detector)["_incarnation_of"]
+    monkeypatch.setattr(failure_detector, "_incarnation_of", functools.partial(seen.count, read))
     return seen
 
 
@@ -173,7 +173,7 @@ async def test_a_process_that_greets_with_another_name_after_its_own_is_dead(gre
 
 
 async def test_a_process_that_never_greeted_is_not_dead_because_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "REDIAL_PAUSES", (0.001,))
+    monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     with socket.socket() as closed:
         closed.bind((LOOPBACK, 0))
         port: int = closed.getsockname()[1]
@@ -186,7 +186,7 @@ async def test_a_process_that_never_greeted_is_not_dead_because_it_refuses(monke
 async def test_a_process_that_never_greeted_is_not_dead_because_another_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(presence, "REDIAL_PAUSES", (0.001,))
+    monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     other = Impostor(saying(b'{"incarnation":"B1"}\n'))
     async with other.on() as address, watching(address, "A1") as task:
         await other.visited(3)
@@ -205,7 +205,7 @@ async def test_a_connection_that_broke_proves_nothing_where_the_process_still_gr
     "noise", [b"", b"\n", b"HTTP/1.1 400 Bad Request\r\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b"{}\n"]
 )
 async def test_what_is_no_greeting_proves_nothing(noise: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "REDIAL_PAUSES", (0.001,))
+    monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     other = Impostor(saying(noise))
     async with other.on() as address, watching(address, "A1") as task:
         await other.visited(3)
@@ -213,7 +213,7 @@ async def test_what_is_no_greeting_proves_nothing(noise: bytes, monkeypatch: pyt
 
 
 async def test_a_program_that_talks_without_end_on_that_port_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "REDIAL_PAUSES", (0.001,))
+    monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     other = Impostor(saying(b"x" * 200_000))
     async with other.on() as address, watching(address, "A1") as task:
         await asyncio.wait({task, asyncio.ensure_future(other.visited(2))}, return_when=asyncio.FIRST_COMPLETED)
@@ -221,7 +221,7 @@ async def test_a_program_that_talks_without_end_on_that_port_proves_nothing(monk
 
 
 async def test_a_process_that_starts_to_listen_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "REDIAL_PAUSES", (0.001,))
+    monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
@@ -235,8 +235,8 @@ async def test_a_process_that_starts_to_listen_late_is_found(monkeypatch: pytest
 
 
 async def test_a_stopped_process_which_accepts_but_does_not_greet_is_not_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "HELLO_TIMEOUT", 0.02)
-    monkeypatch.setattr(presence, "REDIAL_PAUSES", (0.001,))
+    monkeypatch.setattr(failure_detector, "HELLO_TIMEOUT", 0.02)
+    monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     never = asyncio.Event()
 
     async def silence(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
@@ -268,7 +268,7 @@ async def test_a_watch_that_is_cancelled_ends_and_closes_its_connection(greeting
 @pytest.mark.parametrize("address", ["h:65536", "h:99999", "h:0", "h:-1", "h:\u0664", "h", "", ":", "h:1e3"])
 async def test_what_is_no_address_is_no_evidence_and_no_error(address: str) -> None:
     with pytest.raises(ConnectionError):
-        await presence.dial(address, "A1")
+        await failure_detector.dial(address, "A1")
     async with watching(address, "A1") as task:
         await asyncio.sleep(0)
         assert not task.done()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.adapters import pytorch_ring
-from elastic_run.adapters.membership import Membership
-from elastic_run.adapters.pytorch_ring import Ring
+from elastic_run.adapters.client.rounds import Membership
+from elastic_run.adapters.torch import process_group
+from elastic_run.adapters.torch.process_group import Ring
 
 from ..integration.conftest import free_ports
 
@@ -23,12 +23,12 @@ WAITS_FOR_A_PEER = """
 import sys
 import torch
 import torch.distributed as dist
-from elastic_run.adapters import pytorch_ring
-from elastic_run.adapters.membership import Membership
+from elastic_run.adapters.torch import process_group
+from elastic_run.adapters.client.rounds import Membership
 
-pytorch_ring.LINGER_SECONDS = float(sys.argv[1])
+process_group.LINGER_SECONDS = float(sys.argv[1])
 members = Membership()
-ring = pytorch_ring.Ring(members, None, None)
+ring = process_group.Ring(members, None, None)
 ring.form(members.place)
 if members.place.rank == 0:
     dist.all_reduce(torch.ones(1), async_op=True)
@@ -52,7 +52,7 @@ class Group:
 
 @pytest.fixture
 def ring(monkeypatch: pytest.MonkeyPatch) -> Ring:
-    monkeypatch.setattr(pytorch_ring, "LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(process_group, "LINGER_SECONDS", 0.0)
     return Ring(Membership({}), None, None)
 
 

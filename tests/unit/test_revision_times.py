@@ -2,7 +2,7 @@
 
 import random
 
-from elastic_run.rendezvous.revision_times import CLOSE, MANY, SHARE, RevisionTimes
+from elastic_run.rendezvous.store.revision_times import CLOSE, MANY, SHARE, RevisionTimes
 
 HOUR = 3600.0
 YEAR = 365 * 24 * HOUR

@@ -9,10 +9,10 @@ from contextlib import closing
 
 import pytest
 
-from elastic_run.adapters.channel import AgentGone
-from elastic_run.adapters.membership import Membership, NotAMember
-from elastic_run.adapters.world import World
-from elastic_run.elastic_agent.rings import Rings
+from elastic_run.adapters.client.channel import AgentGone
+from elastic_run.adapters.client.context import World
+from elastic_run.adapters.client.rounds import Membership, NotAMember
+from elastic_run.elastic_agent.workers.process_groups import Rings
 
 ME = os.getpid()
 PATIENCE = 10.0

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from elastic_run.adapters.channel import Back, Call
-from elastic_run.adapters.saves import Saves
-from elastic_run.adapters.world import AGENT, SCALE_UP
-from elastic_run.rendezvous.frame import PREFIX, framed
-from elastic_run.rendezvous.wire import decode, encode
+from elastic_run.adapters.client.channel import Back, Call
+from elastic_run.adapters.client.context import AGENT, SCALE_UP
+from elastic_run.adapters.client.saves import Saves
+from elastic_run.rendezvous.wire.frame import PREFIX, framed
+from elastic_run.rendezvous.wire.values import decode, encode
 
 
 @dataclass

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_run.rendezvous.endpoint import Endpoint
-from elastic_run.rendezvous.seat import (
+from elastic_run.rendezvous.store.embedded.member_slot import (
     Data,
     Member,
     Probe,
@@ -21,6 +20,7 @@ from elastic_run.rendezvous.seat import (
     port_clash,
     static_cluster,
 )
+from elastic_run.rendezvous.store.endpoint import Endpoint
 
 A, B, C = (Endpoint(name) for name in "abc")
 ONE = frozenset({A})

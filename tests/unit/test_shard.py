@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_run.master import service
-from elastic_run.master.ledger import Piece, Position
-from elastic_run.master.permutation import Permutation, key
-from elastic_run.master.shard import LARGEST, MAX_NAME, BadDataset, BadPosition, Layout, ShardsError, inner_key
+from elastic_run.master.data import ledger_service
+from elastic_run.master.data.ledger import Piece, Position
+from elastic_run.master.data.permutation import Permutation, key
+from elastic_run.master.data.shard import LARGEST, MAX_NAME, BadDataset, BadPosition, Layout, ShardsError, inner_key
 
 FILES = [("a.csv", 25), ("empty.csv", 0), ("c.csv", 7)]
 
@@ -126,7 +126,7 @@ def test_paths_name_files() -> None:
 
 
 def test_a_name_may_be_as_long_as_the_ledger_takes() -> None:
-    assert MAX_NAME == service.MAX_NAME
+    assert MAX_NAME == ledger_service.MAX_NAME
     assert Layout("x" * MAX_NAME, 1, 1).shards == 1
 
 

@@ -23,10 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elastic_run
-from elastic_run.adapters import leases
-from elastic_run.adapters.channel import AgentGone, Back, Call, Channel
-from elastic_run.adapters.leases import HELD, MOST
-from elastic_run.adapters.shards import (
+from elastic_run.adapters.client import ledger_client
+from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
+from elastic_run.adapters.client.context import AGENT, PLACE, ROUND, BadEnvironment
+from elastic_run.adapters.client.ledger_client import HELD, MOST
+from elastic_run.adapters.client.shards import (
     DONE,
     BadDataset,
     BadPosition,
@@ -40,10 +41,9 @@ from elastic_run.adapters.shards import (
     is_current,
     shards,
 )
-from elastic_run.adapters.world import AGENT, PLACE, ROUND, BadEnvironment
-from elastic_run.master.ledger import Answer, Ledger, Piece, Request, fresh, read, written
-from elastic_run.rendezvous.frame import PREFIX, framed
-from elastic_run.rendezvous.wire import decode, encode
+from elastic_run.master.data.ledger import Answer, Ledger, Piece, Request, fresh, read, written
+from elastic_run.rendezvous.wire.frame import PREFIX, framed
+from elastic_run.rendezvous.wire.values import decode, encode
 
 ENOUGH = 20.0
 """Seconds that no test takes."""
@@ -564,8 +564,8 @@ def test_a_large_world_leases_less_ahead(agent: Agent) -> None:
 def test_a_request_that_has_to_wait_is_asked_again_and_told_once_in_a_while(
     agent: Agent, crowd: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "QUIET", 0.0)
-    monkeypatch.setattr(leases, "REMINDER", 3600.0)
+    monkeypatch.setattr(ledger_client, "QUIET", 0.0)
+    monkeypatch.setattr(ledger_client, "REMINDER", 3600.0)
     agent.patience = 0.01
     err = io.StringIO()
     with contextlib.redirect_stderr(err):
@@ -761,7 +761,7 @@ def test_a_slow_workers_shard_is_done_a_second_time_and_the_first_to_say_so_has_
     agent.move(1000.0)
     assert found.result(ENOUGH) == [2, 1, 0]
     held.done()  # too late, and no fault
-    monkeypatch.setattr(leases, "AHEAD", 0.0)  # as if a while had passed
+    monkeypatch.setattr(ledger_client, "AHEAD", 0.0)  # as if a while had passed
     assert list(slow) == []
     assert agent.ledger is not None and agent.ledger.finished
 
@@ -849,7 +849,7 @@ def test_what_is_held_is_given_back_at_exit(agent: Agent) -> None:
 
 
 def test_an_agent_that_is_silent_does_not_hold_up_the_end(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "CLOSING", 0.01)
+    monkeypatch.setattr(ledger_client, "CLOSING", 0.01)
     data = agent.shards()
     next(data)
     agent.hold.clear()
@@ -991,7 +991,7 @@ def test_where_nobody_can_be_asked_it_is_not_current(agent: Agent, monkeypatch: 
         monkeypatch.setenv(name, value)
     assert not is_current()
     monkeypatch.setenv(AGENT, f"@{agent.name}")
-    monkeypatch.setattr("elastic_run.adapters.shards.ASKING", 0.01)
+    monkeypatch.setattr("elastic_run.adapters.client.shards.ASKING", 0.01)
     agent.hold.clear()
     assert not is_current()
     agent.hold.set()

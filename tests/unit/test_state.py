@@ -12,14 +12,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from elastic_run.adapters import pytorch_state
-from elastic_run.adapters.commits import StateLost
-from elastic_run.adapters.membership import Membership
-from elastic_run.adapters.pytorch_ring import GroupsExist, Ring
-from elastic_run.adapters.pytorch_state import State
-from elastic_run.adapters.pytorch_undo import SAMPLED_COMMITS
-from elastic_run.adapters.shards import shards
-from elastic_run.adapters.tree import Unfit
+from elastic_run.adapters.client.commits import StateLost
+from elastic_run.adapters.client.rounds import Membership
+from elastic_run.adapters.client.shards import shards
+from elastic_run.adapters.torch import state as state_module
+from elastic_run.adapters.torch.process_group import GroupsExist, Ring
+from elastic_run.adapters.torch.state import State
+from elastic_run.adapters.torch.tree import Unfit
+from elastic_run.adapters.torch.undo import SAMPLED_COMMITS
 
 
 def parts() -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -658,7 +658,7 @@ def test_every_socket_of_a_ring_is_handed_over(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_second_training_under_a_launcher_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pytorch_state, "_trains", False)
+    monkeypatch.setattr(state_module, "_trains", False)
     state = State(note=0)
     monkeypatch.setattr(state, "_members", Placed())
     next(state.attempts())

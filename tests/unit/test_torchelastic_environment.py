@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from elastic_run.adapters.torchelastic import Placement, worker_environment
+from elastic_run.adapters.torch.environment import Placement, worker_environment
 
 PLACE = Placement(
     job="job",

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 import elastic_run
-from elastic_run.adapters.torchelastic import Placement, worker_environment
-from elastic_run.elastic_agent.trace import Recorder, begin
+from elastic_run.adapters.torch.environment import Placement, worker_environment
+from elastic_run.elastic_agent.agent_trace import Recorder, begin
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.trace import AGENT, LINE_BYTES, Trace
+from elastic_run.rendezvous.trace_file import AGENT, LINE_BYTES, Trace
 
 GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
 
@@ -408,7 +408,7 @@ def test_a_script_that_is_not_traced_loads_no_writer() -> None:
     path = str(Path(next(iter(elastic_run.__path__))).parent)
     environ = {"PYTHONPATH": path, "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
-    assert done.stdout == "['elastic_run.adapters.trace']\n"
+    assert done.stdout == "['elastic_run.adapters.client.script_trace']\n"
 
 
 def test_workers_are_told_of_the_trace_only_while_there_is_one() -> None:

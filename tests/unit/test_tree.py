@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 
-from elastic_run.adapters.tree import Unfit, flatten, places, unflatten
+from elastic_run.adapters.torch.tree import Unfit, flatten, places, unflatten
 
 
 def back(value: object) -> object:

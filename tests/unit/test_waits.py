@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elastic_run.rendezvous.errors import Deposed, LeaseLost, StoreRefused, StoreUnavailable
-from elastic_run.rendezvous.waits import Waits
+from elastic_run.rendezvous.store.waits import Waits
 
 from ..simulation.test_master_on_memory_store import VirtualLoop
 

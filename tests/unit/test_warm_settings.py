@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.warm.settings import LOOKS, Settings, makes_temporary_folder
+from elastic_run.elastic_agent.warm.package_settings import LOOKS, Settings, makes_temporary_folder
 
 YEAR = 2026
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_run.elastic_agent.failure import describe, hint
+from elastic_run.elastic_agent.workers.failure import describe, hint
+from elastic_run.rendezvous.failure_detector import parse
 from elastic_run.rendezvous.header import Eviction, Header, Incident, Leader, Tally
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.limits import check_key
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
-from elastic_run.rendezvous.presence import parse
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.wire import Count, Malformed, Text, Within, decode, encode
+from elastic_run.rendezvous.store.limits import check_key
+from elastic_run.rendezvous.wire.values import Count, Malformed, Text, Within, decode, encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 import pytest
 
 import elastic_run
-from elastic_run.adapters.torchelastic import Placement, worker_environment
-from elastic_run.adapters.world import PLACE, BadEnvironment, World, largest_world, world
+from elastic_run.adapters.client.context import PLACE, BadEnvironment, World, largest_world, world
+from elastic_run.adapters.torch.environment import Placement, worker_environment
 
 PLACEMENT = Placement(
     job="digits",

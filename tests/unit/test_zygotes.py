@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent import zygote, zygotes
-from elastic_run.elastic_agent.seed import Recipe
 from elastic_run.elastic_agent.warm.frames import pack, unpack
-from elastic_run.elastic_agent.zygote import NotForked, Zygote
-from elastic_run.elastic_agent.zygotes import Zygotes
+from elastic_run.elastic_agent.zygotes import choice, zygote
+from elastic_run.elastic_agent.zygotes.choice import Zygotes
+from elastic_run.elastic_agent.zygotes.seed import Recipe
+from elastic_run.elastic_agent.zygotes.zygote import NotForked, Zygote
 
 RECIPE = Recipe(("python", "-u", "train.py"), {"HOME": "/root"}, "script", "train.py", frozenset(["RANK"]))
 
@@ -235,7 +235,7 @@ async def test_one_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatc
 async def test_one_that_got_ready_while_the_agent_was_stopped_is_used(
     made: list[Zygotes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zygotes, "WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(choice, "WARM_UP_SECONDS", 0.0)
     each = start(made)
     asyncio.get_running_loop().remove_reader(each._current._socket.fileno())  # type: ignore[union-attr]
     Stage.all[0].warm("one")
@@ -244,7 +244,7 @@ async def test_one_that_got_ready_while_the_agent_was_stopped_is_used(
 
 
 async def test_an_import_that_does_not_end_is_named(made: list[Zygotes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zygotes, "WARM_UP_SECONDS", 0.01)
+    monkeypatch.setattr(choice, "WARM_UP_SECONDS", 0.01)
     each = start(made)
     (played,) = Stage.all
     played.say("imported", "one")

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from elastic_run.adapters import pytorch as elastic
+from elastic_run import torch as elastic
 
 STEPS, FATAL = 12, 5
 

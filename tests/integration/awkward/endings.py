@@ -227,7 +227,6 @@ def misspelt():
 
 def half_missing():
     import json
-
     from json import load_them
 
 

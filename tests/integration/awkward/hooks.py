@@ -30,10 +30,11 @@ audited = []
 sys.addaudithook(lambda event, arguments: audited.append(arguments[0]) if event == "import" else None)
 sys.meta_path.insert(0, Finder())
 
-import invented
 import email.message
-import numpy.polynomial
 import wave
+
+import invented
+import numpy.polynomial
 
 sys.meta_path.pop(0)
 print("asked for", asked)
@@ -49,7 +50,6 @@ for name in ("cgi", "imghdr", "telnetlib", "asynchat", "xml.dom.minidom", "numpy
         print(name, "warns", str(warning).partition(" ")[0], name in sys.modules)
 warnings.simplefilter("always")
 import crypt
-import pipes
 import pipes
 
 print([str(line[:3]) for line in warnings.filters])

@@ -1,11 +1,9 @@
 """Imports the modules that it is told, which are installed ones as far as one can see, and prints what they change."""
 
+import atexit
 import os
 import random
 import sys
-
-
-import atexit
 
 FUNCTIONS = atexit._ncallbacks()  # a forked worker has one or two more
 

@@ -1,13 +1,12 @@
 """Imports in unusual ways: late, again, by name, in threads, by rank, and submodules only when wanted."""
 
+import concurrent
+import email
 import importlib
 import importlib.util
 import os
 import sys
 import threading
-
-import concurrent
-import email
 import xml
 
 import numpy

@@ -55,8 +55,9 @@ builtins.__import__, real_import = (
     builtins.__import__,
 )
 import html.parser
-import numpy.linalg
 import xml.dom
+
+import numpy.linalg
 
 builtins.__import__ = real_import
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 import elastic_run
-from elastic_run.adapters.pytorch import ElasticBatchSampler
+from elastic_run.torch import ElasticBatchSampler
 
 
 def save(path: Path, counts: torch.Tensor, sampler: ElasticBatchSampler) -> None:

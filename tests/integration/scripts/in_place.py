@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from elastic_run.adapters import pytorch as elastic
+from elastic_run import torch as elastic
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--size", type=int, default=240)

@@ -15,9 +15,9 @@ import time
 
 import puppet
 
-from elastic_run.adapters.channel import Call, Channel
-from elastic_run.adapters.world import AGENT, world
-from elastic_run.master.ledger import Answer, Dataset, Mark, Request
+from elastic_run.adapters.client.channel import Call, Channel
+from elastic_run.adapters.client.context import AGENT, world
+from elastic_run.master.data.ledger import Answer, Dataset, Mark, Request
 
 here = world()
 

@@ -6,7 +6,7 @@ import signal
 import torch
 from torch import nn
 
-from elastic_run.adapters import pytorch as elastic
+from elastic_run import torch as elastic
 
 torch.manual_seed(1)
 model = nn.Linear(4, 1)

@@ -1,12 +1,11 @@
 """Has modules beside it that are named as others are: of the standard library, of a package, and of both."""
 
+import colorsys  # beside this file
 import os
 import sys
 
-import colorsys  # beside this file
-import sklearn  # beside this file
-
 import numpy
+import sklearn  # beside this file
 
 print(colorsys.__file__ == os.path.join(sys.path[0], "colorsys.py"), colorsys.OURS, sklearn.OURS)
 print(os.path.dirname(colorsys.__file__) == os.path.dirname(os.path.abspath(__file__)), colorsys.__cached__ is not None)
@@ -15,9 +14,10 @@ for name in ("wave", "scipy", "statistics"):
     with open(f"first/{name}.py", "w") as file:
         file.write(f"print('a {name} of our own', __name__, __spec__.origin)\n")
 sys.path.insert(0, os.path.abspath("first"))
-import scipy
 import statistics
 import wave
+
+import scipy
 
 print(vars(scipy).get("linalg"), vars(wave).get("Wave_read"))
 os.chdir("first")

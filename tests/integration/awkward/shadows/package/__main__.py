@@ -3,9 +3,9 @@
 import os
 import sys
 
+from .. import colorsys
 from . import names, talks
 from .inner import names as again
-from .. import colorsys
 
 print(__name__, __package__, __spec__.name, __spec__.parent, type(__loader__).__name__, __file__ == sys.argv[0])
 print(names, talks.said, again is names, colorsys.OURS, sys.argv[1:], sys.orig_argv[1:])

@@ -1,0 +1,117 @@
+"""What a worker and its agent say to each other: requests and answers, as JSON in frames (`wire/frame.py`).
+
+The agent listens on an abstract Unix socket, which leaves no file behind; the worker finds its name in the environment.
+There is no thread and no gRPC in the worker: a `Channel` writes a request and reads its answer when that is wanted.
+"""
+
+import select
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+from ...master.data.ledger import Answer, Request
+from ...rendezvous.wire.frame import PREFIX, framed, length_of
+from ...rendezvous.wire.values import decode, encode
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a worker asks its agent.
+
+    Attributes:
+        kind: "ledger": passes `request` on to the master. "current": whether `round` is still the job's current one,
+            as the store says now. "saved": a checkpoint of `round` is written; nothing is wanted but a receipt.
+        round: the worker's.
+        request: for the master's ledger.
+    """
+
+    kind: Literal["ledger", "current", "saved"]
+    round: int
+    request: Request | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """What the agent says.
+
+    Attributes:
+        answer: the master's.
+        current: the round is the current one, for certain.
+        text: where the agent cannot answer, why.
+    """
+
+    answer: Answer | None = None
+    current: bool = False
+    text: str = ""
+
+
+class AgentGone(ConnectionError):
+    """The agent's socket is closed: its launcher has ended, and this worker will be ended as well."""
+
+
+class Channel:
+    """A worker's connection to its agent. One request may be on its way at a time.
+
+    Args:
+        address: the value of ELASTIC_RUN_AGENT.
+        timeout: seconds that an answer may take.
+    """
+
+    def __init__(self, address: str, timeout: float = 120.0) -> None:
+        self._timeout = timeout
+        self._got = bytearray()  # of the next answer; so waiting for it can be broken off and begun again
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.connect("\0" + address.removeprefix("@"))
+        except OSError as error:
+            self._socket.close()
+            raise AgentGone(f"the agent does not listen at {address} ({error}): its launcher has ended") from None
+
+    def send(self, call: Call) -> None:
+        """Asks, and does not wait. Raises AgentGone."""
+        self._socket.settimeout(self._timeout)
+        try:
+            self._socket.sendall(framed(encode(call)))
+        except OSError as error:
+            raise AgentGone(f"the agent does not take a request ({error}): its launcher has ended") from None
+
+    def ready(self) -> bool:
+        """Whether there is something to receive: `receive` will hardly wait."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def receive(self, timeout: float | None = None) -> Back:
+        """Waits for the answer to what was sent, `timeout` seconds or those of the channel.
+
+        Raises AgentGone, and TimeoutError, after which the same answer can be waited for again.
+        """
+        self._socket.settimeout(self._timeout if timeout is None else timeout)
+        self._fill(PREFIX.size)
+        end = PREFIX.size + length_of(PREFIX.unpack_from(self._got)[0])
+        self._fill(end)
+        body = bytes(self._got[PREFIX.size : end])
+        del self._got[:end]
+        return decode(Back, body)
+
+    def ask(self, call: Call) -> Back:
+        """Sends, and waits."""
+        self.send(call)
+        return self.receive()
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._socket.close()
+
+    def _fill(self, count: int) -> None:
+        while len(self._got) < count:
+            try:
+                part = self._socket.recv(min(count - len(self._got), 2**20))
+            except TimeoutError:
+                raise TimeoutError(f"the agent has not answered for {self._socket.gettimeout():g} s") from None
+            except OSError as error:
+                raise AgentGone(f"the agent has hung up ({error}): its launcher has ended") from None
+            if not part:
+                raise AgentGone("the agent has hung up: its launcher has ended")
+            self._got += part

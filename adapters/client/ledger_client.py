@@ -1,0 +1,521 @@
+"""One process's side of the ledger: its requests, one at a time and numbered, and what it has.
+
+The ledger itself is `master/data/ledger.py`; a script uses `shards.py`, which draws the tree of the errors below.
+
+Leases are asked for when half of what was leased ahead is used, and the answer lies in the socket until somebody looks.
+How many are ahead follows from this process's own pace. What was said to be done travels with the next request.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from ...master.data.ledger import DONE, Answer, Ledger, Lineage, Mark, Piece, Position, Request, fresh
+from ...master.data.shard import Layout, ShardsError, Span
+from ...rendezvous.wire.frame import TooLong
+from ...rendezvous.wire.values import Malformed
+from .channel import Back, Call, Channel
+from .context import AGENT, world
+from .saves import Saves
+
+AHEAD = 0.5
+"""Seconds of work, at this worker's own pace, that it leases ahead: few requests, and little that a lost worker had."""
+
+MOST = 64
+"""Shards leased ahead at most."""
+
+MOST_OF_ALL = 4096
+"""The same, of all ranks together: the master keeps every lease in one value of the store, which has a limit."""
+
+HELD = 256
+"""Shards that a process may have begun and not called done() of."""
+
+QUIET = 20.0
+"""Seconds that a wait may take before a person is told why."""
+
+REMINDER = 60.0
+"""Seconds until that is told again."""
+
+CLOSING = 5.0
+"""Seconds that giving leases back may take; without it they come back when the round ends."""
+
+
+class Misused(ShardsError, RuntimeError):
+    """The script calls what cannot be called, or not now."""
+
+
+class NotDone(ShardsError, RuntimeError):
+    """There are no more shards, or too many begun ones, and the script has not said of all of them that they are done.
+
+    Iterating can go on afterwards: whoever finishes shards in the background waits for them, and begins a loop again.
+    """
+
+
+class Refused(ShardsError, RuntimeError):
+    """The ranks contradict each other, or this run of the job an earlier one."""
+
+
+class NoLedger(ShardsError, RuntimeError):
+    """There are several ranks, or a launcher that says too little, and no ledger that all of them could ask."""
+
+
+class RoundOver(ShardsError, RuntimeError):
+    """The job is in another round. The launcher ends this worker; what it does until then counts for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a process asks; `agent` is empty where the ledger is in the process itself."""
+
+    agent: str
+    round: int
+    rank: int
+    size: int
+
+
+def seat_of(environment: Mapping[str, str] | None) -> Seat:
+    """Raises NoLedger, BadEnvironment."""
+    given = os.environ if environment is None else environment
+    here = world(given)
+    agent = given.get(AGENT, "")
+    if agent and not here.round:
+        raise NoLedger(
+            f"the environment has {AGENT}, and does not say which rank this is in which round: leave RANK, WORLD_SIZE, "
+            "ELASTIC_RUN_ROUND and the others as elastic-run sets them"
+        )
+    if here.round and not agent:
+        raise NoLedger(
+            f"the environment has no {AGENT}, so this worker cannot ask for shards: leave it as elastic-run sets it, "
+            "or see what the launcher printed about its socket"
+        )
+    if here.size > 1 and not agent:
+        raise NoLedger(
+            f"{here.size} ranks share the data, and their launcher has no ledger for it: start the script with "
+            "elastic-run, which takes torchrun's arguments; or start one process alone"
+        )
+    return Seat(agent, here.round, here.rank, here.size)
+
+
+class _Wire(Protocol):
+    """What a `Channel` does."""
+
+    def send(self, call: Call) -> None: ...
+    def ready(self) -> bool: ...
+    def receive(self, timeout: float | None = None) -> Back: ...
+    def close(self) -> None: ...
+
+
+class _Here:
+    """The ledger of a world of one, in the process itself."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._answer: Answer | None = None
+
+    def send(self, call: Call) -> None:
+        assert call.request is not None
+        self._answer = self._ledger.answer(call.request, time.monotonic())
+
+    def ready(self) -> bool:
+        return True
+
+    def receive(self, timeout: float | None = None) -> Back:
+        assert self._answer is not None, "there is nobody to wait for"
+        return Back(self._answer)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """What the ledger knows this process by, in one round; a dataset that is closed and opened again counts on."""
+
+    sequence: int = 0
+    cuts: int = 0
+    holder: "weakref.ref[Leaser] | None" = None
+
+
+_numbers: dict[tuple[Seat, int, str], _Numbers] = {}
+"""By seat, part and dataset. It belongs to the process, because to the ledger the process is one."""
+
+
+@dataclass(eq=False)
+class Leaser:
+    """One owner's requests, one at a time, and what it has.
+
+    Attributes:
+        layout, lineage, seat, part: of what, and whose.
+        saves: told of checkpoints; None for ranks that write none.
+        io: held by whoever asks.
+        lock: of what other threads may change: `begun` and `marks`.
+        queue: leases that are not begun.
+        begun: by place, what was given out and is not done; parts do not follow that.
+        marks: what was said, and not sent.
+        outstanding: the request whose answer is not known.
+        ended: there will be no more leases.
+        dry: the last exchange gave none, for now.
+        wanted: how many leases it wants to be ahead.
+        pace: seconds that a shard takes here.
+    """
+
+    layout: Layout
+    lineage: Lineage
+    seat: Seat
+    part: int
+    saves: Saves | None = None
+    io: "threading.RLock" = field(default_factory=threading.RLock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    pid: int = field(default_factory=os.getpid)
+    queue: "deque[Piece]" = field(default_factory=deque[Piece])
+    begun: dict[int, Span] = field(default_factory=dict[int, Span])
+    marks: dict[int, int] = field(default_factory=dict[int, int])
+    restored: Position | None = None
+    outstanding: Request | None = None
+    opened: bool = False
+    ended: bool = False
+    dry: bool = False
+    closed: bool = False
+    broken: Exception | None = None
+    wanted: int = 1
+    pace: float | None = None
+    given: float | None = None
+    sent: float = 0.0
+    wire: _Wire | None = None
+    numbers: _Numbers = field(default_factory=_Numbers)
+
+    # -- what others call -----------------------------------------------------------------------------------------
+
+    def take(self) -> tuple[Span, int] | None:
+        """The next shard and how many of its records are done; None at the end."""
+        with self.io:
+            self._measure()
+            self.begin()
+            if len(self.begun) >= HELD:
+                raise NotDone(f"{self._not_done()}; so many at once cannot be: call done() of each")
+            self._look()
+            if self.lineage == "ack":
+                self._ask_of_lost()
+            if not self._fill():
+                return None
+            piece = self.queue.popleft()
+            span = self.layout.span(piece.place)
+            if not self.part:
+                with self.lock:
+                    self.begun[piece.place] = span
+            if self._low and not self.outstanding:
+                self._exchange(self._wants())
+            self.given = time.monotonic()
+            return span, piece.offset
+
+    def said(self, span: Span, offset: int) -> None:
+        """Something is done of a shard that was given out here."""
+        with self.lock:
+            if span.place not in self.begun:  # another worker has done it, and the ledger knows
+                return
+            self.marks[span.place] = offset
+            if offset == DONE:
+                del self.begun[span.place]
+        if self.saves:
+            self.saves.committed()
+
+    def check_mine(self, span: Span) -> None:
+        """Raises Misused where this process cannot speak for it."""
+        if self.part:
+            raise Misused(
+                f"shard {span.key} was leased by a process that only leases: its main process says what is done, by "
+                "Shards.mark(shard.place)"
+            )
+        self._check_process()
+        if self.closed and span.place in self.begun:
+            raise Misused(f"shard {span.key} was given back by close(): another worker may be doing it")
+
+    def mark(self, place: int, offset: int) -> None:
+        """Something is done of a shard that a part was given."""
+        with self.io:
+            self.begin()
+            with self.lock:
+                self.marks[place] = offset
+                self.begun.pop(place, None)
+            if self.lineage == "ack":
+                self.flush()
+                return
+            self._look()
+            self._tell()
+        if self.saves:
+            self.saves.committed()
+
+    def flush(self) -> None:
+        """Everything said is durable when this returns."""
+        with self.io:
+            self._check_usable()
+            if self.outstanding:
+                self._settle()
+            if self.marks:
+                self.begin()
+                self._exchange(0)
+                self._settle()
+
+    def cut(self, step: int) -> Position:
+        """The position of all ranks."""
+        if self.lineage == "ack":
+            raise Misused(
+                f"state_dict() of dataset {self.layout.name!r} with commit='ack': what is done is in the job's store, "
+                "not in checkpoints; leave it out, or use commit='checkpoint'"
+            )
+        with self.io:
+            self.begin()
+            if self.outstanding:
+                self._settle()
+            self._send(replace(self._numbered("cut"), cut=self.numbers.cuts + 1, step=step, marks=self._outgoing()))
+            position = self._settle().position
+            assert position is not None, "that is what an ok to a cut has"
+        if self.saves:
+            self.saves.taken()
+        return position
+
+    def restore(self, position: Position) -> None:
+        """Is told to the ledger when the dataset is opened."""
+        if self.lineage == "ack":
+            raise Misused(
+                f"load_state_dict() of dataset {self.layout.name!r} with commit='ack': where it goes on is in the "
+                "job's store; leave it out, or use commit='checkpoint'"
+            )
+        with self.io:
+            if self.opened or self.outstanding:
+                raise Misused(
+                    f"load_state_dict() of dataset {self.layout.name!r} after it was begun: call it before the first "
+                    "shard, and before state_dict()"
+                )
+            self.restored = position
+
+    def begin(self) -> None:
+        """Opens the dataset, once; parts find it open."""
+        with self.io:
+            self._check_usable()
+            if self.opened:
+                return
+            if self.wire is None:
+                self._connect()
+            if self.part:
+                self.opened = True
+                return
+            if self.outstanding is None:
+                dataset = self.layout.dataset(self.lineage)
+                self._send(replace(self._request("open"), dataset=dataset, restored=self.restored))
+            self._settle()
+
+    def close(self) -> None:
+        """Says what is done, gives back the rest, and hangs up; a second time it does nothing."""
+        if self.pid != os.getpid():
+            return  # a copy, in a process that was forked: its parent goes on
+        with self.io:
+            if self.closed:
+                return
+            self.closed = True
+            try:
+                if self.opened and self.broken is None:
+                    self._give_back(time.monotonic() + CLOSING)
+            finally:
+                if self.wire:
+                    self.wire.close()
+
+    def quit(self) -> None:
+        """`close`, where nobody is left to hear of what goes wrong: the round's end gives back what is lost here."""
+        with contextlib.suppress(ShardsError, OSError, Malformed, TooLong):
+            self.close()
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        key = (self.seat, self.part, self.layout.name)
+        numbers = _numbers.setdefault(key, _Numbers())
+        holder = numbers.holder() if numbers.holder else None
+        if holder is not None and not holder.closed and holder.pid == self.pid:
+            raise Misused(
+                f"dataset {self.layout.name!r} is already used by this process: close() the one that began it, or give "
+                "this one another name"
+            )
+        if self.seat.agent:
+            self.wire = Channel(self.seat.agent)
+            self.numbers = numbers
+        else:
+            self.wire = _Here(Ledger(fresh(self.layout.dataset(self.lineage)), time.monotonic()))
+        numbers.holder = weakref.ref(self)
+
+    def _request(self, kind: Literal["open", "exchange", "cut"]) -> Request:
+        return Request(kind, self.layout.name, self.seat.round, self.seat.rank, self.seat.size, self.part)
+
+    def _numbered(self, kind: Literal["exchange", "cut"]) -> Request:
+        self.numbers.sequence += 1
+        return replace(self._request(kind), sequence=self.numbers.sequence)
+
+    def _exchange(self, wants: int, release: tuple[int, ...] = ()) -> None:
+        self._send(replace(self._numbered("exchange"), marks=self._outgoing(), release=release, wants=wants))
+
+    def _outgoing(self) -> tuple[Mark, ...]:
+        with self.lock:
+            marks, self.marks = self.marks, {}
+        return tuple(Mark(place, offset) for place, offset in marks.items())
+
+    def _send(self, request: Request) -> None:
+        assert self.wire is not None and self.outstanding is None
+        self.outstanding = request
+        self.sent = time.monotonic()
+        try:
+            self.wire.send(Call("ledger", self.seat.round, request))
+        except (OSError, TooLong) as error:
+            self.broken = error
+            raise
+
+    def _settle(self, deadline: float | None = None) -> Answer:
+        """Waits for the outstanding answer, and takes it in. Raises what the module's docstring draws."""
+        request = self.outstanding
+        assert request is not None
+        try:
+            answer = self._wait(request, deadline)
+        except (ShardsError, OSError, Malformed, TooLong) as error:
+            self.broken = error
+            raise
+        self.outstanding = None
+        for place in answer.lost:
+            self.queue = deque(piece for piece in self.queue if piece.place != place)
+            with self.lock:
+                self.begun.pop(place, None)
+        if request.kind == "open":
+            self.opened = True
+        elif request.kind == "cut":
+            self.numbers.cuts = request.cut
+        else:
+            self.queue.extend(answer.leases)
+            self.ended |= answer.ended
+            if request.wants:
+                self.dry = not answer.leases
+        return answer
+
+    def _wait(self, request: Request, deadline: float | None) -> Answer:
+        assert self.wire is not None
+        told = time.monotonic() + QUIET
+        while True:
+            left = None if deadline is None else max(0.001, deadline - time.monotonic())
+            back = self.wire.receive(left)
+            answer = back.answer or Answer("later", back.text)
+            match answer.kind:
+                case "ok":
+                    return answer
+                case "stale":
+                    raise RoundOver(f"{answer.text}; the launcher ends this worker, and what it did since is repeated")
+                case "refused":
+                    raise Refused(answer.text)
+                case "later":
+                    now = time.monotonic()
+                    if now >= told:
+                        told = now + REMINDER
+                        print(f"elastic-run: rank {self.seat.rank} waits: {answer.text}", file=sys.stderr, flush=True)
+                    self.wire.send(Call("ledger", self.seat.round, request))
+
+    def _give_back(self, deadline: float) -> None:
+        if self.outstanding:
+            self._settle(deadline)
+        # What a part has given out, the main process may still say to be done.
+        rest = tuple(sorted({*(piece.place for piece in self.queue), *self.begun}))
+        if rest or self.marks:
+            self._exchange(0, rest)
+            self._settle(deadline)
+
+    def _fill(self) -> bool:
+        """Waits until there is something in the queue; False where there will be nothing."""
+        had_all = False
+        while not self.queue:
+            if self.outstanding:
+                self._settle()
+                continue
+            if self.part and (self.ended or self.dry):
+                return False
+            if self.ended or self.dry:
+                self._all_done()
+            if self.ended:
+                self.flush()
+                return False
+            if self.dry and had_all:
+                raise Refused(
+                    f"the ledger of {self.layout.name!r} says that rank {self.seat.rank} has shards, and it has none: "
+                    "an earlier use of the dataset in this process could not give them back; start the job's round anew"
+                )
+            had_all = self.dry
+            self._exchange(self._wants())
+        return True
+
+    @property
+    def _low(self) -> bool:
+        """There is little left, and more to be had."""
+        return not (self.ended or self.dry) and len(self.queue) <= self.wanted // 2
+
+    def _ask_of_lost(self) -> None:
+        """After a while without a word, says what is done, and hears what idle workers have done of the queue.
+
+        It waits for the answer: a round trip, once in AHEAD seconds, against doing a shard in vain.
+        """
+        if not self.part and self.queue and time.monotonic() >= self.sent + AHEAD:
+            if self.outstanding:
+                self._settle()
+            self._exchange(self._wants() if self._low else 0)
+            self._settle()
+
+    def _look(self) -> None:
+        """Takes in the outstanding answer if it is there."""
+        if self.outstanding and self.wire and self.wire.ready():
+            self._settle()
+
+    def _tell(self) -> None:
+        """Sends what was said, once in a while."""
+        if self.marks and not self.outstanding and time.monotonic() >= self.sent + AHEAD:
+            self._exchange(0)
+
+    # -- how much, and what is missing ----------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        if self.given is not None:
+            seconds = time.monotonic() - self.given
+            self.pace = seconds if self.pace is None else 0.7 * self.pace + 0.3 * seconds
+            self.given = None
+
+    def _wants(self) -> int:
+        if self.pace is not None:
+            most = max(1, min(MOST, MOST_OF_ALL // self.seat.size))
+            enough = most if self.pace * most <= AHEAD else max(1, int(AHEAD / self.pace))
+            self.wanted = min(2 * self.wanted, enough)
+        return max(1, self.wanted - len(self.queue))
+
+    def _all_done(self) -> None:
+        if self.begun:
+            raise NotDone(
+                f"there are no more shards for this rank, and {self._not_done()}: call done() of each when its records "
+                "are used, before the loop asks for the next; or finish them now, and begin the loop again"
+            )
+
+    def _not_done(self) -> str:
+        with self.lock:
+            keys = [span.key for span in self.begun.values()]
+        more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
+        return f"dataset {self.layout.name!r} has shards begun that are not done: {', '.join(keys[:5])}{more}"
+
+    def _check_usable(self) -> None:
+        self._check_process()
+        if self.broken is not None:
+            raise self.broken
+        if self.closed:
+            raise Misused(f"dataset {self.layout.name!r} was closed: declare it again to go on")
+
+    def _check_process(self) -> None:
+        if self.pid != os.getpid():
+            raise Misused(
+                f"dataset {self.layout.name!r} is another process's: give this one a part of it, shards.part(number)"
+            )

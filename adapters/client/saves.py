@@ -1,0 +1,45 @@
+"""Tells the agent that a checkpoint is written, where the job takes arrivals in after one (--scale-up=commit).
+
+Nobody tells us when a script has finished writing. But whoever takes a position for a checkpoint, and then commits
+another step, has: so the first commit after `state_dict()` is told, and the round that follows repeats a step or two.
+"""
+
+import os
+from collections.abc import Mapping
+
+from .channel import AgentGone, Call, Channel
+from .context import AGENT, SCALE_UP, world
+
+
+class Saves:
+    """What one worker knows of its checkpoints.
+
+    Args:
+        environment: None: this process's own.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        given = os.environ if environment is None else environment
+        self._agent = given.get(AGENT, "") if given.get(SCALE_UP) == "commit" else ""
+        self._environment = given  # a worker that keeps its process comes into other rounds
+        self._taken = False
+
+    def taken(self) -> None:
+        """A position was taken for a checkpoint."""
+        self._taken = True
+
+    def committed(self) -> None:
+        """Training has gone on; what was taken before is written."""
+        if not self._taken:
+            return
+        self._taken = False
+        if not self._agent:
+            return
+        try:
+            channel = Channel(self._agent)
+            try:
+                channel.ask(Call("saved", world(self._environment).round))
+            finally:
+                channel.close()
+        except (AgentGone, TimeoutError):
+            pass  # the launcher is gone or busy; a checkpoint that nobody was told of costs an arrival some time

@@ -1,0 +1,381 @@
+"""What a script uses for leased data: shards of records that each rank asks for, as fast as it is.
+
+    for shard in elastic_run.shards("train", 1_000_000, shard_size=1000, epochs=3):
+        for index in shard.indices:
+            ...
+        shard.done()
+
+The ledger decides who gets what (`master/data/ledger.py`), and arithmetic what is in a shard (`master/data/shard.py`).
+Here is what a script sees of it. Leases are asked for before they are needed (`ledger_client.py`), and what is done
+travels with the next request, so a worker does not wait for a round trip.
+
+Whose fault it is:
+
+    ShardsError
+    ├── BadDataset    (ValueError)      the script declares what cannot be (`master/data/shard.py`)
+    ├── BadPosition   (ValueError)      a checkpoint that is not this dataset's, or is damaged (`master/data/shard.py`)
+    ├── Misused       (RuntimeError)    the script calls what cannot be called, or not now
+    ├── NotDone       (RuntimeError)    the script has shards that it has not called done() of; it may go on afterwards
+    ├── Refused       (RuntimeError)    the ranks contradict each other, or an earlier run of the job
+    ├── NoLedger      (RuntimeError)    the launcher has no ledger that all ranks could ask
+    └── RoundOver     (RuntimeError)    nobody's: the job is in another round, and the launcher ends this worker
+
+Besides, `AgentGone` (ConnectionError, `channel.py`) says that the launcher has ended, and TimeoutError that it hangs.
+"""
+
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NoReturn
+
+from ...master.data.ledger import DONE, Lineage
+from ...master.data.shard import BadDataset, BadPosition, Files, Layout, ShardsError, Span
+from ...rendezvous.wire.frame import TooLong
+from ...rendezvous.wire.values import Malformed
+from .channel import AgentGone, Call, Channel
+from .context import AGENT, world
+from .ledger_client import Leaser, Misused, NoLedger, NotDone, Refused, RoundOver, Seat, seat_of
+from .saves import Saves
+
+__all__ = [
+    "DONE",
+    "BadDataset",
+    "BadPosition",
+    "Misused",
+    "NoLedger",
+    "NotDone",
+    "Part",
+    "Refused",
+    "RoundOver",
+    "Shard",
+    "Shards",
+    "ShardsError",
+    "is_current",
+    "shards",
+]
+
+ASKING = 30.0
+"""Seconds that `is_current` waits for its agent."""
+
+
+class Shard:
+    """Records that are this process's to use.
+
+    Attributes:
+        offset: records of it, in the order of their use, that are in the model already; 0 unless a worker was lost in
+            the middle of it, or a checkpoint was taken there.
+    """
+
+    __slots__ = ("_indices", "_leaser", "_progress", "_said", "_span", "offset")
+
+    def __init__(self, leaser: Leaser, span: Span, offset: int) -> None:
+        self._leaser = leaser
+        self._span = span
+        self.offset = offset
+        self._indices: Sequence[int] | None = None
+        self._progress = 0
+        self._said = False
+
+    @property
+    def epoch(self) -> int:
+        """From 0."""
+        return self._span.epoch
+
+    @property
+    def number(self) -> int:
+        """Which shard of its epoch's data it is, from 0; in other epochs it is the same records."""
+        return self._span.number
+
+    @property
+    def place(self) -> int:
+        """Which shard in the order of all epochs it is, from 0: what `Shards.mark` takes."""
+        return self._span.place
+
+    @property
+    def file(self) -> str:
+        """The file that `start`, `stop` and `indices` count in; empty where the dataset has no files."""
+        return self._span.file
+
+    @property
+    def start(self) -> int:
+        """The first record of the whole shard."""
+        return self._span.start
+
+    @property
+    def stop(self) -> int:
+        """The record after the last one of the whole shard."""
+        return self._span.stop
+
+    @property
+    def key(self) -> str:
+        """A name for its output (`e00000-s000000123`): no other shard has it, and the same one has it when it is done
+        again, so that what is written under it is replaced and not doubled."""
+        return self._span.key
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The records to use, in this order: all of the shard but the first `offset`."""
+        if self._indices is None:
+            self._indices = self._leaser.layout.indices(self._span, self.offset)
+        return self._indices
+
+    def __len__(self) -> int:
+        """How many `indices` there are."""
+        return len(self._span) - self.offset
+
+    def __repr__(self) -> str:
+        file = f" of {self.file!r}" if self.file else ""
+        return f"<Shard {self.key}: records {self.start} to {self.stop}{file}, {self.offset} of them done>"
+
+    def done(self) -> None:
+        """Says that every record is in the model, or its output written. From any thread; costs no round trip.
+
+        What is said travels with the next request, or with `Shards.flush` and `Shards.state_dict`. Raises Misused
+        where it was said before, or the shard was given back by `Shards.close`.
+        """
+        self._leaser.check_mine(self._span)
+        with self._leaser.lock:
+            if self._said:
+                raise Misused(f"done() was called twice for shard {self.key}: call it once, after its last record")
+            self._said, self._progress = True, len(self)
+        self._leaser.said(self._span, DONE)
+
+    def progress(self, count: int) -> None:
+        """Says that the first `count` of `indices` are in the model, so that a checkpoint need not wait for done().
+
+        It counts from the beginning of what this lease gave, not from the beginning of the shard. With commit="ack" it
+        has no effect, because an output is of whole shards. Raises Misused where it goes backwards or beyond the end.
+        """
+        self._leaser.check_mine(self._span)
+        if not isinstance(count, int) or isinstance(count, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
+            raise TypeError(f"progress({count!r}) must be a whole number of records")
+        with self._leaser.lock:
+            if self._said:
+                raise Misused(f"progress({count}) after done() of shard {self.key}: all of it was said to be done")
+            if not self._progress <= count <= len(self):
+                raise Misused(
+                    f"progress({count}) of shard {self.key}, which has {len(self)} records to use, {self._progress} of "
+                    "which were said to be done: it can neither go back nor beyond the end"
+                )
+            if count == self._progress:
+                return
+            self._progress = count
+        if self._leaser.lineage == "checkpoint":
+            self._leaser.said(self._span, DONE if count == len(self) else self.offset + count)
+
+
+class Shards(Iterator[Shard]):
+    """The shards of a dataset that this rank gets, through all epochs; see `shards`.
+
+    It may be used by one thread at a time; `Shard.done` and `Shard.progress` by any.
+
+    Args:
+        name, size, shard_size, epochs, shuffle, seed, commit: see `shards`.
+        environment: None: this process's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        size: int | Files,
+        *,
+        shard_size: int,
+        epochs: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+        commit: Lineage = "checkpoint",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._layout = Layout(name, size, shard_size, epochs=epochs, shuffle=shuffle, seed=seed)
+        self._layout.dataset(commit)  # refuses another lineage
+        seat = seat_of(environment)
+        self._leaser = Leaser(self._layout, commit, seat, 0, Saves(environment) if seat.rank == 0 else None)
+        # At exit as well, so that a script that leaves its loop early gives back what it has.
+        self._finalizer = weakref.finalize(self, self._leaser.quit)
+
+    def __iter__(self) -> "Shards":
+        return self
+
+    def __next__(self) -> Shard:
+        """The next shard. Ends when there is nothing left for this rank, and everything said is with the master.
+
+        The first call is for all ranks together with commit="checkpoint": they are compared. Raises what the module's
+        docstring draws; NotDone where nothing is left to lease and this process has not done all that it has begun.
+        """
+        taken = self._leaser.take()
+        if taken is None:
+            raise StopIteration
+        return Shard(self._leaser, *taken)
+
+    @property
+    def layout(self) -> Layout:
+        """Which records are in which shard."""
+        return self._layout
+
+    @property
+    def lineage(self) -> Lineage:
+        """Whose word counts: the argument `commit`."""
+        return self._leaser.lineage
+
+    def flush(self) -> None:
+        """Returns when everything that was said to be done is with the master, in its store."""
+        self._leaser.flush()
+
+    def state_dict(self, step: int | None = None) -> dict[str, object]:
+        """What the model contains, as plain values: every rank must call it, at the same step, and gets the same.
+
+        It waits for all ranks. What each has said to be done before its call is in, nothing else. One rank's
+        checkpoint will do.
+
+        Args:
+            step: compared between the ranks, where it is given: the optimizer steps so far, say.
+
+        Raises Misused with commit="ack", whose position is in the job's store and in no checkpoint.
+        """
+        if step is not None and (not isinstance(step, int) or isinstance(step, bool) or step < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"step={step!r} must be a whole number of 0 or more")
+        return self._layout.state(self._leaser.cut(step or 0))
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Goes on from there, with any number of ranks; before the first shard, and on every rank.
+
+        The number of epochs may be another than before. Raises BadPosition where the state is of another dataset or
+        damaged, Misused where it comes too late or with commit="ack".
+        """
+        self._leaser.restore(self._layout.restored(state))
+
+    def part(self, number: int) -> "Part":
+        """Leases for another process of this rank, a loader's for instance; it can be pickled and sent there.
+
+        That process only leases. What is done with its shards, this one says, by `mark`. The first call is for all
+        ranks together, as the first shard is.
+
+        Args:
+            number: from 1, another one for each process that this rank starts in this round.
+        """
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"part({number!r}) must be a whole number from 1")
+        seat = self._leaser.seat
+        if not seat.agent:
+            raise NoLedger(
+                f"dataset {self._layout.name!r} cannot be shared with other processes, because without elastic-run its "
+                "ledger is in this one: start the script with elastic-run, or load the data in this process"
+            )
+        self._leaser.begin()
+        return Part(self._layout, self._leaser.lineage, seat, number)
+
+    def mark(self, place: int, offset: int = DONE) -> None:
+        """Says what is done of a shard that a `part` of this rank leased.
+
+        With commit="ack" it returns when that is with the master, because others may wait for it.
+
+        Args:
+            place: `Shard.place`.
+            offset: records of the whole shard, in the order of their use, that are in the model: `shard.offset` and
+                how many of `indices`; DONE: all.
+        """
+        for name, value, least in (("place", place, 0), ("offset", offset, DONE)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"mark() with {name}={value!r}, which must be a whole number from {least}")
+        size = len(self._layout.span(place))
+        if offset > size:
+            raise Misused(f"mark() says that {offset} records of place {place} are done, which has {size}")
+        self._leaser.mark(place, DONE if offset == size else offset)
+
+    def close(self) -> None:
+        """Says what is done and gives the rest back, for others to do. Also at the end of a `with`, and at exit."""
+        self._leaser.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"dataset {self._layout.name!r} cannot be sent to another process: send a part of it, shards.part(number)"
+        )
+
+    def __enter__(self) -> "Shards":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._leaser.quit()  # what it may have to say must not hide that error
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What another process of a rank leases: iterate over it there. The shards' `done` is said by `Shards.mark`.
+
+    The socket is opened where it is iterated over. With commit="ack" it ends when nothing is left to lease, though
+    others may still be at work.
+    """
+
+    layout: Layout
+    lineage: Lineage
+    seat: Seat
+    number: int
+
+    def __iter__(self) -> Iterator[Shard]:
+        leaser = Leaser(self.layout, self.lineage, self.seat, self.number)
+        try:
+            while taken := leaser.take():
+                yield Shard(leaser, *taken)
+        finally:
+            leaser.quit()
+
+
+def shards(
+    name: str,
+    size: int | Files,
+    *,
+    shard_size: int,
+    epochs: int = 1,
+    shuffle: bool = True,
+    seed: int = 0,
+    commit: Lineage = "checkpoint",
+) -> Shards:
+    """Shards of a dataset for this rank, to be iterated over: each goes to one rank, and comes back if that is lost.
+
+    Every rank declares the same. Nothing is asked for before the first shard is. Under elastic-run the job's master
+    has the ledger. Without a launcher this is a world of one, and the ledger ends with the process.
+
+    Args:
+        name: of the dataset, one ledger for each; part of the order.
+        size: records, or a list of pairs: a file, and its records. Then `Shard.file` is set, and no shard spans two.
+        shard_size: records in a shard, a fraction of a second's work or more; a multiple of the batch's size, say.
+        epochs: how often each record is used; the iterator goes through all of them.
+        shuffle: an order of its own for each epoch, of shards and of the records in each; False: as the data stand.
+        seed: of the orders.
+        commit: whose word counts when workers are lost. "checkpoint": what the ranks restore, by `state_dict` and
+            `load_state_dict` in the model's checkpoints. "ack": `Shard.done`, for outputs that lie elsewhere.
+
+    Raises BadDataset or TypeError for arguments that make no sense, NoLedger where several ranks have no elastic-run
+    around them, and BadEnvironment where the launcher's environment is incomplete.
+    """
+    return Shards(name, size, shard_size=shard_size, epochs=epochs, shuffle=shuffle, seed=seed, commit=commit)
+
+
+def is_current() -> bool:
+    """Whether this worker's round is still the job's current one; ask before a checkpoint replaces the last one.
+
+    A worker that was cut off from the others may not know that the job goes on without it. Its agent asks the store.
+    True without a launcher, and under launchers other than elastic-run, which have no rounds: there it guards nothing.
+    False where it cannot be ascertained; then do not write.
+
+    Raises BadEnvironment where the launcher's environment is incomplete.
+    """
+    agent = os.environ.get(AGENT, "")
+    here = world()
+    if not agent:
+        return not here.round  # a worker of elastic-run whose agent cannot be asked
+    try:
+        channel = Channel(agent, timeout=ASKING)
+        try:
+            return channel.ask(Call("current", here.round)).current
+        finally:
+            channel.close()
+    except (AgentGone, TimeoutError, Malformed, TooLong):
+        return False

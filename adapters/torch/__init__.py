@@ -1,0 +1,1 @@
+"""PyTorch: torchrun's environment, and what a PyTorch script imports."""

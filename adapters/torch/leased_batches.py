@@ -1,0 +1,407 @@
+"""Leased shards for PyTorch: batches of records that each rank asks for, and a position that only commits move.
+
+The main process leases, and the loader's workers get *orders*: which records of which shards make the next batch. They
+travel through the loader's own queue, so that no worker needs a connection, it works without a launcher as well, and
+what a commit covers follows from counting the batches that were given out, whatever has been fetched ahead.
+
+Of each shard the orders are given out from its beginning to its end, so the records in the model are its first ones.
+Each of W workers has a shard of its own: torch deals orders out in turn, and every W-th is cut from the same shard, so
+that a worker reads a shard in one go. Another worker could read it as well, from the place where the order begins.
+"""
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any, NoReturn, TypeVar
+
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from ...master.data.shard import Layout, Span
+from ..client.ledger_client import HELD, Misused, NotDone
+from ..client.shards import Shard, Shards
+
+__all__ = ["ElasticIterableDataset", "ElasticLoader", "Records"]
+
+T = TypeVar("T")
+
+_END = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What `read` is asked for: the rest of a shard, or a part of it. What is not said here is as in `Shard`.
+
+    Attributes:
+        epoch, number, file, start, stop, key: of the shard.
+        offset: how many of its records, in the order of their use, come before these.
+        indices: the records, within the file where there is one; one sample is expected for each, in this order.
+    """
+
+    epoch: int
+    number: int
+    file: str
+    start: int
+    stop: int
+    key: str
+    offset: int
+    indices: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class ElasticIterableDataset(IterableDataset[T]):
+    """Samples of leased shards; what is in the model, `commit` says.
+
+        source = elastic_run.shards("train", [("a.csv", 1000), ("b.csv", 700)], shard_size=256, epochs=3)
+        dataset = ElasticIterableDataset(source, read)
+        loader = dataset.loader(batch_size=32, num_workers=4)
+        if checkpoint: dataset.load_state_dict(checkpoint["data"])      # on every rank
+        for batch in loader:                                            # through all epochs
+            ...                                                         # forward, backward
+            optimizer.step()
+            loader.commit()                                             # what was given out is in the model
+            if step % 100 == 0: position = dataset.state_dict(step)     # every rank
+
+    Loader workers get orders from the main process and lease nothing themselves: so it works without a launcher, and a
+    commit covers exactly the batches that were given out. A plain `DataLoader(dataset, batch_size=32)` does as well,
+    with `dataset.commit()`; but without workers, `drop_last` and commit="ack".
+
+    A loop that is left and begun again goes on after the last commit, and the loop before it is over. Batches may span
+    shards and epochs. Each rank's last one is smaller.
+
+    Args:
+        source: the shards, which nobody else may iterate over.
+        read: gives the samples of some records: one for each of `Records.indices`, in that order. Files are best read
+            lazily, by a generator. It is called in the loader's workers, where there are any.
+    """
+
+    def __init__(self, source: Shards, read: Callable[[Records], Iterable[T]]) -> None:
+        self._desk = _Desk(source)
+        self._read = read
+
+    def __iter__(self) -> Iterator[T]:
+        """One sample after the other, in this process."""
+        if get_worker_info() is not None:
+            _refuse_to_be_sent()
+        if self._desk.acknowledges:
+            raise Misused(
+                "a plain loop over an ElasticIterableDataset ends before others' shards may come back, which with "
+                "commit='ack' is too early: take dataset.loader(batch_size=...)"
+            )
+        reader = _Reader(self._read, self._desk.layout)
+        return self._desk.loop(lambda: _samples(reader, self._desk.orders(1, 1)))
+
+    def loader(self, batch_size: int, *, num_workers: int = 0, **arguments: Any) -> "ElasticLoader":
+        """A loader of batches, with worker processes or without.
+
+        Args:
+            batch_size: records in a batch; also across shards. The last batch of this rank may have fewer.
+            num_workers: processes that read, each a shard of its own.
+            arguments: others of torch's DataLoader; Any: as they are there.
+
+        Raises Misused for arguments that would lose records or their order, TypeError for a batch_size of no number.
+        """
+        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
+            raise TypeError(f"batch_size={batch_size!r} must be a whole number from 1")
+        for name, fine, why in (
+            ("drop_last", False, "the records of a smaller batch would be left out, and their shards never be done"),
+            ("in_order", True, "what a commit covers is told by the order of the batches"),
+            ("shuffle", False, "the order is that of shards(), which has an argument `shuffle`"),
+            ("sampler", None, "which records come next, the shards say"),
+            ("batch_sampler", None, "which records come next, the shards say"),
+        ):
+            if (given := arguments.pop(name, fine)) not in (fine, None):
+                raise Misused(f"loader() with {name}={given!r}: {why}; leave it out")
+        return ElasticLoader(self._desk, self._read, batch_size, num_workers, arguments)
+
+    def commit(self, batches: int | None = None) -> None:
+        """Says that what was given out is in the model, or its output written; after the step, before a checkpoint.
+
+        Args:
+            batches: the oldest so many of those not committed, where something between the loader and the step
+                draws ahead (samples, in a plain loop); None: all.
+
+        Costs no round trip. Raises Misused where not so much was given out since the last commit.
+        """
+        self._desk.commit(batches)
+
+    def state_dict(self, step: int | None = None) -> dict[str, object]:
+        """The position that the commits of all ranks make: as `Shards.state_dict`, for all ranks together."""
+        if self._desk.in_vain:
+            warnings.warn(
+                "state_dict() although batches were given out and none was ever committed: with this checkpoint they "
+                "are used again; call commit() after each optimizer step",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return self._desk.source.state_dict(step)
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """As `Shards.load_state_dict`: before the first batch, on every rank. Batches and workers may be others."""
+        self._desk.source.load_state_dict(state)
+
+    def __reduce__(self) -> NoReturn:
+        _refuse_to_be_sent()
+
+
+class ElasticLoader:
+    """What `ElasticIterableDataset.loader` gives: an iterable of batches, as torch's DataLoader collates them.
+
+    One loop goes through all epochs. With commit="ack" it ends when all shards of all ranks are done, and raises
+    NotDone if the next batch is asked for when there is none and some are not committed.
+    """
+
+    def __init__(
+        self,
+        desk: "_Desk",
+        read: Callable[[Records], Iterable[Any]],
+        batch_size: int,
+        num_workers: int,
+        arguments: Mapping[str, Any],  # Any: torch's arguments
+    ) -> None:
+        self._desk = desk
+        self._loader: DataLoader[Any] = DataLoader(
+            _Reader(read, desk.layout),
+            batch_sampler=_Sampler(desk, batch_size, max(1, num_workers)),
+            num_workers=num_workers,
+            **arguments,
+        )
+
+    def __iter__(self) -> Iterator[Any]:  # Any: what collate_fn makes
+        return self._desk.loop(lambda: iter(self._loader))
+
+    def commit(self, batches: int | None = None) -> None:
+        """As `ElasticIterableDataset.commit`."""
+        self._desk.commit(batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Records `start` to before `stop` of a span, in the order of their use.
+
+    Attributes:
+        end: how far to read ahead where nothing is open at `start` yet: to the end of the shard if more orders for the
+            same worker follow, else to `stop`.
+    """
+
+    span: Span
+    start: int
+    stop: int
+    end: int
+
+
+_Order = tuple[_Piece, ...]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A shard of this rank; `drawn` and `committed` are counted from the shard's beginning."""
+
+    shard: Shard
+    span: Span
+    committed: int
+    drawn: int
+
+    @property
+    def left(self) -> int:
+        """Records that are in no order yet."""
+        return len(self.span) - self.drawn
+
+
+class _Desk:
+    """Leases, cuts orders, and knows which were given out and which committed; in the main process."""
+
+    def __init__(self, source: Shards) -> None:
+        self.source = source
+        self.layout = source.layout
+        self.acknowledges = source.lineage == "ack"
+        self._held: dict[int, _Held] = {}  # by place, in the order in which they were leased
+        self._waiting: deque[_Order] = deque()  # in the loader
+        self._given: deque[_Order] = deque()  # by the loader, and not committed
+        self._loops = 0
+        self._committed = False
+
+    @property
+    def in_vain(self) -> bool:
+        """Something was given out, and nothing ever committed."""
+        return bool(self._given) and not self._committed
+
+    def loop(self, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """One loop over what `begin` makes of `orders`; the loop before it is over."""
+        self._loops += 1
+        self._given.clear()
+        return self._loop(self._loops, begin)
+
+    def _loop(self, number: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        self._check(number)
+        while self._held or self._lease():
+            self._waiting.clear()
+            given_out = begin()
+            while (batch := next(given_out, _END)) is not _END:
+                self._given.append(self._waiting.popleft())
+                yield batch
+                self._check(number)
+            if self._given and self.acknowledges:
+                raise NotDone(
+                    f"{len(self._given)} batches are not committed, and there are no others for now: call commit() "
+                    "before the next batch is asked for; or commit these, and begin the loop again"
+                )
+            if self._given:
+                return  # a commit may follow
+
+    def _check(self, number: int) -> None:
+        if number != self._loops:
+            raise Misused(
+                "this loop over the loader is over, because another one was begun: a dataset is iterated over once at "
+                "a time"
+            )
+
+    def orders(self, count: int, workers: int) -> Iterator[_Order]:
+        """The next batches of `count` records, for each worker in turn, until there is nothing to lease for now."""
+        rest = deque(self._held.values())  # of a loop that was left; or just leased
+        for held in rest:
+            held.drawn = held.committed
+        at: list[_Held | None] = [None] * workers
+        dry = False
+        for worker in cycle(range(workers)):
+            order: list[_Piece] = []
+            wanted = count
+            while wanted:
+                held = at[worker]
+                if held is None or not held.left:
+                    held = rest.popleft() if rest else None if dry else self._lease()
+                    if held is None:  # helps whoever has most
+                        dry = True
+                        held = max((one for one in at if one and one.left), key=lambda one: one.left, default=None)
+                        if held is None:
+                            break
+                    at[worker] = held
+                start, held.drawn = held.drawn, held.drawn + min(wanted, held.left)
+                order.append(_Piece(held.span, start, held.drawn, held.drawn if dry else len(held.span)))
+                wanted -= held.drawn - start
+            if not order:
+                return
+            self._waiting.append(tuple(order))
+            yield self._waiting[-1]
+
+    def _lease(self) -> _Held | None:
+        """Another shard; None where there is none for now."""
+        if len(self._held) >= HELD:
+            raise NotDone(
+                f"{HELD} shards are begun and not committed: call commit() after each step; if you do, take larger "
+                "shards, or fetch less ahead (batch_size, num_workers, prefetch_factor)"
+            )
+        try:
+            shard = next(self.source, None)
+        except NotDone:
+            if not self._held:
+                raise  # somebody else iterates over the source
+            return None
+        if shard is None:
+            return None
+        held = _Held(shard, self.layout.span(shard.place), shard.offset, shard.offset)
+        self._held[shard.place] = held
+        return held
+
+    def commit(self, batches: int | None) -> None:
+        """See `ElasticIterableDataset.commit`."""
+        if batches is not None and (not isinstance(batches, int) or isinstance(batches, bool) or batches < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"commit({batches!r}) must be a whole number of batches from 1")
+        if not self._given:
+            raise Misused(
+                "commit() although nothing was given out since the last commit, or since this loop began: call it once "
+                "per optimizer step, after it"
+            )
+        count = len(self._given) if batches is None else batches
+        if count > len(self._given):
+            raise Misused(f"commit({count}) although only {len(self._given)} batches were given out and not committed")
+        moved: dict[int, _Held] = {}
+        for _ in range(count):
+            for piece in self._given.popleft():
+                held = moved[piece.span.place] = self._held[piece.span.place]
+                held.committed = piece.stop
+        for place, held in moved.items():
+            if held.committed < len(held.span):
+                held.shard.progress(held.committed - held.shard.offset)
+            else:
+                del self._held[place]
+                held.shard.done()
+        self._committed = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampler:
+    """What torch's DataLoader takes for the batches' indices."""
+
+    desk: _Desk
+    count: int
+    workers: int
+
+    def __iter__(self) -> Iterator[Any]:  # Any: torch believes that an index is a number
+        return self.desk.orders(self.count, self.workers)
+
+
+@dataclass(slots=True)
+class _Open:
+    """What is being read: the next sample is of record `at` of that place, and the last of the one before `end`."""
+
+    place: int
+    samples: Iterator[Any]
+    at: int
+    end: int
+
+
+class _Reader(Dataset[Any]):
+    """Reads what orders say, in whichever process the loader has it."""
+
+    def __init__(self, read: Callable[[Records], Iterable[Any]], layout: Layout) -> None:
+        self._read = read
+        self._layout = layout
+        self._open: _Open | None = None
+        self._indices: tuple[int, Sequence[int]] = (-1, ())  # with their place
+
+    def __getitems__(self, order: _Order) -> list[Any]:
+        """The samples of one batch."""
+        return [sample for piece in order for sample in self._samples(piece)]
+
+    def _samples(self, piece: _Piece) -> list[Any]:
+        found, self._open = self._open, None
+        if found is None or (found.place, found.at) != (piece.span.place, piece.start):
+            found = _Open(piece.span.place, iter(self._read(self._records(piece))), piece.start, piece.end)
+        samples = list(islice(found.samples, piece.stop - piece.start))
+        found.at += len(samples)
+        if found.at < piece.stop:
+            raise Misused(f"read() gave too few samples for {_named(piece)}: they ended before record {found.at} of it")
+        if found.at < found.end:
+            self._open = found
+        elif next(found.samples, _END) is not _END:  # this also lets a generator close its file
+            raise Misused(f"read() gave too many samples for {_named(piece)}: give one for each of `indices`")
+        return samples
+
+    def _records(self, piece: _Piece) -> Records:
+        span = piece.span
+        if self._indices[0] != span.place:
+            self._indices = span.place, self._layout.indices(span)
+        indices = self._indices[1][piece.start : piece.end]
+        return Records(span.epoch, span.number, span.file, span.start, span.stop, span.key, piece.start, indices)
+
+
+def _named(piece: _Piece) -> str:
+    span = piece.span
+    file = f" of {span.file!r}" if span.file else ""
+    return f"shard {span.key} (records {span.start} to {span.stop}{file})"
+
+
+def _samples(reader: _Reader, orders: Iterable[_Order]) -> Iterator[Any]:
+    for order in orders:
+        yield from reader.__getitems__(order)
+
+
+def _refuse_to_be_sent() -> NoReturn:
+    raise Misused(
+        "an ElasticIterableDataset leases in the main process, and a DataLoader would send it to its workers: take "
+        "dataset.loader(batch_size=..., num_workers=...), which gives them work"
+    )

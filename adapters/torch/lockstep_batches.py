@@ -1,0 +1,394 @@
+"""What a PyTorch script uses: batches of a map-style dataset in synchronous training, at any world size.
+
+Which rank trains on what is arithmetic (`master/data/lockstep.py`); here are torch's classes around it. Nobody asks the
+master, and the only collective compares the ranks before the first step. For leased shards see `leased_batches.py`.
+"""
+
+import dataclasses
+import inspect
+import threading
+import warnings
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import BatchSampler, Sampler
+
+from ...master.data.lockstep import LARGEST, Order, OutOfStep, Plan, Position, RanksDiffer, Step, Tail, disagreement
+from ...master.data.permutation import Permutation
+from ..client.context import largest_world, world
+from ..client.saves import Saves
+
+AHEAD = 1024
+"""Records of this rank that are worked out at a time."""
+
+_LOW = 2**32 - 1
+
+
+class ElasticBatchSampler(Sampler[list[int]]):
+    """The batches of this rank, for `DataLoader(dataset, batch_sampler=...)`; each record once in every epoch.
+
+        sampler = ElasticBatchSampler(len(dataset), 32, epochs=10)
+        loader = DataLoader(dataset, batch_sampler=sampler, num_workers=4)
+        if checkpoint: sampler.load_state_dict(checkpoint["sampler"])
+        for epoch in range(sampler.epoch, 10):
+            for batch in loader:
+                ...                                 # forward, backward
+                optimizer.step()
+                sampler.commit()                    # before a checkpoint is written, which takes state_dict()
+
+    One loop over the loader covers one epoch, as with `DistributedSampler`; after a restart the first covers what is
+    left of its epoch. The epoch's order is new by itself: there is no `set_epoch`. Rank and world size come from
+    torch.distributed where that is initialised, else from the launcher's environment; without either it is a world of
+    one. A loop takes the world as it is when it begins.
+
+    The position is moved by `commit` alone. A loop that is left and begun again, in this process or in the next, goes
+    on after the last commit, whatever the loader's workers had fetched.
+
+    With gradient accumulation, or `fixed_global_batch`, a step has `accumulate` batches, and at the end of an epoch it
+    can be another number: step when that many have been added up, and do not count on the argument.
+
+    Args:
+        size: records in the dataset, the same on every rank.
+        batch_size: records per batch of one rank. At the end of an epoch a batch can be larger, by one where a few
+            records are left over, at most twice as large where the job may grow beyond them (see `tail`).
+        epochs: how often each record is trained on; after them a loop is empty.
+        shuffle: a new order in each epoch; False: the dataset's.
+        seed: of the orders, from -2**63 to 2**63 - 1.
+        tail: what becomes of records at the end of an epoch that make no whole step. "uneven": they are a step of
+            smaller batches; fewer than the job may have ranks join the step before. "drop": nobody trains on them
+            (`dropped`). "pad": records from the beginning of the epoch's order are used again (`repeated`).
+        accumulate: batches per rank and optimizer step.
+        fixed_global_batch: records per step of all ranks together, at any world size up to that number; the number of
+            batches per step follows. A tail shorter than that joins the step before, so that every step of an epoch
+            has the same records whatever the world size is and becomes.
+
+    Raises BadPlan or TypeError for arguments that make no sense, WorldRefused where the ranks are too many for them,
+    and BadEnvironment where the launcher's environment is incomplete; all but TypeError are ValueErrors.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        batch_size: int,
+        *,
+        epochs: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+        tail: Tail = "uneven",
+        accumulate: int = 1,
+        fixed_global_batch: int | None = None,
+    ) -> None:
+        self._plan = Plan(
+            size, batch_size, epochs, tail, accumulate, fixed_global_batch, shuffle, seed, largest_world()
+        )
+        self._position = Position()
+        self._pass: _Pass | None = None
+        self._saves = Saves()
+        self._agreed = 0  # the world size at which the ranks have been compared
+        self._plan.check(_place()[1])
+
+    def __iter__(self) -> "_Pass":
+        """The batches of this rank from the last commit to the end of its epoch.
+
+        The first time, and after `load_state_dict` or a change of the world, all ranks must come here together: they
+        are compared, by one small collective. Raises RanksDiffer where they would not train on the same data, and
+        TypeError where the loader was given this as `sampler=`.
+        """
+        frame = inspect.currentframe()
+        caller = frame.f_back if frame is not None else None
+        # Only whoever iterates tells the two apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
+        if caller is not None and isinstance(caller.f_locals.get("self"), BatchSampler):
+            raise TypeError(
+                "ElasticBatchSampler gives whole batches, and this loader takes them for records and would make "
+                "batches of batches: write DataLoader(dataset, batch_sampler=sampler), without batch_size, shuffle "
+                "and drop_last"
+            )
+        rank, size = _place()
+        self._plan.check(size)
+        if size > 1 and _initialised() and self._agreed != size:
+            self._agree(size)
+        self._position = self._plan.settled(self._position, size)
+        if self._pass is not None:
+            self._pass.over = True
+            if self._pass.in_vain:
+                warnings.warn(
+                    f"all batches of epoch {self._pass.epoch} were drawn and no step was committed: this loop begins "
+                    "with the same records again; call the sampler's commit() after each optimizer step",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+        self._pass = _Pass(self._plan, self._position, rank, size)
+        return self._pass
+
+    def __len__(self) -> int:
+        """Batches of this rank from the last commit to the end of its epoch: what a loop that begins now will give."""
+        size = self._size()
+        return self._plan.micro_batches_left(self._plan.settled(self._position, size), size)
+
+    def commit(self) -> None:
+        """Says that the batches of this step are in the model: once per optimizer step, after it, on every rank.
+
+        Raises OutOfStep where they have not been given out: nothing was drawn since the last commit (it was called
+        twice), or not yet all batches of the step. What a loader with workers has fetched ahead counts as given out
+        only as far as that can be told from here; a commit too many is refused at the end of the epoch at the latest.
+        """
+        if self._pass is None:
+            raise OutOfStep(
+                "commit() before any batch was drawn (or after load_state_dict): loop over the loader first, and "
+                "commit after each optimizer step"
+            )
+        if self._pass.over or self._position.epoch != self._pass.epoch:
+            raise OutOfStep(
+                f"commit() although every step of epoch {self._pass.epoch} has been committed: one of its steps was "
+                "committed twice; call commit() once per optimizer step"
+            )
+        self._pass.commit(self._step().accumulate)
+        self._position = self._plan.after(self._position, self._pass.size)
+        self._saves.committed()
+
+    @property
+    def epoch(self) -> int:
+        """Epochs whose every step has been committed: the number of the one to train on, from 0."""
+        return self._plan.settled(self._position, self._size()).epoch
+
+    @property
+    def step(self) -> int:
+        """Commits so far, in this job and in those whose checkpoint it goes on from."""
+        return self._position.step
+
+    @property
+    def remaining(self) -> int:
+        """Optimizer steps from the last commit to the end of its epoch; `len()` counts batches."""
+        size = self._size()
+        return self._plan.steps_left(self._plan.settled(self._position, size), size)
+
+    @property
+    def accumulate(self) -> int:
+        """Batches of each rank in the current step, which is the first that is not committed."""
+        step = self._step_or_none()
+        return step.accumulate if step else 1
+
+    @property
+    def weight(self) -> float:
+        """This rank's records x world / all records of the current step: 1.0 unless ranks have different numbers.
+
+        The mean of the ranks' mean losses, each times its weight, is the mean over the step's records. A rank for which
+        the epoch has no record left, because the world has just grown, repeats one with weight 0.
+        """
+        step = self._step_or_none()
+        return step.weight(self._rank()) if step else 0.0
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The same for each of the current step's `accumulate` batches; they add up to `weight`."""
+        step = self._step_or_none()
+        return step.weights(self._rank()) if step else ()
+
+    @property
+    def dropped(self) -> int:
+        """Records at the end of the current epoch that nobody will train on (tail="drop") in a world of this size."""
+        size = self._size()
+        return self._plan.dropped(self._plan.settled(self._position, size), size)
+
+    @property
+    def repeated(self) -> int:
+        """Records of the current epoch that are used twice, if the world keeps its size."""
+        size = self._size()
+        return self._plan.repeated(self._plan.settled(self._position, size), size)
+
+    def state_dict(self) -> dict[str, int | bool]:
+        """The position of the last commit, as plain numbers. The same on every rank: one rank's checkpoint will do."""
+        self._saves.taken()
+        return self.position()
+
+    def position(self) -> dict[str, int | bool]:
+        """The same, for who takes it at every step: no checkpoint is written with it."""
+        return self._plan.state(self._position)
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Goes on from there, at any world size. Begin a new loop afterwards; one that runs is over.
+
+        The batch size, the tail, the accumulation and the number of epochs may be others than before. Raises BadState
+        where the state is of another size, seed or shuffle, of a newer version, or damaged.
+        """
+        self._position = self._plan.restored(state)
+        self._agreed = 0
+        if self._pass is not None:
+            self._pass.over = True
+            self._pass = None
+
+    def regroup(self) -> None:
+        """The ranks are others from now on, or have another order: a loop that runs is over, and they are compared."""
+        self._agreed = 0
+        if self._pass is not None:
+            self._pass.over = True
+            self._pass = None
+
+    def _size(self) -> int:
+        return self._pass.size if self._pass is not None else _place()[1]
+
+    def _rank(self) -> int:
+        return self._pass.rank if self._pass is not None else _place()[0]
+
+    def _step(self) -> Step:
+        size = self._size()
+        return self._plan.step(self._plan.settled(self._position, size), size)
+
+    def _step_or_none(self) -> Step | None:
+        return self._step() if self.remaining else None
+
+    def _agree(self, size: int) -> None:
+        own = torch.tensor([*self._plan.claim(self._position), self._plan.largest_world], dtype=torch.int64)
+        own = own.to(_device())
+        gathered = [torch.empty_like(own) for _ in range(size)]
+        dist.all_gather(gathered, own)  # pyright: ignore[reportUnknownMemberType]  # half of it has no types in torch
+        claims: list[list[int]] = [[int(value) for value in row.cpu()] for row in gathered]
+        if text := disagreement([claim[:-1] for claim in claims]):
+            raise RanksDiffer(text)
+        self._plan = dataclasses.replace(self._plan, largest_world=max(claim[-1] for claim in claims))
+        self._agreed = size
+
+
+class _Pass(Iterator[list[int]]):
+    """One loop: the batches of one rank from a position to the end of its epoch.
+
+    Attributes:
+        over: another loop has begun, or the position was restored.
+    """
+
+    def __init__(self, plan: Plan, position: Position, rank: int, size: int) -> None:
+        self.epoch = position.epoch
+        self.rank = rank
+        self.size = size
+        self.over = False
+        self._plan = plan
+        self._position = position
+        self._steps = plan.steps_left(position, size)
+        self._order = plan.order(position.epoch) if self._steps else None
+        self._ahead = 0
+        self._ready: deque[list[int]] = deque()
+        self._drawn = 0
+        self._committed = 0
+        self._ended = False
+        self._warned = False
+        self._asked = 0  # since the last commit; also in vain, as a loader does whose workers have fetched all
+        self._asker = 0
+
+    @property
+    def in_vain(self) -> bool:
+        """All was drawn and nothing committed."""
+        return self._ended and self._steps > 0 and not self._committed
+
+    def __next__(self) -> list[int]:
+        if self.over:
+            raise OutOfStep(
+                "this loop over the loader is over, because another was begun or load_state_dict() was called: begin "
+                "a new one"
+            )
+        self._asked += 1
+        self._asker = threading.get_ident()
+        if not self._ready:
+            if self._ahead == self._steps:
+                self._ended = True
+                raise StopIteration
+            self._look_ahead()
+        self._drawn += 1
+        return self._ready.popleft()
+
+    def _look_ahead(self) -> None:
+        """Works out the next batches, enough of them that each costs microseconds."""
+        parts: list[range] = []
+        records = 0
+        while self._ahead < self._steps and records < AHEAD:
+            step = self._plan.step(self._position, self.size, self._ahead)
+            parts += step.micro_batches(self.rank)
+            records += len(step.share(self.rank))
+            self._ahead += 1
+        assert self._order is not None  # there are steps
+        found = iter(_records(self._order, parts))
+        self._ready.extend(list(islice(found, len(part))) for part in parts)
+
+    def commit(self, accumulate: int) -> None:
+        """The next `accumulate` batches have been used. Raises OutOfStep where they cannot have been."""
+        had = self._drawn - self._committed
+        fetching = self._ahead < self._steps or self._ready
+        if fetching and self._asker == threading.get_ident():
+            # A loader that fetches ahead in this thread asks for one batch whenever it gives one out.
+            had = min(had, self._asked)
+        if had < accumulate:
+            raise OutOfStep(
+                f"commit() between the batches of a step: it has {accumulate}, and {had} of them were drawn; commit "
+                "once, after the optimizer step that ends it"
+                if had
+                else "commit() although no batch was drawn since the last commit: call it once per optimizer step"
+            )
+        if self._committed and not self._warned and self._asker == threading.get_ident() and self._asked > accumulate:
+            self._warned = True
+            warnings.warn(
+                f"{self._asked} batches were given out since the last commit(), which covers {accumulate}: what is not "
+                "committed is given out again by the next loop. Call commit() once per optimizer step, and with "
+                "gradient accumulation say accumulate=...",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        self._committed += accumulate
+        self._asked = 0
+
+
+def _records(order: Order, parts: Sequence[range]) -> list[int]:
+    """What stands at all these places; beyond the end the order begins again."""
+    permutation = order.permutation
+    if permutation is None or permutation.n > LARGEST:
+        return [record for part in parts for record in order.records(part)]
+    places = torch.cat([torch.arange(part.start, part.stop) for part in parts])
+    found = permuted(permutation, places % order.size)
+    return found.tolist()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in torch
+
+
+def permuted(permutation: Permutation, places: torch.Tensor) -> torch.Tensor:
+    """`permutation[place]` for each of many places, (records,) int64: the same arithmetic on whole arrays.
+
+    Products of signed words wrap as those of unsigned ones do; only a right shift has to be told to bring no sign.
+    """
+    found = places.clone()
+    todo = torch.arange(len(places))
+    while len(todo):
+        number = found[todo]
+        left, right = number // permutation.width, number % permutation.width
+        for a, b, c, d, e, f in permutation.rounds:
+            left = (left + _mixed(right, a, b, c)) % permutation.height
+            right = (right + _mixed(left, d, e, f)) % permutation.width
+        number = left * permutation.width + right
+        found[todo] = number
+        todo = todo[number >= permutation.n]
+    return found
+
+
+def _mixed(half: torch.Tensor, a: int, b: int, c: int) -> torch.Tensor:
+    mixed = (half + _signed(a)) * _signed(b)
+    return ((mixed ^ (mixed >> 32 & _LOW)) * _signed(c)) >> 32 & _LOW
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >= 2**63 else word
+
+
+def _initialised() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _place() -> tuple[int, int]:
+    """Rank and world size."""
+    if _initialised():
+        return dist.get_rank(), dist.get_world_size()
+    here = world()
+    return here.rank, here.size
+
+
+def _device() -> torch.device:
+    """Where the default group wants its tensors: memory where it can, else the current accelerator."""
+    kinds = [part.partition(":")[0] for part in dist.get_backend_config().split(",")]
+    return torch.device("cpu" if "cpu" in kinds else kinds[0])

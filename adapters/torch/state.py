@@ -1,0 +1,668 @@
+"""What a PyTorch script keeps when the membership changes: its process, and its model in it.
+
+    state = elastic.State(model=model, optimizer=optimizer, data=sampler, epoch=0)
+
+    @elastic.run
+    def train(state):
+        model = state.ddp(state.model)
+        for batch in loader:
+            ...                         # forward, backward
+            optimizer.step()
+            state.commit()
+
+    train(state)
+
+`commit` says that a step is whole. Where a peer is lost, the function is left by an error, what was begun since the
+last commit is undone, a new ring is formed, who has no state gets it from who has, and the function is called again.
+Names and meanings are Horovod's. What is left to decide is decided in `client/commits.py`, without torch.
+"""
+
+import contextlib
+import copy
+import datetime
+import functools
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+import torch
+from torch import distributed, nn
+
+from ..client.channel import AgentGone
+from ..client.commits import NOTHING, Claim, StateLost, astray, beginning, lost, newest, transfers
+from ..client.context import World
+from ..client.rounds import Membership, NotAMember
+from ..client.script_trace import span
+from ..client.shards import Shards
+from .leased_batches import ElasticIterableDataset, ElasticLoader
+from .process_group import Ring, Superseded
+from .state_parts import load_module, load_optimizer, module_state, parameters_of
+from .tensor_pieces import buckets, joined, pieces, spread
+from .tree import SHARDED, Unfit, flatten, places, unflatten
+from .undo import Copies, Undo, fingerprint, random_states, state_of
+
+dist: Any = distributed  # half of it has no types in torch
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+AHEAD = 4
+"""Pieces on their way at a time, so that neither side waits for the other's next call."""
+
+FADES = 0.99
+"""How much of the slowest step is remembered at the next: an evaluation now and then is to be expected again."""
+
+LONGEST_STEP = 60.0
+"""Seconds; what takes longer between two commits is an evaluation, a checkpoint or a compiler."""
+
+_SHARDED_KINDS = (
+    "FullyShardedDataParallel",
+    "FSDPModule",
+    "ZeroRedundancyOptimizer",
+    "DeepSpeedEngine",
+    "PipelineStage",
+)
+
+
+class HostsUpdated(BaseException):
+    """Nodes come or go in order: the ring is left at a step's end. No error, so `except Exception` lets it by."""
+
+
+class State:
+    """What all ranks have alike, and what is brought to those that have it not.
+
+    Args:
+        model: a module, not wrapped; see `ddp`.
+        optimizer: that of the model.
+        scheduler: a learning-rate scheduler.
+        data: an `ElasticBatchSampler`, or whatever has `commit`, `state_dict` and `load_state_dict`; `commit()` calls
+            its.
+        copies: "always": each commit copies the parameters and what the optimizer keeps, so that any step can be
+            undone. It needs their memory once more. "never": no copies. A rank that loses a peer between the
+            optimizer's step and the commit then has no state any more: choose it only where the script has no
+            collective there. See the page on in-place training.
+        values: anything else that belongs to the state, and is an attribute of it from then on: tensors, numbers,
+            strings, lists and dicts of these, modules, and objects with state_dict() and load_state_dict().
+
+    Raises Unfit (TypeError) for what cannot travel.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        scheduler: object = None,
+        data: object = None,
+        copies: Copies = "always",
+        **values: object,
+    ) -> None:
+        parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "data": data}
+        self.__dict__["_values"] = {name: part for name, part in parts.items() if part is not None} | values
+        for name, value in self._values.items():
+            _refuse_sharded(name, value)
+            if isinstance(value, Shards | ElasticIterableDataset | ElasticLoader):
+                raise Unfit(
+                    f"State({name}=...) is leased from the job's master, which goes back to the script's checkpoint in "
+                    "each new round, and in place there is none: use an ElasticBatchSampler"
+                )
+            if isinstance(value, list | tuple | dict) and any(hasattr(part, "state_dict") for part in _parts(value)):
+                raise Unfit(
+                    f"State({name}=...) holds objects with a state of their own: give each its own name, as in "
+                    f"State({name}_a=..., {name}_b=...)"
+                )
+            if name in vars(type(self)) or name.startswith("_"):
+                raise Unfit(f"State({name}=...) would hide a part of State itself: choose another name")
+        self._refuse_strangers()
+        if copies not in ("always", "never"):
+            raise ValueError(f'copies={copies!r}: choose "always" or "never"')
+        self._step: int = NOTHING  # committed
+        self._committed_at = time.monotonic()
+        self._slowest = 0.0
+        self._since = 0  # the round in which it last had the same state as all others
+        self._begun = 0  # the round in which nobody had a state, and this one began
+        self._members: Membership | None = None
+        self._ring: Ring | None = None
+        self._callbacks: list[Callable[[], object]] = []
+        self._wrapped: list[weakref.ref[nn.parallel.DistributedDataParallel]] = []
+        self._undo = Undo(self._optimizers(), copies)
+        self._small: str = ""
+        self._small_tensors: list[torch.Tensor] = []
+        self._random: list[Callable[[], None]] = []
+        self._flag: tuple[Any, torch.Tensor] | None = None
+        self._flattened(large=True)  # refuses what cannot travel, before anything starts
+
+    # What it has.
+
+    def __getattr__(self, name: str) -> Any:  # Any: whatever was given
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(f"this State has no {name!r}: give it to State({name}=...)") from None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in self.__dict__["_values"]:
+            self._values[name] = value
+        else:
+            object.__setattr__(self, name, value)
+
+    @property
+    def step(self) -> int:
+        """Commits so far, in this job."""
+        return max(self._step, 0)
+
+    @property
+    def place(self) -> World:
+        """Rank and world size of the current round."""
+        return self._membership().place
+
+    # What the script calls.
+
+    def commit(self) -> None:
+        """Says that this step is whole: once per optimizer step, after it, on every rank.
+
+        From now on it is what is gone back to. Leaves the ring here where nodes come or go (HostsUpdated).
+        """
+        if (data := self._values.get("data")) is not None and hasattr(data, "commit"):
+            data.commit()  # type: ignore[attr-defined]
+        self._undo.committed()
+        self._step = max(self._step, 0) + 1
+        self._snapshot()
+        self._tell()
+        if self._ring is not None:
+            self._ring.tidy()
+        self._look_up()
+
+    def restore(self) -> None:
+        """Undoes what was begun since the last commit.
+
+        Raises StateLost, and changes nothing, where the optimizer has stepped since and there is no copy of the last
+        commit (`copies="never"`).
+        """
+        if not self._undo.possible(self._large()):
+            raise StateLost(
+                "the parameters have changed since the last commit, of which there is no copy: to go back at any time, "
+                'make the State without copies="never"'
+            )
+        self._restore()
+
+    def _restore(self) -> None:
+        """The same where a peer was lost: without a copy, this rank has no committed step any more."""
+        self._drop_begun()
+        if not self._undo.restore(self._large()):
+            self._has_none()
+            return
+        self._load(self._small, [each.clone() for each in self._small_tensors], large=False)
+        for again in self._random:
+            again()
+
+    def _drop_begun(self) -> None:
+        """The gradients, and what a GradScaler notes of the step under way."""
+        for parameter in [*self._parameters(), *self._trained()]:
+            parameter.grad = None
+        for value in self._values.values():
+            if isinstance(noted := getattr(value, "_per_optimizer_states", None), dict):
+                cast("dict[Any, Any]", noted).clear()  # it is in no state_dict, and refuses to begin the step again
+
+    def sync(self) -> None:
+        """Brings the last commit of who has the highest to all others. All ranks together; `run` calls it itself."""
+        place = self._membership().place
+        claims = [Claim(self._step, self._since, self._begun)]
+        group = self._ring.control if self._ring is not None else None
+        if group is not None and place.size > 1:
+            if self._step != NOTHING:
+                claims = [claims[0]._replace(mark=fingerprint(self._large()))]
+            own = torch.tensor(claims[0], dtype=torch.int64)
+            found = [torch.empty_like(own) for _ in range(place.size)]
+            dist.all_gather(found, own, group=group)
+            claims = [Claim(*map(int, each)) for each in found]
+        if lost(claims):
+            raise StateLost(
+                "no living worker has a committed step whole: the job goes on from what the script itself has saved"
+            )
+        best = newest(claims)
+        if place.rank == 0 and best.step == NOTHING and place.round > 1:
+            _say("no living worker has a committed step: the job goes on from what the script has loaded itself")
+        elif place.rank == 0 and best.step != NOTHING and best.ring < place.round - 1:
+            # Who was left out of the rounds between: others may have come further in them, and are lost.
+            _say(f"the job goes on after step {best.step}, the newest that a living worker has (of round {best.ring})")
+        if place.rank == 0 and best.step != NOTHING and (others := astray(claims)):
+            _say(
+                f"the ranks {', '.join(map(str, others))} have another state after step {best.step} than rank "
+                f"{claims.index(best)}, and get that one. Does the script catch errors of a broken ring, and go on?"
+            )
+        step, pairs = transfers(claims)
+        ring = max(place.round, 1)
+        begun = beginning(claims, ring)
+        for source, target in pairs:
+            if place.rank == source:
+                self._send(target, group)
+            elif place.rank == target:
+                self._has_none()  # while it is neither the one nor the other
+                self._receive(source, group)
+                self._step, self._begun = step, begun  # and passes it on, also in another ring
+                self._membership().holds(True, self._slowest)
+        self._step, self._since, self._begun = step, ring, begun
+        self._committed_at = time.monotonic()
+        self._membership().holds(True, self._slowest)
+        self._regroup()
+        self._snapshot()
+
+    def check_host_updates(self) -> None:
+        """Leaves the ring (HostsUpdated) where nodes come or go. All ranks alike; `commit` calls it itself."""
+        if not self._undo.touched(self._large()):
+            self._look_up()
+
+    def _look_up(self) -> None:
+        members = self._members
+        if members is None or members.alone or self._ring is None:
+            return
+        if members.place.size == 1:
+            if members.planned or members.over:
+                raise HostsUpdated
+            return
+        if self._flagged():
+            raise HostsUpdated
+        told = torch.tensor(int(members.planned), dtype=torch.int32)
+        work = dist.all_reduce(told, dist.ReduceOp.MAX, group=self._ring.control, async_op=True)
+        self._flag = work, told
+
+    def on_reset(self, callback: Callable[[], object]) -> Callable[[], object]:
+        """Calls it whenever a new ring has been formed, on each rank that was in the one before."""
+        self._callbacks.append(callback)
+        return callback
+
+    def ddp(self, module: nn.Module | None = None, **options: Any) -> nn.parallel.DistributedDataParallel:
+        """DistributedDataParallel around `module` for this round's ring; with `options` as torch has them.
+
+        In the function under `run`, at its beginning. Communication hooks are registered anew on what it returns.
+        """
+        inner: nn.Module = self.model if module is None else module
+        self._unwrap(inner)
+        options.setdefault("init_sync", False)  # all ranks have the same state already
+        wrapped = nn.parallel.DistributedDataParallel(inner, **options)
+        self._wrapped.append(weakref.ref(wrapped))
+        return wrapped
+
+    def attempts(self, *, backend: str | None = None, timeout: datetime.timedelta | None = None) -> Iterator["Attempt"]:
+        """For a loop of one's own, instead of `run`; each attempt is one ring.
+
+            for attempt in state.attempts():
+                with attempt:
+                    train(state)
+
+        The loop ends after the first attempt that is not cut short by a change of the membership.
+        """
+        members = self._membership()
+        _refuse_a_second_training(members)
+        self._ring = Ring(members, backend, timeout)
+        attempt = Attempt(self, self._ring, members)
+        yield attempt
+        while not attempt.finished:
+            attempt = Attempt(self, self._ring, members, after=attempt)
+            yield attempt
+
+    # The inside.
+
+    def _has_none(self) -> None:
+        """Its state is not that of a commit."""
+        self._step = NOTHING
+        self._undo.forget()
+        with contextlib.suppress(AgentGone):  # which is noticed where it is asked for a place
+            self._membership().holds(False)
+
+    def _tell(self) -> None:
+        """How long a step takes, to the agent: so long this rank may be busy when the ring breaks."""
+        now = time.monotonic()
+        self._slowest = min(max(now - self._committed_at, FADES * self._slowest), LONGEST_STEP)
+        self._committed_at = now
+        if self._ring is not None:
+            self._membership().holds(True, self._slowest)
+
+    def _membership(self) -> Membership:
+        if self._members is None:
+            self._members = Membership()
+        return self._members
+
+    def _of(self, kind: type[R]) -> list[R]:
+        return [value for value in self._values.values() if isinstance(value, kind)]
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        return self._of(torch.optim.Optimizer)
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [each for module in self._of(nn.Module) for each in module.parameters()]
+
+    def _trained(self) -> list[torch.Tensor]:
+        """What the optimizers change, but for what they keep themselves."""
+        return [each for optimizer in self._optimizers() for each in parameters_of(optimizer)]
+
+    def _refuse_strangers(self) -> None:
+        """Parameters that an optimizer changes, and that would neither be undone nor come to a new worker."""
+        known = {id(each) for each in [*self._parameters(), *self._of(torch.Tensor)]}
+        if strangers := [each for each in self._trained() if id(each) not in known]:
+            raise Unfit(
+                f"State(optimizer=...) changes {len(strangers)} parameters that no module of this State has (the first "
+                f"has the shape {tuple(strangers[0].shape)}): give their module to it, too, as in State(head=head)"
+            )
+
+    def _large(self) -> list[torch.Tensor]:
+        """What only an optimizer's step changes."""
+        found: list[torch.Tensor] = [*self._parameters()]
+        for optimizer in self._optimizers():
+            found += state_of(optimizer)
+        return found
+
+    def _snapshot(self) -> None:
+        """Copies what changes by other means than an optimizer's step, which is little."""
+        self._small, tensors = self._flattened(large=False)
+        self._small_tensors = [each.clone() for each in tensors]
+        self._random = random_states()
+        self._undo.begin(self._large())
+
+    def _flattened(self, *, large: bool) -> tuple[str, list[torch.Tensor]]:
+        whole: dict[str, object] = {}
+        for name, value in self._values.items():
+            if isinstance(value, nn.Module):
+                whole[name] = module_state(value, large=large)
+            elif isinstance(value, torch.optim.Optimizer):
+                whole[name] = value.state_dict() if large else {"param_groups": value.state_dict()["param_groups"]}
+            elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+                place = getattr(value, "position", None)
+                whole[name] = place() if callable(place) else value.state_dict()
+            else:
+                whole[name] = value
+        return flatten(whole, "state")
+
+    def _load(self, text: str, tensors: Sequence[torch.Tensor], *, large: bool) -> None:
+        whole: dict[str, Any] = unflatten(text, tensors)
+        for name, value in self._values.items():
+            held = whole[name]
+            if isinstance(value, nn.Module):
+                load_module(value, held)
+            elif isinstance(value, torch.optim.Optimizer):
+                if large:
+                    load_optimizer(value, held)
+                else:
+                    for group, kept in zip(value.param_groups, held["param_groups"], strict=True):
+                        group.update({key: each for key, each in kept.items() if key != "params"})
+            elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+                value.load_state_dict(held)
+            elif isinstance(value, torch.Tensor) and isinstance(held, torch.Tensor) and value.shape == held.shape:
+                with torch.no_grad():
+                    value.copy_(held)
+            else:
+                self._values[name] = copy.deepcopy(held)
+
+    def _send(self, target: int, group: Any) -> None:
+        text, tensors = self._flattened(large=True)
+        words = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        dist.send(torch.tensor([len(words)]), target, group)
+        dist.send(words, target, group)
+        ahead: deque[Any] = deque()  # torch's works; each keeps its piece
+        for bucket in buckets(tensors):
+            for piece in pieces(joined(bucket)):
+                if len(ahead) == AHEAD:
+                    ahead.popleft().wait()
+                ahead.append(dist.isend(piece, target, group))
+        for work in ahead:
+            work.wait()
+
+    def _receive(self, source: int, group: Any) -> None:
+        length = torch.empty(1, dtype=torch.int64)
+        dist.recv(length, source, group)
+        words = torch.empty(int(length), dtype=torch.uint8)
+        dist.recv(words, source, group)
+        text = bytes(words.numpy()).decode()
+        own, mine = self._flattened(large=True)
+        here = dict(zip(places(own), mine, strict=True))
+        # Straight into what is there already, where it fits; else beside it, to be loaded from there.
+        tensors = [
+            here[wanted] if wanted in here else torch.empty(wanted[2], dtype=wanted[1]) for wanted in places(text)
+        ]
+        ahead: deque[tuple[list[Any], torch.Tensor, list[torch.Tensor]]] = deque()
+
+        def arrive() -> None:
+            works, flat, bucket = ahead.popleft()
+            for work in works:
+                work.wait()
+            if bucket:
+                spread(flat, bucket)
+
+        for bucket in buckets(tensors):
+            if len(ahead) == AHEAD:
+                arrive()
+            straight = len(bucket) == 1 and bucket[0].is_contiguous() and bucket[0].device.type == "cpu"
+            flat = joined(bucket) if straight else torch.empty(sum(each.nbytes for each in bucket), dtype=torch.uint8)
+            works = [dist.irecv(piece, source, group) for piece in pieces(flat)]
+            ahead.append((works, flat, [] if straight else bucket))
+        while ahead:
+            arrive()
+        try:
+            self._load(text, tensors, large=True)
+        except (RuntimeError, KeyError, ValueError) as error:
+            raise Unfit(
+                f"what rank {source} has as its state does not fit this rank's: {error}. Every rank must make its "
+                "State of the same parts, of the same shapes"
+            ) from error
+
+    def _finish(self) -> None:
+        """Ends the training: all ranks together, unless nodes come or go (HostsUpdated); then it is called again."""
+        members, ring = self._membership(), self._ring
+        if ring is None or members.alone:
+            return
+        if ring.control is not None and not dist.is_initialized():
+            self._flag = None  # the script has ended the groups itself: there is nobody to agree with
+        elif ring.control is not None:
+            told = torch.tensor(int(self._flagged() or members.planned), dtype=torch.int32)
+            dist.all_reduce(told, dist.ReduceOp.MAX, group=ring.control)
+            if int(told):
+                raise HostsUpdated
+        elif members.planned:
+            raise HostsUpdated
+        members.done()
+
+    def _flagged(self) -> bool:
+        """Whether some rank knew of nodes that come or go, at the commit before; waits until all have said so."""
+        flag, self._flag = self._flag, None
+        if flag is None:
+            return False
+        flag[0].wait()
+        return bool(flag[1])
+
+    def _regroup(self) -> None:
+        data = self._values.get("data")
+        if hasattr(data, "regroup"):
+            data.regroup()  # type: ignore[union-attr]
+
+    def _unwrap(self, module: nn.Module | None = None) -> None:
+        """What is around `module`; None: around all. Hooks hang on the parameters: two would answer a backward pass."""
+        kept: list[weakref.ref[nn.parallel.DistributedDataParallel]] = []
+        for each in self._wrapped:
+            wrapped = each()
+            if wrapped is not None and module is not None and cast("Any", wrapped).module is not module:
+                kept.append(each)
+            elif wrapped is not None:
+                cast("Any", wrapped)._remove_autograd_hooks()
+        self._wrapped = kept
+
+    def _leave(self, *, broken: bool) -> None:
+        self._flag = None
+        self._unwrap()
+        # Where the script has changed something after its last commit, and returned, that stays: on all ranks alike,
+        # whatever each of them could undo.
+        if broken or not self._undo.touched(self._large()):
+            self._restore()
+        else:
+            self._drop_begun()
+
+    def _reset(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+class Attempt(contextlib.AbstractContextManager["Attempt"]):
+    """One ring, from its forming to its end; see `State.attempts`.
+
+    Attributes:
+        finished: it was not cut short.
+    """
+
+    def __init__(self, state: State, ring: Ring, members: Membership, *, after: "Attempt | None" = None) -> None:
+        self._state = state
+        self._ring = ring
+        self._members = members
+        self._first = after is None
+        self._why = after._why if after is not None else ""  # what was broken, for the agent
+        self._watch = contextlib.ExitStack()
+        self.finished = False
+
+    def __enter__(self) -> "Attempt":
+        state, members, ring = self._state, self._members, self._ring
+        take = not self._first or members.unplaced
+        while True:
+            own = False  # whether the script's own code runs
+            try:
+                if take:
+                    members.next(self._why)
+                take, self._why = True, ""
+                with span("form the ring", round=members.place.round, ranks=members.place.size):
+                    ring.form(members.place)
+                if not self._first:
+                    own = True
+                    state._reset()  # pyright: ignore[reportPrivateUsage]
+                    own = False
+                with span("bring the state"):
+                    state.sync()
+                if members.over:
+                    raise Superseded
+                break
+            except Superseded:
+                ring.drop(broken=True)
+            except (StateLost, NotAMember, AgentGone):
+                raise
+            except (RuntimeError, OSError) as error:
+                if members.alone or (own and not self._is_broken(error)):
+                    raise
+                self._why = f"forming a ring failed: {_line(error)}"
+                ring.drop(broken=True)
+        self._watch.enter_context(ring.watched())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._watch.close()
+        ended = error if error is not None else self._finish()
+        self.finished = ended is None
+        if ended is None:
+            return False
+        planned = isinstance(ended, HostsUpdated)
+        if not planned and not self._is_broken(ended):
+            if ended is error:
+                return False
+            raise ended
+        self._state._leave(broken=not planned)  # pyright: ignore[reportPrivateUsage]
+        if not planned:
+            self._why = _line(ended)
+        self._ring.drop(broken=not planned)
+        return True
+
+    def _finish(self) -> BaseException | None:
+        """Ends the training, all ranks together; why it goes on instead."""
+        try:
+            self._state._finish()  # pyright: ignore[reportPrivateUsage]
+        except (NotAMember, AgentGone):
+            raise
+        except (HostsUpdated, RuntimeError, OSError) as error:
+            return error
+        return None
+
+    def _is_broken(self, error: BaseException) -> bool:
+        """The ring is, whatever the error was: what was begun is trained again, and an error of the script's own then
+        comes again."""
+        if self._members.alone or not isinstance(error, Exception):
+            return False
+        return self._members.broken or self._members.over or isinstance(error, dist.DistError)
+
+
+@overload
+def run(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def run(
+    *, backend: str | None = None, timeout: datetime.timedelta | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def run(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    backend: str | None = None,
+    timeout: datetime.timedelta | None = None,
+) -> Any:  # Any: a decorator, or a decorated function
+    """Decorates the training function, whose first argument is the `State`: it is called once for each ring.
+
+    Args:
+        function: takes the state first.
+        backend: of torch.distributed; None: gloo. NCCL has not been tried; see the page on in-place training.
+        timeout: of collectives; None: torch's. A lost peer is noticed without it.
+    """
+    if function is None:
+        return functools.partial(_run, backend=backend, timeout=timeout)
+    return _run(function, backend=None, timeout=None)
+
+
+def _run(
+    function: Callable[..., Any], *, backend: str | None, timeout: datetime.timedelta | None
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
+        for attempt in state.attempts(backend=backend, timeout=timeout):
+            found = None
+            with attempt:
+                found = function(state, *args, **kwargs)
+            if attempt.finished:
+                return found
+        raise AssertionError("an attempt that is over has neither returned nor raised")
+
+    return wrapper
+
+
+_trains = False  # or has: in this process
+
+
+def _refuse_a_second_training(members: Membership) -> None:
+    global _trains
+    if _trains and not members.alone:
+        raise RuntimeError(
+            "this process has had a training already. A worker that takes a lost one's place begins the script anew, "
+            "and would meet the others in another training than theirs: put what comes one after another (the folds of "
+            "a cross-validation, say) into one training function, with a number in the State that says where it is, or "
+            "make each a job of its own"
+        )
+    _trains = True
+
+
+def _refuse_sharded(name: str, value: object) -> None:
+    parts = value.modules() if isinstance(value, nn.Module) else [value]
+    for part in parts:
+        kinds = {kind.__name__ for kind in type(part).__mro__}
+        if found := kinds.intersection(_SHARDED_KINDS):
+            raise Unfit(f"State({name}=...) is sharded over the ranks ({sorted(found)[0]}): {SHARDED}")
+        if isinstance(part, nn.parallel.DistributedDataParallel):
+            raise Unfit(f"State({name}=...) is wrapped already: give the plain module, and wrap it with state.ddp()")
+
+
+def _parts(value: Any) -> list[object]:  # Any: a list, a tuple or a dict
+    return list(value.values() if isinstance(value, dict) else value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType,reportUnknownMemberType]
+
+
+def _say(words: str) -> None:
+    print(f"elastic-run: {words}", file=sys.stderr, flush=True)
+
+
+def _line(error: BaseException | None) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]

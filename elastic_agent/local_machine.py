@@ -1,0 +1,295 @@
+"""What an agent needs of the machine that it runs on: worker processes, a guardian, ports, a place to be heard at.
+
+`RealMachine` has the operating system's. The simulator brings machines of its own, and runs the agent as it is.
+"""
+
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ..rendezvous import failure_detector
+from ..rendezvous.member import Exit
+from .logs.output import Output
+from .processes.guardian import Guardian
+from .worker_server import Desk, Respond
+from .workers.ports import Ports
+from .workers.process_groups import Rings
+from .workers.worker_processes import Workers, WorkerSpec
+from .zygotes.seed import Recipe, Seed
+
+
+class Voice(Protocol):
+    """Where the agent's own lines go (`logs.Output`)."""
+
+    def say(self, line: str) -> None:
+        """Prints one line for a person."""
+        ...
+
+    def error_file(self, round: int, local_rank: int) -> Path:
+        """Where that worker's library may describe its error."""
+        ...
+
+
+class WorkerSet(Protocol):
+    """The worker processes of one round after the other (`workers.Workers`, where each method is explained)."""
+
+    @property
+    def exits(self) -> tuple[Exit, ...]:
+        """The ends of the current workers, in the order of arrival."""
+        ...
+
+    @property
+    def alive(self) -> int:
+        """How many of the current workers have not ended."""
+        ...
+
+    @property
+    def pids(self) -> Mapping[int, int]:
+        """The living workers: local rank to pid."""
+        ...
+
+    @property
+    def undead(self) -> Sequence[int]:
+        """The pids of processes that SIGKILL has not ended in time, and that are still there."""
+        ...
+
+    def used(self, pids: Collection[int]) -> float:
+        """Seconds of processor that these and their children have used."""
+        ...
+
+    async def changed(self) -> None:
+        """Waits until `exits` or `alive` has changed."""
+        ...
+
+    def warm(self, recipe: Recipe) -> None:
+        """Begins to make the warm interpreter that workers are forked from."""
+        ...
+
+    async def ready(self) -> None:
+        """Waits until a start would wait for nothing more."""
+        ...
+
+    async def start(self, specs: Sequence[WorkerSpec]) -> None:
+        """Starts all or none (StartFailed)."""
+        ...
+
+    def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
+        """The next round, in which these, by pid, keep their process."""
+        ...
+
+    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+        """Ends those that were not kept, and starts all or none beside the others (StartFailed)."""
+        ...
+
+    async def stop(self, *, first: int, grace: float) -> tuple[Exit, ...]:
+        """Ends all; goes on where the caller is cancelled."""
+        ...
+
+    def pause(self) -> None:
+        """Stops them where they are."""
+        ...
+
+    def resume(self) -> None:
+        """Lets them go on."""
+        ...
+
+    async def close(self, *, spare_detached: bool = False) -> None:
+        """Kills what still runs; with `spare_detached` not what has left its worker's session."""
+        ...
+
+
+class Guard(Protocol):
+    """What kills the workers of an agent that is gone or silent (`guardian.Guardian`)."""
+
+    def start(self) -> None:
+        """Begins to watch."""
+        ...
+
+    def beat(self) -> None:
+        """The agent is alive."""
+        ...
+
+    def pause(self) -> None:
+        """Silence is meant from now on, until the next beat."""
+        ...
+
+    async def close(self, *, spare_detached: bool = False) -> None:
+        """Ends it; its workers must be gone. With `spare_detached` it leaves alone what else there is."""
+        ...
+
+
+class PortSet(Protocol):
+    """The ports that a node offers for MASTER_PORT (`ports.Ports`)."""
+
+    offered: tuple[int, ...]
+
+    def renew(self) -> None:
+        """Offers others; OSError where none is free."""
+        ...
+
+    def release(self, port: int) -> bool:
+        """Lets go of one for the workers; False where somebody else has it."""
+        ...
+
+    def hold(self) -> None:
+        """Takes back those that are free."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of all."""
+        ...
+
+
+class DeskOnMachine(Protocol):
+    """Where the workers of this node ask their agent (`channel.Desk`)."""
+
+    address: str
+
+    async def start(self) -> None:
+        """Begins to listen; OSError."""
+        ...
+
+    async def close(self) -> None:
+        """Hangs up."""
+        ...
+
+
+class RingSet(Protocol):
+    """The rings of workers that keep their process (`rings.Rings`, where each method is explained)."""
+
+    short: bool
+
+    def start(self, desk: str) -> None:
+        """Listens beside the desk; OSError."""
+        ...
+
+    def close(self) -> None:
+        """Hangs up."""
+        ...
+
+    def staying(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that keep their process."""
+        ...
+
+    def holding(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that have the job's state."""
+        ...
+
+    def done(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that have trained to the end, and take no other place."""
+        ...
+
+    def waiting(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that wait for their next place."""
+        ...
+
+    def forming(self, pids: Collection[int]) -> frozenset[int]:
+        """Those whose ring does not stand yet."""
+        ...
+
+    def slowest(self, pids: Collection[int]) -> float:
+        """Seconds that a step of them takes, where that is long."""
+        ...
+
+    def trouble(self, pids: Collection[int]) -> str:
+        """What the first of them says that was broken."""
+        ...
+
+    def plan(self, pids: Collection[int], round: int) -> None:
+        """Tells these that another round is wanted."""
+        ...
+
+    def shatter(self, pids: Collection[int], round: int) -> None:
+        """Breaks the rings of these."""
+        ...
+
+    def place(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
+        """Gives one that waits its place; False where it has gone."""
+        ...
+
+    def forget(self, pid: int) -> None:
+        """This worker has ended."""
+        ...
+
+    def forget_all_but(self, pids: Collection[int]) -> None:
+        """All others have ended."""
+        ...
+
+
+class Machine(Protocol):
+    """Gives an agent its parts."""
+
+    def workers(self, tag: str, silence: float | None) -> tuple[WorkerSet, Guard]:
+        """The workers of the agent `tag`, and who guards them while it is not silent for `silence` seconds."""
+        ...
+
+    def ports(self) -> PortSet:
+        """Ports to offer, held from now on."""
+        ...
+
+    def listener(self, bind: str) -> socket.socket:
+        """A listening socket on a free port of that address; "" is every interface."""
+        ...
+
+    def desk(self, respond: Respond) -> DeskOnMachine:
+        """Where workers ask, and get what `respond` answers."""
+        ...
+
+    def rings(self, changed: Callable[[], None]) -> RingSet:
+        """The rings of workers that keep their process; `changed` hears of what they say."""
+        ...
+
+
+class RealMachine:
+    """This one.
+
+    Args:
+        output: where the workers' lines go.
+        early: the agent's tag, and the process of a warm interpreter that carries it already.
+        files: the workers' soft limit of open files; None: this process's own.
+        alone: this process is the launcher's own, and not that of a program which calls `launch`.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        early: tuple[str, Seed] | None = None,
+        files: int | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self._output = output
+        self._early = early
+        self._files = files
+        self._alone = alone
+
+    def close(self) -> None:
+        """Ends what was begun early, where no agent has come to take it."""
+        if self._early is not None:
+            self._early[1].close()
+
+    def workers(self, tag: str, silence: float | None) -> tuple[Workers, Guardian]:
+        """See `Machine.workers`."""
+        tag, seed = self._early or (tag, None)
+        guardian = Guardian(tag=tag, silence=silence, say=self._output.say)
+        workers = Workers(
+            tag=tag, output=self._output, guardian=guardian, seed=seed, files=self._files, alone=self._alone
+        )
+        return workers, guardian
+
+    def ports(self) -> Ports:
+        """See `Machine.ports`."""
+        return Ports()
+
+    def listener(self, bind: str) -> socket.socket:
+        """See `Machine.listener`."""
+        return failure_detector.listener(bind)
+
+    def desk(self, respond: Respond) -> Desk:
+        """See `Machine.desk`."""
+        return Desk(respond)
+
+    def rings(self, changed: Callable[[], None]) -> Rings:
+        """See `Machine.rings`."""
+        return Rings(changed)

@@ -1,0 +1,1 @@
+"""What workers print: onto the terminal and into files."""

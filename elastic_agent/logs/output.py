@@ -1,0 +1,413 @@
+"""Where the workers' output goes: whole into files, by lines and with a prefix onto the terminal.
+
+`writer.py` does the writing, in a thread of its own. A full disk or a closed terminal never reaches the workers: it is
+said once, and what could not be written is counted in the file where it is missing.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from ...rendezvous import leftovers
+from .writer import File, Stream, Terminal, Writer
+
+StreamName = Literal["stdout", "stderr"]
+_STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
+
+Std = int | Mapping[int, int]
+"""Which streams: 0 none, 1 stdout, 2 stderr, 3 both; for every worker, or by local rank (others: none)."""
+
+READER_SECONDS = 60.0
+"""So long the end waits for a terminal or a pipe that takes nothing; while it takes anything, there is no limit."""
+
+NAME_CHARACTERS = 50
+"""Of the job's id in the name of its folder: a file system takes 255 bytes."""
+
+NOTICE_SECONDS = 5.0
+"""So long the end waits before it says what it waits for."""
+
+END_SECONDS = 5.0
+"""For the last write to a disk."""
+
+KEPT_ATTEMPTS = 10
+"""Of a job that keeps no logs: so many of the newest attempts keep their error files and last words."""
+
+_PREFIX = "elastic-run_"
+"""Of folders under the temporary folder. Those of jobs that failed stay for a week."""
+
+_LOGS_PREFIX = "elastic-run-logs_"
+"""Of a temporary folder of logs that were asked for: nobody but the user removes it."""
+
+_COLOURS = (36, 33, 35, 32, 34, 31)
+
+
+class Lines:
+    """The way for one stream of one worker."""
+
+    def __init__(self, writer: Callable[[], Writer | None], stream: Stream) -> None:
+        self._writer = writer
+        self._stream = stream
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        if data and (writer := self._writer()):
+            writer.feed(self._stream, data)
+
+    def end_line(self) -> None:
+        """The worker has ended: show what came without a newline."""
+        if writer := self._writer():
+            writer.end_line(self._stream)
+
+    def close(self) -> None:
+        """The stream has ended, or nobody listens to it any more."""
+        if writer := self._writer():
+            writer.close(self._stream)
+
+
+class Output:
+    """All that the launcher and its workers print.
+
+    Args:
+        host: this machine, as it appears before each worker's lines.
+        log_dir: where whole logs are kept, in torchrun's layout; None (or /dev/null): nowhere, unless `redirects`,
+            `tee` or a filter asks for files, which then go to a temporary folder that stays.
+        job_id: names the job's folder there.
+        color: prefixes are coloured, one colour per rank; for both streams, or for each.
+        redirects: streams that go to their file instead of the terminal.
+        tee: streams that go to both, even where `redirects` names them.
+        line_prefix: what a worker's lines begin with on the terminal, by rank and local rank; None: host and rank.
+        local_ranks_filter: only these local ranks are shown on the terminal; empty or None: all.
+        duplicate_stdout_filters: lines of stdout that contain one of these are also kept in `filtered_stdout.log`.
+        duplicate_stderr_filters: likewise for stderr.
+        keep_attempts: so many of the newest attempts' folders stay; 0: all. Without logs there are KEPT_ATTEMPTS.
+        stream_out: the launcher's own stdout.
+        stream_err: the launcher's own stderr.
+
+    Raises OSError where `log_dir` cannot be written.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        log_dir: Path | None,
+        job_id: str,
+        color: Mapping[StreamName, bool] | bool,
+        redirects: Std = 0,
+        tee: Std = 0,
+        line_prefix: Callable[[int, int], str] | None = None,
+        local_ranks_filter: Collection[int] | None = None,
+        duplicate_stdout_filters: Sequence[str] | None = None,
+        duplicate_stderr_filters: Sequence[str] | None = None,
+        keep_attempts: int = 0,
+        stream_out: BinaryIO,
+        stream_err: BinaryIO,
+    ) -> None:
+        self._host = host
+        self._color = {name: color if isinstance(color, bool) else color[name] for name in _STREAMS}
+        self._redirects = redirects
+        self._tee = tee
+        self._line_prefix = line_prefix
+        self._shown_ranks = frozenset(local_ranks_filter or ())
+        self._needles: dict[StreamName, tuple[bytes, ...]] = {
+            "stdout": tuple(text.encode() for text in duplicate_stdout_filters or ()),
+            "stderr": tuple(text.encode() for text in duplicate_stderr_filters or ()),
+        }
+        if log_dir == Path(os.devnull):
+            log_dir = None
+        wants_files = _asks(redirects) or _asks(tee) or any(self._needles.values())
+        self._keeps_logs = log_dir is not None or wants_files
+        self._temporary = self._keeps_logs and log_dir is None
+        name = re.sub(r"[^\w.=+-]", "_", job_id)[:NAME_CHARACTERS] or "job"
+        if log_dir is not None:
+            log_dir.mkdir(parents=True, exist_ok=True)
+            self._root = Path(tempfile.mkdtemp(prefix=f"{name}_", dir=log_dir))
+        else:
+            leftovers.prune(Path(tempfile.gettempdir()), _PREFIX, time.time())
+            prefix = _LOGS_PREFIX if self._temporary else _PREFIX
+            self._root = Path(tempfile.mkdtemp(prefix=f"{prefix}{name}_"))
+        self._hold = leftovers.hold(self._root)
+        self._terminals: dict[StreamName, Terminal] = {
+            "stdout": Terminal("standard output", stream_out),
+            "stderr": Terminal("standard error", stream_err),
+        }
+        for stream in (stream_out, stream_err):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        self._matching: dict[StreamName, File] = {}  # of the newest round
+        self._room: list[Callable[[], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._writer: Writer | None = None
+        self._attempts: list[int] = []  # that have a folder, in order
+        self._keep = keep_attempts if self._keeps_logs else KEPT_ATTEMPTS
+        self._closed = False
+        self._homeless = False
+
+    @property
+    def root(self) -> Path:
+        """The folder of this job's logs and error files on this machine."""
+        return self._root
+
+    @property
+    def temporary(self) -> bool:
+        """Logs were asked for, and no folder for them: they are in a temporary one, `root`, which stays."""
+        return self._temporary
+
+    @property
+    def full(self) -> bool:
+        """Too much waits to be written: read no more from workers until `when_room` calls."""
+        return self._writer is not None and self._writer.full
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, on the event loop, when `full` has turned false. Call while `full` is true."""
+        self._room.append(callback)
+        if not self.full:
+            self._has_room()
+
+    def attempt_dir(self, round: int) -> Path:
+        """The folder of `round`; made where it is missing (OSError)."""
+        path = self._root / f"attempt_{round}"
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def worker_dir(self, round: int, local_rank: int) -> Path:
+        """The folder of one worker of `round`; made where it is missing (OSError)."""
+        path = self.attempt_dir(round) / str(local_rank)
+        path.mkdir(exist_ok=True)
+        return path
+
+    def error_file(self, round: int, local_rank: int) -> Path:
+        """Where a worker's library may describe its error (torch's TORCHELASTIC_ERROR_FILE)."""
+        self._prepare(round, local_rank)
+        return self._root / f"attempt_{round}" / str(local_rank) / "error.json"
+
+    def _prepare(self, round: int, local_rank: int) -> None:
+        """Makes a worker's folder; a disk that has no room for it must not keep the worker from its work."""
+        self._prune(round)
+        try:
+            self.worker_dir(round, local_rank)
+        except OSError as error:
+            if not self._homeless:
+                self._homeless = True
+                self.say(f"cannot make a folder for logs: {error}; the workers go on without")
+
+    def log_file(self, round: int, local_rank: int, stream: StreamName) -> Path | None:
+        """Where a worker's stream is kept whole; None where it is not."""
+        if not self._keeps_logs:
+            return None
+        return self._root / f"attempt_{round}" / str(local_rank) / f"{stream}.log"
+
+    def keep_tail(self, round: int, local_rank: int, stream: StreamName, tail: bytes, cut: int) -> Path:
+        """Writes down the end of a failed worker's stream where the whole is not kept; it goes when the job succeeds.
+
+        `cut`: so many bytes came before `tail`. Raises OSError.
+        """
+        path = self.worker_dir(round, local_rank) / f"{stream}.log"
+        note = f"[elastic-run] {cut} bytes before this were not kept: --log-dir keeps all\n" if cut else ""
+        # Not to wait: a worker may have put a named pipe there.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(descriptor, note.encode() + tail)
+        finally:
+            os.close(descriptor)
+        return path
+
+    def target(self, round: int, local_rank: int, stream: StreamName) -> str:
+        """Where else another process may write what is left of a worker's stream: a file, a descriptor, or nothing."""
+        if path := self.log_file(round, local_rank, stream):
+            return str(path)
+        source = self._terminals[stream].source
+        return str(source) if source >= 0 and self._is_shown(local_rank, stream) else ""
+
+    def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:
+        """The way for one worker's stream; its folder is made, and its file by the writer."""
+        self._prepare(round, local_rank)
+        path = self.log_file(round, local_rank, stream)
+        file = None
+        if path is not None:
+            file = File(path)
+        needles = self._needles[stream]
+        matching = None
+        if needles:
+            # The file itself, and not only its name, is shared within a round: it counts what a full disk has lost.
+            place = self._root / f"attempt_{round}" / f"filtered_{stream}.log"
+            matching = self._matching.get(stream)
+            if matching is None or matching.path != place:
+                matching = self._matching[stream] = File(place)
+        writer = self._started()
+        made = Stream(
+            worker=(round, local_rank),
+            prefix=self._prefix(rank, local_rank, stream),
+            file=file,
+            lane=writer.lanes[self._terminals[stream].name] if writer and self._is_shown(local_rank, stream) else None,
+            matching=matching,
+            needles=needles,
+        )
+        if writer:
+            writer.open(made)
+        return Lines(lambda: self._writer, made)
+
+    def say(self, line: str) -> None:
+        """One of the launcher's own lines (or several), on stderr, in order with the workers' lines there."""
+        mark = b"\x1b[1m[elastic-run]\x1b[0m " if self._color["stderr"] else b"[elastic-run] "
+        text = line.encode(errors="replace")
+        if writer := self._started():
+            writer.say(self._terminals["stderr"], b"".join(mark + part + b"\n" for part in text.split(b"\n")))
+
+    def when_written(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, on the event loop, when all that was fed so far is in its files, or waits in memory."""
+        loop = asyncio.get_running_loop()
+        if writer := self._started():
+            writer.call(lambda: loop.call_soon_threadsafe(callback))
+
+    async def flush(self, seconds: float = 5.0) -> bool:
+        """Wait until all is written, at most `seconds`; False where it is not (a terminal that stands still)."""
+        writer = self._writer
+        if writer is None:
+            return True
+        return await _called(writer.when_idle, seconds)
+
+    async def close(
+        self, *, succeeded: bool, seconds: float = READER_SECONDS, hurry: asyncio.Event | None = None
+    ) -> None:
+        """Write what is left, and remove what nobody asked to keep.
+
+        A terminal or a pipe is waited for while it takes anything within `seconds`, and until `hurry` is set; what is
+        dropped then is said. The folder goes where the job `succeeded` and no logs were asked for.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        writer = self._writer
+        if writer is None:
+            for terminal in self._terminals.values():
+                terminal.close()
+        else:
+            if why := await self._drained(writer, seconds, hurry or asyncio.Event()):
+                writer.give_up(f"{why}{f'; they are in {self._root}' if self._keeps_logs else ''}")
+            if await _called(writer.end, END_SECONDS):
+                writer.join()
+                writer.close_pipe()
+            self._writer = None
+        if self._hold is not None:
+            os.close(self._hold)
+        if not self._keeps_logs and (succeeded or not any(path.is_file() for path in self._root.rglob("*"))):
+            shutil.rmtree(self._root, ignore_errors=True)
+
+    async def _drained(self, writer: Writer, seconds: float, hurry: asyncio.Event) -> str:
+        """Wait until all is written; why it is not, where it is not."""
+        loop = asyncio.get_running_loop()
+        idle, news = False, hurry
+
+        def wake() -> None:
+            nonlocal idle
+            idle = True
+            # RuntimeError: called too late, the loop has been closed.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(news.set)
+
+        writer.when_idle(wake)
+        begun = moved = loop.time()
+        taken, told = writer.taken, False
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(seconds, 1.0)):
+                    await news.wait()
+            now = loop.time()
+            if idle:
+                return ""
+            if news.is_set():
+                return "a signal came while they waited to be read"
+            if writer.taken > taken:
+                taken, moved = writer.taken, now
+            elif now - moved >= seconds:
+                return f"nobody has read anything for {seconds:g} s"
+            if not told and now - begun >= NOTICE_SECONDS:
+                told = True
+                self.say(
+                    "the workers' output is read slowly: waits for its reader, until nothing is read for "
+                    f"{seconds:g} s or a signal comes"
+                )
+
+    def _is_shown(self, local_rank: int, stream: StreamName) -> bool:
+        bit = 1 if stream == "stdout" else 2
+        if self._shown_ranks and local_rank not in self._shown_ranks:
+            return False
+        return bool(_of(self._tee, local_rank) & bit) or not _of(self._redirects, local_rank) & bit
+
+    def _prefix(self, rank: int, local_rank: int, stream: StreamName) -> bytes:
+        text, space = (f"[{self._host} rank {rank}]", " ")
+        if self._line_prefix is not None:
+            text, space = self._line_prefix(rank, local_rank), ""
+        if self._color[stream]:
+            text = f"\x1b[2;{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m"
+        return f"{text}{space}".encode(errors="replace")
+
+    def begin(self) -> None:
+        """Start the thread that writes; the first output does so otherwise. Raises RuntimeError where there is none."""
+        self._started()
+
+    def _started(self) -> Writer | None:
+        """The writer, which begins with the first thing to write; None where it has ended."""
+        if self._writer is None and not self._closed:
+            with contextlib.suppress(RuntimeError):
+                self._loop = asyncio.get_running_loop()
+            writer = Writer(tuple(self._terminals.values()), self._tell_room, self.say)
+            writer.start()
+            self._writer = writer
+        return self._writer
+
+    def _prune(self, round: int) -> None:
+        """The oldest folders go where `round` is one too many. Round 0 is the one before the first."""
+        if round == 0 or round in self._attempts:
+            return
+        self._attempts.append(round)
+        while self._keep and len(self._attempts) > self._keep:
+            old = self._root / f"attempt_{self._attempts.pop(0)}"
+            if writer := self._started():
+                writer.call(lambda old=old: shutil.rmtree(old, ignore_errors=True))
+
+    def _tell_room(self) -> None:
+        # RuntimeError: the loop has been closed; nobody is left to hear it.
+        with contextlib.suppress(RuntimeError):
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._has_room)
+
+    def _has_room(self) -> None:
+        waiting, self._room = self._room, []
+        for callback in waiting:
+            callback()
+
+
+def _asks(streams: Std) -> bool:
+    return any(streams.values()) if isinstance(streams, dict) else bool(streams)
+
+
+def _of(streams: Std, local_rank: int) -> int:
+    return streams if isinstance(streams, int) else streams.get(local_rank, 0)
+
+
+async def _called(ask: Callable[[Callable[[], None]], None], seconds: float) -> bool:
+    """Hand a callback to `ask` and wait until another thread calls it: False where it does not within `seconds`."""
+    loop = asyncio.get_running_loop()
+    called = asyncio.Event()
+
+    def tell() -> None:
+        # RuntimeError: called too late, the loop has been closed.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(called.set)
+
+    ask(tell)
+    try:
+        async with asyncio.timeout(seconds):
+            await called.wait()
+    except TimeoutError:
+        return False
+    return True

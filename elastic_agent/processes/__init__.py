@@ -1,0 +1,1 @@
+"""The processes of this machine: looked at, ended, collected, and limited."""

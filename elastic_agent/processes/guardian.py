@@ -1,0 +1,532 @@
+"""What outlives the agent for a moment: a small process that leaves none of its workers behind.
+
+The agent holds the writing end of a pipe to it. When the agent is gone (end of file) or stopped for longer than its
+lease allows (silence), the guardian kills the workers' sessions and everything that carries the agent's tag, again and
+again until nothing is left. An agent that has seen for itself that nothing is left says so, and the guardian just ends.
+`Guardian` is the agent's side; below it is the process itself, run by path as `python -I -S guardian.py TAG SILENCE`,
+so that it needs the standard library only and starts with little memory.
+
+What it cannot find: a process that has left its session *and* runs in an environment without the tag. The agent finds
+that as well, as long as it lives: such a process is given to it when its own parent ends.
+"""
+
+# pathlib would double the guardian's start-up and memory.
+# ruff: noqa: PTH100, PTH110, PTH123, PTH208
+
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import asyncio
+    import subprocess
+
+TAG_VARIABLE = "ELASTIC_RUN_TAG"
+"""In every worker's environment: the tags of the agents that it belongs to, joined by commas (agents may be nested)."""
+
+SWEEP_SECONDS = 10.0
+"""How long a guardian whose agent is gone tries to kill what is left."""
+
+COLLECT_SECONDS = 1.0
+"""How long the agent waits for a guardian that has ended or was killed: one that a tracer holds cannot be collected."""
+
+RESTART_PAUSE_SECONDS = 1.0
+"""Between two starts of a guardian that died at once, so that a broken machine is not kept busy with it."""
+
+LOOK_AGAIN_SECONDS = 0.05
+"""Between two looks at processes where no descriptor was left for the first."""
+
+_BLIND = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors that tell of this machine, not of the process that was looked at: it may well be there."""
+
+_UNHEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
+
+
+# Who runs on this machine: shared by the guardian and by the agent's own stop. Each look needs a descriptor; where
+# there is none, it raises OSError, because "I cannot see anybody" must not be read as "nobody is there".
+
+
+class Process(NamedTuple):
+    """One line of /proc. `started` is in clock ticks since boot: with `pid` it names a process for good. `used` is in
+    seconds of processor. `threads` counts those that nobody has collected, the first one included. `status` is
+    how a zombie has ended, as `os.waitstatus_to_exitcode` reads it; also 0 where the kernel does not tell."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    state: str
+    started: int
+    used: float = 0.0
+    threads: int = 1
+    status: int = 0
+
+    @property
+    def alive(self) -> bool:
+        """It still runs: a zombie does not. `state` is that of the first thread, which may end before the others."""
+        return self.state not in "ZX" or self.threads > 1
+
+
+def process(pid: int) -> Process | None:
+    """What /proc says of `pid`; None where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError as error:
+        _raise_if_blind(error)
+        return None
+    # The name, in parentheses, may hold anything, also spaces and parentheses.
+    fields = text[text.rindex(b")") + 2 :].split()
+    used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    parent, group, session, threads, started, status = (int(fields[index]) for index in (1, 2, 3, 17, 19, 49))
+    return Process(pid, parent, group, session, fields[0].decode(), started, used, threads, status)
+
+
+def processes() -> Iterator[Process]:
+    """Every process that /proc shows."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (found := process(int(name))):
+            yield found
+
+
+def children(pid: int) -> list[int] | None:
+    """The children of every thread of `pid`, zombies included; None where this kernel does not tell."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError as error:
+        _raise_if_blind(error)
+        return []
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+        except FileNotFoundError:
+            if thread == str(pid) and os.path.exists(f"/proc/{pid}/task/{thread}"):
+                return None  # built without CONFIG_PROC_CHILDREN
+        except OSError as error:
+            _raise_if_blind(error)
+    return found
+
+
+def descendants(root: int) -> Iterator[Process]:
+    """Every descendant of `root`, parents before their children."""
+    if children(root) is None:
+        by_parent: dict[int, list[Process]] = {}
+        for found in processes():
+            by_parent.setdefault(found.parent, []).append(found)
+        waiting = [root]
+        while waiting:
+            below = by_parent.get(waiting.pop(), [])
+            yield from below
+            waiting += [child.pid for child in below]
+        return
+    # A process whose parent ends meanwhile moves to `root` (a subreaper): look there until nobody new has come.
+    seen: set[int] = set()
+    while waiting := [pid for pid in children(root) or () if pid not in seen]:
+        while waiting:
+            pid = waiting.pop()
+            seen.add(pid)
+            if found := process(pid):
+                yield found
+            waiting += [child for child in children(pid) or () if child not in seen]
+
+
+def started_with(pid: int, variable: str) -> bool:
+    """`pid` was started with `variable` in its environment, or that cannot be read."""
+    name, entries = f"{variable}=".encode(), _environment(pid)
+    return not entries or any(entry.startswith(name) for entry in entries)
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError as error:
+        _raise_if_blind(error)
+        return []
+
+
+def carries(pid: int, tag: str) -> bool:
+    """`pid` was started (it or the process that it was forked from) with `tag` in its environment."""
+    name = f"{TAG_VARIABLE}=".encode()
+    for entry in _environment(pid):
+        if entry.startswith(name):
+            return tag.encode() in entry[len(name) :].split(b",")
+    return False
+
+
+def command_of(pid: int) -> str:
+    """The command line of `pid`, cut; empty where it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().rstrip(b"\0").replace(b"\0", b" ")
+    except OSError as error:
+        _raise_if_blind(error)
+        return ""
+    text = " ".join(words.decode(errors="replace").split())
+    return text if len(text) <= 60 else text[:56].rstrip() + " ..."
+
+
+def belonging(candidates: Iterable[Process], sessions: Collection[int], tag: str | None) -> list[Process]:
+    """Those of `candidates` that still run and are in one of `sessions`, carry `tag`, or descend from one that does."""
+    everyone = {found.pid: found for found in candidates}
+    everyone.pop(os.getpid(), None)
+    ours = {pid for pid, found in everyone.items() if found.session in sessions or (tag and carries(pid, tag))}
+    grown = True
+    while grown:
+        below = {pid for pid, found in everyone.items() if found.parent in ours and pid not in ours}
+        ours |= below
+        grown = bool(below)
+    return [everyone[pid] for pid in ours if everyone[pid].alive]
+
+
+def open_process(found: Process) -> int | None:
+    """A pidfd of this very process, which the caller closes; None where it is gone (its pid may have a new owner)."""
+    try:
+        handle = os.pidfd_open(found.pid)
+    except OSError as error:
+        _raise_if_blind(error)
+        return None
+    try:
+        now = process(found.pid)
+    except OSError:
+        os.close(handle)
+        raise
+    if now is None or now.started != found.started:
+        os.close(handle)
+        return None
+    return handle
+
+
+def send(found: Process, signum: int) -> None:
+    """Signals this very process, never a later owner of its pid."""
+    handle = open_process(found)
+    if handle is None:
+        return
+    try:
+        signal.pidfd_send_signal(handle, signum)
+    except OSError:
+        pass  # it ended, or it is another user's (a setuid program): it stays among those left
+    finally:
+        os.close(handle)
+
+
+def _raise_if_blind(error: OSError) -> None:
+    if error.errno in _BLIND:
+        raise error
+
+
+# The agent's side.
+
+
+class Guardian:
+    """Starts the guardian, tells it whom to watch, and starts it again when it dies.
+
+    Args:
+        tag: the agent's incarnation, as in its workers' environment. No comma.
+        silence: seconds without a `beat` (or any other word) after which the workers are killed; None: never, as where
+            no lease is at stake.
+        say: where to tell the user what happened.
+
+    All methods are called on the event loop's thread, and `start` on it while the loop runs.
+    """
+
+    def __init__(self, *, tag: str, silence: float | None = None, say: Callable[[str], None] | None = None) -> None:
+        self._tag = tag
+        self._silence = silence
+        self._say: Callable[[str], None] = say or _silent
+        self._sessions: set[int] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        self._born = 0.0
+        self._again: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._lost_words = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The running guardian's pid, None where none runs."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start the process; OSError where the machine cannot."""
+        import asyncio  # not at the top: the guardian itself runs this file
+
+        self._loop = asyncio.get_running_loop()
+        self._launch()
+
+    def watch(self, pid: int) -> None:
+        """`pid` leads a session of workers: it dies with the agent."""
+        self._sessions.add(pid)
+        self._tell(f"watch {pid}", must=True)
+
+    def forget(self, pid: int) -> None:
+        """Nothing of the session `pid` is left; its number may go to others."""
+        self._sessions.discard(pid)
+        self._tell(f"forget {pid}", must=True)
+
+    def beat(self) -> None:
+        """The agent is alive: call this several times within `silence`."""
+        self._tell("beat")
+
+    def pause(self) -> None:
+        """The agent is about to be stopped on purpose (Ctrl-Z): silence does not count until the next word."""
+        self._tell("pause", must=True)
+
+    async def close(self, seconds: float = 2.0, *, spare_detached: bool = False) -> None:
+        """End the guardian: it ends by itself at the end of the pipe, or is killed after `seconds`.
+
+        Call this when all workers were stopped: where the kernel shows that nothing of them is left, it need not look;
+        nor where what is left is to live on.
+        """
+        import asyncio
+
+        self._closed = True
+        if self._again:
+            self._again.cancel()
+            self._again = None
+        if self._process is None or self._loop is None:
+            return
+        self._loop.remove_reader(self._pidfd)
+        gone = self._loop.create_future()
+
+        def ended() -> None:
+            if not gone.done():
+                gone.set_result(None)
+
+        self._loop.add_reader(self._pidfd, ended)
+        try:
+            if spare_detached or self._nothing_left():
+                self._tell("end")
+            self._shut_pipe()
+            await asyncio.wait({gone}, timeout=seconds)
+        finally:
+            self._loop.remove_reader(self._pidfd)
+            self._process.kill()
+            self._collect()
+
+    def _launch(self) -> None:
+        import subprocess
+
+        from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
+
+        assert self._loop is not None
+        silence = "never" if self._silence is None else str(self._silence)
+        environment = {name: value for name, value in os.environ.items() if name != TAG_VARIABLE}
+        environment[KEPT_VARIABLE] = f"guardian of {os.getpid()}"
+        # Inherited over fork and exec: the guardian is deaf to them from its first instruction.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _UNHEARD)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", os.path.abspath(__file__), self._tag, silence],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._born = time.monotonic()
+        self._loop.add_reader(self._pidfd, self._died)
+        for pid in sorted(self._sessions):
+            self._tell(f"watch {pid}", must=True)
+
+    def _died(self) -> None:
+        assert self._loop is not None
+        self._loop.remove_reader(self._pidfd)
+        code = self._collect()
+        if self._closed:
+            return
+        lived = time.monotonic() - self._born
+        pause = 0.0 if lived > RESTART_PAUSE_SECONDS else RESTART_PAUSE_SECONDS
+        if self._lost_words == 0:
+            self._say(f"the guardian of this machine's workers ended ({_ending(code)}); it is started again")
+        self._lost_words += 1
+        if pause:
+            self._again = self._loop.call_later(pause, self._retry)
+        else:
+            self._retry()
+
+    def _retry(self) -> None:
+        assert self._loop is not None
+        try:
+            self._launch()
+        except OSError as error:
+            if self._lost_words == 1:
+                self._say(f"the guardian cannot be started ({error}); workers may outlive a crash of this agent")
+            self._lost_words += 1
+            self._again = self._loop.call_later(RESTART_PAUSE_SECONDS, self._retry)
+
+    def _tell(self, word: str, *, must: bool = False) -> None:
+        if self._process is None or self._process.stdin is None or self._process.stdin.closed:
+            return
+        line = f"{word}\n".encode()
+        try:
+            written = os.write(self._process.stdin.fileno(), line)
+        except BlockingIOError:
+            written = 0
+        except BrokenPipeError:
+            return  # it died: the next one is told everything
+        if written < len(line) and (must or written):
+            # It does not read its pipe (stopped by someone): a new one is told everything.
+            self._process.kill()
+
+    def _nothing_left(self) -> bool:
+        """No session is watched, and nothing below this process carries the tag. False where that cannot be seen."""
+        try:
+            # Twice: the kernel's list of children may skip some while others end.
+            return not self._sessions and not any(belonging(descendants(os.getpid()), (), self._tag) for _ in range(2))
+        except OSError:
+            return False
+
+    def _shut_pipe(self) -> None:
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+
+    def _collect(self) -> int:
+        import subprocess
+
+        assert self._process is not None
+        try:
+            code = self._process.wait(COLLECT_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = self._process.returncode = -signal.SIGKILL
+        self._shut_pipe()
+        os.close(self._pidfd)
+        self._process, self._pidfd = None, -1
+        return code
+
+
+def _silent(line: str) -> None:
+    """Nobody is told."""
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+# The process itself.
+
+
+class _Watch:
+    """What the guardian knows: fed with the agent's words, asked whether it is time to strike."""
+
+    def __init__(self) -> None:
+        self.sessions: set[int] = set()
+        self.paused = False
+        self.quiet = 0.0
+        self.struck = False
+        self.ended = False
+        self._rest = b""
+
+    def hear(self, data: bytes) -> None:
+        self.quiet, self.struck, self.paused = 0.0, False, False
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"watch":
+                self.sessions.add(int(number))
+            elif word == b"forget":
+                self.sessions.discard(int(number))
+            elif word == b"pause":
+                self.paused = True
+            elif word == b"end":
+                self.ended = True
+
+    def waited(self, asked: float) -> None:
+        """Nothing was heard in a wait of `asked` seconds, however long it took.
+
+        Silence is counted in own waits, not by a clock: time in which this process was itself stopped (Ctrl-Z of all, a
+        frozen container) is at most one of them, because then the agent may have been stopped, too.
+        """
+        if not self.paused:
+            self.quiet += asked
+
+
+def sweep(sessions: Collection[int], tag: str, seconds: float) -> list[Process] | None:
+    """Kill all that belongs to `sessions` or `tag` until nothing is left, for at most `seconds`; who is left.
+
+    None where it never could look.
+    """
+    until = time.monotonic() + seconds
+    left: list[Process] | None = None
+    while True:
+        try:
+            left = belonging(processes(), sessions, tag)
+        except OSError:  # the whole machine can open nothing more
+            if time.monotonic() >= until:
+                break
+            select.select([], [], [], LOOK_AGAIN_SECONDS)
+            continue
+        if not left:
+            break
+        handles: list[int] = []
+        try:
+            for found in left:
+                try:
+                    handle = open_process(found)
+                except OSError:
+                    if not handles:
+                        select.select([], [], [], LOOK_AGAIN_SECONDS)
+                    break  # as many as there are descriptors for; the others come next
+                if handle is not None:
+                    handles.append(handle)
+            for handle in handles:
+                try:
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                except OSError:
+                    continue  # it ended, or it is another user's
+            _await_ends(handles, until)
+        finally:
+            for handle in handles:
+                os.close(handle)
+        if time.monotonic() >= until:
+            break
+    return left
+
+
+def _await_ends(handles: list[int], until: float) -> None:
+    poll = select.poll()
+    for handle in handles:
+        poll.register(handle, select.POLLIN)
+    waiting = len(handles)
+    while waiting and (rest := until - time.monotonic()) > 0:
+        for handle, _ in poll.poll(rest * 1000):
+            poll.unregister(handle)
+            waiting -= 1
+
+
+def main(tag: str, silence: float | None) -> int:
+    """Stand guard until the agent closes the pipe or is gone; returns the exit code."""
+    watch = _Watch()
+    asked = None if silence is None else min(1.0, silence / 4)
+    while True:
+        readable, _, _ = select.select([0], [], [], asked)
+        if readable:
+            data = os.read(0, 65536)
+            if not data:
+                break
+            watch.hear(data)
+            if watch.ended:
+                return 0
+        elif silence is not None and asked is not None:
+            watch.waited(asked)
+            if watch.quiet >= silence and not watch.struck:
+                watch.struck = True
+                sweep(watch.sessions, tag, SWEEP_SECONDS)
+    return 0 if sweep(watch.sessions, tag, SWEEP_SECONDS) == [] else 1
+
+
+if __name__ == "__main__":
+    # No interpreter teardown: the agent waits for this end.
+    os._exit(main(sys.argv[1], None if sys.argv[2] == "never" else float(sys.argv[2])))

@@ -1,0 +1,287 @@
+"""The rings that this node's workers are in, as far as they keep their process when the membership changes.
+
+Such a worker (`adapters/client/rounds.py` is its side) hands over the sockets of its ring. Shutting them down frees it
+from whatever call it waits in, and its peers as well: also where a child of a dead worker still has them open, and
+where the peer is frozen. Then it asks for its next place.
+
+gloo forgets a send that fails: who waits for it waits until the group's time-out. So what a worker writes must not fail
+before it has read that the ring is at its end. A ring is broken in two steps therefore: first its end is all that can
+be read, and what is written still goes somewhere; `EBB_SECONDS` later nothing goes either way.
+
+Nothing here decides: `plan.act` does, by what `staying` and `waiting` say.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...adapters.client.rounds import SUFFIX, News, Word
+from ...rendezvous.wire.frame import TooLong, framed, take_frames
+from ...rendezvous.wire.values import Malformed, decode, encode
+from ..worker_server import own_caller
+
+_MOST_DESCRIPTORS = 253
+"""In one message, as the kernel has it."""
+
+EBB_SECONDS = 0.25
+"""Between the two steps in which a ring is broken. gloo reads the end within milliseconds, on a busy machine later."""
+
+_FULL_SECONDS = 0.5
+"""Until somebody is let in again, where no descriptor was left."""
+
+
+@dataclass(slots=True)
+class _Stayer:
+    """One worker that keeps its process.
+
+    Attributes:
+        round: it is in.
+        held: duplicates of its ring's sockets.
+        formed: its ring stands.
+        asked: it has left the ring of `round` and waits for its next place.
+        holds: it has the job's state.
+        done: it has trained to the end, and takes no other place.
+        why: what was broken, in its words.
+        over: the newest round that has ended its own.
+        slowest: seconds between two of its commits, at most; 0: less than matters.
+    """
+
+    pid: int
+    connection: socket.socket
+    round: int = 0
+    held: list[socket.socket] = field(default_factory=list[socket.socket])
+    formed: bool = False
+    asked: bool = False
+    holds: bool = False
+    done: bool = False
+    why: str = ""
+    told: int = 0
+    over: int = 0
+    slowest: float = 0.0
+    got: bytearray = field(default_factory=bytearray)
+    rights: list[int] = field(default_factory=list[int])
+
+
+class Rings:
+    """Listens for the workers of one agent that keep their process.
+
+    Args:
+        changed: is called when one of them has said something.
+
+    Attributes:
+        short: this process may not open as many files as these rings need; some of them it cannot break.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.short = False
+        self._listening: socket.socket | None = None
+        self._stayers: dict[int, _Stayer] = {}  # by pid
+        self._ebbing: list[socket.socket] = []
+
+    def start(self, desk: str) -> None:
+        """Listens beside the agent's desk, whose address that is. Raises OSError."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            listening.bind(f"\0{desk.removeprefix('@')}{SUFFIX}")
+            listening.listen(1024)
+        except OSError:
+            listening.close()
+            raise
+        self._listening = listening
+        asyncio.get_running_loop().add_reader(listening, self._accept)
+
+    def close(self) -> None:
+        """Stops listening, and hangs up on every worker."""
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
+        for pid in tuple(self._stayers):
+            self.forget(pid)
+        self._end(self._ebbing)
+
+    def staying(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that keep their process when another round comes."""
+        return frozenset(pid for pid in pids if (found := self._stayers.get(pid)) and not found.done)
+
+    def holding(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that have the job's state."""
+        return frozenset(pid for pid in self.staying(pids) if self._stayers[pid].holds)
+
+    def done(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that have trained to the end, and take no other place."""
+        return frozenset(pid for pid in pids if (found := self._stayers.get(pid)) and found.done)
+
+    def waiting(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that have left their ring and wait for their next place."""
+        return frozenset(pid for pid in pids if (found := self._stayers.get(pid)) and found.asked)
+
+    def forming(self, pids: Collection[int]) -> frozenset[int]:
+        """Those that have a place, and whose ring does not stand yet."""
+        return frozenset(
+            pid for pid in self.staying(pids) if not (found := self._stayers[pid]).formed and not found.asked
+        )
+
+    def slowest(self, pids: Collection[int]) -> float:
+        """Seconds between two commits of the slowest of these, at most; 0: less than matters."""
+        return max((self._stayers[pid].slowest for pid in self.staying(pids)), default=0.0)
+
+    def trouble(self, pids: Collection[int]) -> str:
+        """What the first of these says that was broken; empty where nobody says so."""
+        return next((found.why for pid in pids if (found := self._stayers.get(pid)) and found.asked and found.why), "")
+
+    def plan(self, pids: Collection[int], round: int) -> None:
+        """Tells these that another round is wanted: they leave the ring together, at a step's end."""
+        for pid in pids:
+            found = self._stayers.get(pid)
+            if found and found.told < round:
+                found.told = round
+                self._say(found, News("planned", round))
+
+    def shatter(self, pids: Collection[int], round: int) -> None:
+        """Breaks the rings of these, whose round is over since `round`; who waits for a peer is free at once."""
+        for pid in pids:
+            if found := self._stayers.get(pid):
+                found.over = max(found.over, round)
+                self._say(found, News("over", round))
+                self._break(found)
+
+    def place(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
+        """Gives a worker that waits its place in `round`; False where it has gone meanwhile."""
+        found = self._stayers.get(pid)
+        if found is None or not found.asked:
+            return False
+        found.round, found.asked, found.formed, found.why = round, False, False, ""
+        return self._say(found, News("place", round, tuple(f"{name}={value}" for name, value in environment.items())))
+
+    def forget(self, pid: int) -> None:
+        """This worker has ended: its peers are to hear of it at once."""
+        found = self._stayers.pop(pid, None)
+        if found is None:
+            return
+        asyncio.get_running_loop().remove_reader(found.connection)
+        found.connection.close()
+        for descriptor in found.rights:
+            os.close(descriptor)
+        self._part(found)
+
+    def forget_all_but(self, pids: Collection[int]) -> None:
+        """All others have ended, or are about to."""
+        for pid in self._stayers.keys() - pids:
+            self.forget(pid)
+
+    # What they say.
+
+    def _accept(self) -> None:
+        assert self._listening is not None
+        loop = asyncio.get_running_loop()
+        try:
+            connection, _ = self._listening.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # it waits there, and would be seen again and again
+                self.short = True
+                loop.remove_reader(self._listening)
+                loop.call_later(_FULL_SECONDS, self._listen_again)
+                self._changed()
+            return
+        connection.setblocking(False)
+        pid = own_caller(connection)
+        if pid is None:
+            connection.close()
+            return
+        self.forget(pid)  # it has begun anew, in the same process
+        stayer = self._stayers[pid] = _Stayer(pid, connection)
+        loop.add_reader(connection, self._hear, stayer)
+
+    def _listen_again(self) -> None:
+        if self._listening is not None:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _hear(self, stayer: _Stayer) -> None:
+        try:
+            data, descriptors, flags, _ = socket.recv_fds(
+                stayer.connection, 65536, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors, flags = b"", [], 0
+        self.short = self.short or bool(flags & socket.MSG_CTRUNC)
+        stayer.rights += descriptors
+        if not data:
+            self._hung_up(stayer)
+            self._changed()
+            return
+        stayer.got += data
+        try:
+            for body in take_frames(stayer.got):
+                self._take(stayer, decode(Word, body))
+        except (Malformed, TooLong):
+            self.forget(stayer.pid)  # no worker of ours
+        self._changed()
+
+    def _hung_up(self, stayer: _Stayer) -> None:
+        """It stays no longer. One that has trained to the end still has: its process ends some time after this."""
+        if not stayer.done:
+            self.forget(stayer.pid)
+            return
+        asyncio.get_running_loop().remove_reader(stayer.connection)
+        self._part(stayer)
+
+    def _take(self, stayer: _Stayer, word: Word) -> None:
+        match word.kind:
+            case "stay":
+                stayer.round = word.round
+            case "hold":
+                taken, stayer.rights = stayer.rights[: word.count], stayer.rights[word.count :]
+                held = [socket.socket(fileno=descriptor) for descriptor in taken]
+                stayer.held += held
+                if word.round != stayer.round or stayer.asked or stayer.over > word.round:
+                    self._break(stayer)
+            case "formed":
+                stayer.formed, stayer.done = word.round == stayer.round, False
+            case "state":
+                stayer.holds, stayer.slowest = word.count > 0, word.seconds
+            case "done":
+                stayer.done = True
+            case "next":
+                if word.round == stayer.round:
+                    stayer.asked, stayer.why = True, word.text
+                    self._part(stayer)
+
+    def _say(self, stayer: _Stayer, news: News) -> bool:
+        try:
+            stayer.connection.sendall(framed(encode(news)))
+        except OSError:  # gone, or it has not read for very long: either way its end will be seen
+            return False
+        return True
+
+    def _break(self, stayer: _Stayer) -> None:
+        """Its ring, in which it may be waiting."""
+        self._shut(stayer, socket.SHUT_RD)
+
+    def _part(self, stayer: _Stayer) -> None:
+        """Its ring, of which it is no part any more: its peers hear so."""
+        self._shut(stayer, socket.SHUT_WR)
+
+    def _shut(self, stayer: _Stayer, how: int) -> None:
+        if not stayer.held:
+            return
+        ebbing, stayer.held = stayer.held, []
+        for each in ebbing:
+            with contextlib.suppress(OSError):
+                each.shutdown(how)
+        self._ebbing += ebbing
+        asyncio.get_running_loop().call_later(EBB_SECONDS, self._end, ebbing)
+
+    def _end(self, ebbing: Sequence[socket.socket]) -> None:
+        for each in ebbing:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._ebbing = [each for each in self._ebbing if each.fileno() >= 0]

@@ -1,0 +1,451 @@
+"""This node's workers: one set of them after the other, or one that keeps its process, and the ring that they are in.
+
+`plan.act` says when they are started, ended, or given another place; here is how.
+"""
+
+import asyncio
+import dataclasses
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+
+from ...adapters.torch.environment import PER_WORKER, Placement, worker_environment
+from ...rendezvous.header import Header
+from ...rendezvous.member import Exit
+from ...rendezvous.ranks import Assignment
+from .. import plan
+from ..agent_trace import Recorder
+from ..event import Bell
+from ..facts import Facts, Setup
+from ..local_machine import Machine, Voice
+from ..timeline import Timeline, describe_round
+from .failure import describe
+from .worker_processes import StartFailed, WorkerSpec
+
+SILENCE = (1.25, 1.0)
+"""Of a lease's seconds, and seconds more: so long a stopped agent may be silent before its guardian ends its workers. A
+little longer than its lease can live (a beat is younger than a renewal, and the store looks every half second), so that
+the job hears of the loss first, and not of what the other ranks die of."""
+
+FREE_SECONDS = 1.0
+"""So long a worker that keeps its process may take to leave a ring that was broken, and twice the time of its steps:
+one that computes notices only at the end of its backward pass."""
+
+FORMING_SECONDS = 10.0
+"""The same, where it is about to form one: some of that cannot be broken off."""
+
+COMPUTING_SECONDS = 120.0
+"""The same, where it computes, and no other of this node has the job's state."""
+
+COMPUTES_WITHIN, COMPUTES_SHARE = 0.5, 0.2
+"""Who computes uses so much of a processor, in so many seconds."""
+
+UNREADY_SECONDS = 1.0
+"""Before a node whose worker ended while it got ready tries again; then four times as long, and so on."""
+
+LONG_SECONDS = 0.1
+"""After so long a wait the header is read again, before anything is done on account of it."""
+
+MAX_FAILED_STARTS = 2
+"""A node that could not start its workers so often in a row leaves: the others must not be stopped for it again."""
+
+
+class WorkerGroup:
+    """The worker processes of one agent.
+
+    Args:
+        setup: what the agent is started with.
+        machine: what it runs on.
+        tag: marks the processes as this agent's.
+        facts: what the agent knows; what is to be known of the workers is written there.
+        confirms: asks the store whether this header is still the current one.
+        bell: is rung when there is news.
+
+    Attributes:
+        ports: those that this node offers for the workers' meeting place.
+        guardian: ends the workers when the agent is gone.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        machine: Machine,
+        tag: str,
+        facts: Facts,
+        voice: Voice,
+        trace: Recorder,
+        timeline: Timeline,
+        bell: Bell,
+        confirms: Callable[[Header], Awaitable[bool]],
+    ) -> None:
+        self._setup = setup
+        self._facts = facts
+        self._voice = voice
+        self._trace = trace
+        self._timeline = timeline
+        self._bell = bell
+        self._confirms = confirms
+        self._loop = asyncio.get_running_loop()
+        self._agent = ""  # where workers reach it
+        self._short = False  # of descriptors, and has said so
+        self._unready = 0  # times in a row
+        self._rings = machine.rings(self._heard)
+        self.ports = machine.ports()
+        silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
+        self._workers, self.guardian = machine.workers(tag, silence)
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Of the living workers."""
+        return frozenset(self._workers.pids.values())
+
+    @property
+    def alive(self) -> int:
+        """How many workers have not ended."""
+        return self._workers.alive
+
+    @property
+    def exits(self) -> tuple[Exit, ...]:
+        """How workers have ended, in order; those of the round before are not among them."""
+        return self._workers.exits
+
+    @property
+    def _failed(self) -> tuple[Exit, ...]:
+        return tuple(exit_ for exit_ in self.exits if not exit_.ok)
+
+    @property
+    def staying(self) -> frozenset[int]:
+        """The pids of those that keep their process."""
+        return self._rings.staying(self.pids)
+
+    @property
+    def holding(self) -> frozenset[int]:
+        """The pids of those that have the job's state."""
+        return self._rings.holding(self.pids)
+
+    @property
+    def done(self) -> frozenset[int]:
+        """The pids of those that have trained to the end, and take no other place."""
+        return self._rings.done(self.pids)
+
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Of those that have left their ring, and wait for their next place."""
+        return self._rings.waiting(self.pids)
+
+    @property
+    def forming(self) -> frozenset[int]:
+        """Of those whose ring does not stand yet."""
+        return self._rings.forming(self.pids)
+
+    @property
+    def slowest(self) -> float:
+        """Seconds that a step of these takes, where that is long."""
+        return self._rings.slowest(self.pids)
+
+    def listen(self, desk: str) -> None:
+        """Workers reach the agent at `desk`, and their rings' agent beside it. Raises OSError."""
+        self._agent = desk
+        self._rings.start(desk)
+
+    def hang_up(self) -> None:
+        """Ends what workers reach."""
+        self._rings.close()
+        self.ports.close()
+
+    async def close(self, *, spare_detached: bool = False) -> None:
+        """Ends the processes that are left; with `spare_detached` not those that have left their worker's session."""
+        await self._workers.close(spare_detached=spare_detached)
+
+    def pause(self) -> None:
+        """Stops the workers, as Ctrl-Z does."""
+        self._workers.pause()
+
+    def resume(self) -> None:
+        """Lets them go on."""
+        self._workers.resume()
+
+    def warm_up(self) -> None:
+        """Begins to make the interpreter that workers are forked from, while the nodes still meet."""
+        if self._setup.recipe is not None:
+            self._workers.warm(self._setup.recipe)
+
+    async def start(self, header: Header, assignment: Assignment) -> None:
+        """New workers for this round, unless the store has another header by now."""
+        await self.stop(signal.SIGKILL, 0.0)  # what the last workers left behind, and how they ended
+        if self._facts.unfit:
+            return
+        with self._trace.span("warm"):
+            await self._workers.ready()
+        self._trace.starting()
+        if not await self._confirms(header) or not self._release_port(header, assignment):
+            return
+        try:
+            await self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
+        except (StartFailed, ValueError, OSError) as error:
+            self._cannot_start(header, assignment, error)
+            return
+        self._facts.round, self._facts.total, self._facts.saved = header.number, assignment.nproc, 0
+        self._facts.keeps = self._facts.unready = False
+        self._unready = 0
+        self._started(header, assignment)
+
+    def _ready_again(self) -> None:
+        self._facts.unready = False
+        self._bell.ring()
+
+    async def get_ready(self, header: Header) -> None:
+        """Workers without a place, as if they came after all others; each asks for its own.
+
+        Who keeps its process is among them, and those that are missing are started.
+        """
+        facts, nproc, begin = self._facts, self._setup.nproc, self._workers.start
+        if self.staying:
+            begin = self._workers.fill
+            self._break_up(header.number)
+            await self._freed()
+        else:
+            await self.stop(signal.SIGKILL, 0.0)
+            await self._workers.ready()
+        nobody = Assignment(
+            0,
+            self._setup.node,
+            "",
+            group_rank=header.nodes,
+            group_size=header.nodes + 1,
+            first_rank=header.world_size,
+            nproc=nproc,
+            world_size=header.world_size + nproc,
+            role_first_rank=header.world_size,
+            role_world_size=header.world_size + nproc,
+        )
+        provisional = dataclasses.replace(header, number=0)
+        specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
+        facts.round, facts.total = 0, nproc
+        missing, _ = self._keep(specs)
+        try:
+            await begin(missing)
+        except (StartFailed, ValueError, OSError) as error:
+            facts.unready, facts.total = True, 0
+            self._voice.say(f"cannot get its workers ready: {error}")
+
+    async def reform(self, header: Header, assignment: Assignment) -> None:
+        """The next round, in which workers keep their process as far as they are free in time."""
+        self._trace.starting()
+        if not await self._confirms(header):
+            return
+        facts = self._facts
+        self._break_up(header.number)
+        if not self._release_port(header, assignment):
+            return
+        with self._trace.span("free", round=header.number):
+            waited = await self._freed()
+        if waited > LONG_SECONDS and not await self._confirms(header):
+            return
+        facts.round, facts.total, facts.saved, facts.unready = header.number, assignment.nproc, 0, False
+        missing, kept = self._keep({local: self._spec(header, assignment, local) for local in range(assignment.nproc)})
+        for pid, spec in kept.items():
+            self._rings.place(pid, header.number, {name: spec.env[name] for name in PER_WORKER if name in spec.env})
+        try:
+            await self._workers.fill(missing)
+        except (StartFailed, ValueError, OSError) as error:
+            self._cannot_start(header, assignment, error)
+            return
+        finally:
+            self._look_for_undead()
+        self._unready = 0
+        self._started(header, assignment, kept=len(kept))
+
+    def _break_up(self, round: int) -> None:
+        """The ring that the workers have been in is over, and `round` the current one."""
+        self._timeline.down(self._loop.time())
+        self._facts.late = self._failed
+        self.shatter(round)
+        self.ports.hold()
+
+    def _keep(self, specs: Mapping[int, WorkerSpec]) -> tuple[list[WorkerSpec], dict[int, WorkerSpec]]:
+        """Keeps the workers that wait for a place, as what `specs` has for their local ranks.
+
+        Returns what of `specs` is missing, and what has been kept, by pid. `Workers.fill` ends the others.
+        """
+        pids, waiting = self._workers.pids, self.waiting
+        kept = {pid: specs[local] for local, pid in pids.items() if pid in waiting}
+        for pid in self.staying - waiting:
+            self._voice.say(f"the worker with pid {pid} has not left its ring in time: it starts again")
+        # Who has failed while the others were waited for is forgotten now, and the master is to know.
+        self._facts.late = self._failed or self._facts.late
+        self._workers.keep(kept)
+        self._rings.forget_all_but(self.pids)
+        held = {spec.local_rank for spec in kept.values()}
+        return [spec for local, spec in specs.items() if local not in held], kept
+
+    async def _freed(self) -> float:
+        """Until every worker that keeps its process has left its ring, or has had the time for it; the seconds."""
+        begun = self._loop.time()
+        looked: tuple[float, float] | None = None  # when, and how much of the processor the late ones had used
+        while True:
+            heard = self._bell.count
+            late = self.staying - self.waiting
+            limit = FORMING_SECONDS if late <= self.forming else FREE_SECONDS + 2 * self._rings.slowest(late)
+            now = self._loop.time()
+            rest = begun + limit - now
+            if late and rest <= 0 and now < begun + COMPUTING_SECONDS and not late <= self.forming:
+                # In an evaluation, perhaps: not all who have the job's state are to be ended for that.
+                if self.waiting & self.holding:
+                    return now - begun
+                if looked is None:
+                    self._voice.say(f"waits for {', '.join(f'pid {pid}' for pid in sorted(late))} to leave the ring")
+                if looked is None or now >= looked[0] + COMPUTES_WITHIN:
+                    used = self._workers.used(late)
+                    # Less than before: a child has ended, so something is under way.
+                    if looked is not None and 0 <= used - looked[1] < COMPUTES_SHARE * (now - looked[0]):
+                        return now - begun
+                    looked = now, used
+                rest = looked[0] + COMPUTES_WITHIN - now
+            if not late or rest <= 0:
+                return now - begun
+            await self._bell.after(heard, rest)
+
+    def invite(self, round: int) -> None:
+        """Asks the workers to leave the ring for `round`, together with the others."""
+        self._rings.plan(self.pids, round)
+
+    def shatter(self, round: int) -> None:
+        """Breaks the ring: its round is over, and `round` the current one."""
+        self._rings.shatter(self.pids, round)
+
+    async def stop(self, first: int, grace: float) -> None:
+        """Ends all workers: signal `first`, SIGKILL after `grace` seconds."""
+        self._timeline.down(self._loop.time())
+        own = self._failed
+        with self._trace.span("stop", round=self._facts.round, grace=grace):
+            await self._workers.stop(first=first, grace=grace)
+        self._look_for_undead()
+        self._rings.forget_all_but(self.pids)
+        self._trace.exits(self._workers.exits)
+        self._facts.late = own
+        self.ports.hold()
+
+    def _look_for_undead(self) -> None:
+        """A node with a process that cannot be killed runs no further round: that may hold a device, memory, a port."""
+        undead, facts = self._workers.undead, self._facts
+        if undead and not facts.unfit and facts.notice == "none":
+            facts.unfit = f"process {undead[0]} of its workers does not die of SIGKILL: the machine may need a restart"
+
+    def stranded(self, now: float) -> str:
+        """See `plan.View`."""
+        facts = self._facts
+        why = self._rings.trouble(self.pids) if facts.header and facts.round == facts.header.number else ""
+        if not why:
+            facts.stranded_at = None
+            return ""
+        if facts.stranded_at is None:
+            facts.stranded_at = now
+            self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._bell.ring)
+        return why if now - facts.stranded_at >= plan.STRANDED_SECONDS else ""
+
+    def _release_port(self, header: Header, assignment: Assignment) -> bool:
+        """Gives the workers' MASTER_PORT free where it is this node's; False where somebody else has it."""
+        if assignment.group_rank != 0 or self.ports.release(header.master_port):
+            return True
+        facts = self._facts
+        facts.problem = f"port {header.master_port} for the workers' MASTER_PORT is taken by another program"
+        try:
+            self.ports.renew()
+        except OSError as error:
+            facts.unfit = str(error)
+        self._voice.say(f"round {header.number}: {facts.problem}; offers others")
+        return False
+
+    def _cannot_start(self, header: Header, assignment: Assignment, error: Exception) -> None:
+        facts = self._facts
+        self._trace.started(header, assignment, problem=str(error))
+        facts.problem = str(error)
+        facts.failed_starts += 1
+        self._voice.say(f"round {header.number}: {error}")
+        if facts.failed_starts >= MAX_FAILED_STARTS:
+            facts.unfit = f"this node could not start its workers {facts.failed_starts} times in a row: {error}"
+
+    def _started(self, header: Header, assignment: Assignment, kept: int = 0) -> None:
+        self._trace.started(header, assignment)
+        self._facts.failed_starts = 0
+        down = self._timeline.up(self._loop.time(), header)
+        self._voice.say(describe_round(header, assignment, down, kept))
+
+    def _heard(self) -> None:
+        """A worker that keeps its process has said something."""
+        if self._rings.short and not self._short:
+            self._short = True
+            self._voice.say(
+                "too many open files: this agent cannot break the rings of all its workers when a peer is lost, and "
+                "they may wait longer then; run ulimit -n with more than workers here x ranks of the job first"
+            )
+        if len(self.staying) == self._facts.total > 0:
+            self._facts.keeps = True
+        self._bell.ring()
+
+    async def watch(self) -> None:
+        """Notes and tells how workers end."""
+        known: tuple[Exit, ...] = ()
+        while True:
+            await self._workers.changed()
+            exits = self._workers.exits
+            self._trace.exits(exits)
+            for exit_ in exits:
+                if exit_ not in known:
+                    self._rings.forget(exit_.pid)
+                if not exit_.ok and not exit_.stopped and exit_ not in known:
+                    what = f": {exit_.brief}" if exit_.message else ""
+                    self._voice.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
+            known = exits
+            early = any(exit_.round == 0 and not exit_.stopped for exit_ in exits)  # of those that were to get ready
+            if early and not self._facts.unready:
+                self._facts.unready = True
+                pause = UNREADY_SECONDS * 4**self._unready
+                self._unready += 1
+                self._loop.call_later(pause, self._ready_again)
+                self._voice.say(f"a worker ended while it got ready for a place: tries again in {pause:g} s")
+            if self._workers.alive == 0 or any(not exit_.ok for exit_ in exits):
+                self._timeline.down(self._loop.time())
+            self._bell.ring()
+
+    def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
+        error_file = self._voice.error_file(header.number, local_rank)
+        place = self._place(header, assignment, local_rank, str(error_file))
+        command = tuple(part.replace("${local_rank}", str(local_rank)) for part in self._setup.command)
+        return WorkerSpec(
+            round=header.number,
+            rank=place.rank,
+            local_rank=local_rank,
+            argv=command,
+            env=self._environment(place),
+            error_file=error_file,
+        )
+
+    def _environment(self, place: Placement) -> dict[str, str]:
+        return worker_environment(self._setup.environment, place, virtual_local_rank=self._setup.virtual_local_rank)
+
+    def _place(self, header: Header, assignment: Assignment, local_rank: int, error_file: str) -> Placement:
+        return Placement(
+            job=self._setup.job,
+            rank=assignment.first_rank + local_rank,
+            local_rank=local_rank,
+            world_size=assignment.world_size,
+            local_world_size=assignment.nproc,
+            group_rank=assignment.group_rank,
+            group_size=assignment.group_size,
+            role=self._setup.role,
+            role_rank=assignment.role_first_rank + local_rank,
+            role_world_size=assignment.role_world_size,
+            master_addr=header.master_addr,
+            master_port=header.master_port,
+            restart_count=header.restart_count,
+            max_restarts=header.max_restarts,
+            error_file=error_file,
+            signals=tuple(self._setup.signals),
+            round=header.number,
+            largest_world=self._setup.terms.policy.max_nodes * assignment.nproc,
+            agent=self._agent,
+            tells_saves=self._setup.terms.policy.scale_up == "commit",
+            trace=self._trace.file,
+            node=self._setup.node,
+        )

@@ -1,0 +1,969 @@
+"""The worker processes of this machine: start them, hear at once when one ends, and leave nothing of them behind.
+
+A worker is a fork of a warm interpreter (`zygotes/`) where there is one and it fits, and else a fresh process. Either
+is a child of the agent, leads a session of its own and is told to the guardian. Its end is heard through a pidfd, never
+by polling, and its exit code is collected by that very handle. What it wrote is in its pipes by the time it has ended,
+so an `Exit` is complete the moment it appears, also where a grandchild holds the pipes open.
+
+Stopping is by evidence, not by hope: after the grace, everything that is in a worker's session, carries the agent's tag
+or descends from such a process is killed, until the kernel shows none. The agent is a subreaper, so that orphans (a
+double fork) stay below it, where they can be found; `Reaper` collects them when they end.
+
+All of this runs on the event loop's thread. That thread has to live as long as the workers: the kernel's parent-death
+signal follows the thread that forked.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...rendezvous.member import Exit
+from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
+from ..logs.output import Lines, Output, StreamName
+from ..processes.guardian import (
+    LOOK_AGAIN_SECONDS,
+    Guardian,
+    Process,
+    belonging,
+    command_of,
+    descendants,
+    open_process,
+    process,
+    send,
+    started_with,
+)
+from ..processes.out_of_memory import oom_kills
+from ..processes.reaper import Reaper
+from ..processes.regular_file import read_regular
+from ..zygotes.choice import Zygotes
+from ..zygotes.seed import Recipe, Seed, shimmed, tagged
+from ..zygotes.zygote import NotForked
+from .failure import advice, last_line, last_words, out_of_memory, read_failure
+
+TAIL_BYTES = 64 << 10
+"""Of each worker's stderr and stdout, kept in memory to explain its end."""
+
+KILL_SECONDS = 10.0
+"""How long a stop waits for processes to die of SIGKILL: one in the kernel's hands (state D) may never."""
+
+HELD_SECONDS = 1.0
+"""Between two looks at a worker that has ended and that a tracer (a debugger, strace) keeps from its parent."""
+
+ERROR_FILE_BYTES = 1 << 20
+"""Of an error file, at most this much is read."""
+
+NAMED = 5
+"""Of the processes that live on, so many are named."""
+
+DRAIN = Path(__file__).with_name("drain.py").absolute()
+
+SPARE = 2
+"""Descriptors held back for a look at the workers' processes: a handle and a file of /proc."""
+
+_TERM = signal.SIGTERM
+"""By its own name, because `Workers.signal` hides the module inside its class."""
+
+_F_GETPIPE_SZ = 1032
+
+
+FIRST_PROCESS = 1
+"""The pid that is given every orphan of its namespace."""
+
+
+class StartFailed(Exception):
+    """This machine could not start the workers (its message says why); none of them runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """One worker to start.
+
+    Attributes:
+        argv: the whole command, an interpreter included where it needs one.
+        env: its whole environment; the agent's tag is added.
+        error_file: where its library may describe its error (torch's TORCHELASTIC_ERROR_FILE), or None.
+    """
+
+    round: int
+    rank: int
+    local_rank: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    error_file: Path | None = None
+
+
+class _Pipe:
+    """The reading end of one worker's stdout or stderr."""
+
+    def __init__(self, descriptor: int, lines: Lines) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.lines = lines
+        self.tail = b""
+        self.cut = 0  # bytes that came before the tail
+        self.closed = False
+
+    def read(self) -> int:
+        """Take what is there, at most one portion; returns its size, 0 where there is nothing (or it was closed)."""
+        try:
+            data = os.read(self.descriptor, 65536)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return 0
+        tail = self.tail + data
+        self.tail = tail[-TAIL_BYTES:]
+        self.cut += len(tail) - len(self.tail)
+        self.lines.feed(data)
+        return len(data)
+
+    def drain(self) -> None:
+        """Take all that a worker which has ended may have left: as much as the pipe holds, and no more than that."""
+        if self.closed:
+            return
+        rest = fcntl.fcntl(self.descriptor, _F_GETPIPE_SZ)
+        while rest > 0 and not self.closed and (size := self.read()):
+            rest -= size
+
+    def follow(self, lines: Lines) -> None:
+        """What comes from now on goes there: the worker has another rank."""
+        self.lines.close()
+        self.lines = lines
+        if self.closed:
+            lines.close()
+
+    @property
+    def ended(self) -> bool:
+        """Nobody can write to it any more."""
+        if self.closed:
+            return True
+        poll = select.poll()
+        poll.register(self.descriptor, 0)
+        return any(events & select.POLLHUP for _, events in poll.poll(0))
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().remove_reader(self.descriptor)
+            os.close(self.descriptor)
+            self.lines.close()
+
+
+class _Worker:
+    """One started worker."""
+
+    def __init__(
+        self, spec: WorkerSpec, pid: int, out: _Pipe, err: _Pipe, popen: "subprocess.Popen[bytes] | None" = None
+    ) -> None:
+        self.spec = spec
+        self.popen = popen
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.out = out
+        self.err = err
+        self.born = time.monotonic()
+        self.ended = asyncio.Event()
+        self.counts = True
+        self.given_up = False
+        self.again: asyncio.TimerHandle | None = None
+
+    @property
+    def pipes(self) -> tuple[tuple[StreamName, _Pipe], ...]:
+        """Its two streams."""
+        return ("stdout", self.out), ("stderr", self.err)
+
+    def collect(self) -> int | None:
+        """Its exit code, or minus the signal, if it has ended; closes the handle."""
+        found = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+        if found is None:
+            return None
+        return self.settle(found.si_status if found.si_code == os.CLD_EXITED else -found.si_status)
+
+    def settle(self, code: int) -> int:
+        """It has ended with `code`; closes the handle."""
+        if self.popen is not None:
+            # It must not wait for this pid again, which may have a new owner.
+            self.popen.returncode = code
+        os.close(self.pidfd)
+        return code
+
+
+class Workers:
+    """The workers of one round after the other.
+
+    Args:
+        tag: the agent's incarnation; no comma.
+        output: where what they print goes.
+        guardian: is told of every session.
+        cwd: where they start; None: here.
+        reaper: collects orphans; None: one of its own.
+        seed: the process of a warm interpreter that runs already.
+        files: the workers' soft limit of open files; None: this process's own.
+        alone: nothing else in this process starts others, so that every daemon which appears below it is a worker's.
+    """
+
+    def __init__(
+        self,
+        *,
+        tag: str,
+        output: Output,
+        guardian: Guardian,
+        cwd: Path | None = None,
+        reaper: Reaper | None = None,
+        seed: Seed | None = None,
+        files: int | None = None,
+        kill_seconds: float = KILL_SECONDS,
+        alone: bool = False,
+    ) -> None:
+        self._tag = tag
+        self._output = output
+        self._guardian = guardian
+        self._cwd = cwd
+        self._seed = seed
+        self._files = files
+        self._kill_seconds = kill_seconds
+        self._since: int | None = None if alone else -1  # when the first worker was started; -1: no daemon is sought
+        self.reaper = reaper or Reaper()
+        self._current: list[_Worker] = []
+        self._gone: list[_Worker] = []  # not kept, and not yet ended
+        self._exits: list[Exit] = []
+        self._undead: dict[int, int | None] = {}  # pid -> when it was started; None: that could not be read
+        self._ends_only: frozenset[int] | None = None  # sessions; None: whatever belongs to the workers
+        self._stopping = False
+        self._version = 0
+        self._seen = 0
+        self._bell = asyncio.Event()
+        self._deadline = float("inf")
+        self._hurry = asyncio.Event()
+        self._first: int = _TERM
+        self._told: set[int] = set()  # of the processes that outlived their worker, in this stop
+        self._ending: asyncio.Task[None] | None = None
+        self._paused_reading = False
+        self._oom_kills = 0
+        self._zygotes: Zygotes | None = None
+        self._spare: list[int] = []
+
+    @property
+    def exits(self) -> tuple[Exit, ...]:
+        """The ends of the current workers, in the order of arrival."""
+        return tuple(self._exits)
+
+    @property
+    def alive(self) -> int:
+        """How many of the current workers have not ended, without those that could not be killed."""
+        return len(self.pids)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The living workers: local rank to pid. Those that could not be killed are in `undead`."""
+        return {
+            worker.spec.local_rank: worker.pid
+            for worker in self._current
+            if not worker.ended.is_set() and not worker.given_up
+        }
+
+    def used(self, pids: Collection[int]) -> float:
+        """Seconds of processor that these workers and their living children have used; 0 where that cannot be seen."""
+        with self._room(), contextlib.suppress(OSError):
+            own = (process(pid) for pid in pids)
+            return sum(each.used for each in own if each) + sum(each.used for pid in pids for each in descendants(pid))
+        return 0.0
+
+    @property
+    def undead(self) -> tuple[int, ...]:
+        """Pids that the last stop could not kill within its bound and that are still there."""
+        if not self._undead:
+            return ()
+        with self._room():
+            try:
+                found = [process(pid) for pid in self._undead]
+            except OSError:
+                return tuple(self._undead)
+        return tuple(each.pid for each in found if each and each.alive and self._is_undead(each))
+
+    def _is_undead(self, found: Process) -> bool:
+        """It was given up before, and is no later owner of that pid."""
+        return found.pid in self._undead and self._undead[found.pid] in (found.started, None)
+
+    async def changed(self) -> None:
+        """Wait until `exits` or `alive` differs from what it was at the last call (or at the start). One caller."""
+        while self._seen == self._version:
+            self._bell.clear()
+            await self._bell.wait()
+        self._seen = self._version
+
+    def warm(self, recipe: Recipe) -> None:
+        """Begin to make the warm interpreter that workers are forked from; without it each is a fresh one.
+
+        `recipe.environment` is what the workers have in common, without the agent's tag.
+        """
+        self.reaper.start()
+        seed, self._seed = self._seed, None
+        made = replace(recipe.tagged(self._tag), files=self._files)
+        self._zygotes = Zygotes(made, cwd=self._cwd, say=self._output.say, seed=seed)
+        self._zygotes.start()
+
+    async def ready(self) -> None:
+        """Wait until a start would wait for nothing more: the warm interpreter is there, or will not come."""
+        if self._zygotes is not None:
+            await self._zygotes.settled()
+
+    async def start(self, specs: Sequence[WorkerSpec]) -> None:
+        """Start all of `specs` or none (StartFailed). Call `stop` first where there were others before.
+
+        Where the caller is cancelled, what was started meanwhile is found and ended by the next `stop`.
+        """
+        if undead := self.undead:
+            raise StartFailed(f"process {undead[0]} of the earlier workers still does not die")
+        if self.alive or self._ending is not None:
+            raise RuntimeError("workers of an earlier round still run: stop them first")
+        self.reaper.start()
+        self._hold_spare()
+        self._forget()
+        self._stopping = False
+        self._seen = self._version
+        self._oom_kills = oom_kills()
+        await self._begin(specs)
+
+    def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
+        """The next round, in which these keep their process. Call `fill` then: it ends the others.
+
+        Args:
+            kept: what each of them is from now on, by pid.
+        """
+        for worker in self._current:
+            if worker.pid not in kept:
+                worker.counts = False
+                self._gone.append(worker)
+        self._current = [worker for worker in self._current if worker.pid in kept]
+        self._exits = []
+        for worker in self._current:
+            spec = worker.spec = kept[worker.pid]
+            worker.out.follow(self._output.open(spec.round, spec.rank, spec.local_rank, "stdout"))
+            worker.err.follow(self._output.open(spec.round, spec.rank, spec.local_rank, "stderr"))
+        self._version += 1
+
+    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+        """Ends those that were not kept, and starts all of `specs` or none beside the others (StartFailed).
+
+        An orphan of an ended worker that has left its session lives on until all are stopped.
+        """
+        gone, self._gone = self._gone, []
+        await self._clear(gone)
+        self._oom_kills = oom_kills()
+        if specs:
+            await self._begin(specs)
+
+    def signal(self, signum: int) -> None:
+        """Send `signum` to every living worker itself, not to its children."""
+        for worker in self._current:
+            if not worker.ended.is_set():
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(worker.pidfd, signum)
+
+    def pause(self) -> None:
+        """Stop the workers' process groups where they are (Ctrl-Z)."""
+        self._signal_groups(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let paused workers go on."""
+        self._signal_groups(signal.SIGCONT)
+
+    async def stop(self, *, first: int = _TERM, grace: float = 0.0) -> tuple[Exit, ...]:
+        """End the current workers and all that they started; returns all exits of the set.
+
+        Args:
+            first: the signal that each worker gets, where there is a grace. What it started gets it when the worker
+                itself has ended: before that, the worker may still need it (the processes of a DataLoader).
+            grace: seconds that all of them have to end by themselves; 0: SIGKILL at once.
+
+        Ends within `grace` and KILL_SECONDS more; who is then still there is said, and in `undead`. A second call while
+        one runs signals again and can only shorten the grace. Where the caller is cancelled, the stop goes on;
+        `close` waits for it.
+        """
+        if not self._stopping:
+            # Those that had ended by themselves before this moment were not stopped.
+            for worker in self._current:
+                self._look(worker)
+            self._stopping = True
+            self._deadline = float("inf")
+        self._deadline = min(self._deadline, time.monotonic() + grace)
+        if grace > 0:
+            self._first = first
+            self._told.clear()
+            self.signal(first)
+        self._hurry.set()
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(), name="stop workers")
+        await asyncio.shield(self._ending)
+        return self.exits
+
+    async def close(self, *, spare_detached: bool = False) -> None:
+        """Kill what still runs and give up all handles.
+
+        With `spare_detached`, what has left the session of its worker lives on, and what it prints goes on to where its
+        worker's output went.
+        """
+        warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()
+        if self._zygotes is not None:
+            await self._zygotes.close()
+            self._zygotes = None  # what is left of them is ended with the workers
+        if spare_detached:
+            self._ends_only = warm | {worker.pid for worker in (*self._current, *self._gone)}
+        await self.stop()
+        self._forget()
+        with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at is not collected
+            self.reaper.close()
+        self._give_up_spare()
+
+    # Starting.
+
+    async def _begin(self, specs: Sequence[WorkerSpec]) -> None:
+        """Starts all of `specs` beside those that run, or none of them (StartFailed)."""
+        if self._zygotes is not None and await self._fork(self._zygotes, specs):
+            return
+        started: list[_Worker] = []
+        for spec in specs:
+            try:
+                started.append(self._start(spec))
+            except OSError as error:
+                for worker in started:
+                    worker.counts = False
+                    self._kill_group(worker)
+                raise StartFailed(
+                    f"cannot start the worker of rank {spec.rank} (local {spec.local_rank}): {error}{advice(error)}"
+                ) from error
+        self._current += started
+
+    def _start(self, spec: WorkerSpec) -> _Worker:
+        with contextlib.ExitStack() as undo:
+            (out, out_end), (err, err_end) = self._pipes(spec, undo)
+            try:
+                # stdin is inherited, as torchrun does: a debugger in a single worker works.
+                popen = subprocess.Popen(
+                    shimmed(spec.argv, self._files),
+                    env=tagged(spec.env, self._tag),
+                    cwd=self._cwd,
+                    stdout=out_end,
+                    stderr=err_end,
+                    start_new_session=True,
+                )
+            finally:
+                os.close(out_end)
+                os.close(err_end)
+            try:
+                worker = _Worker(spec, popen.pid, out, err, popen)
+            except OSError:
+                popen.kill()
+                popen.wait()
+                raise
+            undo.pop_all()
+        self._attend(worker)
+        return worker
+
+    async def _fork(self, zygotes: Zygotes, specs: Sequence[WorkerSpec]) -> bool:
+        """Fork all of `specs` from the warm interpreter; False where they have to be started afresh."""
+        environments = [tagged(spec.env, self._tag) for spec in specs]
+        if not zygotes.fits({spec.argv for spec in specs}, environments):
+            return False
+        with contextlib.ExitStack() as undo:
+            pipes: list[tuple[_Pipe, _Pipe]] = []
+            ends: list[tuple[int, int]] = []
+            try:
+                for spec in specs:
+                    (out, out_end), (err, err_end) = self._pipes(spec, undo)
+                    pipes.append((out, err))
+                    ends.append((out_end, err_end))
+                pids = await zygotes.fork(ends, environments)
+            except (NotForked, OSError):
+                return False
+            finally:
+                for pair in ends:
+                    for end in pair:
+                        os.close(end)
+            try:
+                workers = [
+                    _Worker(spec, pid, out, err) for spec, pid, (out, err) in zip(specs, pids, pipes, strict=True)
+                ]
+            except OSError as error:
+                raise StartFailed(f"cannot watch the workers: {error}") from error  # the next stop finds them
+            undo.pop_all()
+        self._current += workers
+        for worker in workers:
+            self._attend(worker)
+        return True
+
+    def _attend(self, worker: _Worker) -> None:
+        """Tell the guardian of a new worker, and listen to it."""
+        self._guardian.watch(worker.pid)
+        if self._since is None:
+            with self._room(), contextlib.suppress(OSError):
+                found = process(worker.pid)
+                self._since = found.started if found else None
+        loop = asyncio.get_running_loop()
+        loop.add_reader(worker.pidfd, self._look, worker)
+        if not self._paused_reading:
+            for pipe in (worker.out, worker.err):
+                loop.add_reader(pipe.descriptor, self._read, pipe)
+
+    def _pipes(self, spec: WorkerSpec, undo: contextlib.ExitStack) -> tuple[tuple[_Pipe, int], tuple[_Pipe, int]]:
+        """Of stdout and stderr: our reading end and the worker's writing end, which the caller closes."""
+        out = self._pipe(spec, "stdout", undo)
+        try:
+            return out, self._pipe(spec, "stderr", undo)
+        except OSError:
+            os.close(out[1])
+            raise
+
+    def _pipe(self, spec: WorkerSpec, stream: StreamName, undo: contextlib.ExitStack) -> tuple[_Pipe, int]:
+        lines = self._output.open(spec.round, spec.rank, spec.local_rank, stream)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        pipe = _Pipe(reading, lines)
+        undo.callback(pipe.close)
+        return pipe, writing
+
+    # Reading.
+
+    def _read(self, pipe: _Pipe) -> None:
+        pipe.read()
+        if self._output.full and not self._paused_reading:
+            self._paused_reading = True
+            loop = asyncio.get_running_loop()
+            for each in self._open_pipes():
+                loop.remove_reader(each.descriptor)
+            self._output.when_room(self._read_again)
+
+    def _read_again(self) -> None:
+        self._paused_reading = False
+        loop = asyncio.get_running_loop()
+        for pipe in self._open_pipes():
+            loop.add_reader(pipe.descriptor, self._read, pipe)
+
+    def _open_pipes(self) -> list[_Pipe]:
+        return [pipe for worker in self._current for pipe in (worker.out, worker.err) if not pipe.closed]
+
+    # Ends.
+
+    def _look(self, worker: _Worker) -> None:
+        """Take note of the end of `worker`, if it has ended."""
+        if worker.ended.is_set():
+            return
+        pidfd = worker.pidfd
+        ending = worker.collect()
+        if ending is None and (ending := self._held_by_tracer(worker)) is None:
+            return
+        asyncio.get_running_loop().remove_reader(pidfd)
+        worker.ended.set()
+        if self._stopping:
+            self._hurry.set()  # what it leaves behind is to be told now
+        for pipe in (worker.out, worker.err):
+            pipe.drain()
+            pipe.lines.end_line()
+        if not worker.counts:
+            worker.out.close()
+            worker.err.close()
+            self._guardian.forget(worker.pid)
+            return
+        self._exits.append(self._exit(worker, ending))
+        self._version += 1
+        self._bell.set()
+
+    def _held_by_tracer(self, worker: _Worker) -> int | None:
+        """How a worker has ended that its parent cannot collect, because a tracer keeps it; None: not known, or not so.
+
+        Its handle would wake the loop again and again: it is looked at now and then instead.
+        """
+        try:
+            found = process(worker.pid)
+        except OSError:
+            return None  # no descriptor is left to look: the handle wakes the loop again
+        if found is None or found.alive:
+            return None
+        if (ending := worker.collect()) is not None:
+            return ending  # it has just ended, and nobody keeps it
+        code = os.waitstatus_to_exitcode(found.status)
+        if code != 0 or self._stopping:
+            self.reaper.adopt([worker.pid])
+            return worker.settle(code)
+        # 0 is also what a kernel says that does not tell.
+        loop = asyncio.get_running_loop()
+        if worker.again is None:
+            loop.remove_reader(worker.pidfd)
+            self._output.say(
+                f"rank {worker.spec.rank} (pid {worker.pid}) has ended, and a tracer (a debugger, strace) keeps its "
+                "exit code: waits until the tracer lets it go"
+            )
+        else:
+            worker.again.cancel()
+        worker.again = loop.call_later(HELD_SECONDS, self._look, worker)
+        return None
+
+    def _exit(self, worker: _Worker, ending: int) -> Exit:
+        spec = worker.spec
+        code, signum = (ending, None) if ending >= 0 else (None, -ending)
+        message = trace = ""
+        stream: StreamName = "stderr"
+        if code != 0 and not self._stopping:
+            try:
+                stream, message, trace = self._explain(worker, signum)
+            except OSError as error:  # its end counts, whether or not it can be explained
+                message = f"how it ended cannot be read: {error}"
+        log = self._output.log_file(spec.round, spec.local_rank, stream)
+        if log is None and code != 0 and not self._stopping:
+            pipe = worker.out if stream == "stdout" else worker.err
+            with contextlib.suppress(OSError):  # a full disk must not hide how the worker ended
+                log = self._output.keep_tail(spec.round, spec.local_rank, stream, pipe.tail, pipe.cut)
+        return Exit(
+            round=spec.round,
+            rank=spec.rank,
+            local_rank=spec.local_rank,
+            pid=worker.pid,
+            code=code,
+            signal=signum,
+            message=message,
+            traceback=trace,
+            log=str(log) if log else "",
+            seconds=time.monotonic() - worker.born,
+            stopped=self._stopping,
+        )
+
+    def _explain(self, worker: _Worker, signum: int | None) -> tuple[StreamName, str, str]:
+        """Which of its streams tells most of its end, the message, and the traceback."""
+        stream: StreamName = "stderr"
+        error_file = worker.spec.error_file
+        told = read_regular(error_file, ERROR_FILE_BYTES) if error_file else None
+        message, trace = read_failure(worker.err.tail, told)
+        killed = oom_kills() - self._oom_kills
+        if signum == signal.SIGKILL:
+            return stream, (out_of_memory(killed) if killed > 0 else ""), trace
+        if not message and signum is None:
+            stream, line = last_words(worker.err.tail, worker.out.tail)
+            if stream == "stdout":
+                message, trace = read_failure(worker.out.tail, None)
+            ours = line.removeprefix("elastic-run: ")
+            message = message or (ours if ours != line else (f"last line on {stream}: {line}" if line else ""))
+        if not message and signum == signal.SIGABRT and (line := last_line(worker.err.tail)):
+            message = f"last line on stderr: {line}"
+        if killed > 0:
+            # The killer may have chosen a child, and the worker tells only that it lost one.
+            message = f"{message}; one of its processes may have been {out_of_memory(killed)}".removeprefix("; ")
+        return stream, message, trace
+
+    # Stopping.
+
+    async def _end(self) -> None:
+        try:
+            await self._await_groups()
+            await self._kill_rest()
+            if self._ends_only is not None:
+                self._leave_detached()
+            for worker in self._current:
+                worker.out.drain()
+                worker.err.drain()
+                worker.out.close()
+                worker.err.close()
+                if not worker.given_up:
+                    self._guardian.forget(worker.pid)
+            with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at stays a zombie
+                self.reaper.reap()
+        finally:
+            self._ending = None
+
+    async def _await_groups(self) -> None:
+        """Until the grace is over: wait for the workers and for what they have in their process groups.
+
+        The others of a group get the first signal when its worker has ended, as the script of a shell that did not
+        pass it on.
+        """
+        while (rest := self._deadline - time.monotonic()) > 0:
+            self._hurry.clear()
+            groups = {worker.pid for worker in self._current}
+            orphaned = {worker.pid for worker in self._current if worker.ended.is_set()}
+            left = self._left()
+            if left is not None:
+                left = [found for found in left if found.group in groups]
+                if not left:
+                    return
+                self._tell([found for found in left if found.group in orphaned and found.pid not in self._told])
+            await _ended(left, rest, self._hurry)
+
+    def _tell(self, rest: Sequence[Process]) -> None:
+        """The first signal of this stop goes to these, once."""
+        with self._room(), contextlib.suppress(OSError):  # who is missed is told at the next look, or killed
+            for found in rest:
+                send(found, self._first)
+                self._told.add(found.pid)
+
+    async def _clear(self, gone: Sequence[_Worker]) -> None:
+        """Kills these workers and what is in their sessions, while others live."""
+        if not gone:
+            return
+        left = await self._kill_until_gone(gone, {worker.pid for worker in gone})
+        for worker in gone:
+            self._look(worker)
+            for pipe in (worker.out, worker.err):
+                pipe.drain()
+                pipe.close()
+            if worker.ended.is_set():
+                self._guardian.forget(worker.pid)
+        if left is not None:
+            self._give_up(gone, left)
+
+    async def _kill_rest(self) -> None:
+        until = time.monotonic() + self._kill_seconds
+        left = await self._kill_until_gone((*self._current, *self._gone))
+        if left is None:
+            self._trust_own_handles()
+            return
+        self._give_up((*self._current, *self._gone), left)
+        for worker in self._current:
+            self._look(worker)
+        # The handle of a process that is gone may take some ms longer to say so.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
+                for worker in self._current:
+                    if not worker.given_up:
+                        await worker.ended.wait()
+        for worker in self._current:
+            if not worker.given_up:
+                self._look(worker)
+
+    async def _kill_until_gone(
+        self, workers: Sequence[_Worker], sessions: Collection[int] | None = None
+    ) -> list[Process] | None:
+        """SIGKILL to these and to all that `_left(sessions)` finds, until nothing is left or the time is over; who is.
+
+        Who was given up before gets the signal once more, and no time.
+        """
+        until = time.monotonic() + self._kill_seconds
+        for worker in workers:
+            self._kill_group(worker)
+        while True:
+            left = self._left(sessions)
+            with self._room(), contextlib.suppress(OSError):  # who is missed is still there at the next look
+                for found in left or ():
+                    send(found, signal.SIGKILL)
+            waited = None if left is None else [found for found in left if not self._is_undead(found)]
+            if waited == [] or time.monotonic() >= until:
+                return left
+            await _ended(waited, until - time.monotonic())
+
+    def _give_up(self, workers: Sequence[_Worker], left: Sequence[Process]) -> None:
+        """SIGKILL has not ended those that are `left`: they are said, and nothing waits for them again."""
+        for found in left:
+            if not self._is_undead(found):
+                self._undead[found.pid] = found.started
+                self._output.say(
+                    f"process {found.pid} does not die: SIGKILL was sent {self._kill_seconds:g} s ago "
+                    f"and its state is {describe_state(found)}"
+                )
+        undead = {found.pid for found in left}
+        self._count_out([worker for worker in workers if worker.pid in undead])
+
+    def _count_out(self, workers: Sequence[_Worker]) -> None:
+        """These could not be killed: they do not count as alive."""
+        for worker in workers:
+            if not worker.ended.is_set() and not worker.given_up:
+                worker.given_up = True
+                self._version += 1
+                self._bell.set()
+
+    def _trust_own_handles(self) -> None:
+        """The end of a stop that could not look: the workers themselves are known by handles that are open already."""
+        for worker in self._current:
+            self._look(worker)
+        stuck = [worker for worker in self._current if not worker.ended.is_set()]
+        self._undead |= {worker.pid: None for worker in stuck}
+        self._count_out(stuck)
+        self._output.say(
+            "this agent can open no more files, so what the workers may have left behind was not looked for; "
+            "the guardian does it when this agent ends"
+        )
+
+    def _left(self, of: Collection[int] | None = None) -> list[Process] | None:
+        """What of the current workers still runs; None where no descriptor is left to look.
+
+        With `of`, only what is in those sessions or descends from them.
+        """
+        own = {worker.pid for worker in (*self._current, *self._gone)} if of is None else set(of)
+        with self._room():
+            try:
+                # The kernel's list of children may skip some while others end: believed when it is empty twice.
+                left = self._belonging(own, all_of_ours=of is None) or self._belonging(own, all_of_ours=of is None)
+                self.reaper.adopt(found.pid for found in left if found.pid not in own)
+            except OSError:
+                return None
+        ends_only = self._ends_only if of is None else None
+        return left if ends_only is None else [found for found in left if found.session in ends_only]
+
+    def _leave_detached(self) -> None:
+        """Names what lives on, and lets somebody else read what it prints."""
+        with self._room():
+            try:
+                sessions = {worker.pid for worker in (*self._current, *self._gone)}
+                detached = self._belonging(sessions)
+            except OSError:
+                detached = []
+            if detached:
+                names = ", ".join(f"pid {found.pid} ({command_of(found.pid)})" for found in detached[:NAMED])
+                more = f" and {len(detached) - NAMED} more" if len(detached) > NAMED else ""
+                self._output.say(
+                    f"leaves running what the script has put into a session of its own: {names}{more} "
+                    "(--detached=kill ends it with the job)"
+                )
+            ways = {
+                pipe.descriptor: self._output.target(worker.spec.round, worker.spec.local_rank, stream)
+                for worker in self._current
+                for stream, pipe in worker.pipes
+                if not pipe.ended
+            }
+            try:
+                for descriptor in ways:
+                    os.set_inheritable(descriptor, True)
+                if ways:
+                    argv = [sys.executable, "-I", "-S", str(DRAIN), *(f"{pipe}:{to}" for pipe, to in ways.items())]
+                    os.posix_spawn(sys.executable, argv, os.environ, setsid=True)
+            except OSError as error:
+                self._output.say(f"what these processes print is not read any more: {error}")
+
+    def _belonging(self, sessions: Collection[int], *, all_of_ours: bool = True) -> list[Process]:
+        """What runs in these sessions or descends from them; with `all_of_ours` also tagged processes and daemons.
+
+        All is decided by one look at the processes: a daemon that is given to this one between two would be in neither.
+        """
+        warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()  # these interpreters stay
+        below = [found for found in descendants(os.getpid()) if found.session not in warm]
+        if not all_of_ours:
+            return belonging(below, sessions, None)
+        return belonging(below, {*sessions, *self._daemons(below)}, self._tag)
+
+    def _daemons(self, below: Iterable[Process]) -> set[int]:
+        """The sessions of daemons that workers have started with another environment (no tag is in it).
+
+        Such a process was given to this one, a subreaper, when its own parent ended. What this process starts itself is
+        in its session, or is marked. As a container's first process it is given what others have started there, too.
+        """
+        since, me, own = self._since, os.getpid(), os.getsid(0)
+        if since is None or since < 0 or me == FIRST_PROCESS:
+            return set()
+        return {
+            found.session
+            for found in below
+            if found.parent == me
+            and found.session != own
+            and found.started >= since
+            and not started_with(found.pid, KEPT_VARIABLE)
+        }
+
+    @contextlib.contextmanager
+    def _room(self) -> Generator[None]:
+        """Gives up the spare descriptors for a look within; no `await` there, so that the loop takes none of them."""
+        self._give_up_spare()
+        try:
+            yield
+        finally:
+            self._hold_spare()
+
+    def _hold_spare(self) -> None:
+        with contextlib.suppress(OSError):  # taken by another thread meanwhile: the next look tries again
+            while len(self._spare) < SPARE:
+                self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _give_up_spare(self) -> None:
+        while self._spare:
+            os.close(self._spare.pop())
+
+    def _signal_groups(self, signum: int) -> None:
+        for worker in self._current:
+            # A group whose leader was collected is left to the search: its number may have gone to others.
+            if not worker.ended.is_set():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(worker.pid, signum)
+
+    @staticmethod
+    def _kill_group(worker: _Worker) -> None:
+        if not worker.ended.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
+
+    def _forget(self) -> None:
+        """Give up the ended set: what it left in pipes is read, what still holds them is not listened to."""
+        for worker in self._current:
+            for pipe in (worker.out, worker.err):
+                pipe.drain()
+                pipe.close()
+            # An undead one is still waited for, so that it does not stay as a zombie.
+            worker.counts = False
+        self._current, self._gone = [], []
+        self._exits = []
+
+
+def describe_state(found: Process) -> str:
+    """Its state as /proc names it, and what that may mean for a process that does not die."""
+    match found.state:
+        case "D":
+            return "D (the kernel waits for a device)"
+        case "t":
+            return "t (a tracer, such as a debugger, holds it)"
+        case "Z":
+            return "Z (its first thread has ended, and another of its threads has not)"
+        case state:
+            return state
+
+
+def _handles(waited: Sequence[Process]) -> set[int] | None:
+    """Pidfds of those of `waited` that are there; None, and none is kept, where there are not descriptors for all."""
+    handles: set[int] = set()
+    try:
+        for found in waited:
+            if (handle := open_process(found)) is not None:
+                handles.add(handle)
+    except OSError:
+        for handle in handles:
+            os.close(handle)
+        return None
+    return handles
+
+
+async def _ended(waited: Sequence[Process] | None, seconds: float, hurry: asyncio.Event | None = None) -> None:
+    """Wait until all of `waited` have ended, `hurry` is set, or `seconds` have passed.
+
+    Where they are not known (None) or cannot be watched, for lack of descriptors: at most LOOK_AGAIN_SECONDS.
+    """
+    loop = asyncio.get_running_loop()
+    done = hurry or asyncio.Event()
+    handles = None if waited is None else _handles(waited)
+    blind = handles is None
+    if handles is None:
+        handles, seconds = set[int](), min(seconds, LOOK_AGAIN_SECONDS)
+    missing = set(handles)
+
+    def one(handle: int) -> None:
+        loop.remove_reader(handle)
+        missing.discard(handle)
+        if not missing:
+            done.set()
+
+    try:
+        for handle in handles:
+            loop.add_reader(handle, one, handle)
+        if missing or blind:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(seconds, 0)):
+                    await done.wait()
+    finally:
+        for handle in handles:
+            loop.remove_reader(handle)
+            os.close(handle)

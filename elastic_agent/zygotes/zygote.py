@@ -1,0 +1,254 @@
+"""The agent's side of a warm interpreter (`warm/`): start it, hear when it is ready, have workers forked, replace it.
+
+A zygote is started with the very command line of a worker, so a fork of it differs from a fresh interpreter in nothing
+that a script could see, but in the time that it takes. Its death costs nothing: workers are children of the agent, and
+whoever finds no zygote starts a fresh interpreter instead.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..warm.frames import pack, unpack
+from .seed import Recipe, Seed
+
+FORK_SECONDS = 10.0
+"""How long a zygote may take to fork the workers that it was told to; a machine that swaps needs seconds."""
+
+GREETING_SECONDS = 5.0
+"""How long a zygote may take to read what it is told first, where that is longer than a socket holds."""
+
+END_SECONDS = 2.0
+"""How long a process that got SIGKILL is waited for."""
+
+BATCH = 100
+"""Workers in one order: a message carries at most 253 descriptors, and each worker has two."""
+
+
+class NotForked(Exception):
+    """The workers could not be forked; the message says why. None of them runs."""
+
+
+class Outdated(NotForked):
+    """What was imported ahead is not what the workers would import now; another interpreter may be made."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What became of the imports ahead.
+
+    Attributes:
+        imported: done.
+        trying: the module that is under way; empty: none is.
+        refused: (what, why, where in the script) of those that the workers have to import themselves.
+        ended: (where, what) of the first statement of the script after which nothing is imported ahead.
+        modules: how many modules are loaded.
+    """
+
+    imported: list[str] = field(default_factory=list[str])
+    trying: str = ""
+    refused: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    ended: tuple[str, str] = ("", "")
+    modules: int = 0
+
+
+class Zygote:
+    """One warm interpreter. All methods are called on the loop's thread, which must be the one that started the loop.
+
+    Args:
+        recipe: what it is made of.
+        cwd: where workers start.
+        seed: its process, where that runs already.
+    """
+
+    def __init__(self, recipe: Recipe, *, cwd: Path | None, seed: Seed | None = None) -> None:
+        self.recipe = recipe
+        self.account = Account()
+        self.state = "warming"
+        self.why = ""
+        self.session = 0
+        self._cwd = cwd
+        self._seed = seed
+        self._loop = asyncio.get_running_loop()
+        self._settled = asyncio.Event()
+        self._answer: asyncio.Future[list[int]] | None = None
+        self._rest = b""
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts the process; OSError where the machine cannot."""
+        seed = self._seed or Seed(self.recipe, cwd=self._cwd)
+        self._process, self._socket = seed.process, seed.connection
+        self.session = seed.process.pid
+        recipe = self.recipe
+        words = ["warm", recipe.kind, recipe.target, recipe.news, ",".join(sorted(recipe.per_worker))]
+        words += ["none" if recipe.preload is None else ",".join(recipe.preload), *recipe.table]
+        self._socket.settimeout(GREETING_SECONDS)  # a long list does not fit into the socket before it is read
+        self._socket.sendall(pack(map(os.fsencode, words)))
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket.fileno(), self.hear)
+
+    @property
+    def usable(self) -> bool:
+        """It is warm and can be told to fork."""
+        return self.state == "warm"
+
+    async def settled(self) -> None:
+        """Wait until it is warm, or known not to become so."""
+        await self._settled.wait()
+
+    async def fork(
+        self,
+        streams: Sequence[tuple[int, int]],
+        environments: Sequence[Mapping[str, str]],
+    ) -> list[int]:
+        """The pids of new workers, which are children of this process and lead sessions of their own.
+
+        Args:
+            streams: the writing ends of each worker's stdout and stderr, which stay the caller's; at most BATCH.
+            environments: of each worker.
+
+        Raises NotForked. A caller that is cancelled gets no pids; the workers are found by their tag.
+        """
+        if self._socket is None or self._answer is not None or not self.usable:
+            raise NotForked(self.why or "it is not ready")
+        words = [b"fork", *_encoded([str(os.getpid())])]
+        for environment in environments:
+            words += _encoded([str(len(environment)), *(f"{name}={value}" for name, value in environment.items())])
+        descriptors = [descriptor for pair in streams for descriptor in pair]
+        data = pack(words)
+        answer = self._answer = self._loop.create_future()
+        why = "its order was withdrawn"
+        try:
+            try:
+                async with asyncio.timeout(FORK_SECONDS):
+                    sent = socket.send_fds(self._socket, [data], descriptors)
+                    await self._loop.sock_sendall(self._socket, data[sent:])
+                    await asyncio.wait([answer])  # and not itself, which a timeout would cancel
+            except TimeoutError:
+                if not answer.done():
+                    self._last_words(f"it did not answer for {FORK_SECONDS:g} s")
+                if not answer.done():
+                    raise
+            why = ""
+            return answer.result()
+        except (OSError, TimeoutError) as error:
+            why = str(error) or f"it did not answer for {FORK_SECONDS:g} s"
+            raise NotForked(why) from None
+        finally:
+            self._answer = None
+            if why:
+                self.end(why)  # nobody knows what it does with the order
+
+    def _last_words(self, why: str) -> None:
+        """Takes what it has said and nobody has heard, as where this process was stopped, and lets it say no more.
+
+        An answer that is not there now can never be given, so no worker gets to run of which nobody knows.
+        """
+        if self._socket is None:
+            return
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RD)
+            if data := self._socket.recv(65536):
+                self._take(data)
+        self.retire(why)  # it may be at work on the rest of the order
+
+    def retire(self, why: str) -> None:
+        """Has it end by itself, as soon as it has done what it was told before."""
+        if self._socket is None or self.state == "retired":
+            return
+        self.state, self.why = "retired", self.why or why
+        self._settled.set()
+        with contextlib.suppress(OSError):  # it has ended already, which will be heard
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def end(self, why: str = "it was ended") -> None:
+        """Ends the process."""
+        if self.state == "ended":
+            return
+        self.state, self.why = "ended", self.why or why
+        self._settled.set()
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(NotForked(self.why))
+        self._kill()
+
+    def close(self) -> None:
+        """Ends it and collects its first process, which is long gone or was killed."""
+        self.end()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel has it
+                self._process.wait(END_SECONDS)
+
+    def _kill(self) -> None:
+        """Whatever is in its session: itself, and forks that are no workers yet."""
+        if self._process is None:
+            return
+        if self.session:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.session, signal.SIGKILL)
+        self._process.poll()
+
+    def hear(self) -> None:
+        """Takes what it has said, at most one portion, without waiting."""
+        if self._socket is None:
+            return
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.session = 0  # nothing is left of it, and its number may go to others
+            self.end("it ended by itself")
+            return
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        frames, self._rest = unpack(self._rest + data)
+        for words in frames:
+            self._heard([os.fsdecode(word) for word in words])
+
+    def _heard(self, words: list[str]) -> None:
+        if self._process is not None:
+            self._process.poll()  # the first of its processes has handed over, perhaps
+        match words:
+            case ["trying", name]:
+                self.account.trying = name
+            case ["imported", name]:
+                self.account.imported.append(name)
+                self.account.trying = ""
+            case ["refused", name, why, where]:
+                self.account.refused.append((name, why, where))
+                self.account.trying = ""
+            case ["ended", where, what]:
+                self.account.ended = (where, what)
+            case ["unfit", why]:
+                self.why = f"Python's start-up {why}"
+            case ["ready", modules]:
+                self.account.modules = int(modules)
+                self.state = "warm"
+                self._settled.set()
+            case ["forked", *pids] if self._answer is not None and not self._answer.done():
+                self._answer.set_result([int(pid) for pid in pids])
+            case ["failed", why] if self._answer is not None and not self._answer.done():
+                self._answer.set_exception(NotForked(f"it cannot fork: {why}"))
+            case ["outdated", why] if self._answer is not None and not self._answer.done():
+                self._answer.set_exception(Outdated(why))
+            case _:
+                pass
+
+
+def _encoded(words: Sequence[str]) -> list[bytes]:
+    return [os.fsencode(word) for word in words]

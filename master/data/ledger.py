@@ -1,0 +1,734 @@
+"""Which shards of a dataset go to whom, what is done, and what comes back when a worker is lost (pure).
+
+A dataset is cut into shards. Its epochs, each in an order of its own, make one long line of *places*: place p is shard
+`order(p // shards)[p % shards]`, which every process works out for itself (`shard.py`). So the ledger of a dataset is
+
+    frontier   no place from here on was ever leased
+    returned   pieces before it that nobody has and that are not done: what lost workers had
+    leases     pieces before it that a worker has
+    (done      every other place before the frontier; nothing is stored for those)
+
+and its size follows from the number of workers, not of shards. A *piece* is a place and how many of its records are
+done: a lease gives the rest.
+
+Whose word counts is the dataset's *lineage*:
+
+  - "checkpoint": what is in the model counts, and the model is what the ranks restore. A round begins with the
+    position that all its ranks have restored (or with none); ranks that differ are refused before the first lease. A
+    *cut* is the position at one step: every rank asks for it at the same point of its script, and waits until all
+    have, so what each has marked until then is exactly what the model holds. What comes after it dies with the round.
+  - "ack": the output lies elsewhere, one piece of it for each shard, and a shard is done when its worker has said so. A
+    round begins where the one before ended; what its workers had and had not acknowledged is leased anew. When nothing
+    else is left, a shard that another worker is slow with is leased a second time: the first of the two to acknowledge
+    it has done it, and the other's lease is void.
+
+A worker's requests are numbered, and the last answer is kept: a request that is asked again, of this master or the
+next, has no second effect. `Ledger.answer` gives the answer, or None while it has to wait for others; the caller makes
+the ledger's `state` durable before it passes any answer on, so no successor can lease a place twice.
+
+Invariants: a place before the frontier is done, returned or leased, and only one of these; it has one lease, or in
+lineage "ack" two of different ranks; no request changes what another round's workers did; a place becomes done once.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import Literal, cast
+
+from ...rendezvous.wire.values import Malformed, decode, encode
+
+Lineage = Literal["checkpoint", "ack"]
+
+VERSION = 2
+"""Of `State`, in the store."""
+
+_READ = (1, VERSION)  # in version 1 each piece is an object of its own
+
+POSITION_VERSION = 1
+"""Of `Position`, in users' checkpoints."""
+
+DONE = -1
+"""As a mark's offset: all records of the piece."""
+
+MAX_WANTED = 1024
+"""Leases in one answer."""
+
+SLOW = 1.5
+"""Times the mean seconds of a shard: a lease that has been worked on for longer may be given to a second worker."""
+
+NO_PACE = 5.0
+"""Seconds that stand for the mean while no shard has been done under this master."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What a script declares; equal on every rank.
+
+    Attributes:
+        name: one ledger for each, in a job.
+        size: records in an epoch.
+        shard_size: records in a shard; the last one of a file or of the dataset may have fewer.
+        shards: in an epoch.
+        epochs: how often each record is used.
+        shuffle, seed: the order, see `shard.py`.
+        lineage: whose word counts.
+        files: a digest of the files' names and lengths; empty where there are none.
+    """
+
+    name: str
+    size: int
+    shard_size: int
+    shards: int
+    epochs: int = 1
+    shuffle: bool = True
+    seed: int = 0
+    lineage: Lineage = "checkpoint"
+    files: str = ""
+
+    @property
+    def places(self) -> int:
+        """In all epochs."""
+        return self.epochs * self.shards
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Piece:
+    """What is not done of one place.
+
+    Attributes:
+        place: which.
+        offset: records of it, from its beginning, that are done.
+        returned: how often a lost worker was at it.
+    """
+
+    place: int
+    offset: int = 0
+    returned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a model has not been trained on yet: every place from `frontier` on, and `todo` before it, in order."""
+
+    frontier: int = 0
+    todo: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A worker has done `offset` records of the piece at `place`, counted from the place's beginning, or DONE."""
+
+    place: int
+    offset: int = DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a worker asks. Its `sequence` is 1 for an owner's first, and one more with each; asked again, the same.
+
+    Attributes:
+        kind: "open": declares the dataset, and the position that was restored. "exchange": marks what is done, gives
+            back what is not wanted any more, and wants leases. "cut": marks, and wants the position of all ranks.
+        name: the dataset's.
+        round, rank, world: the worker's.
+        part: which process of that rank: 0 is the script's own, which alone opens and cuts; an owner is (rank, part).
+        sequence: of the owner; "open" has none.
+        dataset: what is declared ("open").
+        restored: the position that was loaded; None: none was ("open").
+        marks: what is done; of any piece that a process of this rank has a lease of.
+        release: places that this rank gives back.
+        wants: leases wanted at most; 0: none.
+        cut: 1 for the first cut in this round, and so on.
+        step: what the script calls the cut, compared between ranks.
+    """
+
+    kind: Literal["open", "exchange", "cut"]
+    name: str
+    round: int
+    rank: int
+    world: int
+    part: int = 0
+    sequence: int = 0
+    dataset: Dataset | None = None
+    restored: Position | None = None
+    marks: tuple[Mark, ...] = ()
+    release: tuple[int, ...] = ()
+    wants: int = 0
+    cut: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the worker gets.
+
+    Attributes:
+        kind: "ok". "later": nothing yet, and why; ask the same again. "stale": its round is over. "refused": what it
+            asks cannot be, and why.
+        text: why.
+        leases: the rest of each piece is this owner's to do, in this order.
+        lost: places that it had and that others have done.
+        ended: there will be no more leases for it in this round.
+        position: of the cut.
+    """
+
+    kind: Literal["ok", "later", "stale", "refused"] = "ok"
+    text: str = ""
+    leases: tuple[Piece, ...] = ()
+    lost: tuple[int, ...] = ()
+    ended: bool = False
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One process that leases.
+
+    Attributes:
+        rank, part: who.
+        sequence: its last request.
+        answer: what that was answered; None while it waits. A position is left out of it: it is `State.cut`.
+        leases: what it has, in the order in which it works on them.
+        lost: places of which it has not been told yet that others have done them.
+    """
+
+    rank: int
+    part: int
+    sequence: int = 0
+    answer: Answer | None = None
+    leases: tuple[Piece, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that a successor needs, as it lies in the store (JSON, `wire.encode`); see docs/ledger.md.
+
+    Attributes:
+        version: of this form.
+        dataset: as declared.
+        round: whose workers have the leases.
+        begun: every rank of the round has opened it with the same position (lineage "checkpoint").
+        origin: that position.
+        frontier, returned, owners: see above.
+        cuts: how many there were in this round.
+        step: of the last one.
+        cut: the last one.
+        run: of which run of the job (`Header.run`) `round` is; kept as it is here.
+    """
+
+    version: int
+    dataset: Dataset
+    round: int = 0
+    begun: bool = False
+    origin: Position | None = None
+    frontier: int = 0
+    returned: tuple[Piece, ...] = ()
+    owners: tuple[Owner, ...] = ()
+    cuts: int = 0
+    step: int = 0
+    cut: Position | None = None
+    run: str = ""
+
+
+class BadState(ValueError):
+    """The store holds what this version cannot read."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    """An owner in memory; `head_since` is when it began with the first of its leases (the caller's clock)."""
+
+    rank: int
+    part: int
+    sequence: int = 0
+    answer: Answer | None = None
+    leases: dict[int, Piece] = field(default_factory=dict[int, Piece])
+    lost: tuple[int, ...] = ()
+    head_since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What idle workers look at when nothing is left to lease; made once for all of them, until something changes.
+
+    Attributes:
+        leased: somebody has something.
+        waiting: with whose rank it is, each piece that waits in a queue and has one lease; the last in its queue first.
+        heads: since when it is worked on, and by which rank, each other piece that has one lease; the oldest first.
+    """
+
+    leased: bool
+    waiting: tuple[tuple[int, Piece], ...]
+    heads: tuple[tuple[float, int, Piece], ...]
+
+
+class Ledger:
+    """The ledger of one dataset.
+
+    Args:
+        state: from the store, or `fresh(dataset)`.
+        now: the caller's clock, seconds; only differences of it are used.
+
+    Attributes:
+        changed: something has changed since this was last set to False.
+    """
+
+    def __init__(self, state: State, now: float) -> None:
+        self._state = state
+        self._frontier = state.frontier
+        self._returned = sorted(state.returned)
+        self._workers: dict[int, dict[int, _Worker]] = {}  # by rank and part
+        self._twice: set[int] = set()  # places that two ranks have
+        self._pace: float | None = None
+        self._opened: dict[int, Request] = {}  # by rank, while the round has not begun
+        self._votes: dict[int, Request] = {}  # by rank, for the next cut
+        self._end_known: _End | None = None
+        self.changed = False
+        once: set[int] = set()
+        for owner in state.owners:
+            leases = {piece.place: piece for piece in owner.leases}
+            worker = _Worker(owner.rank, owner.part, owner.sequence, owner.answer, leases, owner.lost, now)
+            self._workers.setdefault(owner.rank, {})[owner.part] = worker
+            self._twice |= once & leases.keys()
+            once |= leases.keys()
+
+    # -- what it holds --------------------------------------------------------------------------------------------
+
+    @property
+    def dataset(self) -> Dataset:
+        """As declared."""
+        return self._state.dataset
+
+    @property
+    def round(self) -> int:
+        """Whose workers have the leases."""
+        return self._state.round
+
+    @property
+    def state(self) -> State:
+        """What is to be made durable before an answer is passed on."""
+        return replace(
+            self._state,
+            frontier=self._frontier,
+            returned=tuple(self._returned),
+            owners=tuple(
+                Owner(one.rank, one.part, one.sequence, one.answer, tuple(one.leases.values()), one.lost)
+                for one in self._all
+            ),
+        )
+
+    @property
+    def position(self) -> Position:
+        """What is not done: the returned and the leased pieces, and every place from the frontier on."""
+        rest = {piece.place: piece for piece in self._returned}
+        for worker in self._all:
+            rest.update(worker.leases)
+        return Position(self._frontier, tuple(Piece(place, rest[place].offset) for place in sorted(rest)))
+
+    @property
+    def finished(self) -> bool:
+        """Every place is done."""
+        return not self._returned and self._frontier >= self.dataset.places and not self._end.leased
+
+    @property
+    def troubled(self) -> tuple[Piece, ...]:
+        """Pieces that workers were lost with, most often first."""
+        pieces = [*self._returned, *(piece for one in self._all for piece in one.leases.values())]
+        return tuple(sorted((piece for piece in pieces if piece.returned), key=lambda piece: -piece.returned))
+
+    @property
+    def _all(self) -> Iterator[_Worker]:
+        return (parts[part] for _, parts in sorted(self._workers.items()) for part in sorted(parts))
+
+    # -- rounds ---------------------------------------------------------------------------------------------------
+
+    def turn(self, round: int) -> None:
+        """The workers of `round`, which is a later one, begin; those before them are gone."""
+        if self.dataset.lineage == "ack":
+            back = {piece.place: piece for piece in self._returned}
+            for worker in self._all:
+                for index, piece in enumerate(worker.leases.values()):
+                    at_it = replace(piece, returned=piece.returned + (index == 0))
+                    back[piece.place] = max(at_it, back.get(piece.place, at_it))
+            self._returned = sorted(back.values())
+        else:
+            self._frontier, self._returned = 0, []
+        self._workers, self._twice, self._opened, self._votes = {}, set(), {}, {}
+        self._state = replace(
+            self._state, round=round, begun=False, origin=None, cuts=0, step=0, cut=None, returned=(), owners=()
+        )
+        self.changed, self._end_known = True, None
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def answer(self, request: Request, now: float) -> Answer | None:
+        """The answer, or None while it has to wait for others; then ask again after any change, and at `due`."""
+        if request.round < self.round:
+            return Answer("stale", f"round {request.round} is over: the job is in round {self.round}")
+        if request.round > self.round:
+            self.turn(request.round)
+        if request.kind == "open":
+            return self._open(request)
+        if self.dataset.lineage == "checkpoint" and not self._state.begun:
+            return Answer("refused", f"dataset {self.dataset.name!r} was not opened in this round")
+        worker = self._workers.get(request.rank, {}).get(request.part) or _Worker(request.rank, request.part)
+        if request.sequence == worker.sequence + 1:
+            worker.sequence, worker.answer = request.sequence, None
+            self._workers.setdefault(request.rank, {})[request.part] = worker
+            self._mark(request, now)
+            self.changed, self._end_known = True, None
+        elif request.sequence != worker.sequence:
+            return Answer(
+                "refused",
+                f"request {request.sequence} of rank {request.rank} came after its request {worker.sequence}: is "
+                f"dataset {self.dataset.name!r} used by two processes as one?",
+            )
+        if worker.answer is None:
+            answer = self._cut(request) if request.kind == "cut" else self._grant(worker, request.wants, now)
+            if answer is None or answer.kind != "ok":
+                return answer
+            worker.answer = replace(answer, lost=worker.lost, position=None)
+            worker.lost = ()
+            self.changed, self._end_known = True, None
+        # Ranks that each kept the position, which has a piece for each rank, would fill the store with its square. The
+        # next cut waits for this rank, so the last one is still the one that it asks for.
+        return replace(worker.answer, position=self._state.cut) if request.kind == "cut" else worker.answer
+
+    def missing(self, request: Request) -> list[int]:
+        """The ranks that a request waits for, where `answer` gave None for it."""
+        known = {"open": self._opened, "cut": self._votes}.get(request.kind)
+        return [] if known is None else [rank for rank in range(request.world) if rank not in known]
+
+    def why(self, request: Request) -> str:
+        """In words, what a request waits for that `answer` gave None for."""
+        name = self.dataset.name
+        if request.kind == "open":
+            return f"dataset {name!r} begins when every rank has opened it: {named(self.missing(request))} did not yet"
+        if request.kind == "cut":
+            return (
+                f"state_dict() of {name!r} is one position for all ranks, so that every rank must call it: "
+                f"{named(self.missing(request))} did not yet"
+            )
+        return f"every shard of {name!r} is done or with another worker: waits until those are done, or come back"
+
+    def due(self, now: float) -> float | None:
+        """When a waiting exchange may be answered without any change; None: never. In seconds on the caller's clock."""
+        if self.dataset.lineage != "ack" or self._returned or self._frontier < self.dataset.places:
+            return None
+        moments = [worker.head_since + self._patience for worker in self._all if worker.leases]
+        return min((moment for moment in moments if moment > now), default=None)
+
+    # -- opening --------------------------------------------------------------------------------------------------
+
+    def _open(self, request: Request) -> Answer | None:
+        assert request.dataset is not None, "checked where requests are read"
+        if self.dataset.lineage == request.dataset.lineage == "checkpoint" and not (self._state.begun or self._opened):
+            self._state = replace(self._state, dataset=request.dataset)  # the script may be another than last round
+        if difference := _difference(request.dataset, self.dataset):
+            advice = (
+                "declare it alike on every rank"
+                if self.dataset.lineage == "checkpoint"
+                else "its records were dealt out like that before: keep to it, or give the new one another name"
+            )
+            return Answer(
+                "refused",
+                f"dataset {self.dataset.name!r} is declared in two ways: {difference} on rank {request.rank}; {advice}",
+            )
+        if self.dataset.lineage == "ack":
+            return Answer()
+        if self._state.begun:
+            if request.restored == self._state.origin:
+                return Answer()
+            return Answer("refused", f"rank {request.rank} has restored another position of {self.dataset.name!r}")
+        self._opened[request.rank] = request
+        if len(self._opened) < request.world:
+            return None
+        if text := _positions(self._opened):
+            return Answer("refused", f"the ranks would not train on the same data of {self.dataset.name!r}: {text}")
+        self._begin(request.restored)
+        return Answer()
+
+    def _begin(self, restored: Position | None) -> None:
+        origin = restored or Position()
+        places = self.dataset.places
+        self._frontier = min(origin.frontier, places)
+        self._returned = sorted(Piece(piece.place, piece.offset) for piece in origin.todo if piece.place < places)
+        self._state = replace(self._state, begun=True, origin=restored)
+        self._opened = {}
+        self.changed, self._end_known = True, None
+
+    # -- marks and leases -----------------------------------------------------------------------------------------
+
+    def _mark(self, request: Request, now: float) -> None:
+        parts = self._workers[request.rank].values()
+        done: Counter[int] = Counter()
+        for mark in request.marks:  # in their order, whichever part has the place: others are told in that order
+            for worker in parts if mark.offset == DONE else ():
+                if mark.place in worker.leases:
+                    self._done(worker, mark.place, now)
+                    done[worker.part] += 1
+        for worker in parts:
+            if done[worker.part]:
+                seconds = (now - worker.head_since) / done[worker.part]
+                self._pace = seconds if self._pace is None else 0.8 * self._pace + 0.2 * seconds
+                worker.head_since = now
+            if self.dataset.lineage == "checkpoint":  # an output is of whole shards
+                for mark in request.marks:
+                    if piece := worker.leases.get(mark.place):
+                        worker.leases[mark.place] = replace(piece, offset=max(piece.offset, mark.offset))
+            for place in request.release:
+                self._release(worker, place, now)
+
+    def _release(self, worker: _Worker, place: int, now: float) -> None:
+        if place not in worker.leases:
+            return
+        if next(iter(worker.leases)) == place:
+            worker.head_since = now
+        piece = worker.leases.pop(place)
+        if place in self._twice:
+            self._twice.remove(place)  # the other rank still has it
+        else:
+            insort(self._returned, piece)
+
+    def _done(self, worker: _Worker, place: int, now: float) -> None:
+        del worker.leases[place]
+        if place not in self._twice:
+            return
+        self._twice.discard(place)
+        for other in self._all:
+            if other.leases.pop(place, None):
+                other.lost += (place,)
+                other.head_since = now
+
+    def _grant(self, worker: _Worker, wants: int, now: float) -> Answer | None:
+        if wants <= 0:
+            return Answer(ended=self.finished)
+        pieces = self._returned[: min(wants, MAX_WANTED)]
+        del self._returned[: len(pieces)]
+        more = min(min(wants, MAX_WANTED) - len(pieces), self.dataset.places - self._frontier)
+        pieces += [Piece(place) for place in range(self._frontier, self._frontier + more)]
+        self._frontier += more
+        if not pieces:
+            if self.dataset.lineage == "checkpoint" or self.finished:
+                return Answer(ended=True)
+            second = self._second(worker, now)
+            if second is None:
+                # While it has work of its own it must not wait for others': they may be waiting for that.
+                return Answer() if worker.leases else None
+            pieces = [second]
+            self._twice.add(second.place)
+        if not worker.leases:
+            worker.head_since = now
+        worker.leases.update((piece.place, piece) for piece in pieces)
+        return Answer(leases=tuple(pieces))
+
+    # -- slow workers ---------------------------------------------------------------------------------------------
+
+    @property
+    def _patience(self) -> float:
+        return SLOW * (NO_PACE if self._pace is None else self._pace)
+
+    def _second(self, idle: _Worker, now: float) -> Piece | None:
+        """What an idle worker may do a second time: the last that waits in somebody's queue, else what takes long."""
+        if self.dataset.lineage != "ack" or idle.leases:
+            return None
+        for rank, piece in self._end.waiting:
+            if rank != idle.rank:
+                return piece
+        for since, rank, piece in self._end.heads:
+            if now < since + self._patience:  # as `due` says it, or rounding would part them
+                return None
+            if rank != idle.rank:
+                return piece
+        return None
+
+    @property
+    def _end(self) -> _End:
+        if self._end_known is None:
+            waiting: list[tuple[int, Piece, int]] = []
+            heads: list[tuple[float, int, Piece]] = []
+            leased = False
+            for worker in self._all:
+                for index, piece in enumerate(worker.leases.values()):
+                    leased = True
+                    if piece.place in self._twice:
+                        continue
+                    if index:
+                        waiting.append((index, piece, worker.rank))
+                    else:
+                        heads.append((worker.head_since, worker.rank, piece))
+            last_first = tuple((rank, piece) for _, piece, rank in sorted(waiting, reverse=True))
+            self._end_known = _End(leased, last_first, tuple(sorted(heads)))
+        return self._end_known
+
+    # -- cuts -----------------------------------------------------------------------------------------------------
+
+    def _cut(self, request: Request) -> Answer | None:
+        state = self._state
+        if self.dataset.lineage == "ack":
+            return Answer("refused", f"dataset {self.dataset.name!r} has its position in the store, and none to save")
+        if request.cut == state.cuts and state.cut is not None:
+            return self._at(request, state.step, state.cut)
+        if request.cut != state.cuts + 1:
+            return Answer(
+                "refused",
+                f"rank {request.rank} calls state_dict() for the {request.cut}. time in this round, and the other "
+                f"ranks have done so {state.cuts} times: call it at the same steps on every rank",
+            )
+        self._votes[request.rank] = request
+        if len(self._votes) < request.world:
+            return None
+        steps = {vote.step for vote in self._votes.values()}
+        if len(steps) > 1:
+            by_step = ", ".join(f"rank {rank} at step {vote.step}" for rank, vote in sorted(self._votes.items())[:8])
+            return Answer("refused", f"the ranks call state_dict() at different steps: {by_step}")
+        self._state = replace(state, cuts=request.cut, step=request.step, cut=self.position)
+        self._votes = {}
+        self.changed, self._end_known = True, None
+        return Answer(position=self._state.cut)
+
+    def _at(self, request: Request, step: int, position: Position) -> Answer:
+        if request.step != step:
+            return Answer(
+                "refused",
+                f"rank {request.rank} calls state_dict() at step {request.step}, and the other ranks did so at {step}",
+            )
+        return Answer(position=position)
+
+
+def fresh(dataset: Dataset) -> State:
+    """Nothing is done, and nobody has anything."""
+    return State(VERSION, dataset)
+
+
+def read(value: bytes) -> State:
+    """The state that the store holds. Raises BadState."""
+    try:
+        state = decode(State, value, unpack=_unpacked)
+    except Malformed as error:
+        raise BadState(str(error)) from None
+    if state.version not in _READ:
+        raise BadState(f"its version is {state.version}, and this elastic-run reads {' and '.join(map(str, _READ))}")
+    return replace(state, version=VERSION)
+
+
+def written(state: State) -> bytes:
+    """What `read` reads.
+
+    All of it is written with every change, and a store keeps what it replaces for a while. So fields that have their
+    default are left out, and pieces are lists of numbers.
+    """
+    return encode(state, pack=_packed)
+
+
+def _packed(value: object) -> object:
+    """Pieces as numbers: each place as its distance from the one before, and what is not 0 with its index before it."""
+    pieces = cast(tuple[Piece, ...], value)  # or anything else
+    if not (isinstance(value, tuple) and value and isinstance(pieces[0], Piece)):  # pyright: ignore[reportUnnecessaryIsInstance]  # see there
+        return cast(object, value)
+    places = [pieces[0].place, *(piece.place - before.place for before, piece in pairwise(pieces))]
+    packed = {"places": places}
+    if offsets := [number for i, piece in enumerate(pieces) if piece.offset for number in (i, piece.offset)]:
+        packed["offsets"] = offsets
+    if returned := [number for i, piece in enumerate(pieces) if piece.returned for number in (i, piece.returned)]:
+        packed["returned"] = returned
+    return packed
+
+
+def _unpacked(raw: object) -> object:
+    """The pieces of an object that `_packed` has made, as objects of their own; all else as it is. Raises Malformed."""
+    packed = cast(dict[str, object], raw)  # it is asked about JSON objects only
+    if "places" not in packed:
+        return packed
+    places = list(accumulate(_numbers(packed["places"])))
+    offsets, returned = ([0] * len(places) for _ in range(2))
+    for name, into in (("offsets", offsets), ("returned", returned)):
+        for index, number in _pairs(_numbers(packed.get(name, []))):
+            if not 0 <= index < len(into):
+                raise Malformed(f"{name}: there is no piece {index}")
+            into[index] = number
+    rows = zip(places, offsets, returned, strict=True)
+    return [{"place": place, "offset": offset, "returned": times} for place, offset, times in rows]
+
+
+def _numbers(raw: object) -> list[int]:
+    numbers = cast(list[object], raw) if isinstance(raw, list) else [None]
+    if any(type(number) is not int for number in numbers):
+        raise Malformed("pieces: expected a list of numbers")
+    return cast(list[int], numbers)
+
+
+def _pairs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of an index and what stands there. Raises Malformed where the last has no partner."""
+    if len(numbers) % 2:
+        raise Malformed("pieces: expected pairs of numbers")
+    return zip(numbers[::2], numbers[1::2], strict=True)
+
+
+def check(request: Request) -> str:
+    """What is wrong with a request's shape, in words; empty where nothing is. Whoever takes it from a wire asks."""
+    if request.kind == "open":
+        dataset = request.dataset
+        if dataset is None or dataset.name != request.name:
+            return "an open without its dataset"
+        if min(dataset.size, dataset.shard_size, dataset.shards, dataset.epochs) < 1:
+            return f"dataset {dataset.name!r} is empty"
+        if request.restored and not _sound(request.restored):
+            return "the position that was restored is damaged"
+    elif request.sequence < 1:
+        return "a request without a number"
+    if not 0 <= request.rank < request.world:
+        return f"rank {request.rank} of {request.world}"
+    if any(mark.place < 0 or mark.offset < DONE for mark in request.marks):
+        return "a mark of no place"
+    return ""
+
+
+def _sound(position: Position) -> bool:
+    places = [piece.place for piece in position.todo]
+    return (
+        position.frontier >= 0
+        and places == sorted(set(places))
+        and all(0 <= piece.place < position.frontier and piece.offset >= 0 for piece in position.todo)
+    )
+
+
+def _difference(here: Dataset, there: Dataset) -> str:
+    """What differs, as `size is 10 and not 12`; empty where nothing does."""
+    names = ("size", "shard_size", "epochs", "shuffle", "seed", "lineage")
+    found = [
+        f"{name} is {getattr(here, name)!r} and not {getattr(there, name)!r}"
+        for name in names
+        if getattr(here, name) != getattr(there, name)
+    ]
+    if here.files != there.files:
+        found.append("the list of files is another one")
+    elif not found and here.shards != there.shards:
+        found.append(f"it has {here.shards} shards and not {there.shards}")
+    return ", ".join(found)
+
+
+def _positions(opened: Mapping[int, Request]) -> str:
+    """How the ranks' restored positions differ, in words; empty where they do not."""
+    groups: dict[Position | None, list[int]] = {}
+    for rank, request in sorted(opened.items()):
+        groups.setdefault(request.restored, []).append(rank)
+    if len(groups) == 1:
+        return ""
+    words: list[str] = []
+    for position, ranks in groups.items():
+        who = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}"
+        what = "nothing"
+        if position is not None:
+            what = f"a position with {position.frontier} shards begun and {len(position.todo)} of them not done"
+        words.append(f"{who} restored {what}")
+    return f"{'; '.join(words)}. Load the same checkpoint on every rank, or none on any"
+
+
+def named(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0, 2, 5`; only the beginning of a long list."""
+    words = ", ".join(map(str, ranks[:8])) + (" ..." if len(ranks) > 8 else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {words}"

@@ -1,0 +1,1 @@
+"""The embedded etcd: a member of the store that this machine runs by itself."""

