@@ -3,9 +3,12 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+from ..master.controller import Terms
 from ..master.data.ledger_service import Ledgers
-from ..master.master import LEADING, Master, Terms
+from ..master.history import History
+from ..master.master import LEADING, Master
 from ..master.publish import Publisher
 from ..rendezvous import election, failure_detector
 from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
@@ -134,6 +137,7 @@ class Candidate:
     async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
         publisher = Publisher(self._store, self._keys, leadership, lease, 0, words=self._words)
+        history = self._history(leadership)
         master = Master(
             self._store,
             self._keys,
@@ -147,6 +151,7 @@ class Candidate:
             began=self._began,
             abandoned=self._abandoned,
             waits=self._waits,
+            history=history,
         )
         self.leadership, self._master = leadership, master
         try:
@@ -156,6 +161,13 @@ class Candidate:
             return None
         finally:
             self.leadership = self._master = None
+            if history:
+                history.close()
+
+    def _history(self, leadership: election.Leadership) -> History | None:
+        """Beside the trace, where there is one: what the master's controller was told, and what it decided."""
+        file = self._trace.file if self._trace else None
+        return History(Path(f"{file}.{leadership.revision}.history"), self._say) if file else None
 
     async def _follow(self, held: election.Held) -> bool:
         """Waits until the leader key changes (False), or its holder is proven dead (True)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..master.master import Terms
+from ..master.controller import Terms
 from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Fingerprint, Report
 from ..rendezvous.membership import Registration

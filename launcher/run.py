@@ -21,7 +21,7 @@ from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import Output
 from ..elastic_agent.processes.open_files import all_allowed
 from ..elastic_agent.timeline import Timeline
-from ..master.master import Terms
+from ..master.controller import Terms
 from ..rendezvous.errors import NoUsableEtcd, RendezvousError, StoreUnavailable
 from ..rendezvous.member import Fingerprint
 from ..rendezvous.store.contract import Store

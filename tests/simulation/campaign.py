@@ -16,10 +16,12 @@ from typing import Any
 from .planted import caught, source_of
 
 CORES: Sequence[str] = (
-    *(f"rendezvous/{name}.py" for name in ("round", "ranks", "membership", "election", "presence", "member", "header")),
-    *(f"master/{name}.py" for name in ("host", "docket", "incident", "publish", "ledger", "service")),
-    *(f"elastic_agent/{name}.py" for name in ("plan", "agent", "candidate", "bell", "link", "channel")),
-    *(f"rendezvous/{name}.py" for name in ("etcd_session", "etcd_watch")),
+    *(f"rendezvous/{name}.py" for name in ("round", "ranks", "membership", "election", "member", "header")),
+    "rendezvous/failure_detector.py",
+    *(f"master/{name}.py" for name in ("controller", "master", "incident_log", "incident", "publish")),
+    *(f"master/data/{name}.py" for name in ("ledger", "ledger_service")),
+    *(f"elastic_agent/{name}.py" for name in ("plan", "agent", "candidate", "event", "master_client", "worker_server")),
+    *(f"rendezvous/store/etcd/{name}.py" for name in ("session", "watch")),
 )
 
 _WORDS = {"say", "_say", "_say_once", "_say_elected", "describe", "describe_difference", "_names", "_missing", "_some"}

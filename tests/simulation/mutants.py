@@ -147,7 +147,7 @@ finishing.1+0    freeze n1 30.720
     Mutant(
         "no-second-look",
         "reports that came while a header was on its way are not looked at again",
-        "master/master.py",
+        "master/controller.py",
         (
             "was not yet about the current one.\n"
             "        for seen in self._members.values():\n"
@@ -178,7 +178,7 @@ job min=3
         "compacted-gone",
         "who has gone while the master's watch was cut stays a member where the history is lost",
         "master/master.py",
-        "                        self._forget(key)\n                    for item",
+        "                        self._tell(events.Unregistered(node))\n                    for item",
         "                        pass\n                    for item",
         "after the faults a job trains again",
         """\
@@ -197,8 +197,8 @@ running.1+9.4    etcd_compact
     Mutant(
         "compacted-reborn",
         "where the history is lost, the next life of a node hides the loss of the one before",
-        "master/master.py",
-        "            self._lose(item.key, self._members.pop(item.key))\n            before = None\n",
+        "master/controller.py",
+        "            self._lose(self._members.pop(node))\n            before = None\n",
         "            pass\n",
         "a round says why it was opened",
         """\
@@ -217,7 +217,7 @@ running.1+9.45   etcd_compact
     Mutant(
         "gone-success",
         "a node that has succeeded and left is taken for lost",
-        "master/master.py",
+        "master/controller.py",
         ('if report.state == "succeeded" and report.round == self._round.number:\n            self._members['),
         ("if False:\n            self._members["),
         "who has succeeded and left is not lost",
@@ -231,7 +231,7 @@ running.1+1.0123 leave n1
     Mutant(
         "takeover-incident",
         "a new master forgets the incident that is still open",
-        "master/master.py",
+        "master/controller.py",
         "Docket(header.tally, header.incident)",
         "Docket(header.tally)",
         "each incident is counted once",
@@ -245,7 +245,7 @@ running.1+5      start n1
     Mutant(
         "takeover-lost",
         "a new master does not ask who is missing",
-        "master/master.py",
+        "master/controller.py",
         "if assignment.incarnation not in present and self._round.running:",
         "if False:",
         "a round says why it was opened",
@@ -258,9 +258,9 @@ running.1+0      freeze n1 13.075
     Mutant(
         "takeover-successes",
         "a new master does not ask who has succeeded and gone",
-        "master/master.py",
-        "        for item in successes.items:\n",
-        "        for item in ():\n",
+        "master/controller.py",
+        "        for success in self._found.successes:\n",
+        "        for success in ():\n",
         "a success stays one",
         """\
 seed 20
@@ -271,7 +271,7 @@ finishing.1+0.4  kill n1
     Mutant(
         "takeover-afresh",
         "a new master begins another run where one member is lost",
-        "master/master.py",
+        "master/controller.py",
         "return not returned and not present.intersection(known)",
         "return not present.issuperset(known)",
         "a run goes on while a member of it lives",
@@ -284,7 +284,7 @@ round.1+0        leave n1
     Mutant(
         "stopped-exits",
         "workers that were told to stop are taken for failed",
-        "master/master.py",
+        "master/controller.py",
         "if not exit_.ok and not exit_.stopped and exit_.round in (",
         "if not exit_.ok and exit_.round in (",
         "the root cause is what was done",
@@ -708,7 +708,7 @@ running.1+1      etcd_stop 3 15
     Mutant(
         "vanished-is-lost",
         "a master takes a lease that ended while the store was away for the loss of its holder",
-        "master/master.py",
+        "master/controller.py",
         "not finished and self._was_away():",
         "False:",
         "a store that was away costs no worker",
@@ -721,7 +721,7 @@ running.1+0.4    etcd_stop 2 0.762
     Mutant(
         "missing-is-lost",
         "a new master takes who is missing for lost, although the store was away",
-        "master/master.py",
+        "master/controller.py",
         "            self._await_missing([",
         "            list([",
         "a store that was away costs no worker",
@@ -747,8 +747,8 @@ started.1+0.02   etcd_stop 3 6.498
     Mutant(
         "everybody-young",
         "each new master waits for missing nodes to register again, also where the store was not away",
-        "master/master.py",
-        "unknown = now - self._began < self._lease_ttl / 2 or",
+        "master/controller.py",
+        "unknown = self._now - self._began < self._lease_ttl / 2 or",
         "unknown = True or",
         "what ends a round is answered at once",
         """\
@@ -762,8 +762,8 @@ start+6.5    start n1
     Mutant(
         "abandoned-long-ago",
         "a spare that finds a run without any of its nodes counts the wait for the next run from its own start",
-        "master/master.py",
-        "self._abandoned.setdefault(header.run, self._now())",
+        "master/controller.py",
+        "self._abandoned.setdefault(header.run, self._now)",
         "self._began",
         "a job times out when its time is over",
         """\
@@ -842,9 +842,9 @@ registered.n3+1  reset n2 * 15.153
     Mutant(
         "abandoned-come-back",
         "who was in a run that another has replaced takes up its registration in that run",
-        "master/master.py",
-        "self._publisher.abandon([] if header.final else missing)",
-        "self._publisher.abandon([])",
+        "master/controller.py",
+        "effects.Abandon(() if header.final else tuple(missing), ",
+        "effects.Abandon((), ",
         "a run goes on while a member of it lives",
         """\
 seed 2787
@@ -1208,7 +1208,7 @@ running.1+1      etcd_down 30
     Mutant(
         "suspension-uncharged",
         "a failure is forgotten when the next incident suspends the job",
-        "master/master.py",
+        "master/controller.py",
         "tally, because = self._docket.settled(), self._docket.verdict(self._round.number)",
         "tally, because = self._docket.tally, self._docket.verdict(self._round.number)",
         "each incident is counted once",
@@ -1553,9 +1553,9 @@ running.1+1      worker n1 0 raise
     Mutant(
         "drop-queues",
         "the next run removes the queues of one that was broken off",
-        "master/master.py",
-        'drop_data(queues=header.state == "succeeded")',
-        "drop_data(queues=True)",
+        "master/controller.py",
+        'queues=header.state == "succeeded")',
+        "queues=True)",
         "only a success removes a queue",
         """\
 seed 38
@@ -1762,7 +1762,7 @@ job nodes=2 max=2 write=2.5
     Mutant(
         "suspended-anew",
         "each new master gives a suspended job its whole time again",
-        "master/master.py",
+        "master/controller.py",
         'header.state == "open", published, grown_at',
         'header.state == "open", self._now(), grown_at',
         "a job times out as soon as its time is over",
@@ -1780,7 +1780,7 @@ running.1+39    freeze n1 7
     Mutant(
         "first-wait-anew",
         "each new master gives the first round its whole time again",
-        "master/master.py",
+        "master/controller.py",
         "self._round = Round(0, (), False, self._began)",
         "self._round = Round(0, (), False, self._now())",
         "a job times out as soon as its time is over",

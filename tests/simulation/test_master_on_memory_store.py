@@ -17,8 +17,10 @@ import pytest
 
 from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidate
+from elastic_run.master import controller
 from elastic_run.master import master as master_module
-from elastic_run.master.master import RETURN_SECONDS, SILENT_SECONDS, Master, Terms, describe_difference
+from elastic_run.master.controller import RETURN_SECONDS, SILENT_SECONDS, Terms, describe_difference
+from elastic_run.master.master import Master
 from elastic_run.master.publish import WORDS, Publisher
 from elastic_run.rendezvous import election, membership
 from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
@@ -384,7 +386,7 @@ class TestTheFirstRound:
                 loop.takes(0.02)
                 return plan(members, *others)
 
-            monkeypatch.setattr(master_module, "plan", slow)
+            monkeypatch.setattr(controller, "plan", slow)
             await job.lead(await job.join("0"))
             for number in range(1, 100):
                 await later(0.001)
@@ -2017,7 +2019,7 @@ class TestNewsOfManyNodes:
 
             async def other() -> None:
                 while len(seen) < 12:
-                    members = vars(master)["_members"].values()
+                    members = vars(vars(master)["_controller"])["_members"].values()
                     seen.append(sum(each.member.report.state == "running" for each in members))
                     await asyncio.sleep(0)
 

@@ -20,9 +20,9 @@ from elastic_run.elastic_agent import plan
 from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
+from elastic_run.master.controller import Terms
 from elastic_run.master.data.ledger import Answer, Position, Request
 from elastic_run.master.data.ledger_service import Ledgers
-from elastic_run.master.master import Terms
 from elastic_run.rendezvous.errors import RendezvousError
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint

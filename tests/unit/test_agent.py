@@ -21,7 +21,7 @@ from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.process_groups import Rings
 from elastic_run.elastic_agent.workers.worker_processes import StartFailed, WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
-from elastic_run.master.master import Terms
+from elastic_run.master.controller import Terms
 from elastic_run.rendezvous import membership
 from elastic_run.rendezvous.errors import LeaseLost, MaybeApplied, StoreError, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.header import Eviction, Header

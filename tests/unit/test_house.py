@@ -70,7 +70,7 @@ def test_the_store_in_memory_loads_nothing_of_etcds_wire() -> None:
 
 
 def test_the_pure_cores_load_no_loop_and_no_wire() -> None:
-    cores = ("rendezvous.round", "rendezvous.ranks", "master.incident", "elastic_agent.plan")
+    cores = ("rendezvous.round", "rendezvous.ranks", "master.incident", "master.controller", "elastic_agent.plan")
     loaded = loaded_by("".join(f"import elastic_run.{core}\n" for core in cores))
     assert not {"asyncio", "socket", "grpc", "google.protobuf", "psutil"} & set(loaded)
 

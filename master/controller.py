@@ -1,0 +1,745 @@
+"""The job's controller: everything the master knows when it decides, and what it decides (pure).
+
+`Controller.on(event, now)` takes one thing that has happened, and returns the effects that follow from it. `master.py`
+learns of events from the store and from the failure detector, and carries effects out. Nothing here reads a clock, a
+store, a random number or the environment, so the same events at the same times have the same effects: a recorded
+history can be replayed (`history.py`).
+
+What is decided is in two functions besides: `rendezvous/round.py` decides on the membership, and `incident.py` whose
+fault a failure was. Here is the assembly of their input: who is registered, who is lost and how that is known, who was
+started with something else, and what an earlier master has left.
+
+    loading ──▶ returning ──▶ adopting ──▶ leading ──▶ ended
+       │            leases ended while the     ▲
+       │            store was away: nodes      │
+       │            may register again         │
+       └── there is no header ─────────────────┘
+"""
+
+import dataclasses
+import math
+import shlex
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..rendezvous import ranks
+from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident
+from ..rendezvous.keys import Keys
+from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
+from ..rendezvous.ranks import Assignment
+from ..rendezvous.round import Cause, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
+from . import effects, events, incident
+from .effects import Effect
+from .events import Event
+from .incident import Evidence, FailedWorker
+from .incident_log import Docket
+
+RETURN_SECONDS = 10.0
+"""So long a node has to register again, when its lease ended because the store was away and its agent answers."""
+
+SILENT_SECONDS = 3.0
+"""The same of a node whose agent does not answer: it may be out of reach for this node alone."""
+
+LEASE_LATE = 1.0
+"""Seconds after its last that a lease may still be there: etcd looks every half second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the job was started with, as far as the master needs it; equal on every node."""
+
+    policy: Policy
+    max_restarts: int
+    same_failure_limit: int
+    fingerprint: Fingerprint
+    farewell_seconds: float = 30.0
+    """How long a finished job waits for its nodes to leave before it removes the job's keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A node that is in the store no more.
+
+    Attributes:
+        node: its name.
+        left: why, where it left in order; else None.
+        how: how its loss was noticed, where it did not.
+    """
+
+    node: str
+    left: str | None
+    how: str
+
+    def evidence(self, number: int) -> Evidence:
+        """That round `number` has lost it."""
+        if self.left is not None:
+            return Evidence(number, left=((self.node, self.left),))
+        return Evidence(number, lost=((self.node, self.how),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """A node whose lease ended when the store had been away, so that this tells nothing of the node.
+
+    Attributes:
+        node: its name.
+        since: when its key was missed (the master's clock).
+        seen: as it was last seen; None where this master never saw it.
+        answers: its agent has answered since then.
+    """
+
+    node: str
+    since: float
+    seen: Seen | None
+    answers: bool = False
+
+
+Phase = Literal["loading", "returning", "adopting", "leading", "ended"]
+
+
+class Controller:
+    """One leadership's view of the job, from its first event until the job is over.
+
+    Args:
+        keys: what the job's keys are called.
+        terms: what the job was started with.
+        now: the time of its beginning; all times are on the master's clock, in seconds.
+        began: since when this node has renewed a lease, and knows whether the store was away. Where no round has begun
+            since, it also is since when the node waits for one.
+        run: what a run that this controller begins is called; random.
+        lease_ttl: seconds that a node's lease lives.
+        dead: incarnations that are proven dead, each with the proof in words; what this controller learns is added,
+            because the same evidence is not had twice, and this node may lose its leadership before it has acted on it.
+        abandoned: runs that this node has found without any of their nodes, and when; what is found is added.
+
+    Attributes:
+        phase: see above.
+        header: the current one, once it is adopted or published.
+        in_round: incarnations of the current round.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        terms: Terms,
+        now: float,
+        *,
+        began: float,
+        run: str,
+        lease_ttl: float = 5.0,
+        dead: dict[str, str] | None = None,
+        abandoned: dict[str, float] | None = None,
+    ) -> None:
+        self._keys = keys
+        self._terms = terms
+        self._now = now
+        self._began = began
+        self._run = run
+        self._lease_ttl = lease_ttl
+        self._lost_how = {} if dead is None else dead
+        self._abandoned = {} if abandoned is None else abandoned
+        self.phase: Phase = "loading"
+        self.header: Header | None = None
+        self.in_round: frozenset[str] = frozenset()  # of `_round.nodes`
+        self._effects: list[Effect] = []
+        self._found = events.Found(None, 0, now)
+        self._waited = False  # the successes have to be read again before the header is adopted
+        self._away_until = -math.inf
+        self._header_revision = 0
+        self._published = now
+        self._evidence_at = (-1, 0.0)  # the round that evidence came of last, and when its first came
+        self._fingerprint = terms.fingerprint
+        self._max_restarts = terms.max_restarts
+        self._members: dict[str, Seen] = {}  # by node; `gone/INCARNATION` where it has left after its success
+        self._ignored: dict[str, None] = {}  # nodes whose key holds no member, and that have been said
+        self._strangers: dict[str, None] = {}  # nodes that were started with something else, in order
+        self._watched: set[str] = set()  # incarnations
+        self._awaited: dict[str, _Awaited] = {}  # by incarnation
+        self._overdue: dict[str, str] = {}  # incarnations that were awaited in vain, or put out before, and why
+        self._unconfirmed = False  # since leases ended, it has not been asked whether this node still leads
+        self._exits = 0  # that the nodes of `_round` can report
+        self._round = Round(0, (), False, now)
+        self._docket = Docket()
+        self._opening: tuple[str, ...] = ()  # incarnations of the round that is being published, in rank order
+        self._opening_exits = 0  # that they can report
+        self._chosen: frozenset[str] = frozenset()  # the same while it is being published
+        self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
+        self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
+        self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
+        self._said = ""
+
+    def on(self, event: Event, now: float) -> tuple[Effect, ...]:
+        """What follows from `event`, in the order in which it is to be done.
+
+        Only `Look` has effects that take time (`Refuse` and those below it), and is to be told again after them.
+        """
+        self._now = now
+        self._effects = []
+        match event:
+            case events.Registered():
+                self._see(event)
+            case events.Unregistered(node):
+                self._forget(node)
+            case events.WatchedTo(revision):
+                self._forget_the_removed(revision)
+            case events.StoreAway(until):
+                self._away_until = until
+            case events.Died():
+                self._died(event)
+            case events.Answered(incarnation):
+                if awaited := self._awaited.get(incarnation):
+                    self._awaited[incarnation] = dataclasses.replace(awaited, answers=True)
+            case events.Evicted(incarnation, revision):
+                self._removed.append((revision, incarnation))
+            case events.Refused():
+                self._refused(event)
+            case events.Found():
+                self._load(event)
+            case events.SuccessesRead(successes):
+                self._found = dataclasses.replace(self._found, successes=successes)
+                self._waited = False
+            case events.Abandoned(done):
+                self._abandon(done)
+            case events.Published():
+                self._adopt_published(event)
+            case events.Look():
+                self._look()
+        return tuple(self._effects)
+
+    def all_here(self) -> bool:
+        """Nobody was lost of the round that is being published."""
+        present = {seen.member.incarnation for seen in self._members.values() if not seen.gone}
+        return self._chosen <= present
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """The nodes whose keys are in the store, as far as it was told."""
+        return frozenset(node for node, seen in self._members.items() if not seen.gone)
+
+    @property
+    def ended_ranks(self) -> frozenset[int]:
+        """The ranks of the current round whose workers have ended with exit code 0."""
+        reports = (seen.member.report for seen in self._members.values() if seen.member.incarnation in self.in_round)
+        return frozenset(
+            exit_.rank for report in reports for exit_ in report.exits if exit_.ok and exit_.round == self._round.number
+        )
+
+    # -- what an earlier master has left ----------------------------------------------------------------------------
+
+    def _load(self, found: events.Found) -> None:
+        self._found = found
+        self._header_revision, self._published = found.revision, found.published
+        header = found.header
+        if header is None:
+            self._round = Round(0, (), False, self._began)
+            self._say_elected()
+            self._lead()
+            return
+        if not header.final:
+            self._overdue.update((each.incarnation, each.reason) for each in found.evictions)
+            done = {each.incarnation for each in found.successes}
+            self._await_missing([each for each in found.assigned if each.incarnation not in done])
+        self.phase = "returning"
+
+    def _adopt(self, header: Header) -> None:
+        """Goes on with the header that was found, unless no node is left of its run."""
+        assigned = self._found.assigned
+        known = [assignment.incarnation for assignment in assigned]
+        self._round = Round(header.number, (), False, self._now)
+        if self._is_abandoned(header, known):
+            missing = [
+                (each.node, each.incarnation)
+                for each in assigned
+                if each.node not in self._members and each.node not in self._ignored
+            ]
+            self._do(effects.Abandon(() if header.final else tuple(missing), queues=header.state == "succeeded"))
+            return
+        present = {seen.member.incarnation for seen in self._members.values()}
+        self.header = header
+        self._docket = Docket(header.tally, header.incident)
+        self._fingerprint = header.fingerprint
+        for node, seen in self._members.items():
+            self._compare(node, seen.member)
+        self._max_restarts = header.max_restarts
+        published = self._published
+        grown_at = published if header.cause == "joined" else -math.inf
+        self._round = Round(header.number, tuple(known), header.state == "open", published, grown_at=grown_at)
+        self.in_round = frozenset(known)
+        self._exits = _reportable(assigned)
+        self._say(f"this node is the master now; it goes on with round {header.number}")
+        for success in self._found.successes:
+            member = success.member
+            if member and member.incarnation not in present and member.report.round == header.number:
+                self._members[f"gone/{member.incarnation}"] = Seen(member, 0, self._now, gone=True)
+                present.add(member.incarnation)
+        for assignment in assigned:
+            if assignment.incarnation not in present and self._round.running:
+                how = self._lost_how.get(assignment.incarnation) or self._overdue.get(
+                    assignment.incarnation,
+                    "it was gone when this master took over: its lease had ended, or it had been put out",
+                )
+                self._note(Evidence(header.number, lost=((assignment.node, how),)))
+        for seen in self._members.values():
+            self._gather(seen.member)
+        self._lead()
+
+    def _abandon(self, done: bool) -> None:
+        header = self._found.header
+        if not done or header is None:
+            return  # one of them has come back: looks again
+        # Where that run had ended, this node came for the next one.
+        began = self._began if header.final else self._abandoned.setdefault(header.run, self._now)
+        self._round = Round(header.number, (), False, began)
+        self._say_elected()
+        self._lead()  # the remains of an earlier run: this one begins afresh, with the next number
+
+    def _is_abandoned(self, header: Header, known: Sequence[str]) -> bool:
+        """Nobody is there who is in the header's round, or was in its run and has come back."""
+        present = {seen.member.incarnation for seen in self._members.values()}
+        returned = any(seen.member.run == header.run for seen in self._members.values())
+        return not returned and not present.intersection(known)
+
+    def _lead(self) -> None:
+        self.phase = "ended" if self.header and self.header.final else "leading"
+        # Of the dead, only who is registered still or was in the round is of any concern.
+        for incarnation in [each for each in self._lost_how if each not in self._watched]:
+            if incarnation not in self.in_round:
+                del self._lost_how[incarnation]
+
+    def _say_elected(self) -> None:
+        if self._terms.policy.max_nodes > 1:
+            self._say("this node is the job's master")
+
+    # -- who is registered ------------------------------------------------------------------------------------------
+
+    def _see(self, event: events.Registered) -> None:
+        node, member = event.node, event.member
+        if member is None:
+            if node not in self._ignored:
+                self._ignored[node] = None
+                self._say(
+                    f"ignores {self._keys.node(node)}: its value is not a member (another version of elastic-run?)"
+                )
+            return
+        proof = self._lost_how.get(member.incarnation, "")
+        if member.incarnation not in self._watched and (proof or member.presence):
+            self._watched.add(member.incarnation)
+            self._do(effects.Watch(node, event.order, member.incarnation, member.presence, proof))
+        if proof:
+            return
+        for incarnation, awaited in list(self._awaited.items()):
+            if awaited.node == member.node and incarnation != member.incarnation:
+                self._give_up(incarnation, "was started again")
+        before = self._members.get(node)
+        if before and before.member.incarnation != member.incarnation:
+            self._lose(self._members.pop(node))
+            before = None
+        if before and self._has_saved(before.member, member):
+            self._round = dataclasses.replace(self._round, saved_at=self._now)
+        since = before.since if before else event.since
+        if awaited := self._awaited.pop(member.incarnation, None):
+            self._do(effects.Unlisten(member.incarnation))
+            since = awaited.seen.since if awaited.seen else since
+        self._gone.pop(member.incarnation, None)
+        self._members.pop(f"gone/{member.incarnation}", None)
+        self._members[node] = Seen(member, event.order, since)
+        self._compare(node, member)
+        self._gather(member)
+
+    def _compare(self, node: str, member: Member) -> None:
+        """Whether the member is a stranger."""
+        self._strangers.pop(node, None)
+        if member.fingerprint != self._fingerprint:
+            self._strangers[node] = None
+
+    def _has_saved(self, before: Member, member: Member) -> bool:
+        """Workers of the current round have told of another checkpoint."""
+        known = before.report.saved if before.report.round == member.report.round else 0
+        return (
+            member.incarnation in self.in_round
+            and member.report.round == self._round.number
+            and member.report.saved > known
+        )
+
+    def _forget(self, node: str) -> None:
+        self._ignored.pop(node, None)
+        seen = self._members.pop(node, None)
+        if seen is None:
+            return
+        incarnation = seen.member.incarnation
+        finished = seen.member.report.state in ("succeeded", *DEPARTING)
+        if incarnation not in self._lost_how and not finished and self._was_away():
+            self._await(incarnation, seen.member.node, seen.member.presence, seen)
+            return
+        self._lose(seen)
+
+    def _lose(self, seen: Seen) -> None:
+        """It has left the store for good."""
+        incarnation = seen.member.incarnation
+        if incarnation not in self._lost_how:
+            self._unwatch(incarnation)
+        report = seen.member.report
+        left = report.problem if report.state in DEPARTING else None
+        how = self._lost_how.get(incarnation) or self._overdue.get(
+            incarnation, "it has not been heard of: its lease ended"
+        )
+        loss = Loss(seen.member.node, left, how)
+        if incarnation in self._chosen:
+            self._gone[incarnation] = loss
+        if report.state == "succeeded" and report.round == self._round.number:
+            self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
+        elif incarnation in self.in_round:
+            self._note(loss.evidence(self._round.number))
+
+    def _unwatch(self, incarnation: str) -> None:
+        if incarnation in self._watched:
+            self._watched.remove(incarnation)
+            self._do(effects.Unwatch(incarnation))
+
+    def _died(self, event: events.Died) -> None:
+        self._lost_how[event.incarnation] = event.how
+        seen = self._members.get(event.node)
+        if seen and seen.member.incarnation == event.incarnation:
+            self._members[event.node] = dataclasses.replace(seen, member=event.last or seen.member)
+            self._forget(event.node)  # now: the next round must not wait for the store's news, nor hold the dead
+        elif (awaited := self._awaited.get(event.incarnation)) and awaited.seen and event.last:
+            seen = dataclasses.replace(awaited.seen, member=event.last)
+            self._awaited[event.incarnation] = dataclasses.replace(awaited, seen=seen)
+
+    def _forget_the_removed(self, revision: int) -> None:
+        """The watch has told of all before `revision`: who was removed until then is not heard of again.
+
+        Of the current round the proofs are kept until the next is published, which they explain.
+        """
+        while (
+            self.phase in ("leading", "ended")
+            and self._removed
+            and self._removed[0][0] < revision
+            and self._removed[0][1] not in self.in_round
+        ):
+            _, incarnation = self._removed.popleft()
+            self._lost_how.pop(incarnation, None)
+            self._unwatch(incarnation)
+
+    # -- leases that ended while the store was away -----------------------------------------------------------------
+
+    def _was_away(self) -> bool:
+        """A lease that has just ended may have ended because the store was away, and not its holder."""
+        return self._now - self._away_until < self._lease_ttl + LEASE_LATE
+
+    def _await(self, incarnation: str, node: str, address: str, seen: Seen | None) -> None:
+        self._awaited[incarnation] = _Awaited(node, self._now, seen)
+        self._unconfirmed = True
+        self._do(effects.Listen(node, incarnation, address))
+
+    def _await_missing(self, assigned: Sequence[Assignment]) -> None:
+        """What a new master does where nodes of the round are missing, and the store was away, or may have been.
+
+        A node that has just registered cannot know. One that did so some time ago has renewed its lease meanwhile.
+        """
+        unknown = self._now - self._began < self._lease_ttl / 2 or self._now - self._away_until < RETURN_SECONDS
+        present = {seen.member.incarnation for seen in self._members.values()}
+        for assignment in assigned:
+            incarnation = assignment.incarnation
+            known = incarnation in present or incarnation in self._lost_how or incarnation in self._overdue
+            if (unknown or self._was_away()) and not known:
+                self._await(incarnation, assignment.node, assignment.presence, None)
+
+    def _returns(self) -> float | None:
+        """Until when to wait for nodes that may register again; None: for nobody. Gives up those that are overdue."""
+        untils = list[float]()
+        for incarnation, awaited in list(self._awaited.items()):
+            until = max(awaited.since, self._away_until) + (RETURN_SECONDS if awaited.answers else SILENT_SECONDS)
+            if self._now < until and incarnation not in self._lost_how:
+                untils.append(until)
+                continue
+            what = "does not register again, though it answers" if awaited.answers else "does not answer"
+            self._give_up(incarnation, what)
+        if not untils:
+            return None
+        names = ", ".join(awaited.node for awaited in self._awaited.values())
+        self._say_once(f"leases have ended while the store was away, or may have: waits for {names} to register again")
+        return min(untils)
+
+    def _give_up(self, incarnation: str, what: str) -> None:
+        """That node is not awaited any more: it is lost."""
+        awaited = self._awaited.pop(incarnation)
+        self._do(effects.Unlisten(incarnation))
+        self._overdue[incarnation] = f"its key is gone from the store, and it {what}"
+        if awaited.seen:
+            self._lose(awaited.seen)
+
+    # -- nodes of another job ---------------------------------------------------------------------------------------
+
+    def _refuse_a_stranger(self) -> bool:
+        """The next node that was started with something else under this job's id is put out; False: there is none."""
+        ours = self._fingerprint
+        for node in list(self._strangers):
+            seen = self._members.get(node)
+            if seen and not seen.gone and (difference := describe_difference(seen.member.fingerprint, ours)):
+                reason = (
+                    f"job {self._keys.job!r} is another job than this node's: {difference}. "
+                    "Give this one its own --rdzv-id, or start both with the same command and source"
+                )
+                word = Eviction(reason[:MAX_REASON], final=True)
+                line = f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}"
+                self._do(effects.Refuse(node, seen.order, seen.member.incarnation, word, line))
+                return True
+            del self._strangers[node]
+        return False
+
+    def _refused(self, event: events.Refused) -> None:
+        # While that was written the node's user may have started it again, under the same key.
+        held = self._members.get(event.node)
+        if held and held.member.incarnation == event.incarnation:
+            self._lose(self._members.pop(event.node))
+            self._strangers.pop(event.node, None)
+
+    # -- incidents --------------------------------------------------------------------------------------------------
+
+    def _gather(self, member: Member) -> None:
+        report = member.report
+        if member.incarnation in self.in_round:
+            if report.state in DEPARTING:
+                self._note(Evidence(self._round.number, left=((member.node, report.problem),)))
+            elif report.state == "failed" and report.round == self._round.number:
+                unsaid = not any(
+                    not exit_.ok and not exit_.stopped and exit_.round == report.round for exit_ in report.exits
+                )
+                if report.problem or unsaid:
+                    words = report.problem or "has workers that failed, and its report does not say how"
+                    self._note(Evidence(self._round.number, problems=((member.node, words),)))
+        if report.run and self.header and report.run != self.header.run:
+            return
+        for exit_ in report.exits:
+            if self._first_end is None and exit_.ok and not exit_.stopped and exit_.round == self._round.number:
+                self._first_end = FailedWorker(member.node, member.host, exit_)
+            if not exit_.ok and not exit_.stopped and exit_.round in (self._round.number, self._round.number - 1):
+                first = self._first_end
+                before = (first,) if first and first.exit.round == exit_.round else ()
+                self._note(
+                    Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),), finished=before)
+                )
+
+    def _note(self, evidence: Evidence) -> None:
+        if evidence.round == self._round.number != self._evidence_at[0]:
+            self._evidence_at = evidence.round, self._now
+            self._do(effects.Witness(evidence.round))
+        known = self._docket.pending
+        self._docket.note(evidence, self._round, self._now)
+        self._correct(known, self._round.number)
+
+    def _correct(self, known: Incident | None, number: int) -> None:
+        """Says why round `number` was opened, where its header, which named `known`, was written too early to tell."""
+        found = self._docket.pending
+        if known and found and found.cause == "failure" and found.text != known.text:
+            self._say(f"round {number} was opened because {found.text}")
+
+    # -- decisions --------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        match self.phase:
+            case "loading":
+                raise AssertionError("what an earlier master has left has not been told")
+            case "returning":
+                if (until := self._returns()) is not None:
+                    self._waited = True
+                    self._do(effects.Wait(until))
+                elif self._waited:
+                    self._do(effects.ReadSuccesses())
+                else:
+                    self.phase = "adopting"
+                    self._look()
+            case "adopting":
+                assert self._found.header is not None, "without a header there is nothing to adopt"
+                self._adopt(self._found.header)
+            case "leading":
+                if not self._refuse_a_stranger():
+                    self._decide()
+            case "ended":
+                self._see_off()
+
+    def _decide(self) -> None:
+        if (until := self._returns()) is not None:
+            if self._unconfirmed:  # its own lease may have ended, too
+                self._unconfirmed = False
+                self._do(effects.Confirm())
+            self._do(effects.Wait(until))
+            return
+        fault = None
+        if self._round.running:
+            limit = self._terms.same_failure_limit
+            fault = self._docket.fault(self._round.number, self._max_restarts, limit, self._exits)
+        current = dataclasses.replace(self._round, fault=fault)
+        decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, self._now)
+        match decision:
+            case Keep(until):
+                self._say_once(reason)
+                self._do(effects.Wait(until))
+            case Open():
+                self._open(decision, reason)
+            case Suspend(cause):
+                self._suspend(cause, reason)
+            case Finish(outcome):
+                self._finish(outcome, reason)
+
+    def _open(self, decision: Open, reason: str) -> None:
+        number = self._round.number + 1
+        previous = self.header
+        assignments = ranks.assign(number, decision.nodes)
+        first = decision.nodes[0]
+        tally, because = self._docket.settled(), None
+        if decision.cause == "joined":
+            new = [member.node for member in decision.nodes if member.incarnation not in self.in_round]
+            because = incident.arrivals(self._round.number, new)
+        elif self._round.running:  # a suspension has published its cause already
+            because = self._docket.verdict(self._round.number)
+        header = Header(
+            number=number,
+            run=previous.run if previous else self._run,
+            state="open",
+            cause=decision.cause,
+            reason=reason,
+            fingerprint=self._fingerprint,
+            nodes=len(assignments),
+            previous_nodes=previous.nodes if previous else 0,
+            world_size=assignments[0].world_size,
+            master_addr=first.host,
+            master_port=first.ports[number % len(first.ports)] if first.ports else 0,
+            restart_count=incident.charge(tally, because).failures,
+            max_restarts=self._max_restarts,
+            tally=tally,
+            incident=because,
+        )
+        self._chosen, self._gone = frozenset(member.incarnation for member in decision.nodes), {}
+        self._opening = tuple(member.incarnation for member in decision.nodes)
+        self._opening_exits = _reportable(assignments)
+        self._publish("open", header, tuple(assignments))
+
+    def _suspend(self, cause: Cause, reason: str) -> None:
+        assert self.header is not None, "only a running round is suspended"
+        tally, because = self._docket.settled(), self._docket.verdict(self._round.number)
+        header = dataclasses.replace(
+            self.header,
+            number=self._round.number + 1,
+            state="waiting",
+            cause=cause,
+            reason=reason,
+            previous_nodes=self.header.nodes,
+            tally=tally,
+            incident=because,
+            restart_count=incident.charge(tally, because).failures,
+            deadline_seconds=self._terms.policy.recovery_timeout,
+        )
+        self._publish("suspend", header)
+
+    def _finish(self, outcome: Outcome, reason: str) -> None:
+        because = self._docket.verdict(self._round.number) if outcome in ("failed", "repeated") else None
+        tally = incident.charge(self._docket.settled(), because)
+        base = self.header or Header(0, self._run, "open", "start", "", self._fingerprint)
+        header = dataclasses.replace(
+            base,
+            number=self._round.number + 1,
+            state=outcome,
+            reason=reason,
+            previous_nodes=base.nodes,
+            tally=tally,
+            incident=because,
+            restart_count=tally.failures,
+            max_restarts=self._max_restarts,
+        )
+        self._publish("finish", header)
+
+    def _publish(
+        self, what: Literal["open", "suspend", "finish"], header: Header, assignments: tuple[Assignment, ...] = ()
+    ) -> None:
+        begun = self._evidence_at[1] if self._evidence_at[0] == self._round.number else self._now
+        self._do(effects.Publish(what, header, assignments, begun))
+
+    def _adopt_published(self, event: events.Published) -> None:
+        header = self.header = event.header
+        self._header_revision, self._published = event.revision, event.published
+        if header.final:
+            self.phase = "ended"
+            return
+        self._docket.turn(header.number, header.tally, header.incident)
+        if header.state == "waiting":
+            self._round = Round(header.number, self._round.nodes, False, self._now, grown_at=self._round.grown_at)
+            return
+        self._correct(header.incident, header.number)
+        grown_at = self._now if header.cause == "joined" else self._round.grown_at
+        self._round = Round(header.number, self._opening, True, self._now, grown_at=grown_at)
+        self._first_end = None
+        self.in_round = frozenset(self._round.nodes)
+        self._exits = self._opening_exits
+        for node in [node for node, seen in self._members.items() if seen.gone]:
+            del self._members[node]
+        # What they said of this round while its header's answer was awaited was not yet about the current one.
+        for seen in self._members.values():
+            self._gather(seen.member)
+        for loss in self._gone.values():
+            self._note(loss.evidence(header.number))
+        self._chosen, self._gone = frozenset(), {}
+        self._overdue.clear()
+
+    def _see_off(self) -> None:
+        """Waits until every node has read the end and left, then has the job's keys removed.
+
+        Nodes that came after the end came for the next run, and are not waited for; nor is a node that came in the
+        moment in which all others were told to leave.
+        """
+        assert self.header is not None, "a job ends by a header"
+        deadline = self._published + self._terms.farewell_seconds
+        if self._now < deadline:
+            until = self._returns()
+            if until is not None or any(self._takes_leave(seen) for seen in self._members.values()):
+                self._do(effects.Wait(deadline if until is None else min(deadline, until)))
+                return
+        self._do(effects.Bury(self.header.state == "succeeded"))
+
+    def _takes_leave(self, seen: Seen) -> bool:
+        if seen.gone or seen.order > self._header_revision:
+            return False
+        preempted = self.header is not None and self.header.state == "preempted"
+        return not preempted or seen.member.report.state in DEPARTING
+
+    # -- effects ----------------------------------------------------------------------------------------------------
+
+    def _do(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def _say(self, line: str) -> None:
+        self._do(effects.Say(line))
+
+    def _say_once(self, line: str) -> None:
+        if line and line != self._said:
+            self._say(line)
+        self._said = line
+
+
+def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
+    """What differs between two nodes' starts, in words for a reader `here`; empty where nothing does."""
+    names = {
+        "script": "the script",
+        "arguments": "the script's arguments",
+        "nnodes": "--nnodes",
+        "nproc_per_node": "--nproc-per-node",
+        "version": "elastic-run's version",
+    }
+    mine, theirs = dataclasses.asdict(here), dataclasses.asdict(there)
+    mine["arguments"], theirs["arguments"] = shlex.join(here.arguments), shlex.join(there.arguments)
+    differences = [
+        f"{words} is {theirs[name]!r} there and {mine[name]!r} here"
+        for name, words in names.items()
+        if mine[name] != theirs[name]
+    ]
+    if files := differing_sources(here, there):
+        differences.append(f"the source of {', '.join(files)} is not the same there and here")
+    return "; ".join(differences)
+
+
+def _reportable(assignments: Sequence[Assignment]) -> int:
+    """How many exits of a round its nodes can report."""
+    return sum(min(assignment.nproc, MAX_EXITS) for assignment in assignments)

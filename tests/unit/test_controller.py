@@ -1,0 +1,174 @@
+"""The controller as a pure machine: events in, effects out, and the same again from its history."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from elastic_run.master import effects, events
+from elastic_run.master.controller import Controller, Terms
+from elastic_run.master.history import Begin, History, replay
+from elastic_run.rendezvous.keys import Keys
+from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.wire.values import Malformed
+
+FINGERPRINT = Fingerprint("train.py", (), "2:3", "1", "1.0")
+TERMS = Terms(Policy(min_nodes=2, max_nodes=2), 3, 0, FINGERPRINT)
+
+
+def member(name: str, report: Report | None = None, fingerprint: Fingerprint = FINGERPRINT) -> Member:
+    return Member(name, f"{name}#1", f"{name}.host", f"{name}:1", 1, (5001,), fingerprint, report=report or Report())
+
+
+def registered(name: str, order: int, report: Report | None = None) -> events.Registered:
+    return events.Registered(name, member(name, report), order, 0.0)
+
+
+def made(terms: Terms = TERMS) -> Controller:
+    return Controller(Keys("job"), terms, 0.0, began=0.0, run="run")
+
+
+NOTHING_FOUND = events.Found(None, 0, 0.0)
+
+
+def publish(found: tuple[effects.Effect, ...]) -> effects.Publish:
+    (only,) = [effect for effect in found if isinstance(effect, effects.Publish)]
+    return only
+
+
+def running() -> Controller:
+    """Round 1 runs on a and b."""
+    controller = made()
+    for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND):
+        controller.on(event, 1.0)
+    opened = publish(controller.on(events.Look(), 1.0))
+    controller.on(events.Published(opened.header, 3, 1.0), 1.0)
+    return controller
+
+
+def test_nothing_is_decided_before_what_an_earlier_master_left_is_known() -> None:
+    controller = made()
+    controller.on(registered("a", 1), 0.0)
+    with pytest.raises(AssertionError, match="has not been told"):
+        controller.on(events.Look(), 0.0)
+
+
+def test_a_node_with_an_address_is_watched_from_its_first_registration_and_only_once() -> None:
+    controller = made()
+    assert controller.on(registered("a", 1), 0.0) == (effects.Watch("a", 1, "a#1", "a:1", ""),)
+    assert controller.on(registered("a", 1, Report("running", 1)), 1.0) == ()
+
+
+def test_with_the_maximum_in_the_first_look_opens_a_round() -> None:
+    controller = made()
+    controller.on(registered("b", 2), 0.0)
+    controller.on(registered("a", 1), 0.0)
+    controller.on(NOTHING_FOUND, 0.0)
+    opened = publish(controller.on(events.Look(), 0.0))
+    assert opened.what == "open" and opened.header.number == 1
+    assert [assignment.node for assignment in opened.assignments] == ["a", "b"]
+
+
+def test_a_round_whose_node_is_lost_while_it_is_published_is_not_wanted_any_more() -> None:
+    controller = made()
+    for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND, events.Look()):
+        controller.on(event, 0.0)
+    assert controller.all_here()
+    controller.on(events.Died("b", "b#1", "its process is gone", None), 0.1)
+    assert not controller.all_here()
+
+
+def test_a_proof_of_death_suspends_a_job_below_its_minimum_with_that_proof_as_the_incident() -> None:
+    controller = running()
+    assert controller.on(events.Died("b", "b#1", "its process is gone", None), 2.0) == (effects.Witness(1),)
+    suspended = publish(controller.on(events.Look(), 2.5))
+    assert suspended.what == "suspend" and suspended.begun == 2.0
+    assert suspended.header.incident and "its process is gone" in suspended.header.incident.text
+
+
+def test_a_stranger_is_refused_before_anything_is_decided() -> None:
+    controller = running()
+    other = dataclasses.replace(FINGERPRINT, script="other.py")
+    controller.on(events.Registered("c", member("c", fingerprint=other), 9, 2.0), 2.0)
+    (refuse,) = controller.on(events.Look(), 2.0)
+    assert isinstance(refuse, effects.Refuse) and refuse.eviction.final and "other.py" in refuse.line
+    controller.on(events.Refused("c", "c#1"), 2.1)
+    assert controller.on(events.Look(), 2.1) == (effects.Wait(None),)
+
+
+def test_a_lease_that_ends_when_the_store_was_away_is_no_loss_while_its_agent_answers() -> None:
+    controller = running()
+    controller.on(events.StoreAway(9.0), 9.0)
+    assert controller.on(events.Unregistered("b"), 10.0) == (effects.Listen("b", "b#1", "b:1"),)
+    controller.on(events.Answered("b#1"), 10.1)
+    said, confirm, wait = controller.on(events.Look(), 10.2)
+    assert isinstance(said, effects.Say) and confirm == effects.Confirm() and wait == effects.Wait(20.0)
+    assert controller.on(registered("b", 11), 12.0) == (effects.Unlisten("b#1"),)
+    assert controller.on(events.Look(), 12.0) == (effects.Wait(None),)
+
+
+def test_a_finished_job_waits_for_its_nodes_to_leave_and_then_has_its_keys_removed() -> None:
+    controller = running()
+    for name, order in (("a", 1), ("b", 2)):
+        done = Report("succeeded", 1, (Exit(1, 0, 0, 1, code=0),))
+        controller.on(registered(name, order, done), 5.0)
+    finished = publish(controller.on(events.Look(), 5.0))
+    controller.on(events.Published(finished.header, 9, 5.0), 5.0)
+    assert controller.on(events.Look(), 5.0) == (effects.Wait(5.0 + TERMS.farewell_seconds),)
+    controller.on(events.Unregistered("a"), 6.0)
+    controller.on(events.Unregistered("b"), 6.0)
+    assert controller.on(events.Look(), 6.0) == (effects.Bury(True),)
+
+
+def history(tmp_path: Path, terms: Terms = TERMS) -> Path:
+    """Of a controller that opens a round, loses a node and waits for it."""
+    begin = Begin("job", terms, 0.0, "run", 5.0)
+    controller = begin.controller(0.0)
+    file = tmp_path / "history"
+    record = History(file, pytest.fail)
+    record.add(begin, 0.0)
+
+    def tell(event: events.Event, now: float) -> tuple[effects.Effect, ...]:
+        found = controller.on(event, now)
+        record.add(event, now, found)
+        return found
+
+    tell(registered("a", 1), 0.0)
+    tell(registered("b", 2), 0.0)
+    tell(NOTHING_FOUND, 0.0)
+    opened = publish(tell(events.Look(), 0.0))
+    tell(events.Published(opened.header, 3, 0.1), 0.1)
+    tell(events.Died("b", "b#1", "its process is gone", None), 2.0)
+    tell(events.Look(), 2.0)
+    record.close()
+    return file
+
+
+def test_a_history_is_decided_again_in_the_same_way(tmp_path: Path) -> None:
+    lines = history(tmp_path).read_bytes().splitlines()
+    assert len(lines) > 8
+    assert list(replay(lines)) == []
+
+
+def test_a_replay_tells_where_it_decides_otherwise(tmp_path: Path) -> None:
+    lines = history(tmp_path).read_bytes().splitlines()
+    other = [line.replace(b'"min_nodes":2', b'"min_nodes":1', 1) for line in lines]
+    (difference,) = replay(other)
+    assert '"what":"suspend"' in difference.recorded[-1] and '"what":"open"' in difference.now[-1]
+    assert b'"kind":"Look"' in lines[difference.line - 1]
+
+
+def test_a_history_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
+    lines = history(tmp_path).read_bytes().splitlines()
+    with pytest.raises(Malformed, match=r"Registered.*node"):
+        list(replay([lines[0], lines[1].replace(b'"node":"a"', b'"node":1', 1)]))
+
+
+def test_a_history_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    record = History(tmp_path / "none" / "history", said.append)
+    record.add(NOTHING_FOUND, 0.0)
+    record.close()
+    (line,) = said
+    assert "cannot be written (No such file or directory)" in line
