@@ -1,7 +1,6 @@
 """This node's part in the election: it campaigns, watches whoever leads, and runs the master while it is elected."""
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from ..master.controller import Terms
 from ..master.data.ledger_service import Ledgers
 from ..master.history import History
 from ..master.master import LEADING, Master
+from ..master.memory import Memory
 from ..master.publish import Publisher
 from ..rendezvous import election, failure_detector
 from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
@@ -60,11 +60,8 @@ class Candidate:
         self._trace = trace
         self._lease_ttl = lease_ttl
         self._now = asyncio.get_running_loop().time
-        self._began = math.inf  # when it was first registered: from then on its renewals tell of the store
-        self._dead: dict[str, str] = {}  # incarnations of masters whose death this node has seen, with the proof
-        self._abandoned: dict[str, float] = {}  # `Master.abandoned`
+        self._memory = Memory()
         self._waits = waits
-        self._words: dict[str, None] = {}  # of evictions: `Publisher.words`
         self.leadership: election.Leadership | None = None
         self._master: Master | None = None
 
@@ -94,7 +91,7 @@ class Candidate:
         deposed_at = -election.DEPOSE_PAUSE
         while not over():
             registration = await registered()
-            self._began = min(self._began, self._now())
+            self._memory.began = min(self._memory.began, self._now())
             me = Leader(registration.member.node, registration.member.incarnation, registration.member.presence)
             try:
                 won = await election.campaign(self._store, self._keys, me, registration.lease)
@@ -121,7 +118,7 @@ class Candidate:
     async def _depose(self, held: KeyValue, lease: int) -> bool:
         """Whether it was this node that removed the leader (or may have); it may have left in order before."""
         leader, doubt = decode(Leader, held.value), False
-        why = self._dead[leader.incarnation]
+        why = self._memory.dead[leader.incarnation]
 
         async def depose() -> bool:
             nonlocal doubt
@@ -136,7 +133,7 @@ class Candidate:
 
     async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
-        publisher = Publisher(self._store, self._keys, leadership, lease, 0, words=self._words)
+        publisher = Publisher(self._store, self._keys, leadership, lease, 0, words=self._memory.evicted)
         history = self._history(leadership)
         master = Master(
             self._store,
@@ -145,11 +142,9 @@ class Candidate:
             self._terms,
             say=self._say,
             now=self._now,
-            dead=self._dead,
             trace=self._trace,
             lease_ttl=self._lease_ttl,
-            began=self._began,
-            abandoned=self._abandoned,
+            memory=self._memory,
             waits=self._waits,
             history=history,
         )
@@ -186,9 +181,9 @@ class Candidate:
             if changed.done():
                 changed.result()
                 return False
-            self._dead[leader.incarnation] = dead.result()
-            if len(self._dead) > MOST_DEAD:
-                del self._dead[next(iter(self._dead))]
+            self._memory.dead[leader.incarnation] = dead.result()
+            if len(self._memory.dead) > MOST_DEAD:
+                del self._memory.dead[next(iter(self._memory.dead))]
             self._say(f"the master's node {leader.node} is lost: {dead.result()}; electing another")
             return True
         finally:

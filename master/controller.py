@@ -35,6 +35,7 @@ from .effects import Effect
 from .events import Event
 from .incident import Evidence, FailedWorker
 from .incident_log import Docket
+from .memory import Memory
 
 RETURN_SECONDS = 10.0
 """So long a node has to register again, when its lease ended because the store was away and its agent answers."""
@@ -106,13 +107,9 @@ class Controller:
         keys: what the job's keys are called.
         terms: what the job was started with.
         now: the time of its beginning; all times are on the master's clock, in seconds.
-        began: since when this node has renewed a lease, and knows whether the store was away. Where no round has begun
-            since, it also is since when the node waits for one.
+        memory: what this node knows from before; what this controller learns is added.
         run: what a run that this controller begins is called; random.
         lease_ttl: seconds that a node's lease lives.
-        dead: incarnations that are proven dead, each with the proof in words; what this controller learns is added,
-            because the same evidence is not had twice, and this node may lose its leadership before it has acted on it.
-        abandoned: runs that this node has found without any of their nodes, and when; what is found is added.
 
     Attributes:
         phase: see above.
@@ -126,20 +123,17 @@ class Controller:
         terms: Terms,
         now: float,
         *,
-        began: float,
+        memory: Memory,
         run: str,
         lease_ttl: float = 5.0,
-        dead: dict[str, str] | None = None,
-        abandoned: dict[str, float] | None = None,
     ) -> None:
         self._keys = keys
         self._terms = terms
         self._now = now
-        self._began = began
+        self._memory = memory
         self._run = run
         self._lease_ttl = lease_ttl
-        self._lost_how = {} if dead is None else dead
-        self._abandoned = {} if abandoned is None else abandoned
+        self._lost_how = memory.dead
         self.phase: Phase = "loading"
         self.header: Header | None = None
         self.in_round: frozenset[str] = frozenset()  # of `_round.nodes`
@@ -233,7 +227,7 @@ class Controller:
         self._header_revision, self._published = found.revision, found.published
         header = found.header
         if header is None:
-            self._round = Round(0, (), False, self._began)
+            self._round = Round(0, (), False, self._memory.began)
             self._say_elected()
             self._lead()
             return
@@ -290,7 +284,7 @@ class Controller:
         if not done or header is None:
             return  # one of them has come back: looks again
         # Where that run had ended, this node came for the next one.
-        began = self._began if header.final else self._abandoned.setdefault(header.run, self._now)
+        began = self._memory.began if header.final else self._memory.abandoned.setdefault(header.run, self._now)
         self._round = Round(header.number, (), False, began)
         self._say_elected()
         self._lead()  # the remains of an earlier run: this one begins afresh, with the next number
@@ -439,7 +433,7 @@ class Controller:
 
         A node that has just registered cannot know. One that did so some time ago has renewed its lease meanwhile.
         """
-        unknown = self._now - self._began < self._lease_ttl / 2 or self._now - self._away_until < RETURN_SECONDS
+        unknown = self._now - self._memory.began < self._lease_ttl / 2 or self._now - self._away_until < RETURN_SECONDS
         present = {seen.member.incarnation for seen in self._members.values()}
         for assignment in assigned:
             incarnation = assignment.incarnation

@@ -17,6 +17,7 @@ from ..rendezvous.wire.values import decode, encode
 from .controller import Controller, Terms
 from .effects import Effect
 from .events import Event
+from .memory import Memory
 
 _EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 """By name; `Any`: a union's members are no one type."""
@@ -24,7 +25,7 @@ _EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a node knows from an earlier leadership, as in `Controller`: of an incarnation or a run."""
+    """What a `Memory` holds of one incarnation or run."""
 
     name: Name
     words: Words = ""
@@ -43,18 +44,21 @@ class Begin:
     dead: tuple[Remembered, ...] = ()
     abandoned: tuple[Remembered, ...] = ()
 
+    @classmethod
+    def of(cls, job: str, terms: Terms, memory: Memory, run: str, lease_ttl: float) -> "Begin":
+        """For a controller that is about to be made."""
+        dead = tuple(Remembered(name, words) for name, words in memory.dead.items())
+        abandoned = tuple(Remembered(name, at=at) for name, at in memory.abandoned.items())
+        return cls(job, terms, memory.began, run, lease_ttl, dead, abandoned)
+
     def controller(self, now: float) -> Controller:
         """The same one anew."""
-        return Controller(
-            Keys(self.job),
-            self.terms,
-            now,
-            began=self.began,
-            run=self.run,
-            lease_ttl=self.lease_ttl,
-            dead={each.name: each.words for each in self.dead},
-            abandoned={each.name: each.at for each in self.abandoned},
+        memory = Memory(
+            self.began,
+            {each.name: each.words for each in self.dead},
+            {each.name: each.at for each in self.abandoned},
         )
+        return Controller(Keys(self.job), self.terms, now, memory=memory, run=self.run, lease_ttl=self.lease_ttl)
 
 
 class History:

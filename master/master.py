@@ -27,7 +27,8 @@ from .controller import Controller, Terms
 from .data.ledger_service import Current, Ledgers
 from .effects import Effect
 from .events import Event
-from .history import Begin, History, Remembered
+from .history import Begin, History
+from .memory import Memory
 from .publish import Publisher
 
 T = TypeVar("T")
@@ -56,7 +57,8 @@ class Master:
         terms: what the job was started with.
         say: prints one line for a person.
         now: the clock, seconds (`loop.time`); all of the master's times are on it.
-        began, dead, abandoned, lease_ttl: what the controller begins with.
+        memory: what this node knows from before.
+        lease_ttl: seconds that a node's lease lives.
         waits: what waits for the store on this node.
         watch: returns, with words, once a peer is proven dead (`failure_detector.watch_until_dead`).
         hear: returns once a peer has answered (`failure_detector.watch_until_heard`).
@@ -77,14 +79,12 @@ class Master:
         *,
         say: Callable[[str], None],
         now: Callable[[], float],
-        began: float,
+        memory: Memory,
         waits: Waits,
         watch: Callable[[str, str], Awaitable[str]] = failure_detector.watch_until_dead,
         hear: Callable[[str, str], Awaitable[None]] = failure_detector.watch_until_heard,
-        dead: dict[str, str] | None = None,
         trace: Trace | None = None,
         lease_ttl: float = 5.0,
-        abandoned: dict[str, float] | None = None,
         history: History | None = None,
     ) -> None:
         self._store = store
@@ -98,13 +98,9 @@ class Master:
         self._waits = waits
         self._history = history
         run, begun = secrets.token_hex(6), now()
-        self._controller = Controller(
-            keys, terms, begun, began=began, run=run, lease_ttl=lease_ttl, dead=dead, abandoned=abandoned
-        )
         if history:
-            known = tuple(Remembered(name, words) for name, words in (dead or {}).items())
-            found = tuple(Remembered(name, at=at) for name, at in (abandoned or {}).items())
-            history.add(Begin(keys.job, terms, began, run, lease_ttl, known, found), begun)
+            history.add(Begin.of(keys.job, terms, memory, run, lease_ttl), begun)
+        self._controller = Controller(keys, terms, begun, memory=memory, run=run, lease_ttl=lease_ttl)
         self._away_until = store.away_until
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._listeners: dict[str, asyncio.Task[None]] = {}  # by incarnation

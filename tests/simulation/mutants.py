@@ -735,8 +735,8 @@ running.1+1      etcd_stop 1 15
         "young-knows",
         "a new master that could not register while the store was away takes who is missing for lost",
         "elastic_agent/candidate.py",
-        "        self._began = math.inf ",
-        "        self._began = self._now() ",
+        "        self._memory = Memory()",
+        "        self._memory = Memory(self._now())",
         "a store that was away costs no worker",
         """\
 seed 1
@@ -748,7 +748,7 @@ started.1+0.02   etcd_stop 3 6.498
         "everybody-young",
         "each new master waits for missing nodes to register again, also where the store was not away",
         "master/controller.py",
-        "unknown = self._now - self._began < self._lease_ttl / 2 or",
+        "unknown = self._now - self._memory.began < self._lease_ttl / 2 or",
         "unknown = True or",
         "what ends a round is answered at once",
         """\
@@ -763,8 +763,8 @@ start+6.5    start n1
         "abandoned-long-ago",
         "a spare that finds a run without any of its nodes counts the wait for the next run from its own start",
         "master/controller.py",
-        "self._abandoned.setdefault(header.run, self._now)",
-        "self._began",
+        "self._memory.abandoned.setdefault(header.run, self._now)",
+        "self._memory.began",
         "a job times out when its time is over",
         """\
 seed 1
@@ -1781,8 +1781,8 @@ running.1+39    freeze n1 7
         "first-wait-anew",
         "each new master gives the first round its whole time again",
         "master/controller.py",
-        "self._round = Round(0, (), False, self._began)",
-        "self._round = Round(0, (), False, self._now())",
+        "self._round = Round(0, (), False, self._memory.began)",
+        "self._round = Round(0, (), False, self._now)",
         "a job times out as soon as its time is over",
         """\
 seed 1

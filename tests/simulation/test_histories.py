@@ -1,4 +1,4 @@
-"""What a simulated cluster's masters decide follows from the events that their controllers were told, and nothing else."""
+"""What the masters of a simulated cluster decide follows from the events that their controllers were told."""
 
 import itertools
 from pathlib import Path

@@ -21,6 +21,7 @@ from elastic_run.master import controller
 from elastic_run.master import master as master_module
 from elastic_run.master.controller import RETURN_SECONDS, SILENT_SECONDS, Terms, describe_difference
 from elastic_run.master.master import Master
+from elastic_run.master.memory import Memory
 from elastic_run.master.publish import WORDS, Publisher
 from elastic_run.rendezvous import election, membership
 from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
@@ -132,11 +133,10 @@ class Job:
             values,
             say=self.said.append,
             now=clock,
-            began=node.began,
             waits=Waits(self.said.append, clock),
             watch=self.watch,
             hear=self.hear,
-            abandoned=self.abandoned,
+            memory=Memory(node.began, abandoned=self.abandoned),
         )
         self.leaders.append(leader)
         self.masters.append(asyncio.create_task(leader.run(), name=f"master in {node.registration.member.node}"))

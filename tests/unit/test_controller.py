@@ -8,6 +8,7 @@ import pytest
 from elastic_run.master import effects, events
 from elastic_run.master.controller import Controller, Terms
 from elastic_run.master.history import Begin, History, replay
+from elastic_run.master.memory import Memory
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.round import Policy
@@ -26,7 +27,7 @@ def registered(name: str, order: int, report: Report | None = None) -> events.Re
 
 
 def made(terms: Terms = TERMS) -> Controller:
-    return Controller(Keys("job"), terms, 0.0, began=0.0, run="run")
+    return Controller(Keys("job"), terms, 0.0, memory=Memory(0.0), run="run")
 
 
 NOTHING_FOUND = events.Found(None, 0, 0.0)
