@@ -7,6 +7,7 @@ watch of the members' keys, the tasks that wait for proofs of death, the deadlin
 import asyncio
 import contextlib
 import dataclasses
+import math
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -101,7 +102,7 @@ class Master:
         if history:
             history.add(Begin.of(keys.job, terms, memory, run, lease_ttl), begun)
         self._controller = Controller(keys, terms, begun, memory=memory, run=run, lease_ttl=lease_ttl)
-        self._away_until = store.away_until
+        self._away_until = -math.inf  # that the controller has been told of
         self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._listeners: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._changed = asyncio.Event()
