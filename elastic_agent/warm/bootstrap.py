@@ -158,6 +158,8 @@ def run(here: str, before: set[str], folders: set[str]) -> None:
         zygote.serve()
     except BrokenPipeError:  # whoever it was said to is gone
         os._exit(NOT_FORKED)
+    except KeyboardInterrupt:
+        raise  # Ctrl-C, or a signal that a worker got before its script has begun
     except BaseException as error:  # noqa: BLE001 - or Python would go on, and run the script here
         connection.say("unfit", f"fails: {type(error).__name__}: {error}")
         os._exit(NOT_FORKED)

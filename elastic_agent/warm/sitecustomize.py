@@ -23,6 +23,10 @@ try:
 
     # Returns in a worker only.
     bootstrap.run(_here, _before, _folders)  # pyright: ignore
+except KeyboardInterrupt:
+    # As it ends a script that does not take it. This module is built in, and loaded by every start-up.
+    sys.modules["_signal"].signal(2, 0)
+    os.kill(os.getpid(), 2)
 except BaseException:  # noqa: BLE001 - it ends here
     os._exit(70)  # or Python would go on, and run the script here
 if "sitecustomize" not in sys.modules:

@@ -139,6 +139,22 @@ async def test_workers_that_let_rank_0_begin_first_need_no_warm_interpreter_for_
     assert end.code == 0
 
 
+async def test_an_interrupt_before_the_script_has_begun_ends_the_worker_as_an_interrupt(
+    machine: WarmMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = machine.folder / "site-packages"
+    site.mkdir()
+    (site / "torch.py").write_text(PLAYED_TORCH)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv("GROUP_RANK", "1")
+    await machine.start("print('this is another node')", first=1, preload=("torch",))
+    await asyncio.sleep(0.02)  # it lets rank 0 begin first, for five times as long
+    os.kill(machine.workers.pids[1], signal.SIGINT)
+    (end,) = await machine.ended()
+    assert end.signal == signal.SIGINT
+    assert b"another node" not in machine.out.getvalue()
+
+
 # -- whole runs -------------------------------------------------------------------------------------------------------
 
 
