@@ -350,7 +350,7 @@ def test_memory_is_counted_by_whose_it_is() -> None:
     found = [
         (1, ["python", "-m", "elastic_run", "/here/plain_work.py", "0"], 20 << 20),
         (2, ["python", "-I", "-S", "/there/elastic_agent/guardian.py", "tag"], 5 << 20),
-        (3, ["python", "-I", "/there/rendezvous/keeper.py", "--home", "/x"], 6 << 20),
+        (3, ["python", "-I", "/there/rendezvous/store/embedded/supervisor.py", "--home", "/x"], 6 << 20),
         (4, ["/usr/bin/etcd", "--name", "one"], 7 << 20),
         (5, ["python", "-u", "/here/plain_work.py", "0"], 8 << 20),
         (6, ["python", "-u", "/here/plain_work.py", "0"], 9 << 20),
