@@ -16,7 +16,7 @@ BOUND = 60.0
 SETTLE_SECONDS = 2.0
 REST_SECONDS = 600
 
-PARTS = ("the agent", "its guardian", "the zygote", "the store's keeper", "etcd")
+PARTS = ("the agent", "its guardian", "the zygote", "the store's supervisor", "etcd")
 _MARKS = {"guardian.py": 1, PLAIN: 2, "supervisor.py": 3, "etcd": 4}
 """What a command line holds, and whose it is. A zygote, of which workers are forked, has theirs."""
 

@@ -122,8 +122,8 @@ class Agents:
         )
         local = asyncio.run(store).local
         assert local is not None
-        self._keeper = psutil.Process(local.keeper)
-        self._etcd = self._keeper.children()[0].pid
+        self._supervisor = psutil.Process(local.supervisor_pid)
+        self._etcd = self._supervisor.children()[0].pid
         self._counted = 0
         self._started = [self._start(0, 0, 1, "-")]
         self._answers(["ready0"])
@@ -171,7 +171,7 @@ class Agents:
         went_on = self._calm() - before
         for process in self._started:
             process.kill()
-        self._keeper.kill()  # etcd dies with it
+        self._supervisor.kill()  # etcd dies with it
         return Outcome(
             _last(first) - arrived,
             note=f"until all hold the first round, {_bytes(began)}; one is killed: {_bytes(went_on)}",

@@ -38,13 +38,13 @@ from ..rendezvous.trace_file import Trace
 from . import plan
 from .agent_trace import Recorder
 from .candidate import REFUSED_PAUSE, Candidate
-from .event import Bell
+from .event import CountingEvent
 from .facts import Facts, Setup
-from .local_machine import Machine, Voice
+from .local_machine import Machine, Reporter
 from .master_client import Link
 from .plan import Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
 from .timeline import Timeline
-from .worker_server import Clerk
+from .worker_server import CallHandler
 from .workers.failure import advice
 from .workers.worker_group import WorkerGroup
 
@@ -99,7 +99,9 @@ class Agent:
         trace: where it records what it does; None: nowhere.
     """
 
-    def __init__(self, setup: Setup, store: Store, output: Voice, machine: Machine, trace: Trace | None = None) -> None:
+    def __init__(
+        self, setup: Setup, store: Store, output: Reporter, machine: Machine, trace: Trace | None = None
+    ) -> None:
         self._setup = setup
         self._store = store
         self._output = output
@@ -107,19 +109,19 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._incarnation = secrets.token_hex(8)
         self._facts = Facts()
-        self._bell = Bell()
+        self._changed = CountingEvent()
         self._interrupt = asyncio.Event()
         self._registered = asyncio.Event()
         self._leaving = False
         self._unconfirmed = 0  # the lease under which it is about to register
         self._trace = Recorder(trace or Trace())
-        self._waits = Waits(output.say, self._loop.time, self._bell.ring)
+        self._waits = Waits(output.say, self._loop.time, self._changed.set)
         self._candidate = Candidate(
             store, self._keys, setup.terms, output.say, self._waits, trace, lease_ttl=setup.lease_ttl
         )
-        self._presence = failure_detector.PresenceServer(self._incarnation, machine.listener, self._visit)
+        self._agent_listener = failure_detector.AgentListener(self._incarnation, machine.listener, self._answer_rpc)
         self._link = Link(store, self._keys, lambda: self._candidate.ledgers, lambda: self._facts.header)
-        self._desk = machine.desk(Clerk(store, self._keys, self._link, self._on_saved).answer)
+        self._worker_server = machine.worker_server(CallHandler(store, self._keys, self._link, self._on_saved).answer)
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order in which they were begun
         self._lease_task: asyncio.Task[None] | None = None
         self._own_key_task: asyncio.Task[None] | None = None
@@ -133,7 +135,7 @@ class Agent:
             output,
             self._trace,
             self.timeline,
-            self._bell,
+            self._changed,
             self._confirmed,
         )
         self._guardian = self._workers.guardian
@@ -146,14 +148,14 @@ class Agent:
         for number in self._setup.signals:
             self._loop.add_signal_handler(number, self._on_notice, number)
         self._loop.add_signal_handler(signal.SIGTSTP, self._on_stop)
-        spare = False
+        keep_detached = False
         try:
             try:
                 self._guardian.start()
-                await self._open_desk()
+                await self._open_worker_server()
                 self._workers.warm_up()
                 if self._setup.bind is not None:
-                    await self._presence.start(self._setup.bind, self._setup.host)
+                    await self._agent_listener.start(self._setup.bind, self._setup.host)
             except OSError as error:
                 return self.result(plan.FAILED, f"this machine cannot run an agent: {error}{advice(error)}")
             self._spawn(self._watch_header(), "header")
@@ -168,28 +170,28 @@ class Agent:
             self._trace.ready()
             result = await self._decide()
             # A round that follows must not meet anything of this one; after the last there is no such round.
-            spare = result.code == plan.SUCCEEDED and self._setup.keep_detached
+            keep_detached = result.code == plan.SUCCEEDED and self._setup.keep_detached
             return result
         finally:
             tasks = [*self._tasks]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._workers.close(spare_detached=spare)
-            await asyncio.gather(self._guardian.close(spare_detached=spare), self._hang_up())
+            await self._workers.close(keep_detached=keep_detached)
+            await asyncio.gather(self._guardian.close(keep_detached=keep_detached), self._hang_up())
             for number in (*self._setup.signals, signal.SIGTSTP):
                 self._loop.remove_signal_handler(number)
 
     async def _hang_up(self) -> None:
         """Ends what others reach this agent by, and what it reaches them by."""
         self._workers.hang_up()
-        await self._desk.close()
+        await self._worker_server.close()
         await self._link.close()
-        await self._presence.close()
+        await self._agent_listener.close()
 
     async def _decide(self) -> Result:
         while True:
-            heard = self._bell.count
+            heard = self._changed.count
             for task in tuple(self._tasks):
                 if task.done() and not task.cancelled():
                     task.result()  # a task that ended by an error ends the agent with it
@@ -200,7 +202,7 @@ class Agent:
                 case Wait(seconds):
                     self._say_once("wait", why)
                     waits = not self._store.health.reachable or self._waits.longest
-                    await self._bell.after(heard, 1.0 if waits else seconds)
+                    await self._changed.after(heard, 1.0 if waits else seconds)
                     continue
                 case Register():
                     await self._unless(self._register(), lambda: self._facts.notice != "none")
@@ -212,11 +214,11 @@ class Agent:
                     await self._unless(self._workers.get_ready(header), lambda: self._facts.notice != "none")
                 case Invite(round, seconds):
                     self._workers.invite(round)
-                    await self._bell.after(heard, min(seconds, 1.0))
+                    await self._changed.after(heard, min(seconds, 1.0))
                     continue
                 case Break(round):
                     self._workers.shatter(round)
-                    await self._bell.after(heard, 1.0)
+                    await self._changed.after(heard, 1.0)
                     continue
                 case Reform(header, assignment):
                     await self._unless(self._workers.reform(header, assignment), lambda: self._facts.notice != "none")
@@ -229,7 +231,7 @@ class Agent:
                     with self._trace.span("farewell"):
                         await self._farewell()
                     return self.result(code, why, exits)
-            self._bell.ring()  # whatever was done is news to the task that reports it
+            self._changed.set()  # whatever was done is news to the task that reports it
 
     def result(self, code: int, reason: str, exits: tuple[Exit, ...] = ()) -> Result:
         """How its part ended, or has come to nothing."""
@@ -257,7 +259,7 @@ class Agent:
             stale=facts.stale,
             header=facts.header,
             assignment=facts.assignment,
-            placed=facts.placed,
+            assigned=facts.assigned,
             round=facts.round,
             alive=self._workers.alive,
             total=facts.total,
@@ -332,7 +334,7 @@ class Agent:
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._tasks[task] = None
-        task.add_done_callback(lambda _: self._bell.ring())
+        task.add_done_callback(lambda _: self._changed.set())
         return task
 
     def _say_once(self, topic: str, line: str) -> None:
@@ -359,7 +361,7 @@ class Agent:
             facts.notice = "kill"
             self._output.say(f"{name} again: kills the workers at once")
         self._interrupt.set()
-        self._bell.ring()
+        self._changed.set()
 
     def _on_stop(self) -> None:
         """Ctrl-Z: the workers are in sessions of their own, so the terminal does not stop them; this does."""
@@ -374,18 +376,18 @@ class Agent:
     async def _look_inside(self) -> None:
         """A node that has no part in the round finds out whether the workers of those that have keep their process."""
         facts, seen, pause = self._facts, 0, LOOK_INSIDE_SECONDS[0]
-        while self._desk.address:
-            heard = self._bell.count
+        while self._worker_server.address:
+            heard = self._changed.count
             header = facts.header
             if header is None or header.state != "open" or facts.assignment or facts.outside or not facts.registration:
-                await self._bell.after(heard)
+                await self._changed.after(heard)
                 continue
             if header.number != seen:
                 seen, pause = header.number, LOOK_INSIDE_SECONDS[0]
             with contextlib.suppress(StoreUnavailable):
                 facts.outside = await membership.round_keeps(self._store, self._keys, header)
             if facts.outside:
-                self._bell.ring()
+                self._changed.set()
             await asyncio.sleep(pause)
             pause = min(2 * pause, LOOK_INSIDE_SECONDS[1])
 
@@ -406,14 +408,14 @@ class Agent:
             return False
         return True
 
-    async def _open_desk(self) -> None:
+    async def _open_worker_server(self) -> None:
         try:
-            await self._desk.start()
-            self._workers.listen(self._desk.address)
+            await self._worker_server.start()
+            self._workers.listen(self._worker_server.address)
         except OSError as error:
             self._output.say(f"workers cannot ask this agent for data or anything else: no Unix socket ({error})")
 
-    async def _visit(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_rpc(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Another agent asks this one's master for data."""
 
         def responder(run: str) -> rpc.Respond | None:
@@ -426,7 +428,7 @@ class Agent:
         """A worker of `round` has told of a checkpoint."""
         if round == self._facts.round:
             self._facts.saved += 1
-            self._bell.ring()
+            self._changed.set()
 
     async def _beat(self) -> None:
         if self._setup.bind is None:
@@ -462,13 +464,13 @@ class Agent:
                 return
             lease = self._unconfirmed = await self._store.grant(setup.lease_ttl)
             self._incarnation = secrets.token_hex(8)
-            await self._presence.greet_as(self._incarnation)
+            await self._agent_listener.greet_as(self._incarnation)
             facts.stale = found[0].run if found and found[0].final else ""
             member = Member(
                 node=setup.node,
                 incarnation=self._incarnation,
                 host=setup.host,
-                presence=self._presence.address,
+                agent_address=self._agent_listener.address,
                 nproc=setup.nproc,
                 ports=self._workers.ports.offered,
                 fingerprint=setup.fingerprint,
@@ -499,7 +501,7 @@ class Agent:
         self._trace.registered()
         facts.told = member.report
         facts.round, facts.total, facts.late, facts.problem = 0, 0, (), ""
-        facts.assignment, facts.placed = None, False
+        facts.assignment, facts.assigned = None, False
         self._is_registered(registration)
 
         async def look_once_more() -> None:
@@ -604,17 +606,17 @@ class Agent:
                 async for events in self._store.watch(registration.key, revision):
                     revision = events[-1].kv.mod_revision + 1
                     if any(event.kind == "delete" for event in events):
-                        await self._put_out(registration)
+                        await self._evicted(registration)
                         return
             except (Compacted, StoreUnavailable):
                 listing = await self._waits.until_answered(NEWS, partial(self._store.list, registration.key))
                 held = [item for item in listing.items if item.key == registration.key]
                 if not held or held[0].create_revision != registration.revision:
-                    await self._put_out(registration)
+                    await self._evicted(registration)
                     return
                 revision = listing.revision + 1
 
-    async def _put_out(self, registration: Registration) -> None:
+    async def _evicted(self, registration: Registration) -> None:
         word = None
         with contextlib.suppress(StoreUnavailable):
             word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
@@ -626,7 +628,7 @@ class Agent:
         self._lose_registration(registration, word.reason)
 
     def _lapse(self, registration: Registration) -> None:
-        """The node's key is gone, and nobody has said that it was put out."""
+        """The node's key is gone, and nobody has said that it was evicted."""
         facts = self._facts
         current = facts.registration
         if current is None or current.revision != registration.revision or self._leaving or facts.lapsed:
@@ -636,7 +638,7 @@ class Agent:
         self._output.say(
             "this node's lease has ended; it registers again, and its workers go on unless the job has replaced them"
         )
-        self._bell.ring()
+        self._changed.set()
 
     def _lose_registration(self, registration: Registration, why: str) -> None:
         current = self._facts.registration
@@ -647,18 +649,18 @@ class Agent:
         self._registered.clear()
         if not self._facts.refusal:
             self._output.say(f"this node is no longer a member of the job: {why}; it registers again")
-        self._bell.ring()
+        self._changed.set()
 
     async def _tell(self) -> None:
         """Keeps the store's report about this node equal to what `plan.report` says."""
         facts = self._facts
         while not self._leaving:
-            heard = self._bell.count
+            heard = self._changed.count
             registration = None if facts.lapsed else facts.registration
             wanted, ports = plan.report(self._view()), self._workers.ports.offered
             if registration is None or (wanted == facts.told and registration.member.ports == ports):
                 self._waits.done(REPORT)
-                await self._bell.after(heard)
+                await self._changed.after(heard)
                 continue
             begun = self._loop.time()
             try:
@@ -671,11 +673,11 @@ class Agent:
             if facts.registration is not registration:
                 continue
             if updated is None:
-                await self._put_out(registration)
+                await self._evicted(registration)
                 continue
             self._trace.reported(wanted.state, begun)
             facts.registration, facts.told = updated, wanted
-            self._bell.ring()
+            self._changed.set()
 
     async def _await_registration(self) -> Registration:
         while self._facts.registration is None or self._facts.lapsed:
@@ -730,7 +732,7 @@ class Agent:
             header, revision = newest
         if facts.header_revision > revision:
             return
-        if facts.placed and facts.header and facts.header.final and header.run != facts.own_run:
+        if facts.assigned and facts.header and facts.header.final and header.run != facts.own_run:
             return  # its own run has ended, and its lease outlives that: it has no part in the next run
         if facts.header_revision != revision:
             facts.problem = ""
@@ -738,14 +740,14 @@ class Agent:
             facts.gentle = plan.gentle(facts.header, facts.gentle, header)
             self._trace.header(header, mine=assignment is not None)
         facts.header, facts.header_revision, facts.assignment = header, revision, assignment
-        facts.placed = facts.placed or assignment is not None
+        facts.assigned = facts.assigned or assignment is not None
         current = facts.registration
         if assignment or (current and revision > current.revision and not header.final):
             facts.own_run = header.run  # it lives, so this is no remains of an earlier run
         if current and header.final and self._came_for_another_run(header, revision, current):
             facts.stale, facts.own_run = header.run, ""
         self._interrupt.set()
-        self._bell.ring()
+        self._changed.set()
 
     async def _assignment(self, header: Header, member: Member) -> Assignment | None:
         """What `header`'s round gives this node; None where nothing, or nothing that can be meant, which is said."""
@@ -765,10 +767,10 @@ class Agent:
         health = self._store.health
         while True:
             if health.reachable:
-                self._bell.ring()
+                self._changed.set()
             else:
                 self._output.say(f"the store does not answer ({health.detail}); workers that run go on")
-                self._bell.ring()
+                self._changed.set()
             health = await self._store.health_changed()
             if health.reachable:
                 self._output.say("the store answers again")
@@ -789,7 +791,7 @@ class Agent:
                         await self._store.revoke(self._unconfirmed)
             return
         self._leaving = True  # what happens to its key from here on is its own doing
-        over = self._over() or self._candidate.burying
+        over = self._over() or self._candidate.cleaning_up
         try:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 leadership = self._candidate.leadership

@@ -66,7 +66,7 @@ class Candidate:
         self._master: Master | None = None
 
     @property
-    def burying(self) -> bool:
+    def cleaning_up(self) -> bool:
         """This node's master is about to end the job or has done so, and nobody else will remove the job's keys."""
         return self._master is not None and self._master.over
 
@@ -85,14 +85,14 @@ class Candidate:
 
         Args:
             registered: waits until this node is registered.
-            stale: names the run that was over when this node came: to bury that one ends nothing of its own.
+            stale: names the run that was over when this node came: to clean up after that one ends nothing of its own.
             over: this node has read the end of its own run, so it must not lead another.
         """
         deposed_at = -election.DEPOSE_PAUSE
         while not over():
             registration = await registered()
             self._memory.began = min(self._memory.began, self._now())
-            me = Leader(registration.member.node, registration.member.incarnation, registration.member.presence)
+            me = Leader(registration.member.node, registration.member.incarnation, registration.member.agent_address)
             try:
                 won = await election.campaign(self._store, self._keys, me, registration.lease)
                 if isinstance(won, election.Held):
@@ -197,6 +197,6 @@ class Candidate:
 
 
 async def _dead(leader: Leader) -> str:
-    if not leader.presence:
+    if not leader.agent_address:
         await asyncio.get_running_loop().create_future()
-    return await failure_detector.watch_until_dead(leader.presence, leader.incarnation)
+    return await failure_detector.watch_until_dead(leader.agent_address, leader.incarnation)

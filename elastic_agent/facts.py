@@ -22,7 +22,7 @@ class Setup:
         job: the job's id.
         node: this node's name (others of that name make it name-2, ...).
         host: what peers call this machine; the workers' MASTER_ADDR where it has rank 0.
-        bind: the address its presence listener binds; "" is every interface; None: nobody else is in the job.
+        bind: the address that this agent's listener binds; "" is every interface; None: nobody else is in the job.
         nproc: worker processes here.
         command: the workers' command line.
         environment: what the workers inherit.
@@ -86,7 +86,7 @@ class Facts:
     outside: bool = False
     unready: bool = False
     assignment: Assignment | None = None
-    placed: bool = False
+    assigned: bool = False
     round: int = 0
     total: int = 0
     saved: int = 0

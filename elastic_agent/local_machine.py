@@ -1,4 +1,4 @@
-"""What an agent needs of the machine that it runs on: worker processes, a guardian, ports, a place to be heard at.
+"""What an agent needs of the machine that it runs on: worker processes, a guardian, ports, a listener.
 
 `RealMachine` has the operating system's. The simulator brings machines of its own, and runs the agent as it is.
 """
@@ -12,14 +12,14 @@ from ..rendezvous import failure_detector
 from ..rendezvous.member import Exit
 from .logs.output import Output
 from .processes.guardian import Guardian
-from .worker_server import Desk, Respond
+from .worker_server import Respond, WorkerServer
 from .workers.ports import Ports
-from .workers.process_groups import Rings
+from .workers.process_groups import ProcessGroups
 from .workers.worker_processes import Workers, WorkerSpec
 from .zygotes.seed import Recipe, Seed
 
 
-class Voice(Protocol):
+class Reporter(Protocol):
     """Where the agent's own lines go (`logs.Output`)."""
 
     def say(self, line: str) -> None:
@@ -94,8 +94,8 @@ class WorkerSet(Protocol):
         """Lets them go on."""
         ...
 
-    async def close(self, *, spare_detached: bool = False) -> None:
-        """Kills what still runs; with `spare_detached` not what has left its worker's session."""
+    async def close(self, *, keep_detached: bool = False) -> None:
+        """Kills what still runs; with `keep_detached` not what has left its worker's session."""
         ...
 
 
@@ -114,8 +114,8 @@ class Guard(Protocol):
         """Silence is meant from now on, until the next beat."""
         ...
 
-    async def close(self, *, spare_detached: bool = False) -> None:
-        """Ends it; its workers must be gone. With `spare_detached` it leaves alone what else there is."""
+    async def close(self, *, keep_detached: bool = False) -> None:
+        """Ends it; its workers must be gone. With `keep_detached` it leaves alone what else there is."""
         ...
 
 
@@ -141,8 +141,8 @@ class PortSet(Protocol):
         ...
 
 
-class DeskOnMachine(Protocol):
-    """Where the workers of this node ask their agent (`channel.Desk`)."""
+class WorkerServerOnMachine(Protocol):
+    """Where the workers of this node ask their agent (`worker_server.WorkerServer`)."""
 
     address: str
 
@@ -155,13 +155,13 @@ class DeskOnMachine(Protocol):
         ...
 
 
-class RingSet(Protocol):
-    """The rings of workers that keep their process (`rings.Rings`, where each method is explained)."""
+class ProcessGroupSet(Protocol):
+    """The process groups of workers that stay (`process_groups.ProcessGroups`, which explains each method)."""
 
     short: bool
 
-    def start(self, desk: str) -> None:
-        """Listens beside the desk; OSError."""
+    def start(self, address: str) -> None:
+        """Listens beside the server for workers; OSError."""
         ...
 
     def close(self) -> None:
@@ -177,15 +177,15 @@ class RingSet(Protocol):
         ...
 
     def done(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have trained to the end, and take no other place."""
+        """Those that have trained to the end, and take no other rank."""
         ...
 
     def waiting(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that wait for their next place."""
+        """Those that wait for their next rank assignment."""
         ...
 
     def forming(self, pids: Collection[int]) -> frozenset[int]:
-        """Those whose ring does not stand yet."""
+        """Those whose process group does not stand yet."""
         ...
 
     def slowest(self, pids: Collection[int]) -> float:
@@ -201,11 +201,11 @@ class RingSet(Protocol):
         ...
 
     def shatter(self, pids: Collection[int], round: int) -> None:
-        """Breaks the rings of these."""
+        """Breaks the process groups of these."""
         ...
 
-    def place(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
-        """Gives one that waits its place; False where it has gone."""
+    def assign(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
+        """Gives one that waits its rank assignment; False where it has gone."""
         ...
 
     def forget(self, pid: int) -> None:
@@ -232,12 +232,12 @@ class Machine(Protocol):
         """A listening socket on a free port of that address; "" is every interface."""
         ...
 
-    def desk(self, respond: Respond) -> DeskOnMachine:
+    def worker_server(self, respond: Respond) -> WorkerServerOnMachine:
         """Where workers ask, and get what `respond` answers."""
         ...
 
-    def rings(self, changed: Callable[[], None]) -> RingSet:
-        """The rings of workers that keep their process; `changed` hears of what they say."""
+    def process_groups(self, changed: Callable[[], None]) -> ProcessGroupSet:
+        """The process groups of workers that keep their process; `changed` hears of what they say."""
         ...
 
 
@@ -286,10 +286,10 @@ class RealMachine:
         """See `Machine.listener`."""
         return failure_detector.listener(bind)
 
-    def desk(self, respond: Respond) -> Desk:
-        """See `Machine.desk`."""
-        return Desk(respond)
+    def worker_server(self, respond: Respond) -> WorkerServer:
+        """See `Machine.worker_server`."""
+        return WorkerServer(respond)
 
-    def rings(self, changed: Callable[[], None]) -> Rings:
-        """See `Machine.rings`."""
-        return Rings(changed)
+    def process_groups(self, changed: Callable[[], None]) -> ProcessGroups:
+        """See `Machine.process_groups`."""
+        return ProcessGroups(changed)

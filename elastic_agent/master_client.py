@@ -94,9 +94,9 @@ class Link:
             if found is None:
                 return "nobody leads the job"
             leader = decode(Leader, found.value)
-            if not leader.presence:
+            if not leader.agent_address:
                 return f"node {leader.node} leads the job alone"
-            reader, writer = await failure_detector.dial(leader.presence, leader.incarnation)
+            reader, writer = await failure_detector.dial(leader.agent_address, leader.incarnation)
         except (StoreError, Malformed, OSError) as error:
             return f"the job's master is not reached: {error}"
         header = self._header()

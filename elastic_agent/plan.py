@@ -25,7 +25,7 @@ FAREWELL_PATIENCE = 5.0
 """Seconds that a leaving node, its workers gone, waits to be left out of the round: so that nobody thinks it lost."""
 
 STRANDED_SECONDS = 2.0
-"""So long workers whose ring broke wait for the news of who is lost; then they want a new round in any case."""
+"""So long workers whose process group broke wait for the news of who is lost, before they ask for a new round."""
 
 ARRIVAL_SECONDS = 300.0
 """For the workers to come to a commit, where a node has arrived."""
@@ -51,7 +51,7 @@ class View:
         stale: the run whose final header was still there when it registered: another run's end, not this one's.
         header: the current round's header, None before the first.
         assignment: what `header`'s round gives this node, None where it has no part in it.
-        placed: some round has had a place for this incarnation.
+        assigned: some round has had a rank for this incarnation.
         round: the round that the local workers belong to; 0 where none were started.
         alive: how many of them live.
         total: how many there were.
@@ -65,12 +65,13 @@ class View:
         staying: how many living workers keep their process when the membership changes.
         holding: how many of them have the job's state.
         done: how many others, which could have, have trained to the end.
-        waiting: how many of them have left their ring and wait for their next place.
-        forming: how many of them have a place, and no ring yet.
-        stranded: they wait because their ring broke, and have for STRANDED_SECONDS, though no round has come; in words.
+        waiting: how many of them have left their process group and wait for their next rank assignment.
+        forming: how many of them have a rank, and no process group yet.
+        stranded: they wait because their process group broke, and have for STRANDED_SECONDS, though no round has come;
+            in words.
         keeps: all workers here have said that they keep their process.
         outside: the workers of the round that this node has no part in keep theirs.
-        unready: its workers were started without a place, and ended.
+        unready: its workers were started without a rank, and ended.
         slowest: seconds that a step takes here, where that is long.
         header_age: seconds since `header` was seen.
         gentle: the earliest round from which only arrivals, and nodes that left in order, led to `header`'s.
@@ -90,7 +91,7 @@ class View:
     stale: str = ""
     header: Header | None = None
     assignment: Assignment | None = None
-    placed: bool = False
+    assigned: bool = False
     round: int = 0
     alive: int = 0
     total: int = 0
@@ -144,14 +145,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Start workers without a place: they do all that comes before their first ring, and wait. Who stays waits too."""
+    """Start workers without a rank: they do all that precedes their first process group, and wait, as stayers do."""
 
     header: Header
 
 
 @dataclass(frozen=True, slots=True)
 class Invite:
-    """Ask the workers to leave the ring for `round` together, at a step's end, and wait for them up to `seconds`."""
+    """Ask the workers to leave the process group for `round` together, at a step's end; wait up to `seconds`."""
 
     round: int
     seconds: float
@@ -159,14 +160,14 @@ class Invite:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Break the workers' ring: the job waits for nodes, and they keep what they have until then."""
+    """Break the workers' process group: the job waits for nodes, and they keep what they have until then."""
 
     round: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reform:
-    """Give each worker that keeps its process its place in this round, and start those that are missing."""
+    """Give each worker that keeps its process its rank assignment in this round, and start those that are missing."""
 
     header: Header
     assignment: Assignment
@@ -296,7 +297,7 @@ def replaced(view: View) -> str:
     if view.stood_still and killed:
         return "its lease has ended (this agent stood still, and its workers were ended meanwhile)"
     left_out = header is not None and header.state == "open" and view.assignment is None
-    if left_out and view.placed:
+    if left_out and view.assigned:
         return "its lease has ended (this machine was silent or stopped), and a round was opened without it"
     return ""
 
@@ -304,8 +305,8 @@ def replaced(view: View) -> str:
 def _reform(view: View, header: Header, assignment: Assignment) -> Action:
     """How the workers that keep their process come into `header`'s round."""
     planned = header.cause in ("joined", "left") and view.gentle <= view.round
-    # The news travels with one commit, and the ring is left at the next. An arrival harms nobody by waiting, also where
-    # this is an evaluation; who breaks it off may end all that have the job's state.
+    # The news travels with one commit, and the process group is left at the next. An arrival harms nobody by waiting,
+    # also where this is an evaluation; who breaks it off may end all that have the job's state.
     patience = max(view.shutdown_timeout, 4 * view.slowest) - view.header_age
     if header.cause == "joined":
         patience = max(patience, ARRIVAL_SECONDS - view.header_age)
@@ -324,7 +325,7 @@ def gentle(known: Header | None, earliest: int, header: Header) -> int:
 
 
 def _trains(view: View) -> bool:
-    """The ring of the workers here is whole, as far as this node can tell: it is left at a step's end."""
+    """The process group of the workers here is whole, as far as this node can tell: it is left at a step's end."""
     return view.staying == view.alive == view.total and not view.forming
 
 
@@ -358,7 +359,7 @@ def _leave(view: View) -> tuple[Action, str]:
 
 
 def _last_step(view: View, header: Header | None) -> Action | None:
-    """A leaving node whose workers keep their process lets them leave the ring together with the others."""
+    """A leaving node whose workers keep their process lets them leave the process group together with the others."""
     patience = view.shutdown_timeout - view.notice_age
     if not _trains(view) or view.waiting == view.alive or patience <= 0 or header is None:
         return None

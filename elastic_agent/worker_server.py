@@ -40,7 +40,7 @@ def own_caller(connection: socket.socket) -> int | None:
     return pid if uid == os.getuid() else None
 
 
-class Clerk:
+class CallHandler:
     """Answers the workers' calls.
 
     Args:
@@ -98,7 +98,7 @@ class Clerk:
         return Back(text=f"round {round} is over: the job is in round {header.number} ({header.state})")
 
 
-class Desk:
+class WorkerServer:
     """Listens for this node's workers on an abstract Unix socket, which leaves no file behind.
 
     Args:
@@ -111,7 +111,7 @@ class Desk:
     def __init__(self, respond: Respond) -> None:
         self._respond = respond
         self._server: asyncio.Server | None = None
-        self._visits: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self.address = ""
 
     async def start(self) -> None:
@@ -120,7 +120,7 @@ class Desk:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.bind(f"\0{name}")
-            self._server = await asyncio.start_unix_server(self._visit, sock=listening, backlog=1024)
+            self._server = await asyncio.start_unix_server(self._serve, sock=listening, backlog=1024)
         except BaseException:
             listening.close()
             raise
@@ -132,15 +132,15 @@ class Desk:
             return
         # Not `wait_closed`: it waits for workers that are just being accepted, and nobody closes those.
         self._server.close()
-        visits = [*self._visits]
-        for visit in visits:
-            visit.cancel()
-        await asyncio.gather(*visits, return_exceptions=True)
+        tasks = [*self._connections]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._visits.add(task)
+        self._connections.add(task)
         try:
             connection: socket.socket = writer.get_extra_info("socket")
             if own_caller(connection) is None:
@@ -151,6 +151,6 @@ class Desk:
         except (Malformed, TooLong, OSError, asyncio.CancelledError):
             pass  # the worker is gone or no worker of ours; or this agent ends, and nobody awaits this task
         finally:
-            self._visits.discard(task)
+            self._connections.discard(task)
             with contextlib.suppress(OSError):
                 writer.close()

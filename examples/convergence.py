@@ -181,9 +181,9 @@ def save(path: Path, trainings: Sequence[Training]) -> None:
 
 
 def write_log(folder: Path, training: Training, records: Sequence[int]) -> None:
-    place = elastic_run.world()
-    entry = {"seed": training.seed, "step": training.sampler.step, "world": place.size, "records": records}
-    with (folder / f"round-{place.round}-rank-{place.rank}.jsonl").open("a") as log:
+    world = elastic_run.world()
+    entry = {"seed": training.seed, "step": training.sampler.step, "world": world.size, "records": records}
+    with (folder / f"round-{world.round}-rank-{world.rank}.jsonl").open("a") as log:
         log.write(json.dumps(entry) + "\n")
 
 

@@ -2,8 +2,8 @@
 
 Three "machines" (each an agent with its own guardian, workers and member of the store) train `digits_ddp.py`, which
 knows nothing of elastic-run. Then, in this order: a worker is killed; a whole machine is killed; a new machine joins
-and takes the dead one's seat in the store; the machine that hosts the job's master is killed. The job goes on, and
-ends with its accuracy. Nothing is pretended: these are real processes, real signals and a real three-member etcd.
+and takes the dead one's member slot in the store; the machine that hosts the job's master is killed. The job goes on,
+and ends with its accuracy. Nothing is pretended: these are real processes, real signals and a real three-member etcd.
 """
 
 import asyncio

@@ -106,27 +106,27 @@ def _hear(connection: socket.socket) -> list[list[object]]:
 
 
 @contextlib.contextmanager
-def connect(members: elastic_run.Membership, place: elastic_run.World) -> Iterator[Ring]:
+def connect(members: elastic_run.Membership, world: elastic_run.World) -> Iterator[Ring]:
     """The ring of one round. All ranks meet at rank 0, which tells each where its neighbours listen."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     with contextlib.ExitStack() as closing:
         mine = closing.enter_context(socket.create_server(("", 0)))
-        if place.rank == 0:
-            meeting = closing.enter_context(socket.create_server(("", port), backlog=place.size))
-            guests = [closing.enter_context(_answer(members, meeting)) for _ in range(place.size - 1)]
+        if world.rank == 0:
+            meeting = closing.enter_context(socket.create_server(("", port), backlog=world.size))
+            guests = [closing.enter_context(_answer(members, meeting)) for _ in range(world.size - 1)]
             told = [_hear(guest)[0] for guest in guests]
             table = sorted([*told, [0, host, mine.getsockname()[1]]])
             for guest in guests:
                 _say(guest, table)
         else:
             master = closing.enter_context(_dial(members, host, port))
-            _say(master, [[place.rank, master.getsockname()[0], mine.getsockname()[1]]])
+            _say(master, [[world.rank, master.getsockname()[0], mine.getsockname()[1]]])
             table = _hear(master)
-        _, next_host, next_port = table[(place.rank + 1) % place.size]
+        _, next_host, next_port = table[(world.rank + 1) % world.size]
         right = closing.enter_context(_dial(members, str(next_host), int(str(next_port))))
         left = closing.enter_context(_answer(members, mine))
         members.formed()
-        yield Ring(place.rank, place.size, left, right)
+        yield Ring(world.rank, world.size, left, right)
 
 
 class Fit:
@@ -167,12 +167,12 @@ def main() -> None:
     parser.add_argument("--step-seconds", type=float, default=0.0, help="pretend that a step takes this long")
     options = parser.parse_args()
     fit, members = Fit(), elastic_run.membership()
-    for place in members:
+    for world in members:
         try:
-            with connect(members, place) as ring:
+            with connect(members, world) as ring:
                 fit.agree(ring)
                 print(
-                    f"ring {place.round}: rank {place.rank} of {place.size} goes on after step {fit.step}", flush=True
+                    f"ring {world.round}: rank {world.rank} of {world.size} goes on after step {fit.step}", flush=True
                 )
                 fit.train(ring, options.steps, options.step_seconds, lambda: members.planned)
         except OSError as error:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from ..adapters import imports_ahead as ahead
-from ..adapters.torch.environment import DEVICES, PER_WORKER, Placement, worker_environment
+from ..adapters.torch.environment import DEVICES, PER_WORKER, RankAssignment, worker_environment
 from ..elastic_agent.warm.declared import SEPARATOR
 from ..elastic_agent.zygotes.seed import Recipe, Seed
 from .preflight import is_this_interpreter
@@ -73,7 +73,7 @@ def recipe(options: Options, environ: Mapping[str, str], trace: str) -> Recipe |
     command = options.command
     if never_warm(options, environ):
         return None
-    anyone = Placement(
+    anyone = RankAssignment(
         job=options.job_id,
         rank=0,
         local_rank=0,

@@ -50,7 +50,7 @@ class NobodyAnswered(RendezvousError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """Where this node is for the others.
 
     Attributes:
@@ -62,10 +62,10 @@ class Place:
     bind: str | None
 
 
-def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
+def address_of(options: Options, endpoints: tuple[Endpoint, ...]) -> Address:
     """Which address this node has for the others: loopback, unless an endpoint or `--local-addr` says otherwise."""
     if options.store.kind == "memory":
-        return Place("127.0.0.1", None)
+        return Address("127.0.0.1", None)
     if options.local_addr:
         if not resolve(options.local_addr):
             raise Unreachable(
@@ -74,7 +74,7 @@ def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
             )
         bound = binding(options.local_addr, endpoints)
         reachable = any(not is_loopback(address) for address in resolve(options.local_addr))
-        return Place(options.local_addr if reachable else bound.advertise, bound.listen)
+        return Address(options.local_addr if reachable else bound.advertise, bound.listen)
     addresses = [resolve(endpoint.host) for endpoint in endpoints]
     if all(found and all(map(is_loopback, found)) for found in addresses) and options.store.kind != "implicit":
         names_loopback = all(
@@ -82,15 +82,15 @@ def place(options: Options, endpoints: tuple[Endpoint, ...]) -> Place:
             for endpoint, found in zip(endpoints, addresses, strict=True)
         )
         if names_loopback:
-            return Place(addresses[0][0], addresses[0][0])
+            return Address(addresses[0][0], addresses[0][0])
     interfaces = interface_addresses()
     own = [address for found in addresses for address in found if address in interfaces and not is_loopback(address)]
     host = own[0] if own else routable_address(endpoints)  # the address that an endpoint names is the one to go by
-    return Place(host, host)
+    return Address(host, host)
 
 
 def setup(
-    options: Options, where: Place, environ: Mapping[str, str], trace: str, written: Command | None = None
+    options: Options, where: Address, environ: Mapping[str, str], trace: str, written: Command | None = None
 ) -> Setup:
     """What the agent is started with.
 
@@ -174,7 +174,7 @@ async def _run(
             output.say(note)
         endpoints = _endpoints(options)
         try:
-            where = place(options, endpoints)
+            where = address_of(options, endpoints)
         except Unreachable as error:
             output.say(str(error))
             return Result(plan.REFUSED, str(error), None, "", (), Timeline(asyncio.get_running_loop().time()))

@@ -34,7 +34,7 @@ from . import effects, events, incident
 from .effects import Effect
 from .events import Event
 from .incident import Evidence, FailedWorker
-from .incident_log import Docket
+from .incident_log import IncidentLog
 from .memory import Memory
 
 RETURN_SECONDS = 10.0
@@ -151,11 +151,11 @@ class Controller:
         self._strangers: dict[str, None] = {}  # nodes that were started with something else, in order
         self._watched: set[str] = set()  # incarnations
         self._awaited: dict[str, _Awaited] = {}  # by incarnation
-        self._overdue: dict[str, str] = {}  # incarnations that were awaited in vain, or put out before, and why
+        self._overdue: dict[str, str] = {}  # incarnations that were awaited in vain, or evicted before, and why
         self._unconfirmed = False  # since leases ended, it has not been asked whether this node still leads
         self._exits = 0  # that the nodes of `_round` can report
         self._round = Round(0, (), False, now)
-        self._docket = Docket()
+        self._incident_log = IncidentLog()
         self._opening: tuple[str, ...] = ()  # incarnations of the round that is being published, in rank order
         self._opening_exits = 0  # that they can report
         self._chosen: frozenset[str] = frozenset()  # the same while it is being published
@@ -252,7 +252,7 @@ class Controller:
             return
         present = {seen.member.incarnation for seen in self._members.values()}
         self.header = header
-        self._docket = Docket(header.tally, header.incident)
+        self._incident_log = IncidentLog(header.tally, header.incident)
         self._fingerprint = header.fingerprint
         for node, seen in self._members.items():
             self._compare(node, seen.member)
@@ -318,9 +318,9 @@ class Controller:
                 )
             return
         proof = self._lost_how.get(member.incarnation, "")
-        if member.incarnation not in self._watched and (proof or member.presence):
+        if member.incarnation not in self._watched and (proof or member.agent_address):
             self._watched.add(member.incarnation)
-            self._do(effects.Watch(node, event.order, member.incarnation, member.presence, proof))
+            self._do(effects.Watch(node, event.order, member.incarnation, member.agent_address, proof))
         if proof:
             return
         for incarnation, awaited in list(self._awaited.items()):
@@ -365,7 +365,7 @@ class Controller:
         incarnation = seen.member.incarnation
         finished = seen.member.report.state in ("succeeded", *DEPARTING)
         if incarnation not in self._lost_how and not finished and self._was_away():
-            self._await(incarnation, seen.member.node, seen.member.presence, seen)
+            self._await(incarnation, seen.member.node, seen.member.agent_address, seen)
             return
         self._lose(seen)
 
@@ -439,7 +439,7 @@ class Controller:
             incarnation = assignment.incarnation
             known = incarnation in present or incarnation in self._lost_how or incarnation in self._overdue
             if (unknown or self._was_away()) and not known:
-                self._await(incarnation, assignment.node, assignment.presence, None)
+                self._await(incarnation, assignment.node, assignment.agent_address, None)
 
     def _returns(self) -> float | None:
         """Until when to wait for nodes that may register again; None: for nobody. Gives up those that are overdue."""
@@ -468,7 +468,7 @@ class Controller:
     # -- nodes of another job ---------------------------------------------------------------------------------------
 
     def _refuse_a_stranger(self) -> bool:
-        """The next node that was started with something else under this job's id is put out; False: there is none."""
+        """The next node that was started with something else under this job's id is evicted; False: there is none."""
         ours = self._fingerprint
         for node in list(self._strangers):
             seen = self._members.get(node)
@@ -521,13 +521,13 @@ class Controller:
         if evidence.round == self._round.number != self._evidence_at[0]:
             self._evidence_at = evidence.round, self._now
             self._do(effects.Witness(evidence.round))
-        known = self._docket.pending
-        self._docket.note(evidence, self._round, self._now)
+        known = self._incident_log.pending
+        self._incident_log.note(evidence, self._round, self._now)
         self._correct(known, self._round.number)
 
     def _correct(self, known: Incident | None, number: int) -> None:
         """Says why round `number` was opened, where its header, which named `known`, was written too early to tell."""
-        found = self._docket.pending
+        found = self._incident_log.pending
         if known and found and found.cause == "failure" and found.text != known.text:
             self._say(f"round {number} was opened because {found.text}")
 
@@ -565,7 +565,7 @@ class Controller:
         fault = None
         if self._round.running:
             limit = self._terms.same_failure_limit
-            fault = self._docket.fault(self._round.number, self._max_restarts, limit, self._exits)
+            fault = self._incident_log.fault(self._round.number, self._max_restarts, limit, self._exits)
         current = dataclasses.replace(self._round, fault=fault)
         decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, self._now)
         match decision:
@@ -584,12 +584,12 @@ class Controller:
         previous = self.header
         assignments = ranks.assign(number, decision.nodes)
         first = decision.nodes[0]
-        tally, because = self._docket.settled(), None
+        tally, because = self._incident_log.settled(), None
         if decision.cause == "joined":
             new = [member.node for member in decision.nodes if member.incarnation not in self.in_round]
             because = incident.arrivals(self._round.number, new)
         elif self._round.running:  # a suspension has published its cause already
-            because = self._docket.verdict(self._round.number)
+            because = self._incident_log.verdict(self._round.number)
         header = Header(
             number=number,
             run=previous.run if previous else self._run,
@@ -614,7 +614,7 @@ class Controller:
 
     def _suspend(self, cause: Cause, reason: str) -> None:
         assert self.header is not None, "only a running round is suspended"
-        tally, because = self._docket.settled(), self._docket.verdict(self._round.number)
+        tally, because = self._incident_log.settled(), self._incident_log.verdict(self._round.number)
         header = dataclasses.replace(
             self.header,
             number=self._round.number + 1,
@@ -630,8 +630,8 @@ class Controller:
         self._publish("suspend", header)
 
     def _finish(self, outcome: Outcome, reason: str) -> None:
-        because = self._docket.verdict(self._round.number) if outcome in ("failed", "repeated") else None
-        tally = incident.charge(self._docket.settled(), because)
+        because = self._incident_log.verdict(self._round.number) if outcome in ("failed", "repeated") else None
+        tally = incident.charge(self._incident_log.settled(), because)
         base = self.header or Header(0, self._run, "open", "start", "", self._fingerprint)
         header = dataclasses.replace(
             base,
@@ -658,7 +658,7 @@ class Controller:
         if header.final:
             self.phase = "ended"
             return
-        self._docket.turn(header.number, header.tally, header.incident)
+        self._incident_log.turn(header.number, header.tally, header.incident)
         if header.state == "waiting":
             self._round = Round(header.number, self._round.nodes, False, self._now, grown_at=self._round.grown_at)
             return
@@ -691,7 +691,7 @@ class Controller:
             if until is not None or any(self._takes_leave(seen) for seen in self._members.values()):
                 self._do(effects.Wait(deadline if until is None else min(deadline, until)))
                 return
-        self._do(effects.Bury(self.header.state == "succeeded"))
+        self._do(effects.CleanUp(self.header.state == "succeeded"))
 
     def _takes_leave(self, seen: Seen) -> bool:
         if seen.gone or seen.order > self._header_revision:

@@ -116,7 +116,7 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Bury:
+class CleanUp:
     """Remove the job's keys: the job is over, and every node has gone."""
 
     succeeded: bool
@@ -141,6 +141,6 @@ Effect = (
     | ReadSuccesses
     | Abandon
     | Publish
-    | Bury
+    | CleanUp
     | Wait
 )

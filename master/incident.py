@@ -10,8 +10,8 @@ cause, and is charged to one budget:
     never by comparing machines' clocks;
   - where all that failed speak of a lost connection, and a worker of the round has ended with exit code 0, that one's
     end is the root cause: the others still needed it;
-  - a node that could not start its workers (a port was taken), or whose ring broke though nobody was lost, is charged
-    to nobody, within reason.
+  - a node that could not start its workers (a port was taken), or whose process group broke though nobody was lost, is
+    charged to nobody, within reason.
 
 A failure that no restart can change (a missing module, a syntax error, a wrong argument) ends the job at once, and any
 other exception does so after one repetition, where *every* rank failed alike soon after its start. What one rank or one
@@ -51,7 +51,7 @@ ALIKE_SECONDS = 3.0
 """Where a failure ends the job only if every rank has it: so long after the first, the others may report the same."""
 
 MAX_PROBLEMS_IN_ROW = 5
-"""Problems in a row (ports taken, no more processes, rings that break) before the job gives up."""
+"""Problems in a row (ports taken, no more processes, process groups that break) before the job gives up."""
 
 NAMED = 4
 """Nodes that an incident names; of the others it says how many."""

@@ -60,7 +60,7 @@ class _Case:
             self.alike = None
 
 
-class Docket:
+class IncidentLog:
     """What is known of incidents. A new master begins with the tally and the open incident of the header.
 
     Attributes:

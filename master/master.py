@@ -147,8 +147,8 @@ class Master:
                                 self._waits.done(LEADING)
                             if not self._changed.is_set():
                                 await _wait(self._changed, None if until is None else until - self._now())
-                        case effects.Bury(succeeded):
-                            return await self._bury(succeeded)
+                        case effects.CleanUp(succeeded):
+                            return await self._clean_up(succeeded)
                         case _:
                             await self._carry_out(effect, before + looked)
                 if looked > LONG_LOOK:
@@ -300,7 +300,9 @@ class Master:
                 case effects.Say(line):
                     self._say(line)
                 case effects.Watch():
-                    task = asyncio.create_task(self._watch_node(effect), name=f"master: presence of {effect.node}")
+                    task = asyncio.create_task(
+                        self._watch_node(effect), name=f"master: failure detector of {effect.node}"
+                    )
                     self._watchers[effect.incarnation] = task
                 case effects.Unwatch(incarnation):
                     self._watchers.pop(incarnation).cancel()
@@ -362,11 +364,11 @@ class Master:
         revision = publisher.header_revision
         self._tell(events.Published(header, revision, self._store.reached(revision)))
 
-    async def _bury(self, succeeded: bool) -> Header:
+    async def _clean_up(self, succeeded: bool) -> Header:
         header = self._controller.header
         assert header is not None, "a job ends by a header"
-        with contextlib.suppress(Deposed):  # buried by an attempt whose answer was lost
-            await self._publisher.bury(succeeded=succeeded)
+        with contextlib.suppress(Deposed):  # cleaned up by an attempt whose answer was lost
+            await self._publisher.clean_up(succeeded=succeeded)
         return header
 
 

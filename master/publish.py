@@ -158,7 +158,7 @@ class Publisher:
                 return False
         return True
 
-    async def bury(self, *, succeeded: bool) -> None:
+    async def clean_up(self, *, succeeded: bool) -> None:
         """The job is over and every node has gone: removes its keys, but for the tombstone of a success.
 
         A job that has not succeeded leaves its queues, and goes on with them when it is started again.
@@ -175,7 +175,7 @@ class Publisher:
         )
 
     async def drop_data(self, *, queues: bool) -> None:
-        """Removes what an earlier run of the job, which nobody has buried, says of its datasets.
+        """Removes what an earlier run of the job, after which nobody has cleaned up, says of its datasets.
 
         Nobody leases anything before this master's first header is published, and from then on a late attempt fails.
         """

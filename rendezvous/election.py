@@ -70,7 +70,7 @@ async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader, why: 
     """Removes a leader that is known to be dead, and with it the dead agent's own registration.
 
     Both deletions compare create revisions: a new leader, or a new life of the node, is never touched. A mark says that
-    the node was put out, because the evidence may be wrong: who lives must not take up that registration again.
+    the node was evicted, because the evidence may be wrong: who lives must not take up that registration again.
 
     Args:
         why: the evidence, in words.

@@ -32,17 +32,17 @@ _USER_TIMEOUT = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
 """Milliseconds for which what was sent may stay without a receipt: only then is a lost machine noticed by who sends."""
 
 
-Visit = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Talks with a peer, given its first line, until one of them has had enough."""
+Handler = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Serves one peer, given its first line, until one of them has had enough."""
 
 
-class PresenceServer:
+class AgentListener:
     """Greets every peer that connects, and holds the connections until `close`.
 
     Args:
         incarnation: who it says it is.
         listen: makes its socket.
-        visit: talks with a peer that says something; whoever only watches is silent.
+        handler: serves a peer that says something; whoever only watches is silent.
 
     Attributes:
         address: `host:port` once it is started.
@@ -52,11 +52,11 @@ class PresenceServer:
         self,
         incarnation: str,
         listen: Callable[[str], socket.socket] | None = None,
-        visit: Visit | None = None,
+        handler: Handler | None = None,
     ) -> None:
         self.incarnation = incarnation
-        self._visit = visit
-        self._visits: dict[asyncio.Task[None], None] = {}
+        self._handler = handler
+        self._handled: dict[asyncio.Task[None], None] = {}
         self.address = ""
         self._listen = listen or listener
         self._server: asyncio.Server | None = None
@@ -85,8 +85,8 @@ class PresenceServer:
             _keep_alive(writer, _LISTENER_KEEPALIVE)
             writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
             await writer.drain()
-            if self._visit is not None and (line := await reader.readline()):
-                await self._talk(self._visit(line, reader, writer))
+            if self._handler is not None and (line := await reader.readline()):
+                await self._handle(self._handler(line, reader, writer))
                 return
             while await reader.read(256):
                 pass
@@ -96,14 +96,14 @@ class PresenceServer:
             self._writers.pop(writer, None)
             writer.close()
 
-    async def _talk(self, visit: Awaitable[None]) -> None:
+    async def _handle(self, handling: Awaitable[None]) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._visits[task] = None
+        self._handled[task] = None
         try:
-            await visit
+            await handling
         finally:
-            del self._visits[task]
+            del self._handled[task]
 
     async def close(self) -> None:
         """Stops listening and closes every connection."""
@@ -115,8 +115,8 @@ class PresenceServer:
         for writer in tuple(self._writers):
             writer.close()
         await asyncio.sleep(0)
-        if self._visits:
-            await asyncio.wait(self._visits, timeout=HELLO_TIMEOUT)
+        if self._handled:
+            await asyncio.wait(self._handled, timeout=HELLO_TIMEOUT)
 
 
 def parse(address: str) -> tuple[str, int]:

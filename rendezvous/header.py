@@ -111,16 +111,16 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The elected master: which agent runs it, and where its presence can be watched."""
+    """The elected master: which agent runs it, and the address at which it can be watched."""
 
     node: Name
     incarnation: Name
-    presence: Annotated[str, Text(300, printable=True)]
+    agent_address: Annotated[str, Text(300, printable=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Why a node was put out. `final`: it must not come back (it does not fit this job)."""
+    """Why a node was evicted. `final`: it must not come back (it does not fit this job)."""
 
     reason: Annotated[str, Text(MAX_REASON)]
     final: bool = False

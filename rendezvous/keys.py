@@ -5,7 +5,7 @@
 /elastic-run/<job>/round                         the header of the current round: the only commit point
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
 /elastic-run/<job>/successes/<incarnation>       a node whose workers of the current round all ended with 0
-/elastic-run/<job>/evictions/<incarnation>       leased: why a node was put out
+/elastic-run/<job>/evictions/<incarnation>       leased: why a node was evicted
 /elastic-run/<job>/ledgers/<name>                who has which shards of a dataset whose position lies in checkpoints
 /elastic-run/<job>/queues/<name>                 the same of one whose position lies here: only a success removes it
 /elastic-run/<job>/outcome                       leased for a minute: this job has just succeeded
@@ -67,16 +67,16 @@ class Keys:
 
     @property
     def evictions(self) -> str:
-        """The prefix of the reasons why nodes were put out."""
+        """The prefix of the reasons why nodes were evicted."""
         return f"{self.root}evictions/"
 
     def eviction(self, incarnation: str) -> str:
-        """Why that incarnation was put out."""
+        """Why that incarnation was evicted."""
         return f"{self.evictions}{incarnation}"
 
     @property
     def ledgers(self) -> str:
-        """The prefix of the ledgers of datasets of lineage "checkpoint"."""
+        """The prefix of the ledgers of datasets of tracking mode "checkpoint"."""
         return f"{self.root}ledgers/"
 
     def ledger(self, name: str) -> str:
@@ -85,7 +85,7 @@ class Keys:
 
     @property
     def queues(self) -> str:
-        """The prefix of the ledgers of datasets of lineage "ack"."""
+        """The prefix of the ledgers of datasets of tracking mode "ack"."""
         return f"{self.root}queues/"
 
     def queue(self, name: str) -> str:

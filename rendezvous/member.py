@@ -125,7 +125,8 @@ class Report:
     waiting: registered; no workers (`round` is 0 until the node has seen one).
     running: every local worker of `round` has been started.
     failed: at least one worker of `round` ended other than with 0 (`exits` tells), or they could not be started, or
-        their ring is broken and nobody says why (`problem` says what the node did not do; it is charged to nobody).
+        their process group is broken and nobody says why (`problem` says what the node did not do; it is charged to
+        nobody).
     succeeded: every local worker of `round` exited 0.
     leaving: the node was told to go (`problem` says by what); it wants no further round.
     unfit: the node leaves because it cannot start workers (`problem` says why).
@@ -135,7 +136,7 @@ class Report:
     `keeps`: all workers here keep their process when the membership changes.
     `holding`: so many living workers here have the job's state, as far as they say so.
     `done`: workers here have trained to the end, though they have not ended; then they keep their process no more.
-    `ready`: the node has no part in the round, but its workers are there already, and wait for their place.
+    `ready`: the node has no part in the round, but its workers are there already, and wait for their rank assignment.
     `saved` counts the checkpoints of `round` that local workers told of, where the job asks (--scale-up=commit).
     """
 
@@ -159,7 +160,7 @@ class Member:
         node: its name, unique in the job while it is registered.
         incarnation: random; another life of the same machine is another incarnation.
         host: what its peers call the machine; the workers' MASTER_ADDR where it has rank 0.
-        presence: `host:port` of the agent's presence listener (see `failure_detector.py`).
+        agent_address: `host:port` of the agent's listener (see `failure_detector.py`).
         nproc: worker processes that it runs.
         ports: ports that were free on it for the workers' MASTER_PORT; rounds take them in turn.
         fingerprint: what it was started with.
@@ -174,7 +175,7 @@ class Member:
     node: Name
     incarnation: Name
     host: Name
-    presence: Annotated[str, Text(300, printable=True)]
+    agent_address: Annotated[str, Text(300, printable=True)]
     nproc: Annotated[int, Within(1, MAX_WORKERS)]
     ports: Annotated[tuple[Port, ...], Count(100)]
     fingerprint: Fingerprint

@@ -97,7 +97,7 @@ async def resume(
 
     A lease also ends where the store was away for too long, and then nothing has happened to the node. What tells that
     from an eviction is the header: while it is the one that the node knows, nobody has opened a round without it. Both
-    are compared in the transaction that writes the key, so a node that was replaced or put out never comes back so. A
+    are compared in the transaction that writes the key, so a node that was replaced or evicted never comes back so. A
     node that knows no header has nothing to compare: a run may have come and gone since. Nor has it anything to lose.
 
     Args:
@@ -106,7 +106,7 @@ async def resume(
 
     Returns:
         The new registration; "moved" where the job has another header by now, or the node knew none, so that it has
-        to read that first; "out" where it was put out, or another node has its name.
+        to read that first; "out" where it was evicted, or another node has its name.
 
     Raises StoreError, and LeaseLost where `lease` has ended.
     """
@@ -202,7 +202,7 @@ async def round_keeps(store: Store, keys: Keys, header: Header) -> bool:
 
 
 async def read_eviction(store: Store, keys: Keys, incarnation: str) -> Eviction | None:
-    """Why that incarnation was put out, where the master left word."""
+    """Why that incarnation was evicted, where the master left word."""
     found = await store.get(keys.eviction(incarnation))
     return _decoded_or_none(Eviction, found) if found else None
 

@@ -23,7 +23,7 @@ class Assignment:
         group_rank, group_size: the node's place among the round's nodes.
         first_rank, nproc, world_size: its workers' place among all workers.
         role_first_rank, role_world_size: their place among the workers of the same role.
-        presence: as in `Member`; for a master that finds the node's own key gone.
+        agent_address: as in `Member`; for a master that finds the node's own key gone.
     """
 
     round: Number
@@ -36,7 +36,7 @@ class Assignment:
     world_size: Number
     role_first_rank: Number
     role_world_size: Number
-    presence: Annotated[str, Text(300, printable=True)] = ""
+    agent_address: Annotated[str, Text(300, printable=True)] = ""
 
     @property
     def fits(self) -> bool:
@@ -85,7 +85,7 @@ def assign(round_number: int, nodes: Sequence[Member]) -> tuple[Assignment, ...]
                 world_size=world_size,
                 role_first_rank=role_first[member.role],
                 role_world_size=role_sizes[member.role],
-                presence=member.presence,
+                agent_address=member.agent_address,
             )
         )
         first_rank += member.nproc

@@ -1,9 +1,9 @@
 """Who has the job's state after a change, and who gets it from whom (pure).
 
 A peer can be lost inside a collective that some survivors completed, so their claims may differ by a step; the highest
-is the job's state. Who was left out of rings that the others went on in may have the same number of steps, and another
-state: the newer ring's is the job's. Where the others have lost theirs meanwhile, and begun again with what the script
-had saved, their steps count from 0 again: so the later beginning comes before the higher step.
+is the job's state. Who was left out of process groups that the others went on in may have the same number of steps, and
+another state: the newer process group's is the job's. Where the others have lost theirs meanwhile, and begun again with
+what the script had saved, their steps count from 0 again: so the later beginning comes before the higher step.
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ NOTHING = -1
 
 
 class Claim(NamedTuple):
-    """What one rank says of itself when a new ring stands.
+    """What one rank says of itself when a new process group stands.
 
     Attributes:
         step: the last that it has committed and whose state it still has whole; NOTHING where it has none.
-        ring: the round in which it last had the same state as all others; 0: in none.
+        round: in which it last had the same state as all others; 0: in none.
         begun: the round in which nobody had a state, and that with which its own began.
         mark: a fingerprint of its state, which is the same for the same state.
     """
 
     step: int
-    ring: int = 0
+    round: int = 0
     begun: int = 0
     mark: int = 0
 
@@ -35,7 +35,7 @@ class StateLost(RuntimeError):
 
 def newest(claims: Sequence[Claim]) -> Claim:
     """That of the job's state, of the lowest rank; its step is NOTHING where nobody has any."""
-    return max(claims, key=lambda claim: (claim.step != NOTHING, claim.begun, claim.step, claim.ring))
+    return max(claims, key=lambda claim: (claim.step != NOTHING, claim.begun, claim.step, claim.round))
 
 
 def beginning(claims: Sequence[Claim], round: int) -> int:
@@ -45,14 +45,14 @@ def beginning(claims: Sequence[Claim], round: int) -> int:
 
 
 def astray(claims: Sequence[Claim]) -> list[int]:
-    """Ranks that have the same step of the same ring as the job's state, and not the same state."""
+    """Ranks that have the same step of the same process group as the job's state, and not the same state."""
     best = newest(claims)
     return [rank for rank, claim in enumerate(claims) if claim != best and claim[:-1] == best[:-1]]
 
 
 def lost(claims: Sequence[Claim]) -> bool:
     """Some remember a committed step, and nobody has it whole."""
-    return newest(claims).step == NOTHING and any(claim.ring for claim in claims)
+    return newest(claims).step == NOTHING and any(claim.round for claim in claims)
 
 
 def transfers(claims: Sequence[Claim]) -> tuple[int, tuple[tuple[int, int], ...]]:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 ROUND = "ELASTIC_RUN_ROUND"
 LARGEST_WORLD = "ELASTIC_RUN_MAX_WORLD_SIZE"
 AGENT = "ELASTIC_RUN_AGENT"
@@ -20,7 +20,7 @@ class BadEnvironment(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The place of one worker in its round.
+    """The rank assignment of one worker in its round.
 
     Attributes:
         rank: of this worker, from 0 to before `size`.
@@ -50,15 +50,15 @@ def world(environment: Mapping[str, str] | None = None) -> World:
     Raises BadEnvironment where only some of the variables are set, or one is no number that can be.
     """
     given = os.environ if environment is None else environment
-    set_ = [name for name in PLACE if name in given]
+    set_ = [name for name in RANK_VARIABLES if name in given]
     if not set_:
         return World(0, 1, 0, 1, 0, 0, "")
-    if missing := [name for name in PLACE if name not in given]:
+    if missing := [name for name in RANK_VARIABLES if name not in given]:
         raise BadEnvironment(
             f"the environment has {' and '.join(set_)} but no {' and '.join(missing)}: start the script with a "
             "launcher, which sets all of them, or with none of them for a world of one"
         )
-    rank, size, local_rank, local_size = (_number(given, name) for name in PLACE)
+    rank, size, local_rank, local_size = (_number(given, name) for name in RANK_VARIABLES)
     for name, value, limit, of in (
         ("RANK", rank, size, "WORLD_SIZE"),
         ("LOCAL_RANK", local_rank, local_size, "LOCAL_WORLD_SIZE"),

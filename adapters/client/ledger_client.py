@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
-from ...master.data.ledger import DONE, Answer, Ledger, Lineage, Mark, Piece, Position, Request, fresh
+from ...master.data.ledger import DONE, Answer, Ledger, Mark, Piece, Position, Request, Tracking, fresh
 from ...master.data.shard import Layout, ShardsError, Span
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
@@ -71,7 +71,7 @@ class RoundOver(ShardsError, RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Client:
     """Where a process asks; `agent` is empty where the ledger is in the process itself."""
 
     agent: str
@@ -80,7 +80,7 @@ class Seat:
     size: int
 
 
-def seat_of(environment: Mapping[str, str] | None) -> Seat:
+def client_of(environment: Mapping[str, str] | None) -> Client:
     """Raises NoLedger, BadEnvironment."""
     given = os.environ if environment is None else environment
     here = world(given)
@@ -100,7 +100,7 @@ def seat_of(environment: Mapping[str, str] | None) -> Seat:
             f"{here.size} ranks share the data, and their launcher has no ledger for it: start the script with "
             "elastic-run, which takes torchrun's arguments; or start one process alone"
         )
-    return Seat(agent, here.round, here.rank, here.size)
+    return Client(agent, here.round, here.rank, here.size)
 
 
 class _Wire(Protocol):
@@ -143,8 +143,8 @@ class _Numbers:
     holder: "weakref.ref[Leaser] | None" = None
 
 
-_numbers: dict[tuple[Seat, int, str], _Numbers] = {}
-"""By seat, part and dataset. It belongs to the process, because to the ledger the process is one."""
+_numbers: dict[tuple[Client, int, str], _Numbers] = {}
+"""By client, part and dataset. It belongs to the process, because to the ledger the process is one."""
 
 
 @dataclass(eq=False)
@@ -152,12 +152,12 @@ class Leaser:
     """One owner's requests, one at a time, and what it has.
 
     Attributes:
-        layout, lineage, seat, part: of what, and whose.
+        layout, tracking, client, part: of what, and whose.
         saves: told of checkpoints; None for ranks that write none.
         io: held by whoever asks.
         lock: of what other threads may change: `begun` and `marks`.
         queue: leases that are not begun.
-        begun: by place, what was given out and is not done; parts do not follow that.
+        begun: by shard index, what was given out and is not done; parts do not follow that.
         marks: what was said, and not sent.
         outstanding: the request whose answer is not known.
         ended: there will be no more leases.
@@ -167,8 +167,8 @@ class Leaser:
     """
 
     layout: Layout
-    lineage: Lineage
-    seat: Seat
+    tracking: Tracking
+    client: Client
     part: int
     saves: Saves | None = None
     io: "threading.RLock" = field(default_factory=threading.RLock)
@@ -201,15 +201,15 @@ class Leaser:
             if len(self.begun) >= HELD:
                 raise NotDone(f"{self._not_done()}; so many at once cannot be: call done() of each")
             self._look()
-            if self.lineage == "ack":
+            if self.tracking == "ack":
                 self._ask_of_lost()
             if not self._fill():
                 return None
             piece = self.queue.popleft()
-            span = self.layout.span(piece.place)
+            span = self.layout.span(piece.shard_index)
             if not self.part:
                 with self.lock:
-                    self.begun[piece.place] = span
+                    self.begun[piece.shard_index] = span
             if self._low and not self.outstanding:
                 self._exchange(self._wants())
             self.given = time.monotonic()
@@ -218,11 +218,11 @@ class Leaser:
     def said(self, span: Span, offset: int) -> None:
         """Something is done of a shard that was given out here."""
         with self.lock:
-            if span.place not in self.begun:  # another worker has done it, and the ledger knows
+            if span.shard_index not in self.begun:  # another worker has done it, and the ledger knows
                 return
-            self.marks[span.place] = offset
+            self.marks[span.shard_index] = offset
             if offset == DONE:
-                del self.begun[span.place]
+                del self.begun[span.shard_index]
         if self.saves:
             self.saves.committed()
 
@@ -231,20 +231,20 @@ class Leaser:
         if self.part:
             raise Misused(
                 f"shard {span.key} was leased by a process that only leases: its main process says what is done, by "
-                "Shards.mark(shard.place)"
+                "Shards.mark(shard.index)"
             )
         self._check_process()
-        if self.closed and span.place in self.begun:
+        if self.closed and span.shard_index in self.begun:
             raise Misused(f"shard {span.key} was given back by close(): another worker may be doing it")
 
-    def mark(self, place: int, offset: int) -> None:
+    def mark(self, shard_index: int, offset: int) -> None:
         """Something is done of a shard that a part was given."""
         with self.io:
             self.begin()
             with self.lock:
-                self.marks[place] = offset
-                self.begun.pop(place, None)
-            if self.lineage == "ack":
+                self.marks[shard_index] = offset
+                self.begun.pop(shard_index, None)
+            if self.tracking == "ack":
                 self.flush()
                 return
             self._look()
@@ -265,7 +265,7 @@ class Leaser:
 
     def cut(self, step: int) -> Position:
         """The position of all ranks."""
-        if self.lineage == "ack":
+        if self.tracking == "ack":
             raise Misused(
                 f"state_dict() of dataset {self.layout.name!r} with commit='ack': what is done is in the job's store, "
                 "not in checkpoints; leave it out, or use commit='checkpoint'"
@@ -283,7 +283,7 @@ class Leaser:
 
     def restore(self, position: Position) -> None:
         """Is told to the ledger when the dataset is opened."""
-        if self.lineage == "ack":
+        if self.tracking == "ack":
             raise Misused(
                 f"load_state_dict() of dataset {self.layout.name!r} with commit='ack': where it goes on is in the "
                 "job's store; leave it out, or use commit='checkpoint'"
@@ -308,7 +308,7 @@ class Leaser:
                 self.opened = True
                 return
             if self.outstanding is None:
-                dataset = self.layout.dataset(self.lineage)
+                dataset = self.layout.dataset(self.tracking)
                 self._send(replace(self._request("open"), dataset=dataset, restored=self.restored))
             self._settle()
 
@@ -335,7 +335,7 @@ class Leaser:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        key = (self.seat, self.part, self.layout.name)
+        key = (self.client, self.part, self.layout.name)
         numbers = _numbers.setdefault(key, _Numbers())
         holder = numbers.holder() if numbers.holder else None
         if holder is not None and not holder.closed and holder.pid == self.pid:
@@ -343,15 +343,15 @@ class Leaser:
                 f"dataset {self.layout.name!r} is already used by this process: close() the one that began it, or give "
                 "this one another name"
             )
-        if self.seat.agent:
-            self.wire = Channel(self.seat.agent)
+        if self.client.agent:
+            self.wire = Channel(self.client.agent)
             self.numbers = numbers
         else:
-            self.wire = _Here(Ledger(fresh(self.layout.dataset(self.lineage)), time.monotonic()))
+            self.wire = _Here(Ledger(fresh(self.layout.dataset(self.tracking)), time.monotonic()))
         numbers.holder = weakref.ref(self)
 
     def _request(self, kind: Literal["open", "exchange", "cut"]) -> Request:
-        return Request(kind, self.layout.name, self.seat.round, self.seat.rank, self.seat.size, self.part)
+        return Request(kind, self.layout.name, self.client.round, self.client.rank, self.client.size, self.part)
 
     def _numbered(self, kind: Literal["exchange", "cut"]) -> Request:
         self.numbers.sequence += 1
@@ -363,14 +363,14 @@ class Leaser:
     def _outgoing(self) -> tuple[Mark, ...]:
         with self.lock:
             marks, self.marks = self.marks, {}
-        return tuple(Mark(place, offset) for place, offset in marks.items())
+        return tuple(Mark(shard_index, offset) for shard_index, offset in marks.items())
 
     def _send(self, request: Request) -> None:
         assert self.wire is not None and self.outstanding is None
         self.outstanding = request
         self.sent = time.monotonic()
         try:
-            self.wire.send(Call("ledger", self.seat.round, request))
+            self.wire.send(Call("ledger", self.client.round, request))
         except (OSError, TooLong) as error:
             self.broken = error
             raise
@@ -385,10 +385,10 @@ class Leaser:
             self.broken = error
             raise
         self.outstanding = None
-        for place in answer.lost:
-            self.queue = deque(piece for piece in self.queue if piece.place != place)
+        for shard_index in answer.lost:
+            self.queue = deque(piece for piece in self.queue if piece.shard_index != shard_index)
             with self.lock:
-                self.begun.pop(place, None)
+                self.begun.pop(shard_index, None)
         if request.kind == "open":
             self.opened = True
         elif request.kind == "cut":
@@ -418,14 +418,14 @@ class Leaser:
                     now = time.monotonic()
                     if now >= told:
                         told = now + REMINDER
-                        print(f"elastic-run: rank {self.seat.rank} waits: {answer.text}", file=sys.stderr, flush=True)
-                    self.wire.send(Call("ledger", self.seat.round, request))
+                        print(f"elastic-run: rank {self.client.rank} waits: {answer.text}", file=sys.stderr, flush=True)
+                    self.wire.send(Call("ledger", self.client.round, request))
 
     def _give_back(self, deadline: float) -> None:
         if self.outstanding:
             self._settle(deadline)
         # What a part has given out, the main process may still say to be done.
-        rest = tuple(sorted({*(piece.place for piece in self.queue), *self.begun}))
+        rest = tuple(sorted({*(piece.shard_index for piece in self.queue), *self.begun}))
         if rest or self.marks:
             self._exchange(0, rest)
             self._settle(deadline)
@@ -446,8 +446,9 @@ class Leaser:
                 return False
             if self.dry and had_all:
                 raise Refused(
-                    f"the ledger of {self.layout.name!r} says that rank {self.seat.rank} has shards, and it has none: "
-                    "an earlier use of the dataset in this process could not give them back; start the job's round anew"
+                    f"the ledger of {self.layout.name!r} says that rank {self.client.rank} has shards, and it has "
+                    "none: an earlier use of the dataset in this process could not give them back; start the job's "
+                    "round anew"
                 )
             had_all = self.dry
             self._exchange(self._wants())
@@ -489,7 +490,7 @@ class Leaser:
 
     def _wants(self) -> int:
         if self.pace is not None:
-            most = max(1, min(MOST, MOST_OF_ALL // self.seat.size))
+            most = max(1, min(MOST, MOST_OF_ALL // self.client.size))
             enough = most if self.pace * most <= AHEAD else max(1, int(AHEAD / self.pace))
             self.wanted = min(2 * self.wanted, enough)
         return max(1, self.wanted - len(self.queue))

@@ -1,14 +1,14 @@
-"""For a worker that keeps its process when the membership changes: its place in one round after the other.
+"""For a worker that keeps its process when the membership changes: its rank assignment in one round after the other.
 
     members = elastic_run.membership()
-    for place in members:                   # this round, and each that comes
-        ring = connect(place)               # whatever the worker talks to the others with
-        members.hold(ring.sockets)          # so that a lost peer cannot keep this worker waiting
+    for world in members:                   # this round, and each that comes
+        group = connect(world)              # whatever the worker talks to the others with
+        members.hold(group.sockets)         # so that a lost peer cannot keep this worker waiting
 
-The agent gives the places, and breaks the ring where somebody is lost or silent: it has duplicates of the ring's
-sockets, and shuts them down. So every call that waits for a peer ends within milliseconds, by an error, and the worker
-asks for its next place. Who does not ask is ended and started again. The agent's side is
-`elastic_agent/workers/process_groups.py`.
+The agent gives the rank assignments, and breaks the process group where somebody is lost or silent: it has duplicates
+of the process group's sockets, and shuts them down. So every call that waits for a peer ends within milliseconds, by an
+error, and the worker asks for its next rank assignment. Who does not ask is ended and started again. The agent's side
+is `elastic_agent/workers/process_groups.py`.
 
 No thread is needed for it here: what the agent says lies in a socket until it is looked at.
 """
@@ -29,11 +29,11 @@ from ...rendezvous.wire.values import decode, encode
 from .channel import AgentGone
 from .context import AGENT, World, world
 
-SUFFIX = "-ring"
+SUFFIX = "-membership"
 """After the name of the agent's socket: where workers that keep their process reach it."""
 
 LONG_STEP = 0.25
-"""Seconds; who takes less for a step has left a broken ring soon enough, and needs not say so."""
+"""Seconds; who takes less for a step has left a broken process group soon enough, and needs not say so."""
 
 BATCH = 200
 """Descriptors in one message; the kernel takes 253."""
@@ -44,10 +44,10 @@ class Word:
     """What a worker says to its agent.
 
     Attributes:
-        kind: "stay": it keeps its process. "hold": `count` sockets of its ring in `round` come with this. "formed": its
-            ring stands. "state": it has the job's state, or (`count` is 0) it has it no more, and needs up to `seconds`
-            for a step. "next": it has left the ring of `round` and wants its next place. "done": it has trained to the
-            end, and takes no other place.
+        kind: "stay": it keeps its process. "hold": `count` sockets of its process group in `round` come with this.
+            "formed": its process group stands. "state": it has the job's state, or (`count` is 0) it has it no more,
+            and needs up to `seconds` for a step. "next": it has left the process group of `round` and wants its next
+            rank assignment. "done": it has trained to the end, and takes no other rank.
         round: the worker's.
         count: of sockets; of states.
         text: for "next", why, where something was broken; empty where it was told to.
@@ -66,25 +66,26 @@ class News:
     """What an agent says to a worker.
 
     Attributes:
-        kind: "place": its place in `round`, as `environment`. "planned": another round is wanted; the ring is whole,
-            leave it together with the others. "over": `round` is the current one now, and the worker's is over.
+        kind: "assignment": its rank assignment in `round`, as `environment`. "planned": another round is wanted; the
+            process group is whole, leave it together with the others. "over": `round` is the current one now, and the
+            worker's is over.
         environment: the variables that have changed, as NAME=value.
     """
 
-    kind: Literal["place", "planned", "over"]
+    kind: Literal["assignment", "planned", "over"]
     round: int = 0
     environment: tuple[str, ...] = ()
 
 
 class NotAMember(RuntimeError):
-    """This process has no agent that could give it another place."""
+    """This process has no agent that could give it another rank assignment."""
 
 
 class Membership(Iterator[World]):
-    """This worker's place in the current round, and in those that come.
+    """This worker's rank assignment in the current round, and in those that come.
 
     Args:
-        environment: None: this process's own, which is then brought up to date with each new place.
+        environment: None: this process's own, which is then brought up to date with each new rank assignment.
 
     Raises BadEnvironment where the launcher's environment is incomplete.
     """
@@ -92,45 +93,45 @@ class Membership(Iterator[World]):
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         given = os.environ if environment is None else environment
         self._environment = dict(given) if environment is not None else None
-        self.place = world(given)
+        self.world = world(given)
         self._begun = False
         self._held: list[tuple[int, int]] = []
         self._got = bytearray()
         self._planned = 0
-        self._newest = self.place.round
+        self._newest = self.world.round
         self._holds = False
         self._slowest = 0.0
         self._socket: socket.socket | None = None
         if agent := given.get(AGENT, ""):
             self._socket = _connected(agent)
-            self._say(Word("stay", self.place.round))
+            self._say(Word("stay", self.world.round))
 
     @property
     def alone(self) -> bool:
-        """There is no agent: this place is the only one that will ever be."""
+        """There is no agent: this rank assignment is the only one that will ever be."""
         return self._socket is None
 
     @property
-    def unplaced(self) -> bool:
-        """This process was started before there was a place for it: it has to take `next` first."""
-        return self._socket is not None and self.place.round == 0
+    def unassigned(self) -> bool:
+        """This process was started before there was a rank for it: it has to take `next` first."""
+        return self._socket is not None and self.world.round == 0
 
     @property
     def planned(self) -> bool:
-        """Another round is wanted. Nothing is broken: agree with the others when to leave the ring, and take `next`."""
+        """Another round is wanted. Nothing is broken: agree with the others when to leave, and take `next`."""
         self._listen()
-        return self._planned > self.place.round
+        return self._planned > self.world.round
 
     @property
     def over(self) -> bool:
-        """The round is over: the ring is broken, or will be at once."""
+        """The round is over: the process group is broken, or will be at once."""
         self._listen()
-        return self._newest > self.place.round
+        return self._newest > self.world.round
 
     def hold(self, sockets: Iterable[socket.socket | int]) -> None:
-        """Hands the ring's connected sockets to the agent, which breaks them where a peer is lost.
+        """Hands the process group's connected sockets to the agent, which breaks them where a peer is lost.
 
-        Once per ring, or more often where it grows. Sockets that listen are skipped. Raises AgentGone.
+        Once per process group, or more often where it grows. Sockets that listen are skipped. Raises AgentGone.
         """
         held: list[tuple[int, int]] = []
         for each in sockets:
@@ -140,11 +141,11 @@ class Membership(Iterator[World]):
         self._held += held
         for begin in range(0, len(held), BATCH):
             part = [descriptor for descriptor, _ in held[begin : begin + BATCH]]
-            self._say(Word("hold", self.place.round, count=len(part)), part)
+            self._say(Word("hold", self.world.round, count=len(part)), part)
 
     def formed(self) -> None:
-        """Says that the ring stands. Until then the agent is patient with a worker that does not answer."""
-        self._say(Word("formed", self.place.round))
+        """Says that the process group stands. Until then the agent is patient with a worker that does not answer."""
+        self._say(Word("formed", self.world.round))
 
     def holds(self, state: bool, seconds: float = 0.0) -> None:
         """Says whether this worker has the job's state: others may go on without a node where nobody has it.
@@ -153,24 +154,24 @@ class Membership(Iterator[World]):
 
         Args:
             state: it has.
-            seconds: that a step may take here, more or less. One who is in the middle of a step when the ring breaks
-                gets the time to come out of it.
+            seconds: that a step may take here, more or less. One who is in the middle of a step when the process group
+                breaks gets the time to come out of it.
 
         Raises AgentGone.
         """
         seconds = seconds if seconds >= LONG_STEP else 0.0
         if state != self._holds or not self._slowest / 1.5 <= seconds <= self._slowest * 1.5:
             self._holds, self._slowest = state, seconds
-            self._say(Word("state", self.place.round, count=int(state), seconds=seconds))
+            self._say(Word("state", self.world.round, count=int(state), seconds=seconds))
 
     def done(self) -> None:
-        """Says that the training is over for this worker: arrivals come too late, and it takes no other place."""
+        """Says that the training is over for this worker: arrivals come too late, and it takes no other rank."""
         with contextlib.suppress(AgentGone):  # then there is nobody who could give it one
-            self._say(Word("done", self.place.round))
+            self._say(Word("done", self.world.round))
 
     @property
     def broken(self) -> bool:
-        """Whether a socket of the ring is closed, at this end or at the other."""
+        """Whether a socket of the process group is closed, at this end or at the other."""
         poll = select.poll()
         for descriptor, inode in self._held:
             try:
@@ -182,7 +183,7 @@ class Membership(Iterator[World]):
         return bool(self._held and poll.poll(0))
 
     def next(self, why: str = "", timeout: float | None = None) -> World:
-        """Leaves the ring, whose sockets the caller closes, and waits for the next place.
+        """Leaves the process group, whose sockets the caller closes, and waits for the next rank assignment.
 
         Args:
             why: what was broken, in words; empty where the round was `planned`.
@@ -191,27 +192,27 @@ class Membership(Iterator[World]):
         Raises NotAMember, AgentGone, and TimeoutError, after which it can be asked for again.
         """
         if self._socket is None:
-            raise NotAMember("there is no other place to take: start the script with elastic-run")
+            raise NotAMember("there is no other rank to take: start the script with elastic-run")
         self._held = []
-        self._say(Word("next", self.place.round, text=why[:500]))
+        self._say(Word("next", self.world.round, text=why[:500]))
         until = None if timeout is None else time.monotonic() + timeout
-        asked = self.place.round
-        while self.place.round == asked:
+        asked = self.world.round
+        while self.world.round == asked:
             rest = None if until is None else until - time.monotonic()
             if rest is not None and rest <= 0:
-                raise TimeoutError(f"no place in a round after {asked} within {timeout:g} s")
+                raise TimeoutError(f"no rank assignment in a round after {asked} within {timeout:g} s")
             self._listen(rest, wait=True)
         self._begun = True
-        return self.place
+        return self.world
 
     def __next__(self) -> World:
         if not self._begun:
             self._begun = True
-            if not self.unplaced:
-                return self.place
+            if not self.unassigned:
+                return self.world
         if self._socket is None:
             raise StopIteration
-        return self.next("" if self.planned or self.unplaced else "the ring is broken")
+        return self.next("" if self.planned or self.unassigned else "the process group is broken")
 
     def close(self) -> None:
         """Hangs up: from now on this process is ended when its round is."""
@@ -255,22 +256,23 @@ class Membership(Iterator[World]):
                 self._planned = max(self._planned, news.round)
             case "over":
                 self._newest = max(self._newest, news.round)
-            case "place":
+            case "assignment":
                 changed = dict(each.split("=", 1) for each in news.environment)
                 if self._environment is None:
                     os.environ.update(changed)
-                    self.place = world()
+                    self.world = world()
                 else:
                     self._environment.update(changed)
-                    self.place = world(self._environment)
-                self._newest = max(self._newest, self.place.round)
+                    self.world = world(self._environment)
+                self._newest = max(self._newest, self.world.round)
 
 
 def membership() -> Membership:
-    """This worker's places, round after round, for code that builds its own ring; an iterator of `World`.
+    """This worker's rank assignments, round after round, for code that builds its own process group; an iterator of
+    `World`.
 
     From the first call on the worker keeps its process when nodes come and go, so it must watch for that: where a call
-    to a peer fails, or `planned` says so, it asks for the next place. One per process.
+    to a peer fails, or `planned` says so, it asks for the next rank assignment. One per process.
 
     Raises BadEnvironment where the launcher's environment is incomplete, and AgentGone.
     """

@@ -30,13 +30,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn
 
-from ...master.data.ledger import DONE, Lineage
+from ...master.data.ledger import DONE, Tracking
 from ...master.data.shard import BadDataset, BadPosition, Files, Layout, ShardsError, Span
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
 from .channel import AgentGone, Call, Channel
 from .context import AGENT, world
-from .ledger_client import Leaser, Misused, NoLedger, NotDone, Refused, RoundOver, Seat, seat_of
+from .ledger_client import Client, Leaser, Misused, NoLedger, NotDone, Refused, RoundOver, client_of
 from .saves import Saves
 
 __all__ = [
@@ -89,9 +89,9 @@ class Shard:
         return self._span.number
 
     @property
-    def place(self) -> int:
+    def index(self) -> int:
         """Which shard in the order of all epochs it is, from 0: what `Shards.mark` takes."""
-        return self._span.place
+        return self._span.shard_index
 
     @property
     def file(self) -> str:
@@ -162,7 +162,7 @@ class Shard:
             if count == self._progress:
                 return
             self._progress = count
-        if self._leaser.lineage == "checkpoint":
+        if self._leaser.tracking == "checkpoint":
             self._leaser.said(self._span, DONE if count == len(self) else self.offset + count)
 
 
@@ -185,13 +185,13 @@ class Shards(Iterator[Shard]):
         epochs: int = 1,
         shuffle: bool = True,
         seed: int = 0,
-        commit: Lineage = "checkpoint",
+        commit: Tracking = "checkpoint",
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._layout = Layout(name, size, shard_size, epochs=epochs, shuffle=shuffle, seed=seed)
-        self._layout.dataset(commit)  # refuses another lineage
-        seat = seat_of(environment)
-        self._leaser = Leaser(self._layout, commit, seat, 0, Saves(environment) if seat.rank == 0 else None)
+        self._layout.dataset(commit)  # refuses another tracking mode
+        client = client_of(environment)
+        self._leaser = Leaser(self._layout, commit, client, 0, Saves(environment) if client.rank == 0 else None)
         # At exit as well, so that a script that leaves its loop early gives back what it has.
         self._finalizer = weakref.finalize(self, self._leaser.quit)
 
@@ -215,9 +215,9 @@ class Shards(Iterator[Shard]):
         return self._layout
 
     @property
-    def lineage(self) -> Lineage:
+    def tracking(self) -> Tracking:
         """Whose word counts: the argument `commit`."""
-        return self._leaser.lineage
+        return self._leaser.tracking
 
     def flush(self) -> None:
         """Returns when everything that was said to be done is with the master, in its store."""
@@ -257,32 +257,32 @@ class Shards(Iterator[Shard]):
         """
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"part({number!r}) must be a whole number from 1")
-        seat = self._leaser.seat
-        if not seat.agent:
+        client = self._leaser.client
+        if not client.agent:
             raise NoLedger(
                 f"dataset {self._layout.name!r} cannot be shared with other processes, because without elastic-run its "
                 "ledger is in this one: start the script with elastic-run, or load the data in this process"
             )
         self._leaser.begin()
-        return Part(self._layout, self._leaser.lineage, seat, number)
+        return Part(self._layout, self._leaser.tracking, client, number)
 
-    def mark(self, place: int, offset: int = DONE) -> None:
+    def mark(self, index: int, offset: int = DONE) -> None:
         """Says what is done of a shard that a `part` of this rank leased.
 
         With commit="ack" it returns when that is with the master, because others may wait for it.
 
         Args:
-            place: `Shard.place`.
+            index: `Shard.index`.
             offset: records of the whole shard, in the order of their use, that are in the model: `shard.offset` and
                 how many of `indices`; DONE: all.
         """
-        for name, value, least in (("place", place, 0), ("offset", offset, DONE)):
+        for name, value, least in (("index", index, 0), ("offset", offset, DONE)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"mark() with {name}={value!r}, which must be a whole number from {least}")
-        size = len(self._layout.span(place))
+        size = len(self._layout.span(index))
         if offset > size:
-            raise Misused(f"mark() says that {offset} records of place {place} are done, which has {size}")
-        self._leaser.mark(place, DONE if offset == size else offset)
+            raise Misused(f"mark() says that {offset} records of shard index {index} are done, which has {size}")
+        self._leaser.mark(index, DONE if offset == size else offset)
 
     def close(self) -> None:
         """Says what is done and gives the rest back, for others to do. Also at the end of a `with`, and at exit."""
@@ -314,12 +314,12 @@ class Part:
     """
 
     layout: Layout
-    lineage: Lineage
-    seat: Seat
+    tracking: Tracking
+    client: Client
     number: int
 
     def __iter__(self) -> Iterator[Shard]:
-        leaser = Leaser(self.layout, self.lineage, self.seat, self.number)
+        leaser = Leaser(self.layout, self.tracking, self.client, self.number)
         try:
             while taken := leaser.take():
                 yield Shard(leaser, *taken)
@@ -335,7 +335,7 @@ def shards(
     epochs: int = 1,
     shuffle: bool = True,
     seed: int = 0,
-    commit: Lineage = "checkpoint",
+    commit: Tracking = "checkpoint",
 ) -> Shards:
     """Shards of a dataset for this rank, to be iterated over: each goes to one rank, and comes back if that is lost.
 

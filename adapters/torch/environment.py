@@ -40,7 +40,7 @@ devices), or are known only once the agent listens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class RankAssignment:
     """Where one worker stands in its round; ranks and sizes count workers, group ranks count nodes.
 
     Attributes:
@@ -77,56 +77,56 @@ class Placement:
 
 
 def worker_environment(
-    inherited: Mapping[str, str], place: Placement, *, virtual_local_rank: bool = False
+    inherited: Mapping[str, str], assignment: RankAssignment, *, virtual_local_rank: bool = False
 ) -> dict[str, str]:
     """The whole environment of one worker.
 
     Args:
         inherited: the launcher's own environment.
-        place: where the worker stands.
+        assignment: where the worker stands.
         virtual_local_rank: each worker sees only its own GPU, as device 0, and LOCAL_RANK is 0.
 
     Raises ValueError where there are fewer visible GPUs than workers.
     """
     environment = dict(inherited)
     environment.update(
-        RANK=str(place.rank),
-        LOCAL_RANK=str(place.local_rank),
-        WORLD_SIZE=str(place.world_size),
-        LOCAL_WORLD_SIZE=str(place.local_world_size),
-        GROUP_RANK=str(place.group_rank),
-        GROUP_WORLD_SIZE=str(place.group_size),
-        ROLE_NAME=place.role,
-        ROLE_RANK=str(place.role_rank),
-        ROLE_WORLD_SIZE=str(place.role_world_size),
-        MASTER_ADDR=place.master_addr,
-        MASTER_PORT=str(place.master_port),
-        TORCHELASTIC_RESTART_COUNT=str(place.restart_count),
-        TORCHELASTIC_MAX_RESTARTS=str(place.max_restarts),
-        TORCHELASTIC_RUN_ID=place.job,
+        RANK=str(assignment.rank),
+        LOCAL_RANK=str(assignment.local_rank),
+        WORLD_SIZE=str(assignment.world_size),
+        LOCAL_WORLD_SIZE=str(assignment.local_world_size),
+        GROUP_RANK=str(assignment.group_rank),
+        GROUP_WORLD_SIZE=str(assignment.group_size),
+        ROLE_NAME=assignment.role,
+        ROLE_RANK=str(assignment.role_rank),
+        ROLE_WORLD_SIZE=str(assignment.role_world_size),
+        MASTER_ADDR=assignment.master_addr,
+        MASTER_PORT=str(assignment.master_port),
+        TORCHELASTIC_RESTART_COUNT=str(assignment.restart_count),
+        TORCHELASTIC_MAX_RESTARTS=str(assignment.max_restarts),
+        TORCHELASTIC_RUN_ID=assignment.job,
         TORCHELASTIC_USE_AGENT_STORE="False",
-        TORCHELASTIC_ERROR_FILE=place.error_file,
-        TORCHELASTIC_SIGNALS_TO_HANDLE=",".join(number.name for number in place.signals),
+        TORCHELASTIC_ERROR_FILE=assignment.error_file,
+        TORCHELASTIC_SIGNALS_TO_HANDLE=",".join(number.name for number in assignment.signals),
     )
-    for name, number in ((ROUND, place.round), (LARGEST_WORLD, place.largest_world)):
+    for name, number in ((ROUND, assignment.round), (LARGEST_WORLD, assignment.largest_world)):
         if number:
             environment[name] = str(number)
     for name, value in (
-        (AGENT, place.agent),
-        (SCALE_UP, "commit" if place.tells_saves else ""),
-        (TRACE, place.trace),
-        (TRACE_NODE, place.node if place.trace else ""),
+        (AGENT, assignment.agent),
+        (SCALE_UP, "commit" if assignment.tells_saves else ""),
+        (TRACE, assignment.trace),
+        (TRACE_NODE, assignment.node if assignment.trace else ""),
     ):
         environment.pop(name, None)  # that of a launcher around this one
         if value:
             environment[name] = value
     environment.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
-    if place.local_world_size > 1:
+    if assignment.local_world_size > 1:
         # Several workers would each start one thread per core and slow each other down.
         environment.setdefault("OMP_NUM_THREADS", "1")
     if virtual_local_rank:
         environment["LOCAL_RANK"] = "0"
-        environment["CUDA_VISIBLE_DEVICES"] = _own_device(inherited.get("CUDA_VISIBLE_DEVICES"), place.local_rank)
+        environment["CUDA_VISIBLE_DEVICES"] = _own_device(inherited.get("CUDA_VISIBLE_DEVICES"), assignment.local_rank)
     return environment
 
 

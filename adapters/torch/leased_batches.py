@@ -6,7 +6,7 @@ what a commit covers follows from counting the batches that were given out, what
 
 Of each shard the orders are given out from its beginning to its end, so the records in the model are its first ones.
 Each of W workers has a shard of its own: torch deals orders out in turn, and every W-th is cut from the same shard, so
-that a worker reads a shard in one go. Another worker could read it as well, from the place where the order begins.
+that a worker reads a shard in one go. Another worker could read it as well, from where the order begins.
 """
 
 import warnings
@@ -79,20 +79,20 @@ class ElasticIterableDataset(IterableDataset[T]):
     """
 
     def __init__(self, source: Shards, read: Callable[[Records], Iterable[T]]) -> None:
-        self._desk = _Desk(source)
+        self._queue = _OrderQueue(source)
         self._read = read
 
     def __iter__(self) -> Iterator[T]:
         """One sample after the other, in this process."""
         if get_worker_info() is not None:
             _refuse_to_be_sent()
-        if self._desk.acknowledges:
+        if self._queue.acknowledges:
             raise Misused(
                 "a plain loop over an ElasticIterableDataset ends before others' shards may come back, which with "
                 "commit='ack' is too early: take dataset.loader(batch_size=...)"
             )
-        reader = _Reader(self._read, self._desk.layout)
-        return self._desk.loop(lambda: _samples(reader, self._desk.orders(1, 1)))
+        reader = _Reader(self._read, self._queue.layout)
+        return self._queue.loop(lambda: _samples(reader, self._queue.orders(1, 1)))
 
     def loader(self, batch_size: int, *, num_workers: int = 0, **arguments: Any) -> "ElasticLoader":
         """A loader of batches, with worker processes or without.
@@ -115,7 +115,7 @@ class ElasticIterableDataset(IterableDataset[T]):
         ):
             if (given := arguments.pop(name, fine)) not in (fine, None):
                 raise Misused(f"loader() with {name}={given!r}: {why}; leave it out")
-        return ElasticLoader(self._desk, self._read, batch_size, num_workers, arguments)
+        return ElasticLoader(self._queue, self._read, batch_size, num_workers, arguments)
 
     def commit(self, batches: int | None = None) -> None:
         """Says that what was given out is in the model, or its output written; after the step, before a checkpoint.
@@ -126,22 +126,22 @@ class ElasticIterableDataset(IterableDataset[T]):
 
         Costs no round trip. Raises Misused where not so much was given out since the last commit.
         """
-        self._desk.commit(batches)
+        self._queue.commit(batches)
 
     def state_dict(self, step: int | None = None) -> dict[str, object]:
         """The position that the commits of all ranks make: as `Shards.state_dict`, for all ranks together."""
-        if self._desk.in_vain:
+        if self._queue.in_vain:
             warnings.warn(
                 "state_dict() although batches were given out and none was ever committed: with this checkpoint they "
                 "are used again; call commit() after each optimizer step",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return self._desk.source.state_dict(step)
+        return self._queue.source.state_dict(step)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """As `Shards.load_state_dict`: before the first batch, on every rank. Batches and workers may be others."""
-        self._desk.source.load_state_dict(state)
+        self._queue.source.load_state_dict(state)
 
     def __reduce__(self) -> NoReturn:
         _refuse_to_be_sent()
@@ -156,26 +156,26 @@ class ElasticLoader:
 
     def __init__(
         self,
-        desk: "_Desk",
+        queue: "_OrderQueue",
         read: Callable[[Records], Iterable[Any]],
         batch_size: int,
         num_workers: int,
         arguments: Mapping[str, Any],  # Any: torch's arguments
     ) -> None:
-        self._desk = desk
+        self._queue = queue
         self._loader: DataLoader[Any] = DataLoader(
-            _Reader(read, desk.layout),
-            batch_sampler=_Sampler(desk, batch_size, max(1, num_workers)),
+            _Reader(read, queue.layout),
+            batch_sampler=_Sampler(queue, batch_size, max(1, num_workers)),
             num_workers=num_workers,
             **arguments,
         )
 
     def __iter__(self) -> Iterator[Any]:  # Any: what collate_fn makes
-        return self._desk.loop(lambda: iter(self._loader))
+        return self._queue.loop(lambda: iter(self._loader))
 
     def commit(self, batches: int | None = None) -> None:
         """As `ElasticIterableDataset.commit`."""
-        self._desk.commit(batches)
+        self._queue.commit(batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +211,14 @@ class _Held:
         return len(self.span) - self.drawn
 
 
-class _Desk:
+class _OrderQueue:
     """Leases, cuts orders, and knows which were given out and which committed; in the main process."""
 
     def __init__(self, source: Shards) -> None:
         self.source = source
         self.layout = source.layout
-        self.acknowledges = source.lineage == "ack"
-        self._held: dict[int, _Held] = {}  # by place, in the order in which they were leased
+        self.acknowledges = source.tracking == "ack"
+        self._held: dict[int, _Held] = {}  # by shard index, in the order in which they were leased
         self._waiting: deque[_Order] = deque()  # in the loader
         self._given: deque[_Order] = deque()  # by the loader, and not committed
         self._loops = 0
@@ -302,8 +302,8 @@ class _Desk:
             return None
         if shard is None:
             return None
-        held = _Held(shard, self.layout.span(shard.place), shard.offset, shard.offset)
-        self._held[shard.place] = held
+        held = _Held(shard, self.layout.span(shard.index), shard.offset, shard.offset)
+        self._held[shard.index] = held
         return held
 
     def commit(self, batches: int | None) -> None:
@@ -321,13 +321,13 @@ class _Desk:
         moved: dict[int, _Held] = {}
         for _ in range(count):
             for piece in self._given.popleft():
-                held = moved[piece.span.place] = self._held[piece.span.place]
+                held = moved[piece.span.shard_index] = self._held[piece.span.shard_index]
                 held.committed = piece.stop
-        for place, held in moved.items():
+        for shard_index, held in moved.items():
             if held.committed < len(held.span):
                 held.shard.progress(held.committed - held.shard.offset)
             else:
-                del self._held[place]
+                del self._held[shard_index]
                 held.shard.done()
         self._committed = True
 
@@ -336,19 +336,19 @@ class _Desk:
 class _Sampler:
     """What torch's DataLoader takes for the batches' indices."""
 
-    desk: _Desk
+    queue: _OrderQueue
     count: int
     workers: int
 
     def __iter__(self) -> Iterator[Any]:  # Any: torch believes that an index is a number
-        return self.desk.orders(self.count, self.workers)
+        return self.queue.orders(self.count, self.workers)
 
 
 @dataclass(slots=True)
 class _Open:
-    """What is being read: the next sample is of record `at` of that place, and the last of the one before `end`."""
+    """What is being read: the next sample is of record `at` of that shard, and the last of the one before `end`."""
 
-    place: int
+    shard_index: int
     samples: Iterator[Any]
     at: int
     end: int
@@ -361,7 +361,7 @@ class _Reader(Dataset[Any]):
         self._read = read
         self._layout = layout
         self._open: _Open | None = None
-        self._indices: tuple[int, Sequence[int]] = (-1, ())  # with their place
+        self._indices: tuple[int, Sequence[int]] = (-1, ())  # with their shard index
 
     def __getitems__(self, order: _Order) -> list[Any]:
         """The samples of one batch."""
@@ -369,8 +369,8 @@ class _Reader(Dataset[Any]):
 
     def _samples(self, piece: _Piece) -> list[Any]:
         found, self._open = self._open, None
-        if found is None or (found.place, found.at) != (piece.span.place, piece.start):
-            found = _Open(piece.span.place, iter(self._read(self._records(piece))), piece.start, piece.end)
+        if found is None or (found.shard_index, found.at) != (piece.span.shard_index, piece.start):
+            found = _Open(piece.span.shard_index, iter(self._read(self._records(piece))), piece.start, piece.end)
         samples = list(islice(found.samples, piece.stop - piece.start))
         found.at += len(samples)
         if found.at < piece.stop:
@@ -383,8 +383,8 @@ class _Reader(Dataset[Any]):
 
     def _records(self, piece: _Piece) -> Records:
         span = piece.span
-        if self._indices[0] != span.place:
-            self._indices = span.place, self._layout.indices(span)
+        if self._indices[0] != span.shard_index:
+            self._indices = span.shard_index, self._layout.indices(span)
         indices = self._indices[1][piece.start : piece.end]
         return Records(span.epoch, span.number, span.file, span.start, span.stop, span.key, piece.start, indices)
 

@@ -88,7 +88,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
         self._pass: _Pass | None = None
         self._saves = Saves()
         self._agreed = 0  # the world size at which the ranks have been compared
-        self._plan.check(_place()[1])
+        self._plan.check(_rank_and_size()[1])
 
     def __iter__(self) -> "_Pass":
         """The batches of this rank from the last commit to the end of its epoch.
@@ -106,7 +106,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
                 "batches of batches: write DataLoader(dataset, batch_sampler=sampler), without batch_size, shuffle "
                 "and drop_last"
             )
-        rank, size = _place()
+        rank, size = _rank_and_size()
         self._plan.check(size)
         if size > 1 and _initialised() and self._agreed != size:
             self._agree(size)
@@ -228,10 +228,10 @@ class ElasticBatchSampler(Sampler[list[int]]):
             self._pass = None
 
     def _size(self) -> int:
-        return self._pass.size if self._pass is not None else _place()[1]
+        return self._pass.size if self._pass is not None else _rank_and_size()[1]
 
     def _rank(self) -> int:
-        return self._pass.rank if self._pass is not None else _place()[0]
+        return self._pass.rank if self._pass is not None else _rank_and_size()[0]
 
     def _step(self) -> Step:
         size = self._size()
@@ -339,22 +339,22 @@ class _Pass(Iterator[list[int]]):
 
 
 def _records(order: Order, parts: Sequence[range]) -> list[int]:
-    """What stands at all these places; beyond the end the order begins again."""
+    """The records at all these indices; beyond the end the order begins again."""
     permutation = order.permutation
     if permutation is None or permutation.n > LARGEST:
         return [record for part in parts for record in order.records(part)]
-    places = torch.cat([torch.arange(part.start, part.stop) for part in parts])
-    found = permuted(permutation, places % order.size)
+    indices = torch.cat([torch.arange(part.start, part.stop) for part in parts])
+    found = permuted(permutation, indices % order.size)
     return found.tolist()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # untyped in torch
 
 
-def permuted(permutation: Permutation, places: torch.Tensor) -> torch.Tensor:
-    """`permutation[place]` for each of many places, (records,) int64: the same arithmetic on whole arrays.
+def permuted(permutation: Permutation, indices: torch.Tensor) -> torch.Tensor:
+    """`permutation[index]` for each of many indices, (records,) int64: the same arithmetic on whole arrays.
 
     Products of signed words wrap as those of unsigned ones do; only a right shift has to be told to bring no sign.
     """
-    found = places.clone()
-    todo = torch.arange(len(places))
+    found = indices.clone()
+    todo = torch.arange(len(indices))
     while len(todo):
         number = found[todo]
         left, right = number // permutation.width, number % permutation.width
@@ -380,7 +380,7 @@ def _initialised() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def _place() -> tuple[int, int]:
+def _rank_and_size() -> tuple[int, int]:
     """Rank and world size."""
     if _initialised():
         return dist.get_rank(), dist.get_world_size()

@@ -1,7 +1,7 @@
 """torch's process groups for a worker that keeps its process: formed, broken and formed again, round after round.
 
-A ring is broken from outside: the agent shuts its sockets down (`rounds.py`), and whoever waits in a collective is
-free at once. So nothing here waits for torch's own timeouts but for the moment in which gloo connects.
+A process group is broken from outside: the agent shuts its sockets down (`rounds.py`), and whoever waits in a
+collective is free at once. So nothing here waits for torch's own timeouts but for the moment in which gloo connects.
 """
 
 import atexit
@@ -33,7 +33,7 @@ CONNECT_SECONDS = 5.0
 """For the groups to connect, once all ranks are known to be there."""
 
 FORM_SECONDS = 600.0
-"""For all ranks to come to a new ring; a rank that is lost meanwhile ends the wait at once."""
+"""For all ranks to come to a new process group; a rank that is lost meanwhile ends the wait at once."""
 
 LINGER_SECONDS = 1.0
 """A group that is no longer used is kept for so long: most of what it was doing has come to its end by then."""
@@ -48,18 +48,18 @@ _LOOK_SECONDS = (0.05, 2.0)
 
 
 class GroupsExist(Exception):
-    """The script has made process groups itself, before it asked for a ring."""
+    """The script has made process groups itself, before it asked for an elastic one."""
 
 
 class Superseded(Exception):
-    """While the ring was formed, its round was over."""
+    """While the process group was formed, its round was over."""
 
 
-class Ring:
+class ElasticProcessGroup:
     """The process groups of one worker.
 
     Args:
-        members: who gives it places.
+        members: who gives it rank assignments.
         backend: for torch; None: gloo.
         timeout: of collectives; None: torch's.
     """
@@ -71,35 +71,35 @@ class Ring:
         self._old: list[tuple[float, list[Any]]] = []  # since when they are not used, and the groups
         self._store: Any = None
         self._control: Any = None
-        _rings.add(self)
+        _instances.add(self)
 
     @property
     def control(self) -> Any:  # torch's group
         """A group for tensors in memory; None in a world of one."""
         return self._control
 
-    def form(self, place: World) -> None:
-        """The groups of `place`'s round.
+    def form(self, world: World) -> None:
+        """The groups of `world`'s round.
 
         Raises Superseded, GroupsExist, and whatever torch does where a peer is lost meanwhile.
         """
         if dist.is_initialized() and not self._members.alone:
             raise GroupsExist(
-                "the script has called init_process_group() itself: remove that, the ring is formed by run() or "
-                "attempts(). A worker that is started later would wait there for others, and they for it here"
+                "the script has called init_process_group() itself: remove that, the process group is formed by run() "
+                "or attempts(). A worker that is started later would wait there for others, and they for it here"
             )
-        if dist.is_initialized():  # the script's own, from before it asked for rings that can be formed again
+        if dist.is_initialized():  # the script's own, from before it asked for process groups that can be formed again
             self._backend = self._backend or dist.get_backend_config()
             self.drop()
         backend = self._backend or "gloo"
         with self._captured():
-            self._store = self._meet(place)
+            self._store = self._meet(world)
         with self._captured():
             dist.init_process_group(
                 backend,
                 store=dist.PrefixStore("group", self._store),
-                rank=place.rank,
-                world_size=place.size,
+                rank=world.rank,
+                world_size=world.size,
                 timeout=datetime.timedelta(seconds=CONNECT_SECONDS),
             )
             kinds = dist.get_backend_config()
@@ -117,13 +117,13 @@ class Ring:
             with self._captured():
                 return own(*args, **kwargs)
 
-        places = [module for module in (dist, c10d) if getattr(module, "new_group", None) is own]
-        for module in places:
+        modules = [module for module in (dist, c10d) if getattr(module, "new_group", None) is own]
+        for module in modules:
             module.new_group = new_group
         try:
             yield
         finally:
-            for module in places:
+            for module in modules:
                 module.new_group = own
 
     def drop(self, *, broken: bool = False) -> None:
@@ -150,26 +150,26 @@ class Ring:
             self._old.remove(old)
             _end(old[1])
 
-    def _meet(self, place: World) -> Any:
+    def _meet(self, world: World) -> Any:
         """The store at which the ranks meet, when all of them are there. Raises Superseded, TimeoutError."""
-        if place.size == 1:
+        if world.size == 1:
             return dist.HashStore()
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         until = time.monotonic() + FORM_SECONDS
-        if place.rank != 0:
+        if world.rank != 0:
             patience = itertools.chain(itertools.repeat(_LOOK_SECONDS[0], 20), itertools.repeat(_LOOK_SECONDS[1]))
             self._await(lambda: _listens(host, port, next(patience)), until, f"rank 0 does not listen at {host}:{port}")
         store = dist.TCPStore(
             host,
             port,
-            place.size,
-            is_master=place.rank == 0,
+            world.size,
+            is_master=world.rank == 0,
             timeout=datetime.timedelta(seconds=CONNECT_SECONDS),
             wait_for_workers=False,
         )
-        if store.add("here", 1) == place.size:
+        if store.add("here", 1) == world.size:
             store.set("all", "here")
-        self._await(lambda: store.check(["all"]), until, "not all ranks came to form a ring")
+        self._await(lambda: store.check(["all"]), until, "not all ranks came to form a process group")
         return store
 
     def _await(self, done: Callable[[], bool], until: float, what: str) -> None:
@@ -193,7 +193,7 @@ class Ring:
             self._members.hold(sorted(descriptor for descriptor, _ in _sockets() - before))
 
 
-_rings: weakref.WeakSet[Ring] = weakref.WeakSet()
+_instances: weakref.WeakSet[ElasticProcessGroup] = weakref.WeakSet()
 _enders: list[threading.Thread] = []
 
 
@@ -216,7 +216,7 @@ def _at_the_end() -> None:
 
     A thread that comes back from torch when Python is gone would abort the process.
     """
-    for group in [group for ring in _rings for _, groups in ring._old for group in groups]:  # pyright: ignore[reportPrivateUsage]
+    for group in [group for instance in _instances for _, groups in instance._old for group in groups]:  # pyright: ignore[reportPrivateUsage]
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
     until = time.monotonic() + END_SECONDS
     for each in _enders:

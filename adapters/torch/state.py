@@ -13,8 +13,8 @@
     train(state)
 
 `commit` says that a step is whole. Where a peer is lost, the function is left by an error, what was begun since the
-last commit is undone, a new ring is formed, who has no state gets it from who has, and the function is called again.
-Names and meanings are Horovod's. What is left to decide is decided in `client/commits.py`, without torch.
+last commit is undone, a new process group is formed, who has no state gets it from who has, and the function is called
+again. Names and meanings are Horovod's. What is left to decide is decided in `client/commits.py`, without torch.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from ..client.rounds import Membership, NotAMember
 from ..client.script_trace import span
 from ..client.shards import Shards
 from .leased_batches import ElasticIterableDataset, ElasticLoader
-from .process_group import Ring, Superseded
+from .process_group import ElasticProcessGroup, Superseded
 from .state_parts import load_module, load_optimizer, module_state, parameters_of
 from .tensor_pieces import buckets, joined, pieces, spread
 from .tree import SHARDED, Unfit, flatten, places, unflatten
@@ -69,7 +69,7 @@ _SHARDED_KINDS = (
 
 
 class HostsUpdated(BaseException):
-    """Nodes come or go in order: the ring is left at a step's end. No error, so `except Exception` lets it by."""
+    """Nodes come or go in order: the process group is left at a step's end. `except Exception` lets it by."""
 
 
 class State:
@@ -126,7 +126,7 @@ class State:
         self._since = 0  # the round in which it last had the same state as all others
         self._begun = 0  # the round in which nobody had a state, and this one began
         self._members: Membership | None = None
-        self._ring: Ring | None = None
+        self._process_group: ElasticProcessGroup | None = None
         self._callbacks: list[Callable[[], object]] = []
         self._wrapped: list[weakref.ref[nn.parallel.DistributedDataParallel]] = []
         self._undo = Undo(self._optimizers(), copies)
@@ -156,16 +156,16 @@ class State:
         return max(self._step, 0)
 
     @property
-    def place(self) -> World:
+    def world(self) -> World:
         """Rank and world size of the current round."""
-        return self._membership().place
+        return self._membership().world
 
     # What the script calls.
 
     def commit(self) -> None:
         """Says that this step is whole: once per optimizer step, after it, on every rank.
 
-        From now on it is what is gone back to. Leaves the ring here where nodes come or go (HostsUpdated).
+        From now on it is what is gone back to. Leaves the process group here where nodes come or go (HostsUpdated).
         """
         if (data := self._values.get("data")) is not None and hasattr(data, "commit"):
             data.commit()  # type: ignore[attr-defined]
@@ -173,8 +173,8 @@ class State:
         self._step = max(self._step, 0) + 1
         self._snapshot()
         self._tell()
-        if self._ring is not None:
-            self._ring.tidy()
+        if self._process_group is not None:
+            self._process_group.tidy()
         self._look_up()
 
     def restore(self) -> None:
@@ -210,14 +210,14 @@ class State:
 
     def sync(self) -> None:
         """Brings the last commit of who has the highest to all others. All ranks together; `run` calls it itself."""
-        place = self._membership().place
+        world = self._membership().world
         claims = [Claim(self._step, self._since, self._begun)]
-        group = self._ring.control if self._ring is not None else None
-        if group is not None and place.size > 1:
+        group = self._process_group.control if self._process_group is not None else None
+        if group is not None and world.size > 1:
             if self._step != NOTHING:
                 claims = [claims[0]._replace(mark=fingerprint(self._large()))]
             own = torch.tensor(claims[0], dtype=torch.int64)
-            found = [torch.empty_like(own) for _ in range(place.size)]
+            found = [torch.empty_like(own) for _ in range(world.size)]
             dist.all_gather(found, own, group=group)
             claims = [Claim(*map(int, each)) for each in found]
         if lost(claims):
@@ -225,59 +225,60 @@ class State:
                 "no living worker has a committed step whole: the job goes on from what the script itself has saved"
             )
         best = newest(claims)
-        if place.rank == 0 and best.step == NOTHING and place.round > 1:
+        if world.rank == 0 and best.step == NOTHING and world.round > 1:
             _say("no living worker has a committed step: the job goes on from what the script has loaded itself")
-        elif place.rank == 0 and best.step != NOTHING and best.ring < place.round - 1:
+        elif world.rank == 0 and best.step != NOTHING and best.round < world.round - 1:
             # Who was left out of the rounds between: others may have come further in them, and are lost.
-            _say(f"the job goes on after step {best.step}, the newest that a living worker has (of round {best.ring})")
-        if place.rank == 0 and best.step != NOTHING and (others := astray(claims)):
+            _say(f"the job goes on after step {best.step}, the newest that a living worker has (of round {best.round})")
+        if world.rank == 0 and best.step != NOTHING and (others := astray(claims)):
             _say(
                 f"the ranks {', '.join(map(str, others))} have another state after step {best.step} than rank "
-                f"{claims.index(best)}, and get that one. Does the script catch errors of a broken ring, and go on?"
+                f"{claims.index(best)}, and get that one. Does the script catch errors of a broken process group, "
+                "and go on?"
             )
         step, pairs = transfers(claims)
-        ring = max(place.round, 1)
-        begun = beginning(claims, ring)
+        current = max(world.round, 1)
+        begun = beginning(claims, current)
         for source, target in pairs:
-            if place.rank == source:
+            if world.rank == source:
                 self._send(target, group)
-            elif place.rank == target:
+            elif world.rank == target:
                 self._has_none()  # while it is neither the one nor the other
                 self._receive(source, group)
-                self._step, self._begun = step, begun  # and passes it on, also in another ring
+                self._step, self._begun = step, begun  # and passes it on, also in another process group
                 self._membership().holds(True, self._slowest)
-        self._step, self._since, self._begun = step, ring, begun
+        self._step, self._since, self._begun = step, current, begun
         self._committed_at = time.monotonic()
         self._membership().holds(True, self._slowest)
         self._regroup()
         self._snapshot()
 
     def check_host_updates(self) -> None:
-        """Leaves the ring (HostsUpdated) where nodes come or go. All ranks alike; `commit` calls it itself."""
+        """Leaves the process group (HostsUpdated) where nodes come or go. All ranks alike; `commit` calls it itself."""
         if not self._undo.touched(self._large()):
             self._look_up()
 
     def _look_up(self) -> None:
         members = self._members
-        if members is None or members.alone or self._ring is None:
+        if members is None or members.alone or self._process_group is None:
             return
-        if members.place.size == 1:
+        if members.world.size == 1:
             if members.planned or members.over:
                 raise HostsUpdated
             return
         if self._flagged():
             raise HostsUpdated
         told = torch.tensor(int(members.planned), dtype=torch.int32)
-        work = dist.all_reduce(told, dist.ReduceOp.MAX, group=self._ring.control, async_op=True)
+        work = dist.all_reduce(told, dist.ReduceOp.MAX, group=self._process_group.control, async_op=True)
         self._flag = work, told
 
     def on_reset(self, callback: Callable[[], object]) -> Callable[[], object]:
-        """Calls it whenever a new ring has been formed, on each rank that was in the one before."""
+        """Calls it whenever a new process group has been formed, on each rank that was in the one before."""
         self._callbacks.append(callback)
         return callback
 
     def ddp(self, module: nn.Module | None = None, **options: Any) -> nn.parallel.DistributedDataParallel:
-        """DistributedDataParallel around `module` for this round's ring; with `options` as torch has them.
+        """DistributedDataParallel around `module` for this round's process group; with `options` as torch has them.
 
         In the function under `run`, at its beginning. Communication hooks are registered anew on what it returns.
         """
@@ -289,7 +290,7 @@ class State:
         return wrapped
 
     def attempts(self, *, backend: str | None = None, timeout: datetime.timedelta | None = None) -> Iterator["Attempt"]:
-        """For a loop of one's own, instead of `run`; each attempt is one ring.
+        """For a loop of one's own, instead of `run`; each attempt is one process group.
 
             for attempt in state.attempts():
                 with attempt:
@@ -299,11 +300,11 @@ class State:
         """
         members = self._membership()
         _refuse_a_second_training(members)
-        self._ring = Ring(members, backend, timeout)
-        attempt = Attempt(self, self._ring, members)
+        self._process_group = ElasticProcessGroup(members, backend, timeout)
+        attempt = Attempt(self, self._process_group, members)
         yield attempt
         while not attempt.finished:
-            attempt = Attempt(self, self._ring, members, after=attempt)
+            attempt = Attempt(self, self._process_group, members, after=attempt)
             yield attempt
 
     # The inside.
@@ -312,15 +313,15 @@ class State:
         """Its state is not that of a commit."""
         self._step = NOTHING
         self._undo.forget()
-        with contextlib.suppress(AgentGone):  # which is noticed where it is asked for a place
+        with contextlib.suppress(AgentGone):  # which is noticed where it is asked for a rank
             self._membership().holds(False)
 
     def _tell(self) -> None:
-        """How long a step takes, to the agent: so long this rank may be busy when the ring breaks."""
+        """How long a step takes, to the agent: so long this rank may be busy when the process group breaks."""
         now = time.monotonic()
         self._slowest = min(max(now - self._committed_at, FADES * self._slowest), LONGEST_STEP)
         self._committed_at = now
-        if self._ring is not None:
+        if self._process_group is not None:
             self._membership().holds(True, self._slowest)
 
     def _membership(self) -> Membership:
@@ -372,8 +373,8 @@ class State:
             elif isinstance(value, torch.optim.Optimizer):
                 whole[name] = value.state_dict() if large else {"param_groups": value.state_dict()["param_groups"]}
             elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-                place = getattr(value, "position", None)
-                whole[name] = place() if callable(place) else value.state_dict()
+                position = getattr(value, "position", None)
+                whole[name] = position() if callable(position) else value.state_dict()
             else:
                 whole[name] = value
         return flatten(whole, "state")
@@ -452,14 +453,14 @@ class State:
 
     def _finish(self) -> None:
         """Ends the training: all ranks together, unless nodes come or go (HostsUpdated); then it is called again."""
-        members, ring = self._membership(), self._ring
-        if ring is None or members.alone:
+        members, process_group = self._membership(), self._process_group
+        if process_group is None or members.alone:
             return
-        if ring.control is not None and not dist.is_initialized():
+        if process_group.control is not None and not dist.is_initialized():
             self._flag = None  # the script has ended the groups itself: there is nobody to agree with
-        elif ring.control is not None:
+        elif process_group.control is not None:
             told = torch.tensor(int(self._flagged() or members.planned), dtype=torch.int32)
-            dist.all_reduce(told, dist.ReduceOp.MAX, group=ring.control)
+            dist.all_reduce(told, dist.ReduceOp.MAX, group=process_group.control)
             if int(told):
                 raise HostsUpdated
         elif members.planned:
@@ -506,15 +507,17 @@ class State:
 
 
 class Attempt(contextlib.AbstractContextManager["Attempt"]):
-    """One ring, from its forming to its end; see `State.attempts`.
+    """One process group, from its forming to its end; see `State.attempts`.
 
     Attributes:
         finished: it was not cut short.
     """
 
-    def __init__(self, state: State, ring: Ring, members: Membership, *, after: "Attempt | None" = None) -> None:
+    def __init__(
+        self, state: State, process_group: ElasticProcessGroup, members: Membership, *, after: "Attempt | None" = None
+    ) -> None:
         self._state = state
-        self._ring = ring
+        self._process_group = process_group
         self._members = members
         self._first = after is None
         self._why = after._why if after is not None else ""  # what was broken, for the agent
@@ -522,16 +525,16 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
         self.finished = False
 
     def __enter__(self) -> "Attempt":
-        state, members, ring = self._state, self._members, self._ring
-        take = not self._first or members.unplaced
+        state, members, process_group = self._state, self._members, self._process_group
+        take = not self._first or members.unassigned
         while True:
             own = False  # whether the script's own code runs
             try:
                 if take:
                     members.next(self._why)
                 take, self._why = True, ""
-                with span("form the ring", round=members.place.round, ranks=members.place.size):
-                    ring.form(members.place)
+                with span("form the ring", round=members.world.round, ranks=members.world.size):
+                    process_group.form(members.world)
                 if not self._first:
                     own = True
                     state._reset()  # pyright: ignore[reportPrivateUsage]
@@ -542,15 +545,15 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
                     raise Superseded
                 break
             except Superseded:
-                ring.drop(broken=True)
+                process_group.drop(broken=True)
             except (StateLost, NotAMember, AgentGone):
                 raise
             except (RuntimeError, OSError) as error:
                 if members.alone or (own and not self._is_broken(error)):
                     raise
-                self._why = f"forming a ring failed: {_line(error)}"
-                ring.drop(broken=True)
-        self._watch.enter_context(ring.watched())
+                self._why = f"forming a process group failed: {_line(error)}"
+                process_group.drop(broken=True)
+        self._watch.enter_context(process_group.watched())
         return self
 
     def __exit__(
@@ -569,7 +572,7 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
         self._state._leave(broken=not planned)  # pyright: ignore[reportPrivateUsage]
         if not planned:
             self._why = _line(ended)
-        self._ring.drop(broken=not planned)
+        self._process_group.drop(broken=not planned)
         return True
 
     def _finish(self) -> BaseException | None:
@@ -583,8 +586,8 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
         return None
 
     def _is_broken(self, error: BaseException) -> bool:
-        """The ring is, whatever the error was: what was begun is trained again, and an error of the script's own then
-        comes again."""
+        """The process group is, whatever the error was: what was begun is trained again, and an error of the script's
+        own then comes again."""
         if self._members.alone or not isinstance(error, Exception):
             return False
         return self._members.broken or self._members.over or isinstance(error, dist.DistError)
@@ -603,7 +606,7 @@ def run(
     backend: str | None = None,
     timeout: datetime.timedelta | None = None,
 ) -> Any:  # Any: a decorator, or a decorated function
-    """Decorates the training function, whose first argument is the `State`: it is called once for each ring.
+    """Decorates the training function, whose first argument is the `State`: it is called once for each process group.
 
     Args:
         function: takes the state first.

@@ -1,7 +1,7 @@
 """The script of `ddp_steps.py`, changed so that its workers keep their process; it writes the same journal.
 
-A generation is one ring. The instants of a worker's way to its first step are those of its process where it is new, and
-that of the ring where it has stayed.
+A generation is one process group. The instants of a worker's way to its first step are those of its process where it is
+new, and that of the process group where it has stayed.
 """
 
 # torch annotates itself only in part:
@@ -38,7 +38,7 @@ def main(journal: str) -> None:
     def train(state: elastic.State) -> None:
         joined = time.monotonic_ns()
         net = state.ddp()
-        rank, world = state.place.rank, state.place.size
+        rank, world = state.world.rank, state.world.size
         built = time.monotonic_ns()
         named = torch.tensor([time.monotonic_ns()], dtype=torch.int64)
         dist.broadcast(named, src=0)

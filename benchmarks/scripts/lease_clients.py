@@ -29,7 +29,7 @@ def elastic_run(at_once: int) -> Callable[[], None]:
     here = world()
     channel = Channel(os.environ[AGENT])
     name = "benchmark"
-    dataset = Dataset(name, DATASET_SHARDS * SHARD, SHARD, DATASET_SHARDS, lineage="ack")
+    dataset = Dataset(name, DATASET_SHARDS * SHARD, SHARD, DATASET_SHARDS, tracking="ack")
 
     def ask(request: Request) -> Answer:
         back = channel.ask(Call("ledger", here.round, request))
@@ -44,11 +44,11 @@ def elastic_run(at_once: int) -> Callable[[], None]:
     def next_ones() -> None:
         nonlocal sequence
         sequence += 1
-        marks = tuple(Mark(place) for place in has)
+        marks = tuple(Mark(shard_index) for shard_index in has)
         answer = ask(
             Request("exchange", name, here.round, here.rank, here.size, sequence=sequence, marks=marks, wants=at_once)
         )
-        has[:] = [piece.place for piece in answer.leases]
+        has[:] = [piece.shard_index for piece in answer.leases]
         assert len(has) == at_once
 
     return next_ones

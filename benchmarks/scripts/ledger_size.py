@@ -32,7 +32,7 @@ def held() -> int:
 def elastic_run(restores: int) -> dict[str, object]:
     from elastic_run.master.data.ledger import Dataset, Ledger, Mark, Request, fresh, read, written
 
-    dataset = Dataset("benchmark", SHARDS * SHARD, SHARD, SHARDS, lineage="ack")
+    dataset = Dataset("benchmark", SHARDS * SHARD, SHARD, SHARDS, tracking="ack")
     tracemalloc.start()
     ledger = Ledger(fresh(dataset), 0.0)
     has: dict[int, tuple[int, ...]] = dict.fromkeys(range(WORKERS), ())
@@ -44,7 +44,7 @@ def elastic_run(restores: int) -> dict[str, object]:
             request = Request("exchange", dataset.name, 0, rank, WORKERS, sequence=sequence, marks=marks, wants=EACH)
             answer = ledger.answer(request, 0.0)
             assert answer is not None and len(answer.leases) == EACH
-            has[rank] = tuple(piece.place for piece in answer.leases)
+            has[rank] = tuple(piece.shard_index for piece in answer.leases)
 
     turn(1)
     early = held()

@@ -174,8 +174,8 @@ class NoMachine:
     def listener(self, bind: str) -> socket.socket:
         return failure_detector.listener(bind)
 
-    def desk(self, respond: Respond) -> "NoDesk":
-        return NoDesk()
+    def worker_server(self, respond: Respond) -> "NoWorkerServer":
+        return NoWorkerServer()
 
     def say(self, line: str) -> None:
         if self._speaks:
@@ -235,7 +235,7 @@ class NoPorts:
         return True
 
 
-class NoDesk:
+class NoWorkerServer:
     """Nobody asks."""
 
     address = ""

@@ -280,7 +280,7 @@ class Guardian:
         """The agent is about to be stopped on purpose (Ctrl-Z): silence does not count until the next word."""
         self._tell("pause", must=True)
 
-    async def close(self, seconds: float = 2.0, *, spare_detached: bool = False) -> None:
+    async def close(self, seconds: float = 2.0, *, keep_detached: bool = False) -> None:
         """End the guardian: it ends by itself at the end of the pipe, or is killed after `seconds`.
 
         Call this when all workers were stopped: where the kernel shows that nothing of them is left, it need not look;
@@ -303,7 +303,7 @@ class Guardian:
 
         self._loop.add_reader(self._pidfd, ended)
         try:
-            if spare_detached or self._nothing_left():
+            if keep_detached or self._nothing_left():
                 self._tell("end")
             self._shut_pipe()
             await asyncio.wait({gone}, timeout=seconds)

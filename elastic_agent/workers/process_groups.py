@@ -1,12 +1,12 @@
-"""The rings that this node's workers are in, as far as they keep their process when the membership changes.
+"""The process groups that this node's workers are in, as far as they keep their process when the membership changes.
 
-Such a worker (`adapters/client/rounds.py` is its side) hands over the sockets of its ring. Shutting them down frees it
-from whatever call it waits in, and its peers as well: also where a child of a dead worker still has them open, and
-where the peer is frozen. Then it asks for its next place.
+Such a worker (`adapters/client/rounds.py` is its side) hands over the sockets of its process group. Shutting them down
+frees it from whatever call it waits in, and its peers as well: also where a child of a dead worker still has them open,
+and where the peer is frozen. Then it asks for its next rank assignment.
 
 gloo forgets a send that fails: who waits for it waits until the group's time-out. So what a worker writes must not fail
-before it has read that the ring is at its end. A ring is broken in two steps therefore: first its end is all that can
-be read, and what is written still goes somewhere; `EBB_SECONDS` later nothing goes either way.
+before it has read that the process group is at its end. A process group is broken in two steps therefore: first its end
+is all that can be read, and what is written still goes somewhere; `EBB_SECONDS` later nothing goes either way.
 
 Nothing here decides: `plan.act` does, by what `staying` and `waiting` say.
 """
@@ -28,7 +28,7 @@ _MOST_DESCRIPTORS = 253
 """In one message, as the kernel has it."""
 
 EBB_SECONDS = 0.25
-"""Between the two steps in which a ring is broken. gloo reads the end within milliseconds, on a busy machine later."""
+"""Between the two steps in which a process group is broken. gloo reads the end within milliseconds, or later."""
 
 _FULL_SECONDS = 0.5
 """Until somebody is let in again, where no descriptor was left."""
@@ -40,11 +40,11 @@ class _Stayer:
 
     Attributes:
         round: it is in.
-        held: duplicates of its ring's sockets.
-        formed: its ring stands.
-        asked: it has left the ring of `round` and waits for its next place.
+        held: duplicates of its process group's sockets.
+        formed: its process group stands.
+        asked: it has left the process group of `round` and waits for its next rank assignment.
         holds: it has the job's state.
-        done: it has trained to the end, and takes no other place.
+        done: it has trained to the end, and takes no other rank.
         why: what was broken, in its words.
         over: the newest round that has ended its own.
         slowest: seconds between two of its commits, at most; 0: less than matters.
@@ -66,14 +66,14 @@ class _Stayer:
     rights: list[int] = field(default_factory=list[int])
 
 
-class Rings:
+class ProcessGroups:
     """Listens for the workers of one agent that keep their process.
 
     Args:
         changed: is called when one of them has said something.
 
     Attributes:
-        short: this process may not open as many files as these rings need; some of them it cannot break.
+        short: this process may not open as many files as these process groups need; some of them it cannot break.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -83,11 +83,11 @@ class Rings:
         self._stayers: dict[int, _Stayer] = {}  # by pid
         self._ebbing: list[socket.socket] = []
 
-    def start(self, desk: str) -> None:
-        """Listens beside the agent's desk, whose address that is. Raises OSError."""
+    def start(self, address: str) -> None:
+        """Listens beside the agent's server for workers, whose address that is. Raises OSError."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            listening.bind(f"\0{desk.removeprefix('@')}{SUFFIX}")
+            listening.bind(f"\0{address.removeprefix('@')}{SUFFIX}")
             listening.listen(1024)
         except OSError:
             listening.close()
@@ -114,15 +114,15 @@ class Rings:
         return frozenset(pid for pid in self.staying(pids) if self._stayers[pid].holds)
 
     def done(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have trained to the end, and take no other place."""
+        """Those that have trained to the end, and take no other rank."""
         return frozenset(pid for pid in pids if (found := self._stayers.get(pid)) and found.done)
 
     def waiting(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have left their ring and wait for their next place."""
+        """Those that have left their process group and wait for their next rank assignment."""
         return frozenset(pid for pid in pids if (found := self._stayers.get(pid)) and found.asked)
 
     def forming(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have a place, and whose ring does not stand yet."""
+        """Those that have a rank, and whose process group does not stand yet."""
         return frozenset(
             pid for pid in self.staying(pids) if not (found := self._stayers[pid]).formed and not found.asked
         )
@@ -136,7 +136,7 @@ class Rings:
         return next((found.why for pid in pids if (found := self._stayers.get(pid)) and found.asked and found.why), "")
 
     def plan(self, pids: Collection[int], round: int) -> None:
-        """Tells these that another round is wanted: they leave the ring together, at a step's end."""
+        """Tells these that another round is wanted: they leave the process group together, at a step's end."""
         for pid in pids:
             found = self._stayers.get(pid)
             if found and found.told < round:
@@ -144,20 +144,22 @@ class Rings:
                 self._say(found, News("planned", round))
 
     def shatter(self, pids: Collection[int], round: int) -> None:
-        """Breaks the rings of these, whose round is over since `round`; who waits for a peer is free at once."""
+        """Breaks the process groups of these, whose round is over since `round`; this frees who waits for a peer."""
         for pid in pids:
             if found := self._stayers.get(pid):
                 found.over = max(found.over, round)
                 self._say(found, News("over", round))
                 self._break(found)
 
-    def place(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
-        """Gives a worker that waits its place in `round`; False where it has gone meanwhile."""
+    def assign(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
+        """Gives a worker that waits its rank assignment in `round`; False where it has gone meanwhile."""
         found = self._stayers.get(pid)
         if found is None or not found.asked:
             return False
         found.round, found.asked, found.formed, found.why = round, False, False, ""
-        return self._say(found, News("place", round, tuple(f"{name}={value}" for name, value in environment.items())))
+        return self._say(
+            found, News("assignment", round, tuple(f"{name}={value}" for name, value in environment.items()))
+        )
 
     def forget(self, pid: int) -> None:
         """This worker has ended: its peers are to hear of it at once."""
@@ -262,11 +264,11 @@ class Rings:
         return True
 
     def _break(self, stayer: _Stayer) -> None:
-        """Its ring, in which it may be waiting."""
+        """Its process group, in which it may be waiting."""
         self._shut(stayer, socket.SHUT_RD)
 
     def _part(self, stayer: _Stayer) -> None:
-        """Its ring, of which it is no part any more: its peers hear so."""
+        """Its process group, of which it is no part any more: its peers hear so."""
         self._shut(stayer, socket.SHUT_WR)
 
     def _shut(self, stayer: _Stayer, how: int) -> None:

@@ -1,6 +1,6 @@
-"""This node's workers: one set of them after the other, or one that keeps its process, and the ring that they are in.
+"""This node's workers: one set of them after the other, or one that keeps its process, and their process group.
 
-`plan.act` says when they are started, ended, or given another place; here is how.
+`plan.act` says when they are started, ended, or given another rank assignment; here is how.
 """
 
 import asyncio
@@ -8,15 +8,15 @@ import dataclasses
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 
-from ...adapters.torch.environment import PER_WORKER, Placement, worker_environment
+from ...adapters.torch.environment import PER_WORKER, RankAssignment, worker_environment
 from ...rendezvous.header import Header
 from ...rendezvous.member import Exit
 from ...rendezvous.ranks import Assignment
 from .. import plan
 from ..agent_trace import Recorder
-from ..event import Bell
+from ..event import CountingEvent
 from ..facts import Facts, Setup
-from ..local_machine import Machine, Voice
+from ..local_machine import Machine, Reporter
 from ..timeline import Timeline, describe_round
 from .failure import describe
 from .worker_processes import StartFailed, WorkerSpec
@@ -27,8 +27,8 @@ little longer than its lease can live (a beat is younger than a renewal, and the
 the job hears of the loss first, and not of what the other ranks die of."""
 
 FREE_SECONDS = 1.0
-"""So long a worker that keeps its process may take to leave a ring that was broken, and twice the time of its steps:
-one that computes notices only at the end of its backward pass."""
+"""So long a worker that keeps its process may take to leave a process group that was broken, and twice the time of its
+steps: one that computes notices only at the end of its backward pass."""
 
 FORMING_SECONDS = 10.0
 """The same, where it is about to form one: some of that cannot be broken off."""
@@ -58,7 +58,7 @@ class WorkerGroup:
         tag: marks the processes as this agent's.
         facts: what the agent knows; what is to be known of the workers is written there.
         confirms: asks the store whether this header is still the current one.
-        bell: is rung when there is news.
+        changed: is set when there is news.
 
     Attributes:
         ports: those that this node offers for the workers' meeting place.
@@ -71,24 +71,24 @@ class WorkerGroup:
         machine: Machine,
         tag: str,
         facts: Facts,
-        voice: Voice,
+        reporter: Reporter,
         trace: Recorder,
         timeline: Timeline,
-        bell: Bell,
+        changed: CountingEvent,
         confirms: Callable[[Header], Awaitable[bool]],
     ) -> None:
         self._setup = setup
         self._facts = facts
-        self._voice = voice
+        self._reporter = reporter
         self._trace = trace
         self._timeline = timeline
-        self._bell = bell
+        self._changed = changed
         self._confirms = confirms
         self._loop = asyncio.get_running_loop()
         self._agent = ""  # where workers reach it
         self._short = False  # of descriptors, and has said so
         self._unready = 0  # times in a row
-        self._rings = machine.rings(self._heard)
+        self._process_groups = machine.process_groups(self._heard)
         self.ports = machine.ports()
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
         self._workers, self.guardian = machine.workers(tag, silence)
@@ -115,46 +115,46 @@ class WorkerGroup:
     @property
     def staying(self) -> frozenset[int]:
         """The pids of those that keep their process."""
-        return self._rings.staying(self.pids)
+        return self._process_groups.staying(self.pids)
 
     @property
     def holding(self) -> frozenset[int]:
         """The pids of those that have the job's state."""
-        return self._rings.holding(self.pids)
+        return self._process_groups.holding(self.pids)
 
     @property
     def done(self) -> frozenset[int]:
-        """The pids of those that have trained to the end, and take no other place."""
-        return self._rings.done(self.pids)
+        """The pids of those that have trained to the end, and take no other rank."""
+        return self._process_groups.done(self.pids)
 
     @property
     def waiting(self) -> frozenset[int]:
-        """Of those that have left their ring, and wait for their next place."""
-        return self._rings.waiting(self.pids)
+        """Of those that have left their process group, and wait for their next rank assignment."""
+        return self._process_groups.waiting(self.pids)
 
     @property
     def forming(self) -> frozenset[int]:
-        """Of those whose ring does not stand yet."""
-        return self._rings.forming(self.pids)
+        """Of those whose process group does not stand yet."""
+        return self._process_groups.forming(self.pids)
 
     @property
     def slowest(self) -> float:
         """Seconds that a step of these takes, where that is long."""
-        return self._rings.slowest(self.pids)
+        return self._process_groups.slowest(self.pids)
 
-    def listen(self, desk: str) -> None:
-        """Workers reach the agent at `desk`, and their rings' agent beside it. Raises OSError."""
-        self._agent = desk
-        self._rings.start(desk)
+    def listen(self, address: str) -> None:
+        """Workers reach the agent at `address`, and the listener of process groups beside it. Raises OSError."""
+        self._agent = address
+        self._process_groups.start(address)
 
     def hang_up(self) -> None:
         """Ends what workers reach."""
-        self._rings.close()
+        self._process_groups.close()
         self.ports.close()
 
-    async def close(self, *, spare_detached: bool = False) -> None:
-        """Ends the processes that are left; with `spare_detached` not those that have left their worker's session."""
-        await self._workers.close(spare_detached=spare_detached)
+    async def close(self, *, keep_detached: bool = False) -> None:
+        """Ends the processes that are left; with `keep_detached` not those that have left their worker's session."""
+        await self._workers.close(keep_detached=keep_detached)
 
     def pause(self) -> None:
         """Stops the workers, as Ctrl-Z does."""
@@ -191,10 +191,10 @@ class WorkerGroup:
 
     def _ready_again(self) -> None:
         self._facts.unready = False
-        self._bell.ring()
+        self._changed.set()
 
     async def get_ready(self, header: Header) -> None:
-        """Workers without a place, as if they came after all others; each asks for its own.
+        """Workers without a rank, as if they came after all others; each asks for its own.
 
         Who keeps its process is among them, and those that are missing are started.
         """
@@ -226,7 +226,7 @@ class WorkerGroup:
             await begin(missing)
         except (StartFailed, ValueError, OSError) as error:
             facts.unready, facts.total = True, 0
-            self._voice.say(f"cannot get its workers ready: {error}")
+            self._reporter.say(f"cannot get its workers ready: {error}")
 
     async def reform(self, header: Header, assignment: Assignment) -> None:
         """The next round, in which workers keep their process as far as they are free in time."""
@@ -244,7 +244,9 @@ class WorkerGroup:
         facts.round, facts.total, facts.saved, facts.unready = header.number, assignment.nproc, 0, False
         missing, kept = self._keep({local: self._spec(header, assignment, local) for local in range(assignment.nproc)})
         for pid, spec in kept.items():
-            self._rings.place(pid, header.number, {name: spec.env[name] for name in PER_WORKER if name in spec.env})
+            self._process_groups.assign(
+                pid, header.number, {name: spec.env[name] for name in PER_WORKER if name in spec.env}
+            )
         try:
             await self._workers.fill(missing)
         except (StartFailed, ValueError, OSError) as error:
@@ -256,36 +258,36 @@ class WorkerGroup:
         self._started(header, assignment, kept=len(kept))
 
     def _break_up(self, round: int) -> None:
-        """The ring that the workers have been in is over, and `round` the current one."""
+        """The process group that the workers have been in is over, and `round` the current one."""
         self._timeline.down(self._loop.time())
         self._facts.late = self._failed
         self.shatter(round)
         self.ports.hold()
 
     def _keep(self, specs: Mapping[int, WorkerSpec]) -> tuple[list[WorkerSpec], dict[int, WorkerSpec]]:
-        """Keeps the workers that wait for a place, as what `specs` has for their local ranks.
+        """Keeps the workers that wait for a rank, as what `specs` has for their local ranks.
 
         Returns what of `specs` is missing, and what has been kept, by pid. `Workers.fill` ends the others.
         """
         pids, waiting = self._workers.pids, self.waiting
         kept = {pid: specs[local] for local, pid in pids.items() if pid in waiting}
         for pid in self.staying - waiting:
-            self._voice.say(f"the worker with pid {pid} has not left its ring in time: it starts again")
+            self._reporter.say(f"the worker with pid {pid} has not left its ring in time: it starts again")
         # Who has failed while the others were waited for is forgotten now, and the master is to know.
         self._facts.late = self._failed or self._facts.late
         self._workers.keep(kept)
-        self._rings.forget_all_but(self.pids)
+        self._process_groups.forget_all_but(self.pids)
         held = {spec.local_rank for spec in kept.values()}
         return [spec for local, spec in specs.items() if local not in held], kept
 
     async def _freed(self) -> float:
-        """Until every worker that keeps its process has left its ring, or has had the time for it; the seconds."""
+        """Waits until every worker that stays has left its process group, or has had the time for it; the seconds."""
         begun = self._loop.time()
         looked: tuple[float, float] | None = None  # when, and how much of the processor the late ones had used
         while True:
-            heard = self._bell.count
+            heard = self._changed.count
             late = self.staying - self.waiting
-            limit = FORMING_SECONDS if late <= self.forming else FREE_SECONDS + 2 * self._rings.slowest(late)
+            limit = FORMING_SECONDS if late <= self.forming else FREE_SECONDS + 2 * self._process_groups.slowest(late)
             now = self._loop.time()
             rest = begun + limit - now
             if late and rest <= 0 and now < begun + COMPUTING_SECONDS and not late <= self.forming:
@@ -293,7 +295,7 @@ class WorkerGroup:
                 if self.waiting & self.holding:
                     return now - begun
                 if looked is None:
-                    self._voice.say(f"waits for {', '.join(f'pid {pid}' for pid in sorted(late))} to leave the ring")
+                    self._reporter.say(f"waits for {', '.join(f'pid {pid}' for pid in sorted(late))} to leave the ring")
                 if looked is None or now >= looked[0] + COMPUTES_WITHIN:
                     used = self._workers.used(late)
                     # Less than before: a child has ended, so something is under way.
@@ -303,15 +305,15 @@ class WorkerGroup:
                 rest = looked[0] + COMPUTES_WITHIN - now
             if not late or rest <= 0:
                 return now - begun
-            await self._bell.after(heard, rest)
+            await self._changed.after(heard, rest)
 
     def invite(self, round: int) -> None:
-        """Asks the workers to leave the ring for `round`, together with the others."""
-        self._rings.plan(self.pids, round)
+        """Asks the workers to leave the process group for `round`, together with the others."""
+        self._process_groups.plan(self.pids, round)
 
     def shatter(self, round: int) -> None:
-        """Breaks the ring: its round is over, and `round` the current one."""
-        self._rings.shatter(self.pids, round)
+        """Breaks the process group: its round is over, and `round` the current one."""
+        self._process_groups.shatter(self.pids, round)
 
     async def stop(self, first: int, grace: float) -> None:
         """Ends all workers: signal `first`, SIGKILL after `grace` seconds."""
@@ -320,7 +322,7 @@ class WorkerGroup:
         with self._trace.span("stop", round=self._facts.round, grace=grace):
             await self._workers.stop(first=first, grace=grace)
         self._look_for_undead()
-        self._rings.forget_all_but(self.pids)
+        self._process_groups.forget_all_but(self.pids)
         self._trace.exits(self._workers.exits)
         self._facts.late = own
         self.ports.hold()
@@ -334,13 +336,13 @@ class WorkerGroup:
     def stranded(self, now: float) -> str:
         """See `plan.View`."""
         facts = self._facts
-        why = self._rings.trouble(self.pids) if facts.header and facts.round == facts.header.number else ""
+        why = self._process_groups.trouble(self.pids) if facts.header and facts.round == facts.header.number else ""
         if not why:
             facts.stranded_at = None
             return ""
         if facts.stranded_at is None:
             facts.stranded_at = now
-            self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._bell.ring)
+            self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._changed.set)
         return why if now - facts.stranded_at >= plan.STRANDED_SECONDS else ""
 
     def _release_port(self, header: Header, assignment: Assignment) -> bool:
@@ -353,7 +355,7 @@ class WorkerGroup:
             self.ports.renew()
         except OSError as error:
             facts.unfit = str(error)
-        self._voice.say(f"round {header.number}: {facts.problem}; offers others")
+        self._reporter.say(f"round {header.number}: {facts.problem}; offers others")
         return False
 
     def _cannot_start(self, header: Header, assignment: Assignment, error: Exception) -> None:
@@ -361,7 +363,7 @@ class WorkerGroup:
         self._trace.started(header, assignment, problem=str(error))
         facts.problem = str(error)
         facts.failed_starts += 1
-        self._voice.say(f"round {header.number}: {error}")
+        self._reporter.say(f"round {header.number}: {error}")
         if facts.failed_starts >= MAX_FAILED_STARTS:
             facts.unfit = f"this node could not start its workers {facts.failed_starts} times in a row: {error}"
 
@@ -369,19 +371,19 @@ class WorkerGroup:
         self._trace.started(header, assignment)
         self._facts.failed_starts = 0
         down = self._timeline.up(self._loop.time(), header)
-        self._voice.say(describe_round(header, assignment, down, kept))
+        self._reporter.say(describe_round(header, assignment, down, kept))
 
     def _heard(self) -> None:
         """A worker that keeps its process has said something."""
-        if self._rings.short and not self._short:
+        if self._process_groups.short and not self._short:
             self._short = True
-            self._voice.say(
+            self._reporter.say(
                 "too many open files: this agent cannot break the rings of all its workers when a peer is lost, and "
                 "they may wait longer then; run ulimit -n with more than workers here x ranks of the job first"
             )
         if len(self.staying) == self._facts.total > 0:
             self._facts.keeps = True
-        self._bell.ring()
+        self._changed.set()
 
     async def watch(self) -> None:
         """Notes and tells how workers end."""
@@ -392,10 +394,10 @@ class WorkerGroup:
             self._trace.exits(exits)
             for exit_ in exits:
                 if exit_ not in known:
-                    self._rings.forget(exit_.pid)
+                    self._process_groups.forget(exit_.pid)
                 if not exit_.ok and not exit_.stopped and exit_ not in known:
                     what = f": {exit_.brief}" if exit_.message else ""
-                    self._voice.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
+                    self._reporter.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
             known = exits
             early = any(exit_.round == 0 and not exit_.stopped for exit_ in exits)  # of those that were to get ready
             if early and not self._facts.unready:
@@ -403,29 +405,33 @@ class WorkerGroup:
                 pause = UNREADY_SECONDS * 4**self._unready
                 self._unready += 1
                 self._loop.call_later(pause, self._ready_again)
-                self._voice.say(f"a worker ended while it got ready for a place: tries again in {pause:g} s")
+                self._reporter.say(f"a worker ended while it got ready for a place: tries again in {pause:g} s")
             if self._workers.alive == 0 or any(not exit_.ok for exit_ in exits):
                 self._timeline.down(self._loop.time())
-            self._bell.ring()
+            self._changed.set()
 
     def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
-        error_file = self._voice.error_file(header.number, local_rank)
-        place = self._place(header, assignment, local_rank, str(error_file))
+        error_file = self._reporter.error_file(header.number, local_rank)
+        rank_assignment = self._rank_assignment(header, assignment, local_rank, str(error_file))
         command = tuple(part.replace("${local_rank}", str(local_rank)) for part in self._setup.command)
         return WorkerSpec(
             round=header.number,
-            rank=place.rank,
+            rank=rank_assignment.rank,
             local_rank=local_rank,
             argv=command,
-            env=self._environment(place),
+            env=self._environment(rank_assignment),
             error_file=error_file,
         )
 
-    def _environment(self, place: Placement) -> dict[str, str]:
-        return worker_environment(self._setup.environment, place, virtual_local_rank=self._setup.virtual_local_rank)
+    def _environment(self, rank_assignment: RankAssignment) -> dict[str, str]:
+        return worker_environment(
+            self._setup.environment, rank_assignment, virtual_local_rank=self._setup.virtual_local_rank
+        )
 
-    def _place(self, header: Header, assignment: Assignment, local_rank: int, error_file: str) -> Placement:
-        return Placement(
+    def _rank_assignment(
+        self, header: Header, assignment: Assignment, local_rank: int, error_file: str
+    ) -> RankAssignment:
+        return RankAssignment(
             job=self._setup.job,
             rank=assignment.first_rank + local_rank,
             local_rank=local_rank,

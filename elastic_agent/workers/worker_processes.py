@@ -244,7 +244,7 @@ class Workers:
         self._stopping = False
         self._version = 0
         self._seen = 0
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
         self._deadline = float("inf")
         self._hurry = asyncio.Event()
         self._first: int = _TERM
@@ -300,8 +300,8 @@ class Workers:
     async def changed(self) -> None:
         """Wait until `exits` or `alive` differs from what it was at the last call (or at the start). One caller."""
         while self._seen == self._version:
-            self._bell.clear()
-            await self._bell.wait()
+            self._changed.clear()
+            await self._changed.wait()
         self._seen = self._version
 
     def warm(self, recipe: Recipe) -> None:
@@ -410,17 +410,17 @@ class Workers:
         await asyncio.shield(self._ending)
         return self.exits
 
-    async def close(self, *, spare_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False) -> None:
         """Kill what still runs and give up all handles.
 
-        With `spare_detached`, what has left the session of its worker lives on, and what it prints goes on to where its
+        With `keep_detached`, what has left the session of its worker lives on, and what it prints goes on to where its
         worker's output went.
         """
         warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()
         if self._zygotes is not None:
             await self._zygotes.close()
             self._zygotes = None  # what is left of them is ended with the workers
-        if spare_detached:
+        if keep_detached:
             self._ends_only = warm | {worker.pid for worker in (*self._current, *self._gone)}
         await self.stop()
         self._forget()
@@ -578,7 +578,7 @@ class Workers:
             return
         self._exits.append(self._exit(worker, ending))
         self._version += 1
-        self._bell.set()
+        self._changed.set()
 
     def _held_by_tracer(self, worker: _Worker) -> int | None:
         """How a worker has ended that its parent cannot collect, because a tracer keeps it; None: not known, or not so.
@@ -778,7 +778,7 @@ class Workers:
             if not worker.ended.is_set() and not worker.given_up:
                 worker.given_up = True
                 self._version += 1
-                self._bell.set()
+                self._changed.set()
 
     def _trust_own_handles(self) -> None:
         """The end of a stop that could not look: the workers themselves are known by handles that are open already."""

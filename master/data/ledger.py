@@ -1,17 +1,17 @@
 """Which shards of a dataset go to whom, what is done, and what comes back when a worker is lost (pure).
 
-A dataset is cut into shards. Its epochs, each in an order of its own, make one long line of *places*: place p is shard
+A dataset is cut into shards. Its epochs, each in an order of its own, make one long line. The *shard index* p is shard
 `order(p // shards)[p % shards]`, which every process works out for itself (`shard.py`). So the ledger of a dataset is
 
-    frontier   no place from here on was ever leased
+    frontier   no shard from here on was ever leased
     returned   pieces before it that nobody has and that are not done: what lost workers had
     leases     pieces before it that a worker has
-    (done      every other place before the frontier; nothing is stored for those)
+    (done      every other shard before the frontier; nothing is stored for those)
 
-and its size follows from the number of workers, not of shards. A *piece* is a place and how many of its records are
-done: a lease gives the rest.
+and its size follows from the number of workers, not of shards. A *piece* is a shard index and how many of its records
+are done: a lease gives the rest.
 
-Whose word counts is the dataset's *lineage*:
+Whose word counts is the dataset's *tracking mode*:
 
   - "checkpoint": what is in the model counts, and the model is what the ranks restore. A round begins with the
     position that all its ranks have restored (or with none); ranks that differ are refused before the first lease. A
@@ -24,10 +24,11 @@ Whose word counts is the dataset's *lineage*:
 
 A worker's requests are numbered, and the last answer is kept: a request that is asked again, of this master or the
 next, has no second effect. `Ledger.answer` gives the answer, or None while it has to wait for others; the caller makes
-the ledger's `state` durable before it passes any answer on, so no successor can lease a place twice.
+the ledger's `state` durable before it passes any answer on, so no successor can lease a shard twice.
 
-Invariants: a place before the frontier is done, returned or leased, and only one of these; it has one lease, or in
-lineage "ack" two of different ranks; no request changes what another round's workers did; a place becomes done once.
+Invariants: a shard before the frontier is done, returned or leased, and only one of these; it has one lease, or in
+tracking mode "ack" two of different ranks; no request changes what another round's workers did; a shard becomes done
+once.
 """
 
 from bisect import insort
@@ -39,12 +40,10 @@ from typing import Literal, cast
 
 from ...rendezvous.wire.values import Malformed, decode, encode
 
-Lineage = Literal["checkpoint", "ack"]
+Tracking = Literal["checkpoint", "ack"]
 
-VERSION = 2
+VERSION = 3
 """Of `State`, in the store."""
-
-_READ = (1, VERSION)  # in version 1 each piece is an object of its own
 
 POSITION_VERSION = 1
 """Of `Position`, in users' checkpoints."""
@@ -73,7 +72,7 @@ class Dataset:
         shards: in an epoch.
         epochs: how often each record is used.
         shuffle, seed: the order, see `shard.py`.
-        lineage: whose word counts.
+        tracking: whose word counts.
         files: a digest of the files' names and lengths; empty where there are none.
     """
 
@@ -84,33 +83,33 @@ class Dataset:
     epochs: int = 1
     shuffle: bool = True
     seed: int = 0
-    lineage: Lineage = "checkpoint"
+    tracking: Tracking = "checkpoint"
     files: str = ""
 
     @property
-    def places(self) -> int:
-        """In all epochs."""
+    def total(self) -> int:
+        """Shards in all epochs."""
         return self.epochs * self.shards
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Piece:
-    """What is not done of one place.
+    """What is not done of one shard.
 
     Attributes:
-        place: which.
+        shard_index: of which.
         offset: records of it, from its beginning, that are done.
         returned: how often a lost worker was at it.
     """
 
-    place: int
+    shard_index: int
     offset: int = 0
     returned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a model has not been trained on yet: every place from `frontier` on, and `todo` before it, in order."""
+    """What a model has not been trained on yet: every shard from `frontier` on, and `todo` before it, in order."""
 
     frontier: int = 0
     todo: tuple[Piece, ...] = ()
@@ -118,9 +117,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A worker has done `offset` records of the piece at `place`, counted from the place's beginning, or DONE."""
+    """A worker has done `offset` records of the shard `shard_index`, counted from the shard's beginning, or DONE."""
 
-    place: int
+    shard_index: int
     offset: int = DONE
 
 
@@ -138,7 +137,7 @@ class Request:
         dataset: what is declared ("open").
         restored: the position that was loaded; None: none was ("open").
         marks: what is done; of any piece that a process of this rank has a lease of.
-        release: places that this rank gives back.
+        release: shard indices that this rank gives back.
         wants: leases wanted at most; 0: none.
         cut: 1 for the first cut in this round, and so on.
         step: what the script calls the cut, compared between ranks.
@@ -169,7 +168,7 @@ class Answer:
             asks cannot be, and why.
         text: why.
         leases: the rest of each piece is this owner's to do, in this order.
-        lost: places that it had and that others have done.
+        lost: shard indices that it had and that others have done.
         ended: there will be no more leases for it in this round.
         position: of the cut.
     """
@@ -191,7 +190,7 @@ class Owner:
         sequence: its last request.
         answer: what that was answered; None while it waits. A position is left out of it: it is `State.cut`.
         leases: what it has, in the order in which it works on them.
-        lost: places of which it has not been told yet that others have done them.
+        lost: shard indices of which it has not been told yet that others have done them.
     """
 
     rank: int
@@ -210,7 +209,7 @@ class State:
         version: of this form.
         dataset: as declared.
         round: whose workers have the leases.
-        begun: every rank of the round has opened it with the same position (lineage "checkpoint").
+        begun: every rank of the round has opened it with the same position (tracking mode "checkpoint").
         origin: that position.
         frontier, returned, owners: see above.
         cuts: how many there were in this round.
@@ -281,7 +280,7 @@ class Ledger:
         self._frontier = state.frontier
         self._returned = sorted(state.returned)
         self._workers: dict[int, dict[int, _Worker]] = {}  # by rank and part
-        self._twice: set[int] = set()  # places that two ranks have
+        self._twice: set[int] = set()  # shards that two ranks have
         self._pace: float | None = None
         self._opened: dict[int, Request] = {}  # by rank, while the round has not begun
         self._votes: dict[int, Request] = {}  # by rank, for the next cut
@@ -289,7 +288,7 @@ class Ledger:
         self.changed = False
         once: set[int] = set()
         for owner in state.owners:
-            leases = {piece.place: piece for piece in owner.leases}
+            leases = {piece.shard_index: piece for piece in owner.leases}
             worker = _Worker(owner.rank, owner.part, owner.sequence, owner.answer, leases, owner.lost, now)
             self._workers.setdefault(owner.rank, {})[owner.part] = worker
             self._twice |= once & leases.keys()
@@ -322,16 +321,18 @@ class Ledger:
 
     @property
     def position(self) -> Position:
-        """What is not done: the returned and the leased pieces, and every place from the frontier on."""
-        rest = {piece.place: piece for piece in self._returned}
+        """What is not done: the returned and the leased pieces, and every shard from the frontier on."""
+        rest = {piece.shard_index: piece for piece in self._returned}
         for worker in self._all:
             rest.update(worker.leases)
-        return Position(self._frontier, tuple(Piece(place, rest[place].offset) for place in sorted(rest)))
+        return Position(
+            self._frontier, tuple(Piece(shard_index, rest[shard_index].offset) for shard_index in sorted(rest))
+        )
 
     @property
     def finished(self) -> bool:
-        """Every place is done."""
-        return not self._returned and self._frontier >= self.dataset.places and not self._end.leased
+        """Every shard is done."""
+        return not self._returned and self._frontier >= self.dataset.total and not self._end.leased
 
     @property
     def troubled(self) -> tuple[Piece, ...]:
@@ -347,12 +348,12 @@ class Ledger:
 
     def turn(self, round: int) -> None:
         """The workers of `round`, which is a later one, begin; those before them are gone."""
-        if self.dataset.lineage == "ack":
-            back = {piece.place: piece for piece in self._returned}
+        if self.dataset.tracking == "ack":
+            back = {piece.shard_index: piece for piece in self._returned}
             for worker in self._all:
                 for index, piece in enumerate(worker.leases.values()):
                     at_it = replace(piece, returned=piece.returned + (index == 0))
-                    back[piece.place] = max(at_it, back.get(piece.place, at_it))
+                    back[piece.shard_index] = max(at_it, back.get(piece.shard_index, at_it))
             self._returned = sorted(back.values())
         else:
             self._frontier, self._returned = 0, []
@@ -372,7 +373,7 @@ class Ledger:
             self.turn(request.round)
         if request.kind == "open":
             return self._open(request)
-        if self.dataset.lineage == "checkpoint" and not self._state.begun:
+        if self.dataset.tracking == "checkpoint" and not self._state.begun:
             return Answer("refused", f"dataset {self.dataset.name!r} was not opened in this round")
         worker = self._workers.get(request.rank, {}).get(request.part) or _Worker(request.rank, request.part)
         if request.sequence == worker.sequence + 1:
@@ -416,7 +417,7 @@ class Ledger:
 
     def due(self, now: float) -> float | None:
         """When a waiting exchange may be answered without any change; None: never. In seconds on the caller's clock."""
-        if self.dataset.lineage != "ack" or self._returned or self._frontier < self.dataset.places:
+        if self.dataset.tracking != "ack" or self._returned or self._frontier < self.dataset.total:
             return None
         moments = [worker.head_since + self._patience for worker in self._all if worker.leases]
         return min((moment for moment in moments if moment > now), default=None)
@@ -425,19 +426,21 @@ class Ledger:
 
     def _open(self, request: Request) -> Answer | None:
         assert request.dataset is not None, "checked where requests are read"
-        if self.dataset.lineage == request.dataset.lineage == "checkpoint" and not (self._state.begun or self._opened):
+        if self.dataset.tracking == request.dataset.tracking == "checkpoint" and not (
+            self._state.begun or self._opened
+        ):
             self._state = replace(self._state, dataset=request.dataset)  # the script may be another than last round
         if difference := _difference(request.dataset, self.dataset):
             advice = (
                 "declare it alike on every rank"
-                if self.dataset.lineage == "checkpoint"
+                if self.dataset.tracking == "checkpoint"
                 else "its records were dealt out like that before: keep to it, or give the new one another name"
             )
             return Answer(
                 "refused",
                 f"dataset {self.dataset.name!r} is declared in two ways: {difference} on rank {request.rank}; {advice}",
             )
-        if self.dataset.lineage == "ack":
+        if self.dataset.tracking == "ack":
             return Answer()
         if self._state.begun:
             if request.restored == self._state.origin:
@@ -453,9 +456,11 @@ class Ledger:
 
     def _begin(self, restored: Position | None) -> None:
         origin = restored or Position()
-        places = self.dataset.places
-        self._frontier = min(origin.frontier, places)
-        self._returned = sorted(Piece(piece.place, piece.offset) for piece in origin.todo if piece.place < places)
+        total = self.dataset.total
+        self._frontier = min(origin.frontier, total)
+        self._returned = sorted(
+            Piece(piece.shard_index, piece.offset) for piece in origin.todo if piece.shard_index < total
+        )
         self._state = replace(self._state, begun=True, origin=restored)
         self._opened = {}
         self.changed, self._end_known = True, None
@@ -465,42 +470,42 @@ class Ledger:
     def _mark(self, request: Request, now: float) -> None:
         parts = self._workers[request.rank].values()
         done: Counter[int] = Counter()
-        for mark in request.marks:  # in their order, whichever part has the place: others are told in that order
+        for mark in request.marks:  # in their order, whichever part has the shard: others are told in that order
             for worker in parts if mark.offset == DONE else ():
-                if mark.place in worker.leases:
-                    self._done(worker, mark.place, now)
+                if mark.shard_index in worker.leases:
+                    self._done(worker, mark.shard_index, now)
                     done[worker.part] += 1
         for worker in parts:
             if done[worker.part]:
                 seconds = (now - worker.head_since) / done[worker.part]
                 self._pace = seconds if self._pace is None else 0.8 * self._pace + 0.2 * seconds
                 worker.head_since = now
-            if self.dataset.lineage == "checkpoint":  # an output is of whole shards
+            if self.dataset.tracking == "checkpoint":  # an output is of whole shards
                 for mark in request.marks:
-                    if piece := worker.leases.get(mark.place):
-                        worker.leases[mark.place] = replace(piece, offset=max(piece.offset, mark.offset))
-            for place in request.release:
-                self._release(worker, place, now)
+                    if piece := worker.leases.get(mark.shard_index):
+                        worker.leases[mark.shard_index] = replace(piece, offset=max(piece.offset, mark.offset))
+            for shard_index in request.release:
+                self._release(worker, shard_index, now)
 
-    def _release(self, worker: _Worker, place: int, now: float) -> None:
-        if place not in worker.leases:
+    def _release(self, worker: _Worker, shard_index: int, now: float) -> None:
+        if shard_index not in worker.leases:
             return
-        if next(iter(worker.leases)) == place:
+        if next(iter(worker.leases)) == shard_index:
             worker.head_since = now
-        piece = worker.leases.pop(place)
-        if place in self._twice:
-            self._twice.remove(place)  # the other rank still has it
+        piece = worker.leases.pop(shard_index)
+        if shard_index in self._twice:
+            self._twice.remove(shard_index)  # the other rank still has it
         else:
             insort(self._returned, piece)
 
-    def _done(self, worker: _Worker, place: int, now: float) -> None:
-        del worker.leases[place]
-        if place not in self._twice:
+    def _done(self, worker: _Worker, shard_index: int, now: float) -> None:
+        del worker.leases[shard_index]
+        if shard_index not in self._twice:
             return
-        self._twice.discard(place)
+        self._twice.discard(shard_index)
         for other in self._all:
-            if other.leases.pop(place, None):
-                other.lost += (place,)
+            if other.leases.pop(shard_index, None):
+                other.lost += (shard_index,)
                 other.head_since = now
 
     def _grant(self, worker: _Worker, wants: int, now: float) -> Answer | None:
@@ -508,21 +513,21 @@ class Ledger:
             return Answer(ended=self.finished)
         pieces = self._returned[: min(wants, MAX_WANTED)]
         del self._returned[: len(pieces)]
-        more = min(min(wants, MAX_WANTED) - len(pieces), self.dataset.places - self._frontier)
-        pieces += [Piece(place) for place in range(self._frontier, self._frontier + more)]
+        more = min(min(wants, MAX_WANTED) - len(pieces), self.dataset.total - self._frontier)
+        pieces += [Piece(shard_index) for shard_index in range(self._frontier, self._frontier + more)]
         self._frontier += more
         if not pieces:
-            if self.dataset.lineage == "checkpoint" or self.finished:
+            if self.dataset.tracking == "checkpoint" or self.finished:
                 return Answer(ended=True)
             second = self._second(worker, now)
             if second is None:
                 # While it has work of its own it must not wait for others': they may be waiting for that.
                 return Answer() if worker.leases else None
             pieces = [second]
-            self._twice.add(second.place)
+            self._twice.add(second.shard_index)
         if not worker.leases:
             worker.head_since = now
-        worker.leases.update((piece.place, piece) for piece in pieces)
+        worker.leases.update((piece.shard_index, piece) for piece in pieces)
         return Answer(leases=tuple(pieces))
 
     # -- slow workers ---------------------------------------------------------------------------------------------
@@ -533,7 +538,7 @@ class Ledger:
 
     def _second(self, idle: _Worker, now: float) -> Piece | None:
         """What an idle worker may do a second time: the last that waits in somebody's queue, else what takes long."""
-        if self.dataset.lineage != "ack" or idle.leases:
+        if self.dataset.tracking != "ack" or idle.leases:
             return None
         for rank, piece in self._end.waiting:
             if rank != idle.rank:
@@ -554,7 +559,7 @@ class Ledger:
             for worker in self._all:
                 for index, piece in enumerate(worker.leases.values()):
                     leased = True
-                    if piece.place in self._twice:
+                    if piece.shard_index in self._twice:
                         continue
                     if index:
                         waiting.append((index, piece, worker.rank))
@@ -568,7 +573,7 @@ class Ledger:
 
     def _cut(self, request: Request) -> Answer | None:
         state = self._state
-        if self.dataset.lineage == "ack":
+        if self.dataset.tracking == "ack":
             return Answer("refused", f"dataset {self.dataset.name!r} has its position in the store, and none to save")
         if request.cut == state.cuts and state.cut is not None:
             return self._at(request, state.step, state.cut)
@@ -610,9 +615,9 @@ def read(value: bytes) -> State:
         state = decode(State, value, unpack=_unpacked)
     except Malformed as error:
         raise BadState(str(error)) from None
-    if state.version not in _READ:
-        raise BadState(f"its version is {state.version}, and this elastic-run reads {' and '.join(map(str, _READ))}")
-    return replace(state, version=VERSION)
+    if state.version != VERSION:
+        raise BadState(f"its version is {state.version}, and this elastic-run reads {VERSION}")
+    return state
 
 
 def written(state: State) -> bytes:
@@ -625,12 +630,15 @@ def written(state: State) -> bytes:
 
 
 def _packed(value: object) -> object:
-    """Pieces as numbers: each place as its distance from the one before, and what is not 0 with its index before it."""
+    """Pieces as numbers: each shard index as its distance from the one before; what is not 0 after its position."""
     pieces = cast(tuple[Piece, ...], value)  # or anything else
     if not (isinstance(value, tuple) and value and isinstance(pieces[0], Piece)):  # pyright: ignore[reportUnnecessaryIsInstance]  # see there
         return cast(object, value)
-    places = [pieces[0].place, *(piece.place - before.place for before, piece in pairwise(pieces))]
-    packed = {"places": places}
+    shard_indices = [
+        pieces[0].shard_index,
+        *(piece.shard_index - before.shard_index for before, piece in pairwise(pieces)),
+    ]
+    packed = {"indices": shard_indices}
     if offsets := [number for i, piece in enumerate(pieces) if piece.offset for number in (i, piece.offset)]:
         packed["offsets"] = offsets
     if returned := [number for i, piece in enumerate(pieces) if piece.returned for number in (i, piece.returned)]:
@@ -641,17 +649,17 @@ def _packed(value: object) -> object:
 def _unpacked(raw: object) -> object:
     """The pieces of an object that `_packed` has made, as objects of their own; all else as it is. Raises Malformed."""
     packed = cast(dict[str, object], raw)  # it is asked about JSON objects only
-    if "places" not in packed:
+    if "indices" not in packed:
         return packed
-    places = list(accumulate(_numbers(packed["places"])))
-    offsets, returned = ([0] * len(places) for _ in range(2))
+    shard_indices = list(accumulate(_numbers(packed["indices"])))
+    offsets, returned = ([0] * len(shard_indices) for _ in range(2))
     for name, into in (("offsets", offsets), ("returned", returned)):
         for index, number in _pairs(_numbers(packed.get(name, []))):
             if not 0 <= index < len(into):
                 raise Malformed(f"{name}: there is no piece {index}")
             into[index] = number
-    rows = zip(places, offsets, returned, strict=True)
-    return [{"place": place, "offset": offset, "returned": times} for place, offset, times in rows]
+    rows = zip(shard_indices, offsets, returned, strict=True)
+    return [{"shard_index": shard_index, "offset": offset, "returned": times} for shard_index, offset, times in rows]
 
 
 def _numbers(raw: object) -> list[int]:
@@ -682,23 +690,23 @@ def check(request: Request) -> str:
         return "a request without a number"
     if not 0 <= request.rank < request.world:
         return f"rank {request.rank} of {request.world}"
-    if any(mark.place < 0 or mark.offset < DONE for mark in request.marks):
-        return "a mark of no place"
+    if any(mark.shard_index < 0 or mark.offset < DONE for mark in request.marks):
+        return "a mark of no shard"
     return ""
 
 
 def _sound(position: Position) -> bool:
-    places = [piece.place for piece in position.todo]
+    shard_indices = [piece.shard_index for piece in position.todo]
     return (
         position.frontier >= 0
-        and places == sorted(set(places))
-        and all(0 <= piece.place < position.frontier and piece.offset >= 0 for piece in position.todo)
+        and shard_indices == sorted(set(shard_indices))
+        and all(0 <= piece.shard_index < position.frontier and piece.offset >= 0 for piece in position.todo)
     )
 
 
 def _difference(here: Dataset, there: Dataset) -> str:
     """What differs, as `size is 10 and not 12`; empty where nothing does."""
-    names = ("size", "shard_size", "epochs", "shuffle", "seed", "lineage")
+    names = ("size", "shard_size", "epochs", "shuffle", "seed", "tracking")
     found = [
         f"{name} is {getattr(here, name)!r} and not {getattr(there, name)!r}"
         for name in names

@@ -21,7 +21,7 @@ from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compar
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
 from . import shard
-from .ledger import Answer, BadState, Ledger, Lineage, Request, State, check, fresh, named, read, written
+from .ledger import Answer, BadState, Ledger, Request, State, Tracking, check, fresh, named, read, written
 
 PATIENCE = 10.0
 """Seconds after which a request that waits is told why, and to ask again."""
@@ -283,17 +283,17 @@ class Ledgers:
         ledger = entry.ledger if entry else None
         if request.kind == "open":
             assert request.dataset is not None, "it was checked"
-            key = self._key(name, request.dataset.lineage)
+            key = self._key(name, request.dataset.tracking)
             if ledger is None:
                 if entry is None or entry.key != key:
                     entry = entries[name] = _Entry(key)
                 assert entry is not None
                 ledger = entry.ledger = Ledger(replace(fresh(request.dataset), run=run), now)
-            elif ledger.dataset.lineage != request.dataset.lineage:
+            elif ledger.dataset.tracking != request.dataset.tracking:
                 return Answer(
                     "refused",
-                    f"dataset {name!r} is of lineage {ledger.dataset.lineage!r} in this job, and of "
-                    f"{request.dataset.lineage!r} on rank {request.rank}: give one of them another name",
+                    f"dataset {name!r} is tracked by {ledger.dataset.tracking!r} in this job, and by "
+                    f"{request.dataset.tracking!r} on rank {request.rank}: give one of them another name",
                 )
         if ledger is None:
             return Answer("refused", f"dataset {name!r} was not opened in this round")
@@ -306,16 +306,16 @@ class Ledgers:
 
     def _say_often(self, ledger: Ledger, before: set[int]) -> None:
         for piece in ledger.troubled:
-            if piece.returned >= OFTEN and piece.place not in before:
+            if piece.returned >= OFTEN and piece.shard_index not in before:
                 self._say(
-                    f"{piece.returned} rounds have ended while a worker was at place {piece.place} of dataset "
-                    f"{ledger.dataset.name!r}: is there a record in that shard that kills it?"
+                    f"{piece.returned} rounds have ended while a worker was at shard index {piece.shard_index} of "
+                    f"dataset {ledger.dataset.name!r}: is there a record in that shard that kills it?"
                 )
 
     # -- the store ------------------------------------------------------------------------------------------------
 
-    def _key(self, name: str, lineage: Lineage) -> str:
-        return self._keys.queue(name) if lineage == "ack" else self._keys.ledger(name)
+    def _key(self, name: str, tracking: Tracking) -> str:
+        return self._keys.queue(name) if tracking == "ack" else self._keys.ledger(name)
 
     async def _read(self, run: str) -> dict[str, _Entry]:
         """What the store holds. Raises StoreRefused."""
@@ -349,7 +349,7 @@ class Ledgers:
             return
         if state.run == run:
             entry.ledger = Ledger(state, self._now())
-        elif state.dataset.lineage == "ack":
+        elif state.dataset.tracking == "ack":
             # Rounds of another run are numbered by themselves: nobody of that run has anything any more.
             entry.ledger = ledger = Ledger(replace(state, run=run), self._now())
             before = _often(ledger)
@@ -420,7 +420,7 @@ def _in_vain(entries: dict[str, _Entry], request: Request, ended: frozenset[int]
 
 
 def _often(ledger: Ledger) -> set[int]:
-    return {piece.place for piece in ledger.troubled if piece.returned >= OFTEN}
+    return {piece.shard_index for piece in ledger.troubled if piece.returned >= OFTEN}
 
 
 def _batches(changed: Sequence[tuple[_Entry, bytes]]) -> Iterator[Sequence[tuple[_Entry, bytes]]]:

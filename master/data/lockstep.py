@@ -77,7 +77,7 @@ class Position:
     Attributes:
         epoch: the epochs that are done.
         consumed: records of the next epoch's order that are done, from its beginning.
-        step: commits so far, in the whole lineage.
+        step: commits so far, in the whole history.
     """
 
     epoch: int = 0
@@ -91,9 +91,9 @@ class Step:
 
     Attributes:
         epoch: which order its records are of.
-        start: its first place in that order.
-        count: how many places it takes, for all ranks together.
-        size: records in the dataset; a place beyond it is one from the beginning ("pad").
+        start: its first index in that order.
+        count: how many indices it takes, for all ranks together.
+        size: records in the dataset; an index beyond it is one from the beginning ("pad").
         world: how many ranks share it.
         accumulate: micro-batches of each rank.
     """
@@ -111,10 +111,10 @@ class Step:
         return max(0, self.start + self.count - self.size) + max(0, self.world - self.count)
 
     def share(self, rank: int) -> range:
-        """The places of one rank; never empty."""
+        """The indices of one rank; never empty."""
         if rank >= self.count:  # the world has grown beyond what is left: it repeats another's, with weight 0
-            place = self.start + rank % self.count
-            return range(place, place + 1)
+            index = self.start + rank % self.count
+            return range(index, index + 1)
         return _part(range(self.start, self.start + self.count), rank, self.world)
 
     def micro_batches(self, rank: int) -> tuple[range, ...]:
@@ -269,7 +269,7 @@ class Plan:
         return self.step(position, world, steps - 1).repeated if steps else 0
 
     def order(self, epoch: int) -> "Order":
-        """Which record stands at which place in an epoch."""
+        """Which record stands at which index in an epoch."""
         return Order(self.size, Permutation(self.size, key(self.seed, epoch)) if self.shuffle else None)
 
     def state(self, position: Position) -> dict[str, int | bool]:
@@ -285,7 +285,7 @@ class Plan:
         }
 
     def restored(self, state: Mapping[str, object]) -> Position:
-        """The position that `state` says. Raises BadState where it is no place in this plan's orders."""
+        """The position that `state` says. Raises BadState where it is no index in this plan's orders."""
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
             raise BadState(f"the checkpoint's sampler state is {state!r}, and not what `state_dict()` gave")
         version = state.get("version")
@@ -341,7 +341,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The records of one epoch, by place.
+    """The records of one epoch, by index.
 
     Attributes:
         size: how many there are.
@@ -351,15 +351,15 @@ class Order:
     size: int
     permutation: Permutation | None
 
-    def records(self, places: range) -> list[int]:
-        """What stands at `places`; beyond the end it begins again."""
+    def records(self, indices: range) -> list[int]:
+        """What stands at `indices`; beyond the end it begins again."""
         found: list[int] = []
-        place, left = places.start, len(places)
+        index, left = indices.start, len(indices)
         while left:
-            start = place % self.size
+            start = index % self.size
             stop = min(self.size, start + left)
             found += self.permutation.slice(start, stop) if self.permutation else range(start, stop)
-            place, left = place + stop - start, left - (stop - start)
+            index, left = index + stop - start, left - (stop - start)
         return found
 
 
@@ -425,11 +425,11 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
-def _part(places: range, index: int, parts: int) -> range:
-    """One of `parts` pieces of `places`, in order; the first ones have one more where they cannot be equal."""
-    each, more = divmod(len(places), parts)
+def _part(indices: range, index: int, parts: int) -> range:
+    """One of `parts` pieces of `indices`, in order; the first ones have one more where they cannot be equal."""
+    each, more = divmod(len(indices), parts)
     start = index * each + min(index, more)
-    return places[start : start + each + (index < more)]
+    return indices[start : start + each + (index < more)]
 
 
 def _whole(name: str, value: object, least: int, what: str, most: int = LARGEST) -> None:

@@ -1,11 +1,11 @@
 """A shuffled order of any length that needs no memory: a keyed permutation of range(n) (pure).
 
-`Permutation(n, key)[i]` is a number below n, another one for each i: what stands at place i of a shuffled list, without
+`Permutation(n, key)[i]` is a number below n, another one for each i: what stands at index i of a shuffled list, without
 the list. It follows from n and the key alone, and must stay what it is in every version of this package, because
-checkpoints hold places in it. This is the whole construction, version 1; all numbers are unsigned and big-endian:
+checkpoints hold indices in it. This is the whole construction, version 1; all numbers are unsigned and big-endian:
 
   - `key(seed, epoch, name)` is the text `elastic-run order 1 <seed> <epoch> <name>` in UTF-8, the numbers in decimal.
-  - A place i is a pair: i = left * width + right. The height is the smallest even number whose square is at least n
+  - An index i is a pair: i = left * width + right. The height is the smallest even number whose square is at least n
     (1 where n is 1), the width is n / height, rounded up; so height * width exceeds n by less than the height.
   - Round j has three secret 64-bit numbers a, b, c: the first 24 bytes of blake2b, 64 bytes long, over j (one byte),
     n (16 bytes) and the key, with the lowest bits of b and c set. With them, and all products modulo 2**64,
@@ -63,20 +63,20 @@ class Permutation:
     def __len__(self) -> int:
         return self.n
 
-    def __getitem__(self, place: int) -> int:
-        """The number at `place`, from 0; IndexError beyond the end."""
-        if not 0 <= place < self.n:
-            raise IndexError(f"place {place} of an order of {self.n}")
-        return self.slice(place, place + 1)[0]
+    def __getitem__(self, index: int) -> int:
+        """The number at `index`, from 0; IndexError beyond the end."""
+        if not 0 <= index < self.n:
+            raise IndexError(f"index {index} of an order of {self.n}")
+        return self.slice(index, index + 1)[0]
 
     def __iter__(self) -> Iterator[int]:
         for start in range(0, self.n, 1024):
             yield from self.slice(start, min(start + 1024, self.n))
 
     def slice(self, start: int, stop: int) -> list[int]:
-        """The numbers at the places from `start` to before `stop`; one call for many is faster than one by one."""
+        """The numbers at the indices from `start` to before `stop`; one call for many is faster than one by one."""
         if not 0 <= start <= stop <= self.n:
-            raise IndexError(f"places {start} to {stop} of an order of {self.n}")
+            raise IndexError(f"indices {start} to {stop} of an order of {self.n}")
         n, height, width, rounds, mask = self.n, self.height, self.width, self.rounds, _MASK
         found: list[int] = []
         append = found.append

@@ -1,19 +1,21 @@
 """How a dataset is cut into shards, and in which order their records are used, by arithmetic alone (pure).
 
 The shards of an epoch are numbered in the order of the data: `ceil(records / shard_size)` of each file, or of the whole
-where there are no files; the last one of a file may be shorter, and none spans two files. A *place* counts shards along
-all epochs: place p is in epoch p // shards. Which shard stands there, and in which order its records are used, must
-stay what it is in every version of this package, because checkpoints hold places and offsets. With `shuffle`:
+where there are no files; the last one of a file may be shorter, and none spans two files. A *shard index* counts shards
+along all epochs: shard index p is in epoch p // shards. Which shard stands there, and in which order its records are
+used, must stay what it is in every version of this package, because checkpoints hold shard indices and offsets. With
+`shuffle`:
 
-  - place p is shard number `Permutation(shards, key(seed, epoch, name))[p % shards]` (`permutation.py` says both);
+  - shard index p is shard number `Permutation(shards, key(seed, epoch, name))[p % shards]` (`permutation.py` says
+    both);
   - in a shard of n records, record r, counted from the shard's beginning, draws the number that stands in the eight
     bytes from 8 * r on of SHAKE128 of the text `elastic-run shard 1 <seed> <epoch> <number> <name>` (`inner_key`; in
     UTF-8, the numbers in decimal), read as unsigned and little-endian; the records are used in the order of what they
     have drawn, and where two have drawn the same, in their own. (A sort is far quicker than a permutation by
     arithmetic, and the indices of one shard are kept anyway.)
 
-Without, place p is shard p % shards, and the records are used as they stand. Nothing is stored for a shard: what is
-kept follows from the number of files.
+Without, shard index p is shard p % shards, and the records are used as they stand. Nothing is stored for a shard: what
+is kept follows from the number of files.
 
     ShardsError
     ├── BadDataset    (ValueError)    the script declares what cannot be
@@ -30,13 +32,13 @@ from hashlib import blake2b, shake_128
 from itertools import accumulate
 from typing import cast, get_args
 
-from .ledger import POSITION_VERSION, Dataset, Lineage, Piece, Position
+from .ledger import POSITION_VERSION, Dataset, Piece, Position, Tracking
 from .permutation import Permutation, key
 
 Files = Iterable[tuple["str | os.PathLike[str]", int]]
 """Names, and how many records each has."""
 
-LINEAGES: tuple[Lineage, ...] = get_args(Lineage)
+TRACKING_MODES: tuple[Tracking, ...] = get_args(Tracking)
 
 LARGEST = 2**62
 """No number of records or shards in all epochs is larger."""
@@ -62,17 +64,17 @@ class BadPosition(ShardsError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The records of one place.
+    """The records of one shard.
 
     Attributes:
-        place: which.
+        shard_index: which.
         epoch: from 0.
         number: of the shard in its epoch's data, from 0.
         file: its name; empty where the dataset has no files.
         start, stop: the records, within the file or the whole.
     """
 
-    place: int
+    shard_index: int
     epoch: int
     number: int
     file: str
@@ -138,10 +140,10 @@ class Layout:
             raise BadDataset(f"dataset {name!r} has {self.size} records in {epochs} epochs: at most {LARGEST} can be")
         self._orders: dict[int, Permutation] = {}
 
-    def dataset(self, lineage: Lineage) -> Dataset:
-        """As it is declared to the ledger. Raises BadDataset where there is no such lineage."""
-        if lineage not in LINEAGES:
-            raise BadDataset(f"commit={lineage!r} is unknown: say one of {', '.join(map(repr, LINEAGES))}")
+    def dataset(self, tracking: Tracking) -> Dataset:
+        """As it is declared to the ledger. Raises BadDataset where there is no such tracking mode."""
+        if tracking not in TRACKING_MODES:
+            raise BadDataset(f"commit={tracking!r} is unknown: say one of {', '.join(map(repr, TRACKING_MODES))}")
         return Dataset(
             self.name,
             self.size,
@@ -150,18 +152,20 @@ class Layout:
             self.epochs,
             self.shuffle,
             self.seed,
-            lineage,
+            tracking,
             self.files,
         )
 
-    def span(self, place: int) -> Span:
-        """What stands at a place, of any epoch."""
-        epoch, number = divmod(place, self.shards)
+    def span(self, shard_index: int) -> Span:
+        """The records of the shard with that index, of any epoch."""
+        epoch, number = divmod(shard_index, self.shards)
         if self.shuffle:
             number = self._order(epoch)[number]
         file = bisect_right(self._ends, number)
         start = (number - (self._ends[file - 1] if file else 0)) * self.shard_size
-        return Span(place, epoch, number, self._names[file], start, min(start + self.shard_size, self._counts[file]))
+        return Span(
+            shard_index, epoch, number, self._names[file], start, min(start + self.shard_size, self._counts[file])
+        )
 
     def indices(self, span: Span, offset: int = 0) -> Sequence[int]:
         """The records of a shard in the order in which they are used, from the `offset`-th on."""
@@ -184,7 +188,7 @@ class Layout:
             "seed": self.seed,
             "files": self.files,
             "frontier": position.frontier,
-            "todo": [[piece.place, piece.offset] for piece in position.todo],
+            "todo": [[piece.shard_index, piece.offset] for piece in position.todo],
         }
 
     def restored(self, state: Mapping[str, object]) -> Position:
@@ -232,12 +236,16 @@ class Layout:
             pair = tuple(cast(Sequence[object], item)) if isinstance(item, list | tuple) else ()
             if len(pair) != 2 or type(pair[0]) is not int or type(pair[1]) is not int:
                 raise damaged(f"{item!r} is in todo, and no place and offset")
-            place, offset = pair[0], pair[1]
-            if not (pieces[-1].place if pieces else -1) < place < frontier:
-                raise damaged(f"place {place} stands in todo, out of order or not before the frontier {frontier}")
-            if not 0 <= offset < len(self.span(place)):
-                raise damaged(f"{offset} records of place {place} are done, which has {len(self.span(place))}")
-            pieces.append(Piece(place, offset))
+            shard_index, offset = pair[0], pair[1]
+            if not (pieces[-1].shard_index if pieces else -1) < shard_index < frontier:
+                raise damaged(
+                    f"shard index {shard_index} stands in todo, out of order or not before the frontier {frontier}"
+                )
+            if not 0 <= offset < len(self.span(shard_index)):
+                raise damaged(
+                    f"{offset} records of shard index {shard_index} are done, which has {len(self.span(shard_index))}"
+                )
+            pieces.append(Piece(shard_index, offset))
         return Position(frontier, tuple(pieces))
 
     def _order(self, epoch: int) -> Permutation:

@@ -93,7 +93,7 @@ def _wrap() -> None:
     listing: Callable[..., Awaitable[Sequence[object]]] = service._list
 
     def leased(state: State) -> set[tuple[int, int, int]]:
-        return {(one.rank, one.part, piece.place) for one in state.owners for piece in one.leases}
+        return {(one.rank, one.part, piece.shard_index) for one in state.owners for piece in one.leases}
 
     def contents(batch: Sequence[tuple[Any, bytes]]) -> str:
         for entry, value in batch:

@@ -1,7 +1,7 @@
 """A job whose workers keep their process, and whose model is nowhere but in their memory (`train_in_place.py`).
 
 At its end the parameters, and how often each record was trained on, are those of a job of one worker to which nothing
-has happened; and no ring went on from before a step that one of its ranks had committed.
+has happened; and no process group went on from before a step that one of its ranks had committed.
 """
 
 import math
@@ -16,7 +16,7 @@ from .job import Job
 TRAIN_IN_PLACE = Path(__file__).with_name("train_in_place.py")
 
 _STEP = re.compile(r"\] step (\d+)$")
-_RING = re.compile(r"\] ring (\d+): rank (\d+) of (\d+) at (\d+) had step (-?\d+) and goes on after step (\d+)$")
+_GROUP = re.compile(r"\] group (\d+): rank (\d+) of (\d+) at (\d+) had step (-?\d+) and goes on after step (\d+)$")
 _END = re.compile(r"\] ends after (\d+) steps: trained on records (\(.*\)), parameters (\S+)$")
 
 
@@ -52,16 +52,16 @@ class JobInPlace(Job):
 
 
 def lost_steps(lines: Iterable[str]) -> str:
-    """The first ring that goes on from before what one of its ranks had; empty where there is none (pure)."""
-    rings: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    """The first process group that goes on from before what one of its ranks had; empty where there is none (pure)."""
+    groups: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for line in lines:
-        if found := _RING.search(line):
+        if found := _GROUP.search(line):
             number, _, _, port, had, begins = found.groups()
-            rings[number, port].append((int(had), int(begins)))
-    for (number, _), ranks in rings.items():
+            groups[number, port].append((int(had), int(begins)))
+    for (number, _), ranks in groups.items():
         begun = {begins for _, begins in ranks}
         if len(begun) > 1:
-            return f"the ranks of ring {number} go on from different steps: {sorted(begun)}"
+            return f"the ranks of group {number} go on from different steps: {sorted(begun)}"
         if min(begun) < max(had for had, _ in ranks):
-            return f"ring {number} goes on after step {min(begun)}, and one of its ranks had {max(ranks)[0]}"
+            return f"group {number} goes on after step {min(begun)}, and one of its ranks had {max(ranks)[0]}"
     return ""

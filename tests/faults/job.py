@@ -395,7 +395,7 @@ async def _offered(endpoints: Sequence[str], keys: Keys) -> set[int]:
                     return ports
                 if event.kind == "put":
                     member = decode(Member, event.kv.value)
-                    ports |= {*member.ports, int(member.presence.rpartition(":")[2])}
+                    ports |= {*member.ports, int(member.agent_address.rpartition(":")[2])}
     finally:
         await store.close()
     raise AssertionError("the store's history has no end")

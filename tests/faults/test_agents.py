@@ -31,7 +31,7 @@ def test_the_host_of_the_master_is_killed(job: Job) -> None:
     assert set(job.ends().values()) == {0}
 
 
-def test_an_agent_that_is_stopped_for_longer_than_its_lease_is_put_out_and_comes_back(job: Job) -> None:
+def test_an_agent_that_is_stopped_for_longer_than_its_lease_is_evicted_and_comes_back(job: Job) -> None:
     job.train("A", "B", nnodes="1:2")
     job.advances()
     stopped = job.worker(1)

@@ -198,8 +198,8 @@ def test_the_masters_node_is_cut_off_and_another_leads(job: Machines) -> None:
     old = job.master()
     job.net.cut(old)
     second = job.workers(2)
-    assert old not in second.places
-    for name in second.places:
+    assert old not in second.nodes
+    for name in second.nodes:
         job.wait_for_line(name, rf"round 2: 3 -> 2 nodes, .*node {old} was lost")
     job.net.heal()
     third = job.workers(3)
@@ -221,7 +221,7 @@ def test_a_node_is_cut_off_one_way(job: Machines, direction: str) -> None:
     else:
         job.net.cut(lost, ANY)
     alone = job.workers(1)
-    assert alone.places == [survivor(job, lost)]
+    assert alone.nodes == [survivor(job, lost)]
     job.wait_for_line(lost, "the store does not answer")
     job.net.heal()
     job.wait_for_line(lost, "no longer a member of the job")
@@ -246,7 +246,7 @@ def test_an_agent_that_dies_unheard_is_lost_by_its_lease(job: Machines) -> None:
     job.rounds()
 
 
-def test_a_ring_that_breaks_costs_rounds_and_no_member_while_the_store_is_in_reach(
+def test_a_process_group_that_breaks_costs_rounds_and_no_member_while_the_store_is_in_reach(
     job: Machines, tmp_path: Path
 ) -> None:
     script, checkpoint = tmp_path / "ring.py", tmp_path / "sum.json"
@@ -306,7 +306,7 @@ def test_the_master_alone_with_etcds_leader_changes_nothing(job: Machines, quoru
     old, leader = job.master(), quorum.leader()
     job.net.split(old, leader)
     second = job.workers(2)
-    assert old not in second.places
+    assert old not in second.nodes
     (stale,) = (worker for worker in first if worker.node == old)
     stale.tell("raise ValueError('of no round that counts')")
     job.wait_for_line(old, "of no round that counts")

@@ -3,8 +3,8 @@
 The model is nowhere but in the ranks' memory. A step's records follow from its number alone, and all is in float64, so
 that another world changes no more than the last digits. `seen` counts how often the model was trained on each record.
 
-Each rank says at the beginning of a ring which step it had before, and which it goes on from. Between two steps it runs
-what the test sends it. The job goes on until the file `limit` says which step is the last.
+Each rank says at the beginning of a process group which step it had before, and which it goes on from. Between two
+steps it runs what the test sends it. The job goes on until the file `limit` says which step is the last.
 
     train_in_place.py [SECONDS]     in each step it does nothing for so long
 """
@@ -47,7 +47,7 @@ def main() -> None:
         nonlocal had
         net, rank = state.ddp(), dist.get_rank()
         who = f"rank {rank} of {dist.get_world_size()} at {os.environ['MASTER_PORT']}"
-        print(f"ring {state.place.round}: {who} had step {had} and goes on after step {state.step}", flush=True)
+        print(f"group {state.world.round}: {who} had step {had} and goes on after step {state.step}", flush=True)
         test = Test()
         while not 0 < state.limit <= state.step:
             for _ in epoch(net, rank, test):

@@ -84,11 +84,11 @@ def test_ddp_goes_on_from_its_checkpoint_after_a_worker_was_killed(tmp_path: Pat
 def stays(tmp_path: Path, device: str, backend: str) -> None:
     ran = run(tmp_path, "in_place.py", device, backend, str(tmp_path / "killed"), nproc=2)
     assert ran.code == 0, ran.text
-    rings = ran.all(r"ring (\d+): pid (\d+) rank (\d+) of (\d+) step (\d+)")
-    stayed = {pid for _, pid, rank, *_ in rings if rank == "0"}
-    replaced = {pid for _, pid, rank, *_ in rings if rank == "1"}
+    groups = ran.all(r"group (\d+): pid (\d+) rank (\d+) of (\d+) step (\d+)")
+    stayed = {pid for _, pid, rank, *_ in groups if rank == "0"}
+    replaced = {pid for _, pid, rank, *_ in groups if rank == "1"}
     assert (len(stayed), len(replaced)) == (1, 2), ran.text
-    assert {int(step) for ring, *_, step in rings if ring != rings[0][0]} == {5}
+    assert {int(step) for group, *_, step in groups if group != groups[0][0]} == {5}
     ends = ran.all(r"ends at (\S+); each step counts (.*); optimizer on (.*)")
     assert len(ends) == 2
     assert len(set(ends)) == 1, "all ranks have the same parameters, to the bit"

@@ -133,7 +133,7 @@ class Workers(list[Puppet]):
         return puppet
 
     @property
-    def places(self) -> list[str]:
+    def nodes(self) -> list[str]:
         """The node of each rank."""
         return [puppet.node for puppet in self]
 
@@ -458,13 +458,13 @@ class Cluster:
     # -- what runs ------------------------------------------------------------------------------------------------
 
     def processes(self) -> list[int]:
-        """Every living process that carries this cluster's mark, or is a keeper or etcd that its agents started."""
+        """Every living process that carries this cluster's mark, or is a supervisor or etcd that its agents started."""
         found: list[int] = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 environment = _environment(int(entry.name))
                 marked = environment.get(MARK) == self.mark
-                # The keeper and etcd serve more than one job and get a clean environment, but for TMPDIR.
+                # The supervisor and etcd serve more than one job and get a clean environment, but for TMPDIR.
                 if marked or Path(environment.get("TMPDIR", "/")).is_relative_to(self._temporary):
                     found.append(int(entry.name))
         return found
@@ -472,13 +472,13 @@ class Cluster:
     def _machine(self, node: str) -> list[int]:
         agent = self.nodes[node].process.pid
         mine: list[int] = []
-        keepers: list[int] = []
+        supervisors: list[int] = []
         for pid in self.processes():
             if _environment(pid).get("PUPPET_NODE") == node:
                 mine.append(pid)
             elif _environment(pid).get(KEPT_VARIABLE) == f"store of {agent}":
-                keepers.append(pid)  # and the etcd below it
-        return [*keepers, *mine]
+                supervisors.append(pid)  # and the etcd below it
+        return [*supervisors, *mine]
 
     def gone(self, pid: int, deadline: float = CLEAN_SECONDS) -> None:
         """Waits until that process has ended."""
@@ -503,7 +503,7 @@ class Cluster:
             self._end()
 
     def _assert_clean(self) -> None:
-        for pid in self._keepers():
+        for pid in self._supervisors():
             # It would linger for 10 s, in case another job comes.
             os.kill(pid, signal.SIGTERM)
         left = _await_ends(self.processes(), CLEAN_SECONDS) or self.processes()
@@ -519,7 +519,7 @@ class Cluster:
                 left_files = [str(path) for path in node.temporary.rglob("*") if path.is_file()]
                 assert not left_files, f"node {node.name} ended well and left files: {left_files}"
 
-    def _keepers(self) -> list[int]:
+    def _supervisors(self) -> list[int]:
         return [pid for pid in self.processes() if "supervisor.py\0" in _command_line(pid)]
 
     def _end(self) -> None:

@@ -27,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elastic_run.adapters.torch.environment import Placement, worker_environment
+from elastic_run.adapters.torch.environment import RankAssignment, worker_environment
 
 from .conftest import free_ports
 
@@ -190,7 +190,7 @@ class Runs:
     def _alone(self, rank: int, restart: int, port: int) -> _Streams:
         case = self.case
         words = case.plain or (sys.executable, "-u", *(["-m"] if "-m" in case.flags else []), *self.command)
-        place = Placement(
+        assignment = RankAssignment(
             job=JOB,
             rank=rank,
             local_rank=rank,
@@ -211,7 +211,7 @@ class Runs:
             largest_world=case.workers,
             agent=str(self.folder / "no agent"),
         )
-        env = worker_environment(self._environment(), place) | {"ELASTIC_RUN_TAG": "none"}
+        env = worker_environment(self._environment(), assignment) | {"ELASTIC_RUN_TAG": "none"}
         code, out, err = self._call(words, env)
         return _Streams(out, err, signal.Signals(-code) if code < 0 else code)
 

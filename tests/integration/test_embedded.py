@@ -1,4 +1,4 @@
-"""The embedded etcd on real etcd: every way to take a seat, every end of a keeper, and every refusal."""
+"""The embedded etcd on real etcd: every way to take a member slot, every end of a supervisor, and every refusal."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ from elastic_run.rendezvous.store.embedded.binary import (
 from elastic_run.rendezvous.store.embedded.local_member import EmbeddedFailed, Hosting, ensure
 from elastic_run.rendezvous.store.embedded.member_slot import Reach, peer_port
 from elastic_run.rendezvous.store.embedded.supervisor import encoded
-from elastic_run.rendezvous.store.embedded.watchdog import Kept, full_disk, keeper_of, look_after, take_lock
+from elastic_run.rendezvous.store.embedded.watchdog import Kept, full_disk, look_after, supervisor_of, take_lock
 from elastic_run.rendezvous.store.endpoint import Endpoint
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 
@@ -115,11 +115,11 @@ class Machines:
             self.hostings.pop().release()
 
     async def kill(self, hosting: Hosting) -> None:
-        """The power goes: keeper and etcd at once."""
+        """The power goes: supervisor and etcd at once."""
         assert hosting.local is not None
-        (etcd,) = psutil.Process(hosting.local.keeper).children()
-        os.kill(hosting.local.keeper, signal.SIGKILL)
-        await gone(hosting.local.keeper)
+        (etcd,) = psutil.Process(hosting.local.supervisor_pid).children()
+        os.kill(hosting.local.supervisor_pid, signal.SIGKILL)
+        await gone(hosting.local.supervisor_pid)
         await gone(etcd.pid)
 
     def own(self) -> list[psutil.Process]:
@@ -190,16 +190,16 @@ async def listener(
         server.close()
 
 
-def seat(hosting: Hosting) -> Endpoint:
+def slot(hosting: Hosting) -> Endpoint:
     """Of the member on this machine."""
     assert hosting.local is not None
     return hosting.local.endpoint
 
 
 async def outlives(hosting: Hosting, seconds: float) -> bool:
-    """The keeper is there after that time, which is several lingers."""
+    """The supervisor is there after that time, which is several lingers."""
     assert hosting.local is not None
-    pidfd = os.pidfd_open(hosting.local.keeper)
+    pidfd = os.pidfd_open(hosting.local.supervisor_pid)
     try:
         ready, _, _ = await asyncio.to_thread(select.select, [pidfd], [], [], seconds)
     finally:
@@ -213,7 +213,7 @@ async def outlives(hosting: Hosting, seconds: float) -> bool:
 async def test_a_vacant_endpoint_of_this_machine_is_served(machines: Machines, which_etcd: str) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
-    assert seat(hosting) == endpoint and hosting.missing == ()
+    assert slot(hosting) == endpoint and hosting.missing == ()
     await put(endpoint, "key", "value")
     assert await holds(endpoint, "key")
 
@@ -251,34 +251,34 @@ async def test_a_lone_member_comes_back_with_its_data(machines: Machines, which_
     await put(endpoint, "key", "value")
     await machines.kill(hosting)
     again = await machines.start("a", endpoints)
-    assert seat(again) == endpoint
+    assert slot(again) == endpoint
     assert await holds(endpoint, "key")
 
 
-# The keeper.
+# The supervisor.
 
 
-async def test_etcd_dies_with_its_keeper(machines: Machines) -> None:
+async def test_etcd_dies_with_its_supervisor(machines: Machines) -> None:
     hosting = await machines.start("a", free_endpoints(1))
     assert hosting.local is not None
-    (etcd,) = psutil.Process(hosting.local.keeper).children()
-    os.kill(hosting.local.keeper, signal.SIGKILL)
+    (etcd,) = psutil.Process(hosting.local.supervisor_pid).children()
+    os.kill(hosting.local.supervisor_pid, signal.SIGKILL)
     await gone(etcd.pid)
     assert not etcd.is_running() or etcd.status() == psutil.STATUS_ZOMBIE
 
 
-async def test_the_keeper_starts_an_etcd_that_was_killed_again_on_its_data(machines: Machines) -> None:
+async def test_the_supervisor_starts_an_etcd_that_was_killed_again_on_its_data(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
     assert hosting.local is not None
     await put(endpoint, "key", "value")
-    await asyncio.sleep(2.5)  # the keeper looks once a second, and tells nobody that it has seen etcd answer
-    (etcd,) = psutil.Process(hosting.local.keeper).children()
+    await asyncio.sleep(2.5)  # the supervisor looks once a second, and tells nobody that it has seen etcd answer
+    (etcd,) = psutil.Process(hosting.local.supervisor_pid).children()
     etcd.kill()
     await gone(etcd.pid)
     await eventually_answers(endpoint)
     assert await holds(endpoint, "key")
-    assert psutil.pid_exists(hosting.local.keeper)
+    assert psutil.pid_exists(hosting.local.supervisor_pid)
 
 
 @asynccontextmanager
@@ -293,10 +293,10 @@ async def looked_after(kept: Kept | None, said: list[str]) -> AsyncIterator[asyn
 
 
 async def follows(kept: Kept) -> Kept:
-    """Waits for the keeper that is started in the place of this one."""
+    """Waits for the supervisor that is started in the place of this one."""
     async with asyncio.timeout(GENEROUS):
         # nobody tells when it is there
-        while (found := keeper_of(kept.endpoint, kept.lock)) is None or found.keeper == kept.keeper:  # noqa: ASYNC110
+        while (found := supervisor_of(kept.endpoint, kept.lock)) is None or found.supervisor_pid == kept.supervisor_pid:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return found
 
@@ -308,7 +308,7 @@ async def says(said: list[str], text: str) -> None:
 
 
 @pytest.mark.parametrize("who", ["who started it", "another agent"])
-async def test_a_keeper_that_was_killed_is_started_again_with_its_etcd_on_its_data(
+async def test_a_supervisor_that_was_killed_is_started_again_with_its_etcd_on_its_data(
     machines: Machines, who: str
 ) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
@@ -320,21 +320,21 @@ async def test_a_keeper_that_was_killed_is_started_again_with_its_etcd_on_its_da
     async with looked_after(kept, machines.said):
         for _ in range(2):
             assert kept is not None and kept.endpoint == endpoint
-            os.kill(kept.keeper, signal.SIGKILL)
+            os.kill(kept.supervisor_pid, signal.SIGKILL)
             kept = await follows(kept)
             await eventually_answers(endpoint)
             assert await holds(endpoint, "key")
     assert sum("has ended: waits until it is started again" in line for line in machines.said) == 2
 
 
-async def test_a_keeper_that_is_killed_again_before_its_etcd_answers_is_started_again(machines: Machines) -> None:
+async def test_a_supervisor_that_is_killed_again_before_its_etcd_answers_is_started_again(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     kept = (await machines.start("a", endpoints)).local
     await put(endpoint, "key", "value")
     async with looked_after(kept, machines.said):
         for _ in range(5):
             assert kept is not None
-            os.kill(kept.keeper, signal.SIGKILL)
+            os.kill(kept.supervisor_pid, signal.SIGKILL)
             kept = await follows(kept)
         await eventually_answers(endpoint)
     assert await holds(endpoint, "key")
@@ -346,39 +346,39 @@ async def test_what_is_started_again_stays_for_others_where_the_job_that_started
     await put(endpoint, "key", "value")
     async with looked_after(kept, machines.said):
         assert kept is not None
-        os.kill(kept.keeper, signal.SIGKILL)
+        os.kill(kept.supervisor_pid, signal.SIGKILL)
         await follows(kept)
     await eventually_answers(endpoint)
     assert await holds(endpoint, "key")
 
 
-async def test_of_two_agents_that_look_after_a_keeper_one_starts_it_again(machines: Machines) -> None:
+async def test_of_two_agents_that_look_after_a_supervisor_one_starts_it_again(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     kept = (await machines.start("a", endpoints)).local
     other = (await machines.start("a", endpoints)).local
     async with looked_after(kept, machines.said), looked_after(other, machines.said):
         for _ in range(2):
             assert kept is not None
-            os.kill(kept.keeper, signal.SIGKILL)
+            os.kill(kept.supervisor_pid, signal.SIGKILL)
             kept = await follows(kept)
             await eventually_answers(endpoint)
     assert sum("again, on its data" in line for line in machines.said) == 2
 
 
-async def test_who_does_not_have_its_data_does_not_look_after_a_keeper(machines: Machines) -> None:
+async def test_who_does_not_have_its_data_does_not_look_after_a_supervisor(machines: Machines) -> None:
     endpoints = free_endpoints(1)
     await machines.start("a", endpoints)
     assert (await machines.start("b", endpoints)).local is None
 
 
-async def test_who_has_an_earlier_stores_data_does_not_look_after_a_keeper(machines: Machines) -> None:
+async def test_who_has_an_earlier_stores_data_does_not_look_after_a_supervisor(machines: Machines) -> None:
     endpoints = free_endpoints(1)
     await machines.kill(await machines.start("b", endpoints))
     await machines.start("a", endpoints)
     assert (await machines.start("b", endpoints)).local is None
 
 
-async def test_a_dead_keepers_lock_beside_an_etcd_of_the_users_own_is_nobodys(
+async def test_a_dead_supervisors_lock_beside_an_etcd_of_the_users_own_is_nobodys(
     machines: Machines, tmp_path: Path
 ) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
@@ -398,7 +398,7 @@ async def test_a_dead_keepers_lock_beside_an_etcd_of_the_users_own_is_nobodys(
         await own.wait()
 
 
-async def test_a_keeper_does_not_come_back_on_its_data_after_another_has_kept_newer(machines: Machines) -> None:
+async def test_a_supervisor_does_not_come_back_on_its_data_after_another_has_kept_newer(machines: Machines) -> None:
     endpoints = free_endpoints(1)
     old = await machines.start("a", endpoints)
     await machines.kill(old)
@@ -410,7 +410,7 @@ async def test_a_keeper_does_not_come_back_on_its_data_after_another_has_kept_ne
     assert machines.own() == []
 
 
-async def test_a_keeper_whose_data_is_gone_is_not_started_again_and_a_line_says_so(machines: Machines) -> None:
+async def test_a_supervisor_whose_data_is_gone_is_not_started_again_and_a_line_says_so(machines: Machines) -> None:
     hosting = await machines.start("a", free_endpoints(1))
     await machines.kill(hosting)
     assert hosting.local is not None
@@ -420,11 +420,11 @@ async def test_a_keeper_whose_data_is_gone_is_not_started_again_and_a_line_says_
     assert machines.own() == []
 
 
-async def test_a_keeper_that_is_told_to_stop_is_not_started_again_and_a_line_says_so(machines: Machines) -> None:
+async def test_a_supervisor_that_is_told_to_stop_is_not_started_again_and_a_line_says_so(machines: Machines) -> None:
     hosting = await machines.start("a", free_endpoints(1))
     assert hosting.local is not None
     async with looked_after(hosting.local, machines.said):
-        os.kill(hosting.local.keeper, signal.SIGTERM)
+        os.kill(hosting.local.supervisor_pid, signal.SIGTERM)
         await says(machines.said, "is not started again: it was told to stop")
     assert machines.own() == []
 
@@ -451,19 +451,19 @@ async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_
     hosting = await machines.start("a", endpoints)
     assert hosting.local is not None
     await put(endpoint, "key", "value")
-    await asyncio.sleep(2.5)  # as above: the keeper has to have seen that etcd serves
+    await asyncio.sleep(2.5)  # as above: the supervisor has to have seen that etcd serves
     filler = small_disk / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(1 << 20))
-    with suppress(etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
+    with suppress(etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
         for number in range(100):  # etcd has some room of its own
             await put(endpoint, f"large{number}", "x" * 1_000_000)
     async with asyncio.timeout(GENEROUS):
         # Until it was started in vain so often that it used to be given up.
-        while psutil.Process(hosting.local.keeper).children():  # noqa: ASYNC110
+        while psutil.Process(hosting.local.supervisor_pid).children():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-    assert await outlives(hosting, 4.0), "the keeper gave it up"
+    assert await outlives(hosting, 4.0), "the supervisor gave it up"
     assert hosting.local is not None and str(small_disk) in full_disk(hosting.local.folder)
     assert (await etcd_admin.probe(endpoint)).reach is not Reach.ANSWERS
     filler.unlink()
@@ -472,26 +472,26 @@ async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_
     assert full_disk(hosting.local.folder) == ""
 
 
-async def test_a_keeper_that_is_killed_on_a_full_disk_is_started_again_when_there_is_room(
+async def test_a_supervisor_that_is_killed_on_a_full_disk_is_started_again_when_there_is_room(
     machines: Machines, small_disk: Path
 ) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     machines.root = small_disk
     kept = (await machines.start("a", endpoints)).local
     await put(endpoint, "key", "value")
-    await asyncio.sleep(2.5)  # as above: the keeper has to have seen that etcd serves
+    await asyncio.sleep(2.5)  # as above: the supervisor has to have seen that etcd serves
     async with looked_after(kept, machines.said) as looking:
         assert kept is not None
         with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(bytes(1 << 20))
-        with suppress(etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
+        with suppress(etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
             for number in range(100):  # etcd has some room of its own
                 await put(endpoint, f"large{number}", "x" * 1_000_000)
-        os.kill(kept.keeper, signal.SIGKILL)
+        os.kill(kept.supervisor_pid, signal.SIGKILL)
         kept = await follows(kept)
         async with asyncio.timeout(GENEROUS):
-            while not (etcd := psutil.Process(kept.keeper).children()):  # noqa: ASYNC110  # its keeper tells nobody
+            while not (etcd := psutil.Process(kept.supervisor_pid).children()):  # noqa: ASYNC110  # its supervisor tells nobody
                 await asyncio.sleep(0.005)
         await gone(etcd[0].pid)  # it was started in vain
         (small_disk / "filler").unlink()
@@ -522,31 +522,31 @@ async def test_an_etcd_that_has_reached_its_quota_takes_writes_again(
     monkeypatch.setattr(local_member, "etcd_arguments", with_quota)
     (endpoint,) = endpoints = free_endpoints(1)
     await machines.start("a", endpoints)
-    with pytest.raises(etcd_admin.GatewayRefused, match="space"):
+    with pytest.raises(etcd_admin.EtcdAdminRefused, match="space"):
         for _ in range(100):
             await put(endpoint, "key", "x" * 1_000_000)
     async with asyncio.timeout(GENEROUS):
         while True:
-            with suppress(etcd_admin.GatewayRefused):
+            with suppress(etcd_admin.EtcdAdminRefused):
                 await put(endpoint, "key", "value")
                 break
             await asyncio.sleep(0.1)
     assert await holds(endpoint, "key")
 
 
-async def test_the_keeper_ends_with_an_etcd_that_never_served_and_leaves_the_data(machines: Machines) -> None:
+async def test_the_supervisor_ends_with_an_etcd_that_never_served_and_leaves_the_data(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
     assert hosting.local is not None
     await put(endpoint, "key", "value")
-    (etcd,) = psutil.Process(hosting.local.keeper).children()
+    (etcd,) = psutil.Process(hosting.local.supervisor_pid).children()
     etcd.kill()
-    await gone(hosting.local.keeper)
+    await gone(hosting.local.supervisor_pid)
     await machines.start("a", endpoints)
     assert await holds(endpoint, "key")
 
 
-async def test_the_keeper_inherits_no_tag_no_etcd_options_and_no_session(
+async def test_the_supervisor_inherits_no_tag_no_etcd_options_and_no_session(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ELASTIC_RUN_TAG", "x")
@@ -554,11 +554,11 @@ async def test_the_keeper_inherits_no_tag_no_etcd_options_and_no_session(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     hosting = await machines.start("a", free_endpoints(1))
     assert hosting.local is not None
-    keeper = psutil.Process(hosting.local.keeper)
-    for process in (keeper, *keeper.children()):
+    supervisor = psutil.Process(hosting.local.supervisor_pid)
+    for process in (supervisor, *supervisor.children()):
         assert not {"ELASTIC_RUN_TAG", "ETCD_DATA_DIR", "HTTP_PROXY"} & process.environ().keys()
         assert os.getsid(process.pid) != os.getsid(0)
-    assert keeper.ppid() != os.getpid()
+    assert supervisor.ppid() != os.getpid()
 
 
 async def test_a_store_without_a_job_stops_and_leaves_nothing(machines: Machines, which_etcd: str) -> None:
@@ -569,7 +569,7 @@ async def test_a_store_without_a_job_stops_and_leaves_nothing(machines: Machines
     machines.end_agents()
     assert await outlives(hosting, 3.0), "it stopped while a job had a node"
     await etcd_admin.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
-    await gone(hosting.local.keeper)
+    await gone(hosting.local.supervisor_pid)
     assert machines.own() == []
     assert list((machines.root / "a").iterdir()) == []
     assert not (machines.root / "locks").exists()
@@ -579,7 +579,7 @@ async def test_a_store_to_which_no_node_came_stops_when_its_agent_has_ended(mach
     hosting = await machines.start("a", free_endpoints(1), linger=0.5)
     assert hosting.local is not None
     machines.end_agents()
-    await gone(hosting.local.keeper)
+    await gone(hosting.local.supervisor_pid)
     assert machines.own() == []
 
 
@@ -596,21 +596,21 @@ async def test_a_store_is_kept_for_an_agent_that_is_stopped_and_whose_lease_has_
         machines.hostings.remove(hosting)
     lease = await put(endpoint, "/elastic-run/job/nodes/n0", "{}", ttl=60)
     await put(endpoint, "key", "value")
-    await asyncio.sleep(1.5)  # the keeper looks once a second, and tells nobody that it has seen the node
+    await asyncio.sleep(1.5)  # the supervisor looks once a second, and tells nobody that it has seen the node
     await etcd_admin.call(endpoint, "/v3/kv/lease/revoke", {"ID": lease}, 10)
     assert await outlives(hosting, 3.0), "the store of a living agent was stopped"
     assert await holds(endpoint, "key")
     machines.end_agents()
-    await gone(hosting.local.keeper)
+    await gone(hosting.local.supervisor_pid)
 
 
-async def test_a_keeper_told_to_stop_leaves_the_data(machines: Machines) -> None:
+async def test_a_supervisor_told_to_stop_leaves_the_data(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
     assert hosting.local is not None
     await put(endpoint, "key", "value")
-    os.kill(hosting.local.keeper, signal.SIGTERM)
-    await gone(hosting.local.keeper)
+    os.kill(hosting.local.supervisor_pid, signal.SIGTERM)
+    await gone(hosting.local.supervisor_pid)
     await machines.start("a", endpoints)
     assert await holds(endpoint, "key")
 
@@ -621,7 +621,7 @@ async def test_a_keeper_told_to_stop_leaves_the_data(machines: Machines) -> None
 async def three(machines: Machines, endpoints: tuple[Endpoint, ...]) -> dict[str, Hosting]:
     """A store of three members, with a job in it."""
     hostings = await asyncio.gather(*(machines.start(name, endpoints) for name in "abc"))
-    assert {seat(hosting) for hosting in hostings} == set(endpoints)
+    assert {slot(hosting) for hosting in hostings} == set(endpoints)
     await put(endpoints[0], "/elastic-run/job/nodes/n0", "{}", ttl=600)
     await put(endpoints[0], "key", "value")
     return dict(zip("abc", hostings, strict=True))
@@ -671,37 +671,37 @@ async def test_a_killed_member_of_three_comes_back_with_its_data(machines: Machi
     before = {member.id for member in await etcd_admin.list_members(endpoints[0])}
     await machines.kill(hostings["c"])
     back = await machines.start("c", endpoints)
-    assert seat(back) == seat(hostings["c"])
+    assert slot(back) == slot(hostings["c"])
     assert {member.id for member in await etcd_admin.list_members(endpoints[0])} == before
-    assert await holds(seat(back), "key")
+    assert await holds(slot(back), "key")
 
 
-async def test_a_new_machine_takes_over_the_seat_of_a_dead_one(machines: Machines, which_etcd: str) -> None:
+async def test_a_new_machine_takes_over_the_member_slot_of_a_dead_one(machines: Machines, which_etcd: str) -> None:
     endpoints = free_endpoints(3)
     hostings = await three(machines, endpoints)
     before = {member.id for member in await etcd_admin.list_members(endpoints[0])}
     dead = hostings["a"]
     await machines.kill(dead)
     new = await machines.start("new", endpoints)
-    assert seat(new) == seat(dead)
-    assert await holds(seat(new), "key")
+    assert slot(new) == slot(dead)
+    assert await holds(slot(new), "key")
     after = {member.id for member in await etcd_admin.list_members(endpoints[1])}
     assert len(after) == 3 and len(after - before) == 1
 
     await machines.kill(hostings["b"])  # the new member counts: any one may die again
-    await eventually_answers(seat(hostings["c"]))
-    assert await holds(seat(new), "key")
+    await eventually_answers(slot(hostings["c"]))
+    assert await holds(slot(new), "key")
 
 
-async def test_a_machine_whose_seat_was_taken_sets_its_old_data_aside(machines: Machines) -> None:
+async def test_a_machine_whose_member_slot_was_taken_sets_its_old_data_aside(machines: Machines) -> None:
     endpoints = free_endpoints(3)
     hostings = await three(machines, endpoints)
     await machines.kill(hostings["c"])
     taken = await machines.start("new", endpoints)
     await machines.kill(taken)
     back = await machines.start("c", endpoints)
-    assert seat(back) == seat(hostings["c"])
-    assert await holds(seat(back), "key")
+    assert slot(back) == slot(hostings["c"])
+    assert await holds(slot(back), "key")
 
 
 async def test_a_command_that_names_a_living_store_among_others_of_its_own_changes_nothing(machines: Machines) -> None:
@@ -713,7 +713,7 @@ async def test_a_command_that_names_a_living_store_among_others_of_its_own_chang
         await machines.start("b", (own, *others))
     assert await etcd_admin.list_members(own) == before
     await put(own, "key", "value")
-    assert len(machines.own()) == 2, "a keeper and an etcd were started for the command that was refused"
+    assert len(machines.own()) == 2, "a supervisor and an etcd were started for the command that was refused"
 
 
 async def test_a_store_forms_beside_data_that_an_earlier_one_left(
@@ -734,7 +734,7 @@ async def test_a_store_forms_beside_data_that_an_earlier_one_left(
         await one_remembers(endpoints)
     # The folders of the other two are gone, and with them the majority of the earlier store.
     fresh = await asyncio.gather(old, *(machines.start(name, endpoints) for name in "xy"))
-    assert {seat(hosting) for hosting in fresh} == set(endpoints)
+    assert {slot(hosting) for hosting in fresh} == set(endpoints)
     assert not await holds(endpoints[0], "key")
     for endpoint in endpoints:
         await eventually_answers(endpoint)

@@ -30,7 +30,7 @@ def test_a_killed_worker_restarts_all_and_the_job_succeeds(job: Cluster) -> None
     victim = first[1]
     job.kill_worker(1)
     second = job.workers(2)
-    assert second.places == first.places
+    assert second.nodes == first.nodes
     for node in "AB":
         job.wait_for_line(node, rf"round 2: 2 -> 2 nodes, .*rank 1 on node {victim.node} died by SIGKILL \(9\)")
     second.release()
@@ -142,12 +142,12 @@ def test_what_a_worker_started_ends_with_it(job: Cluster) -> None:
 def test_a_killed_agent_is_left_out_and_its_workers_end(job: Cluster) -> None:
     job.start("A", "B", "C", nnodes="2:3")
     first = job.workers(3)
-    lost = next(node for node in first.places if node != job.master())
-    survivors = [node for node in first.places if node != lost]
+    lost = next(node for node in first.nodes if node != job.master())
+    survivors = [node for node in first.nodes if node != lost]
     orphan = next(worker for worker in first if worker.node == lost)
     job.kill_agent(lost)
     second = job.workers(2)
-    assert second.places == survivors, "survivors keep their rank order"
+    assert second.nodes == survivors, "survivors keep their rank order"
     job.gone(orphan.pid)
     for node in survivors:
         job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*node {lost} was lost: its agent's process is gone")
@@ -159,10 +159,10 @@ def test_the_killed_agent_that_hosts_the_master_is_replaced(job: Cluster) -> Non
     job.start("A", "B", "C", nnodes="2:3")
     first = job.workers(3)
     lost = job.master()
-    survivors = [node for node in first.places if node != lost]
+    survivors = [node for node in first.nodes if node != lost]
     job.kill_agent(lost)
     second = job.workers(2)
-    assert second.places == survivors
+    assert second.nodes == survivors
     assert job.master() in survivors
     job.wait_anywhere(rf"the master's node {lost} is lost: its agent's process is gone .*; electing another")
     for node in survivors:
@@ -177,7 +177,7 @@ def test_every_node_but_one_is_killed_one_after_the_other(job: Cluster) -> None:
     for size in (2, 1):
         job.kill_machine(job.master())
         workers = job.workers(size)
-    (last,) = workers.places
+    (last,) = workers.nodes
     workers.release()
     assert job.finish() == {last: 0}
     assert "in the whole job: 2 lost nodes;" in job.log(last)
@@ -189,12 +189,12 @@ def test_a_node_that_is_silent_is_lost_and_comes_back_as_a_new_member(job: Clust
     silent = next(node for node in "AB" if node != job.master())
     other = next(node for node in "AB" if node != silent)
     job.freeze_machine(silent)
-    assert job.workers(1).places == [other]
+    assert job.workers(1).nodes == [other]
     job.wait_for_line(other, rf"round 2: 2 -> 1 node, .*node {silent} was lost: .*lease")
     job.thaw_machine(silent)
     job.wait_for_line(silent, "this node is no longer a member of the job: .*; it registers again")
     third = job.workers(2)
-    assert third.places == [other, silent]
+    assert third.nodes == [other, silent]
     assert not {worker.pid for worker in first} & {worker.pid for worker in third}
     third.release()
     assert job.finish() == {"A": 0, "B": 0}
@@ -207,7 +207,7 @@ def test_a_silent_master_is_replaced_when_its_lease_ends(job: Cluster) -> None:
     other = next(node for node in "AB" if node != silent)
     job.freeze_machine(silent)
     second = job.workers(1)
-    assert second.places == [other] and job.master() == other
+    assert second.nodes == [other] and job.master() == other
     job.thaw_machine(silent)
     job.workers(2).release()
     assert job.finish() == {"A": 0, "B": 0}
@@ -219,7 +219,7 @@ def test_a_stopped_agent_does_not_let_its_workers_run_on(job: Cluster) -> None:
     stopped = first[1]
     job.send(stopped.node, signal.SIGSTOP)
     job.gone(stopped.pid)  # by its guardian
-    assert job.workers(1).places == [first[0].node]
+    assert job.workers(1).nodes == [first[0].node]
     job.send(stopped.node, signal.SIGCONT)
     job.workers(2).release()
     assert job.finish() == {"A": 0, "B": 0}
@@ -227,10 +227,10 @@ def test_a_stopped_agent_does_not_let_its_workers_run_on(job: Cluster) -> None:
 
 def test_a_node_that_is_added_is_taken_in(job: Cluster) -> None:
     job.start("A", nnodes="1:2")
-    assert job.workers(1).places == ["A"]
+    assert job.workers(1).nodes == ["A"]
     job.start("B")
     second = job.workers(2)
-    assert second.places == ["A", "B"]
+    assert second.nodes == ["A", "B"]
     for node in "AB":
         job.wait_for_line(node, "round 2: 1 -> 2 nodes, 2 workers, .*B joined")
     second.release()
@@ -248,7 +248,7 @@ def test_an_arrival_gives_scripts_time_to_save(job: Cluster) -> None:
     assert "rank 0] saved" in job.log("A")
 
 
-def test_with_scale_up_never_an_arrival_is_a_spare_until_the_next_change(job: Cluster) -> None:
+def test_with_scale_up_never_an_arrival_is_a_standby_until_the_next_change(job: Cluster) -> None:
     job.start("A", nnodes="1:2", scale_up="never")
     first = job.workers(1)
     job.start("B")
@@ -256,12 +256,12 @@ def test_with_scale_up_never_an_arrival_is_a_spare_until_the_next_change(job: Cl
     job.wait_for_line("B", "waiting to be taken in")
     first[0].tell("raise RuntimeError('a change')")
     second = job.workers(2)
-    assert second.places == ["A", "B"]
+    assert second.nodes == ["A", "B"]
     second.release()
     assert job.finish() == {"A": 0, "B": 0}
 
 
-def test_a_spare_beyond_the_maximum_enters_at_the_next_loss(job: Cluster) -> None:
+def test_a_standby_beyond_the_maximum_enters_at_the_next_loss(job: Cluster) -> None:
     job.start("A", "B", nnodes=2)
     first = job.workers(2)
     job.start("C")
@@ -270,13 +270,13 @@ def test_a_spare_beyond_the_maximum_enters_at_the_next_loss(job: Cluster) -> Non
     lost = next(node for node in "AB" if node != job.master())
     job.kill_machine(lost)
     second = job.workers(2)
-    survivor = next(node for node in first.places if node != lost)
-    assert second.places == [survivor, "C"]
+    survivor = next(node for node in first.nodes if node != lost)
+    assert second.nodes == [survivor, "C"]
     second.release()
     assert job.finish() == {survivor: 0, "C": 0}
 
 
-def test_a_spare_that_is_never_needed_ends_with_the_job(job: Cluster) -> None:
+def test_a_standby_that_is_never_needed_ends_with_the_job(job: Cluster) -> None:
     job.start("A", nnodes="1")
     first = job.workers(1)
     job.start("B")
@@ -295,7 +295,7 @@ def test_below_the_minimum_the_job_waits_and_goes_on_when_a_node_comes(job: Clus
     job.gone(survivor.pid)
     job.start("C")
     second = job.workers(2)
-    assert second.places == [survivor.node, "C"]
+    assert second.nodes == [survivor.node, "C"]
     job.wait_for_line("C", "2 of 2 nodes are in again")
     second.release()
     assert job.finish() == {survivor.node: 0, "C": 0}
@@ -320,8 +320,8 @@ def test_a_node_that_is_told_to_go_leaves_in_order(job: Cluster) -> None:
     leaver = next(worker for worker in first if worker.node != job.master())
     job.send(leaver.node, signal.SIGTERM)
     second = job.workers(2)
-    stay = [node for node in first.places if node != leaver.node]
-    assert second.places == stay
+    stay = [node for node in first.nodes if node != leaver.node]
+    assert second.nodes == stay
     for node in stay:
         job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*node {leaver.node} left: told to leave by SIGTERM")
     job.gone(leaver.pid)
@@ -336,8 +336,8 @@ def test_the_master_that_is_told_to_go_hands_over(job: Cluster) -> None:
     leaver = job.master()
     job.send(leaver, signal.SIGTERM)
     second = job.workers(2)
-    stay = [node for node in first.places if node != leaver]
-    assert second.places == stay
+    stay = [node for node in first.nodes if node != leaver]
+    assert second.nodes == stay
     second.release()
     assert job.finish() == {**dict.fromkeys(stay, 0), leaver: 128 + signal.SIGTERM}
     assert "in the whole job: 1 departure;" in job.log(stay[0])
@@ -499,8 +499,8 @@ def test_the_nodes_start_their_store_and_lose_a_machine_with_its_member(
         lost = job.master()
         job.kill_machine(lost)
         second = job.workers(2)
-        assert second.places == [node for node in first.places if node != lost]
-        # A new machine takes the dead member's seat.
+        assert second.nodes == [node for node in first.nodes if node != lost]
+        # A new machine takes the dead member's member slot.
         job.start("D")
         job.wait_for_line("D", "starts etcd")
         job.workers(3).release()
@@ -563,7 +563,7 @@ def test_ddp_takes_a_new_node_in(job: Cluster) -> None:
     ddp(job, "A", nnodes="1:2")
     job.workers(1).wait_for("step 10")
     job.start("B")
-    assert job.workers(2).places == ["A", "B"]
+    assert job.workers(2).nodes == ["A", "B"]
     assert job.finish() == {"A": 0, "B": 0}
     job.wait_for_line("A", "round 2: 1 -> 2 nodes, 2 workers, .*B joined")
     for node in "AB":

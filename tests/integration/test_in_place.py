@@ -27,19 +27,19 @@ def begin(job: Cluster, *nodes: str, nproc: int = 1, nnodes: str = "1", **option
     job.start(*nodes, script=SCRIPT, args=args, nproc_per_node=nproc, nnodes=nnodes, max_restarts=20)
 
 
-def rings(job: Cluster, node: str) -> list[tuple[int, int, int, int, int]]:
-    """Of each ring that workers of a node were in: round, pid, rank, world, the step that it began at."""
-    pattern = re.compile(r"ring (\d+): pid (\d+) rank (\d+) of (\d+) from step (\d+)")
+def groups(job: Cluster, node: str) -> list[tuple[int, int, int, int, int]]:
+    """Of each process group that workers of a node were in: round, pid, rank, world, the step that it began at."""
+    pattern = re.compile(r"group (\d+): pid (\d+) rank (\d+) of (\d+) from step (\d+)")
     found = [pattern.search(line) for line in job.nodes[node].lines]
     return [tuple(map(int, match.groups())) for match in found if match]  # type: ignore[misc]
 
 
 def trains(job: Cluster, node: str, round: int, steps: int = 3) -> None:
-    """Waits until the workers of a node have made some steps in the ring of that round."""
+    """Waits until the workers of a node have made some steps in the process group of that round."""
 
     def look() -> bool:
         lines = job.nodes[node].lines
-        begun = [index for index, line in enumerate(lines) if f"ring {round}: " in line]
+        begun = [index for index, line in enumerate(lines) if f"group {round}: " in line]
         return bool(begun) and sum("] step " in line for line in lines[begun[-1] :]) >= steps
 
     job.wait_until(lambda: look() or None, f"{node} trains in round {round}")
@@ -82,7 +82,7 @@ def test_killed_workers_leave_the_others_where_they_are(alone: Cluster, undistur
     trains(alone, "A", 5)
     epochs, mark = ends(alone, "A")
     assert mark == undisturbed[epochs]
-    seen = rings(alone, "A")
+    seen = groups(alone, "A")
     assert len({pid for _, pid, *_ in seen}) == 2 + 4, "one new process for each that was killed"
     for round in range(2, 6):
         (step,) = {begun for number, *_, begun in seen if number == round}
@@ -100,7 +100,7 @@ def test_where_all_are_lost_the_script_begins_as_it_always_does_and_says_so(
     trains(alone, "A", 2)
     epochs, mark = ends(alone, "A")
     assert mark == undisturbed[epochs]
-    assert {step for round, *_, step in rings(alone, "A") if round == 2} == {0}
+    assert {step for round, *_, step in groups(alone, "A") if round == 2} == {0}
     assert "no living worker has a committed step: the job goes on from what the script has loaded" in alone.log("A")
 
 
@@ -116,9 +116,9 @@ def test_nodes_that_die_come_and_leave_cost_no_process_and_no_record(job: Cluste
     job.send(stays, signal.SIGTERM)
     trains(job, "A", 4)
     ends(job, "A", "D", left=stays)
-    assert len({pid for _, pid, *_ in rings(job, "A")}) == 1
-    assert [(round, world) for round, _, _, world, _ in rings(job, "A")] == [(1, 3), (2, 2), (3, 3), (4, 2)]
-    assert len({pid for _, pid, *_ in rings(job, stays)}) == 1, job.log(stays)
+    assert len({pid for _, pid, *_ in groups(job, "A")}) == 1
+    assert [(round, world) for round, _, _, world, _ in groups(job, "A")] == [(1, 3), (2, 2), (3, 3), (4, 2)]
+    assert len({pid for _, pid, *_ in groups(job, stays)}) == 1, job.log(stays)
 
 
 @pytest.mark.parametrize("nproc", [1, 2], ids=["that is its only one", "beside another, which has the state"])
@@ -127,16 +127,16 @@ def test_a_worker_of_one_node_among_two_costs_one_process(job: Cluster, nproc: i
     trains(job, "A", 1)
     hurt = "B" if job.master() == "A" else "A"
     whole = "A" if hurt == "B" else "B"
-    job.kill_worker(next(rank for round, _, rank, *_ in rings(job, hurt) if round == 1))
+    job.kill_worker(next(rank for round, _, rank, *_ in groups(job, hurt) if round == 1))
     trains(job, whole, 3 if nproc == 1 else 2)
     ends(job, "A", "B")
     worlds = [(1, 2), (2, 1), (3, 2)] if nproc == 1 else [(1, 4), (2, 4)]
-    assert [(round, world) for round, _, _, world, _ in rings(job, whole)] == [
+    assert [(round, world) for round, _, _, world, _ in groups(job, whole)] == [
         each for each in worlds for _ in range(nproc)
     ]
-    assert len({pid for _, pid, *_ in rings(job, whole)}) == nproc
-    assert len({pid for _, pid, *_ in rings(job, hurt)}) == nproc + 1
-    assert all(step > 0 for round, *_, step in rings(job, hurt) if round > 1), "no committed step is lost"
+    assert len({pid for _, pid, *_ in groups(job, whole)}) == nproc
+    assert len({pid for _, pid, *_ in groups(job, hurt)}) == nproc + 1
+    assert all(step > 0 for round, *_, step in groups(job, hurt) if round > 1), "no committed step is lost"
 
 
 def test_an_arrival_breaks_no_collective_and_repeats_no_step(job: Cluster) -> None:
@@ -163,8 +163,8 @@ def test_an_arrival_after_the_training_does_not_begin_it_again(job: Cluster) -> 
     job.wait_for_line("A", r"B came at the end: workers of round 1 are finishing already")
     tail.unlink()
     assert job.finish() == {"A": 0, "B": 0}
-    assert [round for round, *_ in rings(job, "A")] == [1]
-    assert rings(job, "B") == []
+    assert [round for round, *_ in groups(job, "A")] == [1]
+    assert groups(job, "B") == []
 
 
 def test_survivors_below_the_minimum_wait_with_their_model(job: Cluster) -> None:
@@ -176,8 +176,8 @@ def test_survivors_below_the_minimum_wait_with_their_model(job: Cluster) -> None
     begin(job, "C", nnodes="2:2")
     trains(job, "C", 3)
     ends(job, left, "C")
-    assert len({pid for _, pid, *_ in rings(job, left)}) == 1
-    assert min(step for round, *_, step in rings(job, "C")) > 0
+    assert len({pid for _, pid, *_ in groups(job, left)}) == 1
+    assert min(step for round, *_, step in groups(job, "C")) > 0
 
 
 def rank_1_is(job: Cluster, what: str, folder: Path, nproc: int) -> tuple[Path, int]:
@@ -197,8 +197,8 @@ def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(
     stuck.unlink()
     trains(alone, "A", 2)
     ends(alone, "A")
-    assert len({pid for _, pid, rank, *_ in rings(alone, "A") if rank == 0}) == 1
-    assert len({pid for _, pid, *_ in rings(alone, "A")}) == 5
+    assert len({pid for _, pid, rank, *_ in groups(alone, "A") if rank == 0}) == 1
+    assert len({pid for _, pid, *_ in groups(alone, "A")}) == 5
 
 
 def test_the_only_worker_that_has_the_state_gets_the_time_to_end_what_it_computes(
@@ -211,10 +211,10 @@ def test_the_only_worker_that_has_the_state_gets_the_time_to_end_what_it_compute
     busy.unlink()
     trains(alone, "A", 2)
     ends(alone, "A")
-    assert len({pid for _, pid, *_ in rings(alone, "A")}) == 3
+    assert len({pid for _, pid, *_ in groups(alone, "A")}) == 3
 
 
-def test_ranks_that_go_on_with_a_broken_ring_get_the_state_of_one(alone: Cluster) -> None:
+def test_ranks_that_go_on_with_a_broken_process_group_get_the_state_of_one(alone: Cluster) -> None:
     alone.start("A", script=SCRIPTS / "swallows.py", nproc_per_node=3, nnodes="1", max_restarts=20)
     assert alone.finish() == {"A": 0}
     log = alone.log("A")
@@ -232,7 +232,7 @@ def test_a_worker_whose_steps_are_long_gets_the_time_to_come_out_of_one(alone: C
     trains(alone, "A", 2, steps=1)
     alone.send("A", signal.SIGTERM)
     assert alone.finish() == {"A": 128 + signal.SIGTERM}
-    assert len({pid for _, pid, rank, *_ in rings(alone, "A") if rank == 0}) == 1
+    assert len({pid for _, pid, rank, *_ in groups(alone, "A") if rank == 0}) == 1
     assert "has not left its ring in time" not in alone.log("A")
 
 
@@ -245,11 +245,13 @@ def test_a_loop_of_its_own_needs_no_decorator(alone: Cluster, undisturbed: dict[
     assert mark == undisturbed[epochs]
 
 
-def test_a_ring_that_breaks_though_nobody_is_lost_is_formed_again(alone: Cluster, undisturbed: dict[int, str]) -> None:
+def test_a_process_group_that_breaks_though_nobody_is_lost_is_formed_again(
+    alone: Cluster, undisturbed: dict[int, str]
+) -> None:
     begin(alone, "A", nproc=2, snap=7)
     alone.wait_for_line("A", "node A has workers whose ring is broken, though nobody is known to be lost: ")
     trains(alone, "A", 2)
     epochs, mark = ends(alone, "A")
     assert mark == undisturbed[epochs]
-    assert len({pid for _, pid, *_ in rings(alone, "A")}) == 2
+    assert len({pid for _, pid, *_ in groups(alone, "A")}) == 2
     assert "worker failure" not in alone.log("A")

@@ -220,7 +220,7 @@ def test_nodes_compare_the_source_of_the_functions_module_where_the_id_is_derive
     made: list[tuple[str, ...]] = []
 
     async def run(options: Options, environ: Mapping[str, str], *, written: Command) -> None:
-        place = runs.Place("127.0.0.1", None)
+        place = runs.Address("127.0.0.1", None)
         made.append(runs.setup(options, place, environ, "", written).terms.fingerprint.source)
         raise RuntimeError
 

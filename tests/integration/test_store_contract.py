@@ -592,7 +592,7 @@ async def test_a_closed_store_is_unavailable(store: Store, prefix: str) -> None:
         await take(store, 1, prefix, 1)
 
 
-async def test_closing_ends_watches_and_keepers_with_unavailable(store: Store, prefix: str) -> None:
+async def test_closing_ends_watches_and_keep_alives_with_unavailable(store: Store, prefix: str) -> None:
     lease = await store.grant(60)
     revision = await put(store, prefix + "a")
     keeping = asyncio.ensure_future(store.keep_alive(lease, 60))

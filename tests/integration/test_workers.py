@@ -496,8 +496,8 @@ async def test_what_has_left_its_session_may_outlive_the_end_and_still_be_heard(
         open({str(pids)!r}, "w").write(f"{{own.pid}} {{same.pid}}")
     """)
     own, same = map(int, pids.read_text().split())
-    await machine.workers.close(spare_detached=True)
-    await machine.guardian.close(spare_detached=True)
+    await machine.workers.close(keep_detached=True)
+    await machine.guardian.close(keep_detached=True)
     assert is_alive(own) and not is_alive(same)
     await machine.output.flush()
     assert f"leaves running what the script has put into a session of its own: pid {own} (".encode() in (
@@ -734,7 +734,7 @@ async def test_a_daemon_with_another_environment_ends_with_the_round_unless_it_i
         if rest != "time.sleep(600)":
             while workers.alive:
                 await workers.changed()
-        await workers.close(spare_detached=not rest)
+        await workers.close(keep_detached=not rest)
         assert is_alive(pid) != ends
         assert machine.guardian.pid is not None and is_alive(machine.guardian.pid)  # no tag is in its environment, too
     finally:

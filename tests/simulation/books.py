@@ -29,8 +29,8 @@ class _Book:
     """One ledger, from its first revision until its key is removed.
 
     Attributes:
-        accepted: by place, the workers that were told that what they had done of it counts.
-        outputs: places of which an output was written.
+        accepted: by shard index, the workers that were told that what they had done of it counts.
+        outputs: shard indices of which an output was written.
     """
 
     key: str
@@ -72,7 +72,7 @@ class Books:
             book = self._books[name] = _Book(key, state)
         else:
             self._check_forward(book.state, state)
-        if state.dataset.lineage == "ack":
+        if state.dataset.tracking == "ack":
             self._check_outputs(book, state)
         book.state = state
         self._check_once(state)
@@ -95,29 +95,33 @@ class Books:
         if back or new.cuts < old.cuts or (old.begun and new.frontier < old.frontier):
             self._violated("a ledger does not go back", f"{old} became {new}")
         elif old.begun and (again := _open(new, old.frontier) - _open(old)):
-            self._violated("what is done stays done", f"places {sorted(again)}")
+            self._violated("what is done stays done", f"shard indices {sorted(again)}")
 
     def _check_outputs(self, book: _Book, new: State) -> None:
         """A shard counts as done when its output is there."""
-        done = {place for place in range(new.frontier) if place not in _open(new)}
+        done = {shard_index for shard_index in range(new.frontier) if shard_index not in _open(new)}
         if missing := done - book.outputs:
-            self._violated("a shard is done when its output is written", f"places {sorted(missing)} have none")
-        done_before = {place for place in range(book.state.frontier) if place not in _open(book.state)}
+            self._violated("a shard is done when its output is written", f"shard indices {sorted(missing)} have none")
+        done_before = {
+            shard_index for shard_index in range(book.state.frontier) if shard_index not in _open(book.state)
+        }
         if again := done_before - done:
-            self._violated("what is done stays done", f"places {sorted(again)}")
+            self._violated("what is done stays done", f"shard indices {sorted(again)}")
 
     def _check_once(self, state: State) -> None:
         """A shard is leased to one rank at a time, or where it is written out, to two different ones."""
-        held: dict[int, list[int]] = {piece.place: [-1] for piece in state.returned}
+        held: dict[int, list[int]] = {piece.shard_index: [-1] for piece in state.returned}
         for owner in state.owners:
             for piece in owner.leases:
-                held.setdefault(piece.place, []).append(owner.rank)
-        most = 2 if state.dataset.lineage == "ack" else 1
-        for place, ranks in held.items():
+                held.setdefault(piece.shard_index, []).append(owner.rank)
+        most = 2 if state.dataset.tracking == "ack" else 1
+        for shard_index, ranks in held.items():
             alone = len(ranks) == 1 or -1 not in ranks
-            if len(ranks) > most or len(set(ranks)) < len(ranks) or not alone or place >= state.frontier:
-                self._violated("a shard is leased to one rank", f"place {place} has {ranks} (-1: waits for anybody)")
-        if len({piece.place for piece in state.returned}) < len(state.returned):
+            if len(ranks) > most or len(set(ranks)) < len(ranks) or not alone or shard_index >= state.frontier:
+                self._violated(
+                    "a shard is leased to one rank", f"place {shard_index} has {ranks} (-1: waits for anybody)"
+                )
+        if len({piece.shard_index for piece in state.returned}) < len(state.returned):
             self._violated("a shard is leased to one rank", f"{state.returned} would be leased twice")
 
     def _remember(self, name: str, state: State) -> None:
@@ -128,14 +132,14 @@ class Books:
             if owner.answer not in answers:
                 answers.append(owner.answer)
         self._cuts.setdefault((name, state.round, state.cuts), []).append(state.cut)
-        if state.begun or state.dataset.lineage == "ack":
+        if state.begun or state.dataset.tracking == "ack":
             self._begun.setdefault((name, state.round), []).append(state.origin)
 
     def _tell(self, state: State) -> None:
-        words = [f"from place {state.frontier} on nobody had any"]
+        words = [f"from shard index {state.frontier} on nobody had any"]
         if state.returned:
-            words.append(f"{_places(state.returned)} came back")
-        words += [f"rank {owner.rank} has {_places(owner.leases)}" for owner in state.owners if owner.leases]
+            words.append(f"{_shard_indices(state.returned)} came back")
+        words += [f"rank {owner.rank} has {_shard_indices(owner.leases)}" for owner in state.owners if owner.leases]
         self._world.say("store", f"ledger of round {state.round}: {'; '.join(words)}")
 
     # -- what masters answer, and workers are told ----------------------------------------------------------------
@@ -177,16 +181,16 @@ class Books:
 
     def _accept(self, worker: Worker, request: Request, answer: Answer) -> None:
         book = self._books.get(request.name)
-        if book is None or book.state.dataset.lineage != "ack" or self._checker.is_over(worker):
+        if book is None or book.state.dataset.tracking != "ack" or self._checker.is_over(worker):
             return
         for mark in request.marks:
-            if mark.offset == DONE and mark.place not in answer.lost:
-                accepted = book.accepted.setdefault(mark.place, [])
+            if mark.offset == DONE and mark.shard_index not in answer.lost:
+                accepted = book.accepted.setdefault(mark.shard_index, [])
                 if worker not in accepted:
                     accepted.append(worker)
                 if len(accepted) > 1:
                     names = ", ".join(each.name for each in accepted)
-                    self._violated("every shard has one accepted output", f"place {mark.place}: {names}")
+                    self._violated("every shard has one accepted output", f"place {mark.shard_index}: {names}")
 
     # -- what scripts do ------------------------------------------------------------------------------------------
 
@@ -200,11 +204,11 @@ class Books:
         """A worker has a position for its checkpoint."""
         if len(self._restored.get((worker.run, worker.round), [])) > 1:
             self._violated("ranks train on what all of them have restored", worker.name)
-        todo = {piece.place: piece.offset for piece in position.todo}
+        todo = {piece.shard_index: piece.offset for piece in position.todo}
         expected: dict[tuple[int, int], int] = {}
-        for place in range(position.frontier):
-            span = self._layout.span(place)
-            for record in self._layout.indices(span)[: todo.get(place, len(span))]:
+        for shard_index in range(position.frontier):
+            span = self._layout.span(shard_index)
+            for record in self._layout.indices(span)[: todo.get(shard_index, len(span))]:
                 expected[span.epoch, record] = 1
         if model != expected:
             wrong = sorted(record for record in {*model, *expected} if model.get(record) != expected.get(record))
@@ -214,10 +218,10 @@ class Books:
         """A group is out of shards."""
         self._finals[worker.run, worker.round] = model
 
-    def on_output(self, worker: Worker, place: int) -> None:
+    def on_output(self, worker: Worker, shard_index: int) -> None:
         """An output is written."""
         for book in self._books.values():
-            book.outputs.add(place)
+            book.outputs.add(shard_index)
 
     def on_success(self, header: Header, round: int) -> None:
         """The job has succeeded with that round."""
@@ -233,7 +237,7 @@ class Books:
                 self._violated("every record is in the model once", f"not so {wrong}")
             return
         for book in self._books.values():
-            done = {place for place in range(book.state.frontier) if place not in _open(book.state)}
+            done = {shard_index for shard_index in range(book.state.frontier) if shard_index not in _open(book.state)}
             if done != set(range(self._layout.shards * shape.epochs)):
                 self._violated("every shard has one accepted output", f"{book.state} at the success")
 
@@ -242,13 +246,13 @@ class Books:
 
 
 def _open(state: State, frontier: int | None = None) -> set[int]:
-    """Places before the frontier that are not done; those before another one, where it is given."""
+    """Shard indices before the frontier that are not done; those before another one, where it is given."""
     pieces = [*state.returned, *(piece for owner in state.owners for piece in owner.leases)]
-    return {piece.place for piece in pieces if frontier is None or piece.place < frontier}
+    return {piece.shard_index for piece in pieces if frontier is None or piece.shard_index < frontier}
 
 
-def _places(pieces: tuple[Piece, ...]) -> str:
-    return ", ".join(f"{piece.place}{f' (from {piece.offset})' if piece.offset else ''}" for piece in pieces)
+def _shard_indices(pieces: tuple[Piece, ...]) -> str:
+    return ", ".join(f"{piece.shard_index}{f' (from {piece.offset})' if piece.offset else ''}" for piece in pieces)
 
 
 def _left_early(worker: Worker) -> bool:

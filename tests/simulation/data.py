@@ -1,9 +1,9 @@
 """What a simulated script does with leased data: its workers ask their agents, train or write outputs, and save.
 
-Two scripts. `Trainers`, of lineage "checkpoint": all ranks of a group step together, each on records that it leased;
-every few steps they make a cut, and rank 0 saves the model with that position, which the next round restores. The
-model is how often it was trained on each record. `Writers`, of lineage "ack": workers that know nothing of each other
-write one output for each shard, and say so.
+Two scripts. `Trainers`, of tracking mode "checkpoint": all ranks of a group step together, each on records that it
+leased; every few steps they make a cut, and rank 0 saves the model with that position, which the next round restores.
+The model is how often it was trained on each record. `Writers`, of tracking mode "ack": workers that know nothing of
+each other write one output for each shard, and say so.
 
 A worker here is a process that asks and is called when there is an answer; whatever it has lies in its `Leaser`.
 """
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from elastic_run.adapters.client.channel import Back, Call
-from elastic_run.master.data.ledger import DONE, Answer, Lineage, Mark, Piece, Position, Request
+from elastic_run.master.data.ledger import DONE, Answer, Mark, Piece, Position, Request, Tracking
 from elastic_run.master.data.shard import Layout
 
 from .schedule import Shape
@@ -98,7 +98,7 @@ class Ground(Protocol):
         """The ranks of that worker's group are all out of shards."""
         ...
 
-    def wrote(self, worker: Worker, place: int) -> None:
+    def wrote(self, worker: Worker, shard_index: int) -> None:
         """An output is written."""
         ...
 
@@ -137,7 +137,7 @@ class Leaser:
 
     Attributes:
         queue: what it has, the first of it in work.
-        marks: by place, what is done and was not said.
+        marks: by shard index, what is done and was not said.
         asked: a request is on its way.
         ended: there are no more shards for it.
         cutting: it waits for a position; `cut_due`: once its request is answered.
@@ -173,12 +173,12 @@ class _Training:
 class _Asking:
     """What both scripts do with the ledger."""
 
-    def __init__(self, ground: Ground, crew: Crew, shape: Shape, lineage: Lineage) -> None:
+    def __init__(self, ground: Ground, crew: Crew, shape: Shape, tracking: Tracking) -> None:
         self._ground = ground
         self._crew = crew
         self._shape = shape
         self._layout = layout(shape)
-        self._dataset = self._layout.dataset(lineage)
+        self._dataset = self._layout.dataset(tracking)
         self._record = 1.5 * shape.work / (shape.records * shape.epochs)  # seconds
 
     def _request(self, leaser: Leaser) -> Request:
@@ -192,22 +192,22 @@ class _Asking:
     def _exchange(self, leaser: Leaser, wants: int, then: Callable[[Answer], object]) -> None:
         release: tuple[int, ...] = ()
         if len(leaser.queue) > 1 and self._ground.chance.random() < GIVES_BACK:
-            release = (leaser.queue.pop().place,)
+            release = (leaser.queue.pop().shard_index,)
         request = replace(self._numbered(leaser), release=release, wants=wants)
         leaser.asked = True
         self._ask(leaser.worker, request, partial(self._take, leaser, then))
 
     def _numbered(self, leaser: Leaser) -> Request:
         leaser.sequence += 1
-        marks = tuple(Mark(place, offset) for place, offset in leaser.marks.items())
+        marks = tuple(Mark(shard_index, offset) for shard_index, offset in leaser.marks.items())
         leaser.marks.clear()
         return replace(self._request(leaser), sequence=leaser.sequence, marks=marks)
 
     def _take(self, leaser: Leaser, then: Callable[[Answer], object], answer: Answer) -> None:
         leaser.asked = False
-        leaser.queue = [piece for piece in leaser.queue if piece.place not in answer.lost]
-        for place in answer.lost:  # it was told too late
-            leaser.marks.pop(place, None)
+        leaser.queue = [piece for piece in leaser.queue if piece.shard_index not in answer.lost]
+        for shard_index in answer.lost:  # it was told too late
+            leaser.marks.pop(shard_index, None)
         leaser.queue += answer.leases
         leaser.ended |= answer.ended
         then(answer)
@@ -310,12 +310,12 @@ class Trainers(_Asking):
 
     def _train(self, model: dict[Record, int], leaser: Leaser) -> None:
         piece = leaser.queue[0]
-        span = self._layout.span(piece.place)
+        span = self._layout.span(piece.shard_index)
         records = self._layout.indices(span, piece.offset)[:BATCH]
         for record in records:
             model[span.epoch, record] = model.get((span.epoch, record), 0) + 1
         offset = piece.offset + len(records)
-        leaser.marks[piece.place] = DONE if offset == len(span) else offset
+        leaser.marks[piece.shard_index] = DONE if offset == len(span) else offset
         if offset == len(span):
             del leaser.queue[0]
         else:
@@ -394,7 +394,7 @@ class Writers(_Asking):
             leaser.working = True
             piece = leaser.queue[0]
             slower = SLOWER if self._ground.chance.random() < SLOW else 1.0
-            seconds = len(self._layout.span(piece.place)) * self._record * slower
+            seconds = len(self._layout.span(piece.shard_index)) * self._record * slower
             self._ground.after(seconds * self._ground.chance.uniform(0.8, 1.2), self._output, leaser, piece)
         if leaser.asked:
             return
@@ -412,8 +412,8 @@ class Writers(_Asking):
             self._ground.after(0.25, self._output, leaser, piece)
             return
         leaser.working = False
-        self._ground.wrote(worker, piece.place)
+        self._ground.wrote(worker, piece.shard_index)
         if piece in leaser.queue:  # else another was faster, and this one was told
             leaser.queue.remove(piece)
-            leaser.marks[piece.place] = DONE
+            leaser.marks[piece.shard_index] = DONE
         self._go_on(leaser)

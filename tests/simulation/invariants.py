@@ -85,8 +85,8 @@ READY = 60.0
 """Seconds after which one is taken in whose workers are not ready, where they keep their process."""
 
 FREED = 10.5
-"""Seconds: workers that keep their process have so long to leave their ring before others are started beside them, and
-the header is read before that."""
+"""Seconds: workers that keep their process have so long to leave their process group before others are started beside
+them, and the header is read before that."""
 
 MARK = 60.0
 """Seconds that a success is told to who comes late."""
@@ -269,7 +269,8 @@ class Checker:
         return self.is_member(owner)
 
     def has_only_grown(self, worker: Worker) -> bool:
-        """Nothing else has happened than that nodes came, and the worker has the time to leave its ring for them."""
+        """Nothing else has happened than that nodes came, and the worker has the time to leave its process group for
+        them."""
         header, now = self.last_header, self._world.now
         if header is None or header.cause != "joined" or header.number != worker.round + 1:
             return False
@@ -434,7 +435,7 @@ class Checker:
             life.departing_since = now
 
     def _on_return(self, life: _Life, key: str, client: str) -> None:
-        """A node whose lease had ended has its key again: it was not put out, and no round was opened without it."""
+        """A node whose lease had ended has its key again: it was not evicted, and no round was opened without it."""
         incarnation = life.member.incarnation
         before = next((each for each in reversed(self._published) if each.at <= (life.gone_at or 0.0)), None)
         last = self._published[-1] if self._published else None
@@ -549,14 +550,15 @@ class Checker:
                 self._violated("old workers end", f"{worker.name} still runs in round {header.number}")
 
     def _is_old(self, worker: Worker, header: Header, since: float) -> bool:
-        """It should have ended on account of that header, which was published at `since`, or have another place."""
+        """It should have ended on account of that header, which was published at `since`, or have another rank
+        assignment."""
         if worker.ended or worker.began >= since:
             return False
         if not self._shape.inplace:
             return True
         if header.final:
             return self._world.now - since > FINAL + ANSWER
-        # Who keeps its process waits for its next place: while the job does, or in round 0.
+        # Who keeps its process waits for its next rank assignment: while the job does, or in round 0.
         return header.state == "open" and header is self.last_header and worker.round not in (0, header.number)
 
     def _check_succession(self, before: _Published | None, header: Header) -> None:
@@ -848,7 +850,7 @@ class Checker:
     def _slack(self, kind: str) -> int:
         """Agents that ended by themselves in a running job (they could not start workers) are lost or left, too."""
         if kind == "problems":
-            # Whose ring breaks, and hears of no loss, says so: where a rank has left as if its work were done.
+            # Whose process group breaks, and hears of no loss, says so: where a rank has left as if its work were done.
             early = sum(how == "exit0" for each in self._published for _, how, *_ in each.hurts)
             return 3 * self._did.get("failed_start", 0) + (early if self._shape.inplace else 0)
         return sum(1 for end in self._world.ends.values() if end.code not in (None, 0))
@@ -1044,7 +1046,7 @@ class Checker:
 
     def on_worker_start(self, worker: Worker, env: Mapping[str, str]) -> None:
         """An agent starts a worker: it must be what the current header gives to that very agent."""
-        published = self._check_place(worker, env)
+        published = self._check_assignment(worker, env)
         if published is None:
             return
         header = published.header
@@ -1062,12 +1064,13 @@ class Checker:
         self._last_start[worker.machine] = (header.run, worker.round)
 
     def on_worker_kept(self, worker: Worker, env: Mapping[str, str]) -> None:
-        """An agent gives a worker its place in another round."""
+        """An agent gives a worker its rank assignment in another round."""
         self.survivors.on_kept(worker)
-        self._check_place(worker, env)
+        self._check_assignment(worker, env)
 
     def _last_read(self, worker: Worker) -> tuple[float, _Published | None]:
-        """When its agent has last read the header, and which; that of its round, where its ring was left meanwhile."""
+        """When its agent has last read the header, and which; that of its round, where its process group was left
+        meanwhile."""
         reads = self._read.get(worker.owner, [(-1.0, 0)])
         for at, revision in reversed(reads if self._shape.inplace else reads[-1:]):
             published = next((each for each in reversed(self._published) if each.revision == revision), None)
@@ -1076,7 +1079,7 @@ class Checker:
         at, revision = reads[-1]
         return at, next((each for each in reversed(self._published) if each.revision == revision), None)
 
-    def _check_place(self, worker: Worker, env: Mapping[str, str]) -> _Published | None:
+    def _check_assignment(self, worker: Worker, env: Mapping[str, str]) -> _Published | None:
         """What a worker is told is what the header gives to its agent that this has just read; None where it is not."""
         now = self._world.now
         at, published = self._last_read(worker)
@@ -1265,7 +1268,7 @@ class Checker:
             if not later and not gone:
                 self._violated("workers that run are left alone", f"{worker.name} was killed at {worker.ended_at:.3f}")
             elif self._shape.inplace:
-                continue  # who has its ring to leave is told otherwise, and `survivors.py` knows who is ended
+                continue  # who has its process group to leave is told otherwise, and `survivors.py` knows who is ended
             elif later and all(each.header.cause == "joined" for each in later) and not worker.told and self.calm:
                 self._violated("for an arrival workers are told first", f"{worker.name} was killed at once")
 

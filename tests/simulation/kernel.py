@@ -165,7 +165,7 @@ class Process:
         if not self.alive:
             return
         self.alive, self.halted, self.end = False, True, end
-        self._kernel.stack.bury(self, silently=silently)
+        self._kernel.stack.clean_up(self, silently=silently)
 
     def freeze(self) -> None:
         """SIGSTOP: its callbacks and timers wait; its machine still accepts connections for it."""

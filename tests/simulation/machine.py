@@ -15,7 +15,7 @@ from elastic_run.elastic_agent.workers.worker_processes import KILL_SECONDS, Sta
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.rendezvous.member import Exit
 
-from .rings import SimulatedRings
+from .process_groups import SimulatedProcessGroups
 from .script import Worker
 
 if TYPE_CHECKING:
@@ -46,15 +46,19 @@ class SimulatedMachine:
         """See `Machine.listener`."""
         return self._listener()
 
-    def desk(self, respond: Respond) -> "SimulatedDesk":
-        """See `Machine.desk`."""
-        desk = self._world.desks[self._owner] = SimulatedDesk(self._world, self._owner, respond)
-        return desk
+    def worker_server(self, respond: Respond) -> "SimulatedWorkerServer":
+        """See `Machine.worker_server`."""
+        worker_server = self._world.worker_servers[self._owner] = SimulatedWorkerServer(
+            self._world, self._owner, respond
+        )
+        return worker_server
 
-    def rings(self, changed: Callable[[], None]) -> SimulatedRings:
-        """See `Machine.rings`."""
-        rings = self._world.rings[self._owner] = SimulatedRings(self._world, self._owner, changed)
-        return rings
+    def process_groups(self, changed: Callable[[], None]) -> SimulatedProcessGroups:
+        """See `Machine.process_groups`."""
+        process_groups = self._world.process_groups[self._owner] = SimulatedProcessGroups(
+            self._world, self._owner, changed
+        )
+        return process_groups
 
 
 class SimulatedWorkers:
@@ -236,7 +240,7 @@ class SimulatedWorkers:
 
     resume = pause
 
-    async def close(self, *, spare_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False) -> None:
         await self.stop(first=signal.SIGKILL, grace=0.0)
 
     def kill(self) -> None:
@@ -264,7 +268,7 @@ class SimulatedGuard:
     def pause(self) -> None:
         raise NotImplementedError("no terminal in a simulation")
 
-    async def close(self, *, spare_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False) -> None:
         self._open = False
 
     def agent_gone(self) -> None:
@@ -308,14 +312,14 @@ class SimulatedPorts:
         return
 
 
-class SimulatedDesk:
+class SimulatedWorkerServer:
     """There is no socket: a worker's call is a task of the agent's process, as a visit of the real one is."""
 
     def __init__(self, world: "World", owner: str, respond: Respond) -> None:
         self._world = world
         self._owner = owner
         self._respond = respond
-        self._visits: dict[asyncio.Task[Back], None] = {}
+        self._tasks: dict[asyncio.Task[Back], None] = {}
         self._closed = False
         self.address = ""
 
@@ -323,21 +327,21 @@ class SimulatedDesk:
         if self._world.shape.inplace:
             self.address = f"@{self._owner}"
 
-    def visit(self, call: Call, then: Callable[[Back], object]) -> None:
+    def ask(self, call: Call, then: Callable[[Back], object]) -> None:
         """A worker asks; `then` hears the answer, unless the agent ends before."""
         process, kernel = self._world.agents[self._owner], self._world.kernel
         if self._closed or not process.alive:
             return
         context = process.context.copy()
         task = kernel.create_task(self._answer(call), name="a worker's call", context=context)
-        self._visits[task] = None
+        self._tasks[task] = None
         task.add_done_callback(partial(self._answered, then), context=kernel.world)
 
     async def _answer(self, call: Call) -> Back:
         return await self._respond(call)
 
     def _answered(self, then: Callable[[Back], object], task: "asyncio.Task[Back]") -> None:
-        self._visits.pop(task, None)
+        self._tasks.pop(task, None)
         if task.cancelled():
             return
         if error := task.exception():
@@ -347,13 +351,13 @@ class SimulatedDesk:
 
     async def close(self) -> None:
         self._closed = True
-        visits = [*self._visits]
-        for visit in visits:
-            visit.cancel()
-        await asyncio.gather(*visits, return_exceptions=True)
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Voice:
+class Reporter:
     """What an agent says, into the trace."""
 
     def __init__(self, world: "World", owner: str) -> None:

@@ -80,7 +80,7 @@ job
 """,
     ),
     Mutant(
-        "bury-assignments",
+        "clean-up-assignments",
         "the end leaves the assignments in the store",
         "master/publish.py",
         "                Delete(self.keys.assignments, prefix=True),\n",
@@ -232,8 +232,8 @@ running.1+1.0123 leave n1
         "takeover-incident",
         "a new master forgets the incident that is still open",
         "master/controller.py",
-        "Docket(header.tally, header.incident)",
-        "Docket(header.tally)",
+        "IncidentLog(header.tally, header.incident)",
+        "IncidentLog(header.tally)",
         "each incident is counted once",
         """\
 seed 270
@@ -761,7 +761,7 @@ start+6.5    start n1
     ),
     Mutant(
         "abandoned-long-ago",
-        "a spare that finds a run without any of its nodes counts the wait for the next run from its own start",
+        "a standby that finds a run without any of its nodes counts the wait for the next run from its own start",
         "master/controller.py",
         "self._memory.abandoned.setdefault(header.run, self._now)",
         "self._memory.began",
@@ -791,7 +791,7 @@ start+5          etcd_compact
         "back-though-left-out",
         "a node whose lease has ended comes back where a round was opened without it while it had workers ready",
         "elastic_agent/plan.py",
-        "    if left_out and view.placed:\n",
+        "    if left_out and view.assigned:\n",
         "    if left_out and view.round:\n",
         "the dead do not come back",
         """\
@@ -827,8 +827,8 @@ registered.n2+0  pause n2 24.089
 """,
     ),
     Mutant(
-        "back-though-put-out",
-        "a node that was put out takes up its registration again",
+        "back-though-evicted",
+        "a node that was evicted takes up its registration again",
         "rendezvous/membership.py",
         "        Compare(keys.eviction(member.incarnation), 0),\n",
         "        Compare(keys.root, 0),\n",
@@ -924,7 +924,7 @@ running.1+6      start n1
     ),
     Mutant(
         "depose-namesake",
-        "with a dead master, the next life of its node is put out",
+        "with a dead master, the next life of its node is evicted",
         "rendezvous/election.py",
         "if node is not None and incarnation_of(node.value) == leader.incarnation:",
         "if node is not None:",
@@ -1209,8 +1209,8 @@ running.1+1      etcd_down 30
         "suspension-uncharged",
         "a failure is forgotten when the next incident suspends the job",
         "master/controller.py",
-        "tally, because = self._docket.settled(), self._docket.verdict(self._round.number)",
-        "tally, because = self._docket.tally, self._docket.verdict(self._round.number)",
+        "tally, because = self._incident_log.settled(), self._incident_log.verdict(self._round.number)",
+        "tally, because = self._incident_log.tally, self._incident_log.verdict(self._round.number)",
         "each incident is counted once",
         """\
 seed 1
@@ -1360,7 +1360,7 @@ leased.7+0 worker n3 0 killed
         "leases-forgotten",
         "what the last round's workers had is not leased anew",
         "master/data/ledger.py",
-        "                    back[piece.place] = max(at_it, back.get(piece.place, at_it))\n",
+        "                    back[piece.shard_index] = max(at_it, back.get(piece.shard_index, at_it))\n",
         "                    pass\n",
         "a shard is done when its output is written",
         """\
@@ -1422,8 +1422,8 @@ job data=checkpoint
         "done-by-both",
         "the slower of two workers is not told that the other has done its shard",
         "master/data/ledger.py",
-        "            if other.leases.pop(place, None):\n                other.lost += (place,)\n",
-        "            if other.leases.pop(place, None):\n",
+        "            if other.leases.pop(shard_index, None):\n                other.lost += (shard_index,)\n",
+        "            if other.leases.pop(shard_index, None):\n",
         "every shard has one accepted output",
         """\
 seed 0
@@ -1447,8 +1447,8 @@ leased.8+0       etcd_forget_answers 20 1.935
         "origin-ignored",
         "a round begins where the last one was, not at the position that its ranks have restored",
         "master/data/ledger.py",
-        "        self._frontier = min(origin.frontier, places)\n",
-        "        self._frontier = max(self._state.frontier, min(origin.frontier, places))\n",
+        "        self._frontier = min(origin.frontier, total)\n",
+        "        self._frontier = max(self._state.frontier, min(origin.frontier, total))\n",
         "a position says what the model holds",
         """\
 seed 1
@@ -1511,7 +1511,7 @@ running.1+0.21 worker n1 0 killed
 """,
     ),
     Mutant(
-        "bury-ledgers",
+        "clean-up-ledgers",
         "the end leaves the ledgers in the store",
         "master/publish.py",
         "        ledgers: list[Operation] = [Delete(self.keys.ledgers, prefix=True)]",
@@ -1578,7 +1578,7 @@ leased.3+0 worker n2 0 exit0
     ),
     Mutant(
         "lowest-step",
-        "a new ring goes on from the lowest step that one of its ranks has",
+        "a new process group goes on from the lowest step that one of its ranks has",
         "adapters/client/commits.py",
         "    best = newest(claims)\n    sources",
         "    best = min(claims)\n    sources",
@@ -1633,7 +1633,7 @@ start+8.06       start n2
     ),
     Mutant(
         "breaks-for-arrivals",
-        "for an arrival rings are broken, where they could be left after a step",
+        "for an arrival process groups are broken, where they could be left after a step",
         "elastic_agent/plan.py",
         "if planned and _trains(view) and view.waiting < view.alive and patience > 0:",
         "if False:",
@@ -1646,11 +1646,11 @@ running.1+1      start n3
     ),
     Mutant(
         "asked-for-ever",
-        "a worker that has been given a place still counts as one that waits for it",
+        "a worker that has been given a rank still counts as one that waits for it",
         "elastic_agent/workers/process_groups.py",
         'found.round, found.asked, found.formed, found.why = round, False, False, ""',
         'found.round, found.formed, found.why = round, False, ""',
-        "who gets a place has asked for it",
+        "who gets a rank has asked for it",
         """\
 seed 1
 job nodes=2 inplace=1
@@ -1672,7 +1672,7 @@ running.1+1      start n3
     ),
     Mutant(
         "no-time-to-leave",
-        "workers that keep their process have no time to leave a ring that was broken",
+        "workers that keep their process have no time to leave a process group that was broken",
         "elastic_agent/workers/worker_group.py",
         "            rest = begun + limit - now\n            if late",
         "            rest = 0.0\n            if False",
@@ -1697,8 +1697,8 @@ running.1+1      worker n1 0 exit0
 """,
     ),
     Mutant(
-        "silent-about-a-broken-ring",
-        "workers whose ring broke, though nobody is known to be lost, wait for ever",
+        "silent-about-a-broken-group",
+        "workers whose process group broke, though nobody is known to be lost, wait for ever",
         "elastic_agent/plan.py",
         "    if view.stranded:\n",
         "    if False:\n",

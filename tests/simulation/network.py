@@ -206,7 +206,7 @@ class Stack:
         process.transports[transport] = None
         return transport
 
-    def bury(self, process: "Process", *, silently: bool) -> None:
+    def clean_up(self, process: "Process", *, silently: bool) -> None:
         """The process is gone: its machine closes what it had open, or, `silently`, just forgets it."""
         for listener in tuple(process.listeners):
             listener.close(silently=silently)

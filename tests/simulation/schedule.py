@@ -14,10 +14,10 @@ assignments of round 2 are in the store, its header is not), `round.2` (the head
 first worker of round 2 has been started), `running.2` (all its workers have met), `finishing.2` (the first of them
 has ended with 0), `leased.2` (the second write of a ledger is in the store, and nobody knows yet), `saved.2` (the
 second checkpoint of a script that leases its data is written); and where workers keep their process, `formed.2` (the
-ring of round 2 stands, and its ranks have said which step they have), `transferring.2` (for the second time a rank
-begins to bring its state to another), `committed.2` (the first rank has committed the second step that was trained). A
-fault whose moment never comes does nothing. To add a kind of fault: a line in `VERBS`, and a method of that name in
-`world.py`.
+process group of round 2 stands, and its ranks have said which step they have), `transferring.2` (for the second time a
+rank begins to bring its state to another), `committed.2` (the first rank has committed the second step that was
+trained). A fault whose moment never comes does nothing. To add a kind of fault: a line in `VERBS`, and a method of that
+name in `world.py`.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Shape:
         nodes: machines that start at the beginning, n1 ... nN.
         work: of training, until the script ends by itself.
         etcd: members of the store.
-        data: what the script leases: "" nothing, else the lineage, "checkpoint" or "ack"; see `data.py`.
+        data: what the script leases: "" nothing, else the tracking mode, "checkpoint" or "ack"; see `data.py`.
         records, shard, epochs: of its dataset: records in an epoch, and in a shard, and how often each is used.
         every: steps between two checkpoints.
         guard: 1 where a checkpoint is written only while the round is the current one.
@@ -181,8 +181,8 @@ def _shape(words: Sequence[str]) -> Shape:
         raise ValueError(f"unit={shape.unit} leaves no size between min={shape.min} and max={shape.max}")
     if shape.scale_up not in ("now", "never"):
         raise ValueError(f"scale_up is now or never, not {shape.scale_up!r}")
-    if shape.data not in LINEAGES:
-        raise ValueError(f"data is {' or '.join(LINEAGES[1:])}, not {shape.data!r}")
+    if shape.data not in TRACKING_MODES:
+        raise ValueError(f"data is {' or '.join(TRACKING_MODES[1:])}, not {shape.data!r}")
     if shape.step < SHORTEST:
         raise ValueError(f"step is at least {SHORTEST:g} s")
     if shape.inplace and shape.data:
@@ -307,7 +307,7 @@ VERBS: Mapping[str, str] = {
 SHORTEST = 0.01
 """Seconds of a step."""
 
-LINEAGES: Sequence[str] = ("", "checkpoint", "ack")
+TRACKING_MODES: Sequence[str] = ("", "checkpoint", "ack")
 """Of a job's data."""
 
 DEATHS: Sequence[str] = ("killed", "segv", "raise", "exit3", "exit0", "hang")
@@ -345,7 +345,7 @@ def _with_data(chance: random.Random, schedule: Schedule) -> Schedule:
         return schedule
     shape = dataclasses.replace(
         schedule.shape,
-        data=chance.choice(LINEAGES[1:]),
+        data=chance.choice(TRACKING_MODES[1:]),
         records=chance.choice((3, 6, 8, 11, 14)),
         shard=chance.choice((1, 2, 3, 5)),
         epochs=chance.choice((1, 1, 2)),
@@ -373,19 +373,19 @@ def _in_place(chance: random.Random, schedule: Schedule) -> Schedule:
     if schedule.shape.data or chance.random() >= _IN_PLACE:
         return schedule
     faults = [
-        _at_a_ring(chance, fault)
-        if fault.moment.startswith(("running", "round", "started")) and chance.random() < _AT_A_RING
+        _at_a_process_group(chance, fault)
+        if fault.moment.startswith(("running", "round", "started")) and chance.random() < _AT_A_PROCESS_GROUP
         else fault
         for fault in schedule.faults
     ]
     shape = dataclasses.replace(schedule.shape, inplace=1, step=chance.choice((0.1, 0.25, 0.25, 0.7)))
     if chance.random() < _IN_MID_STEP:
         words = f"n{chance.randint(1, shape.nodes)}", str(chance.randrange(shape.nproc)), "killed"
-        faults.append(_at_a_ring(chance, Fault("", 0.0, "worker", words), ("committed", "transferring")))
+        faults.append(_at_a_process_group(chance, Fault("", 0.0, "worker", words), ("committed", "transferring")))
     return dataclasses.replace(schedule, shape=shape, faults=tuple(faults))
 
 
-def _at_a_ring(chance: random.Random, fault: Fault, moments: Sequence[str] = ()) -> Fault:
+def _at_a_process_group(chance: random.Random, fault: Fault, moments: Sequence[str] = ()) -> Fault:
     last = {"formed": 4, "transferring": 5, "committed": 20}
     moment = chance.choice(moments or tuple(last))
     after = chance.choice((0.0, 0.0005, 0.003, 0.05, 0.5)) * chance.uniform(0.0, 1.0)
@@ -554,5 +554,6 @@ _IN_PLACE = 0.3
 _IN_MID_STEP = 0.35
 """How many of them lose a worker in the middle of a step, or while a state is on its way."""
 
-_AT_A_RING = 0.5
-"""How many of their faults, of those that come as a round begins or workers run, come as a ring forms or trains."""
+_AT_A_PROCESS_GROUP = 0.5
+"""How many of their faults, of those that come as a round begins or workers run, come as a process group forms or
+trains."""

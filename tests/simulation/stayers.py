@@ -1,10 +1,11 @@
-"""A simulated script whose workers keep their process: they train in step, and form one ring after the other.
+"""A simulated script whose workers keep their process: they train in step, and form one process group after the other.
 
 A worker here does what a PyTorch script does under `adapters/torch/state.py`: it takes its place from its agent,
-meets the others, forms the ring, says which step it has committed, gets the job's state from who has it or brings it to
-others, and trains. Where its ring breaks it undoes the step that was under way and asks for its next place; where
-another round is wanted, all leave after the same step. Who has the state, and who gets it from whom, is decided by
-`adapters/client/commits.py` itself; what is said to the agent, and heard, is `adapters/client/rounds.py`.
+meets the others, forms the process group, says which step it has committed, gets the job's state from who has it or
+brings it to others, and trains. Where its process group breaks it undoes the step that was under way and asks for its
+next rank assignment; where another round is wanted, all leave after the same step. Who has the state, and who gets it
+from whom, is decided by `adapters/client/commits.py` itself; what is said to the agent, and heard, is
+`adapters/client/rounds.py`.
 
 The *state* of a worker is its step, and for each step the round in which it was trained. So two workers that have
 trained the same step apart from each other have different states, as real ones would.
@@ -21,7 +22,7 @@ from elastic_run.adapters.client.rounds import Membership, News, Word
 from elastic_run.rendezvous.wire.frame import take_frames
 from elastic_run.rendezvous.wire.values import decode
 
-from .rings import Link, WorkerEnd
+from .process_groups import Link, WorkerEnd
 from .schedule import Shape
 from .script import COUPLED, Group, Script, Worker
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from .world import World
 
 FORM = 600.0
-"""Seconds that it waits for all ranks to come to a new ring (`adapters/torch/process_group.py`)."""
+"""Seconds that it waits for all ranks to come to a new process group (`adapters/torch/process_group.py`)."""
 
 CONNECT = 5.0
 """Seconds after which the groups that do not connect give up (`adapters/torch/process_group.py`)."""
@@ -56,7 +57,7 @@ class Member(Membership):
         super().__init__({name: value for name, value in environment.items() if name != AGENT})
         self._line = line
         self._socket = cast("None", line)  # only what `WorkerEnd` has is asked of it
-        self._say(Word("stay", self.place.round))
+        self._say(Word("stay", self.world.round))
 
     @property
     def meeting_place(self) -> tuple[str, str]:
@@ -67,11 +68,11 @@ class Member(Membership):
     def hands_over(self, link: Link) -> None:
         """As `hold`, which looks at real sockets."""
         self._line.attach(link)
-        self._say(Word("hold", self.place.round, count=1))
+        self._say(Word("hold", self.world.round, count=1))
 
     def ask(self, why: str) -> None:
-        """It has left its ring, and wants its next place."""
-        self._say(Word("next", self.place.round, text=why[:500]))
+        """It has left its process group, and wants its next rank assignment."""
+        self._say(Word("next", self.world.round, text=why[:500]))
 
     def hang_up(self) -> None:
         """The process ends."""
@@ -83,7 +84,7 @@ class Member(Membership):
 
 
 @dataclass(eq=False)
-class Ring(Group):
+class ProcessGroup(Group):
     """The workers of one round, from when the first of them comes until they have left it.
 
     Attributes:
@@ -120,11 +121,12 @@ class Stayer:
     Attributes:
         step, history: its state; NOTHING where it has none, or none that is whole.
         since, begun: of its claim; see `adapters/client/commits.py`.
-        attempt: counts its rings: what was begun in an earlier one comes to nothing.
-        rank: in its ring.
-        doing: what it is at. Who gathers, transfers or reduces waits for others, and is freed where its ring is broken.
+        attempt: counts its process groups: what was begun in an earlier one comes to nothing.
+        rank: in its process group.
+        doing: what it is at. Who gathers, transfers or reduces waits for others, and is freed where its process group
+            is broken.
         served: what it waits for has been sent by all.
-        broken: what it has noticed of its ring's end, which matters when it next needs the others.
+        broken: what it has noticed of its process group's end, which matters when it next needs the others.
         missed: ranks to which it has no connection any more.
         held: what happens as soon as its machine goes on.
     """
@@ -139,7 +141,7 @@ class Stayer:
     rank: int = 0
     doing: Literal["asks", "meets", "connects", "gathers", "transfers", "computes", "reduces", "ends"] = "asks"
     served: bool = False
-    ring: Ring | None = None
+    group: ProcessGroup | None = None
     link: Link | None = None
     broken: str = ""
     missed: set[int] = field(default_factory=set[int])
@@ -158,7 +160,7 @@ class Stayers(Script):
         self._world = world
         self._step = shape.step
         self._steps = max(1, round(shape.work / shape.step))
-        self._rings: dict[tuple[str, str], Ring] = {}
+        self._process_groups: dict[tuple[str, str], ProcessGroup] = {}
         self._stayers: dict[Worker, Stayer] = {}
 
     # -- time, as a worker lives it
@@ -191,10 +193,10 @@ class Stayers(Script):
         stayer = self._stayers.get(worker)
         return stayer is not None and stayer.doing == "computes" and not worker.paused and worker.number % 2 == 0
 
-    # -- its places
+    # -- its rank assignments
 
     def begin(self, worker: Worker) -> None:
-        """Its interpreter starts, and does all that comes before its first ring."""
+        """Its interpreter starts, and does all that comes before its first process group."""
         self._world.after(self._world.chance.uniform(0.05, 0.8), self._join, worker)
 
     def _join(self, worker: Worker) -> None:
@@ -203,10 +205,10 @@ class Stayers(Script):
         if worker.paused:
             self._world.after(0.05, self._join, worker)
             return
-        line = self._world.rings[worker.owner].connect(worker.number, lambda: self._has_news(worker))
+        line = self._world.process_groups[worker.owner].connect(worker.number, lambda: self._has_news(worker))
         stayer = self._stayers[worker] = Stayer(worker, Member(worker.environment, line))
         self._world.checker.survivors.on_stays(worker)
-        if stayer.members.unplaced:
+        if stayer.members.unassigned:
             self._ask(stayer, "")
         else:
             self._meet_others(stayer)
@@ -216,97 +218,99 @@ class Stayers(Script):
             self._world.after(0.0, self._now, stayer, stayer.attempt, self._hear, ())
 
     def _hear(self, stayer: Stayer) -> None:
-        asked = stayer.members.place.round
+        asked = stayer.members.world.round
         over = stayer.members.over  # it listens
-        if stayer.doing == "asks" and stayer.members.place.round != asked:
+        if stayer.doing == "asks" and stayer.members.world.round != asked:
             self._meet_others(stayer)
         elif stayer.doing == "meets" and over:
             self._leave(stayer, "")
 
     def _leave(self, stayer: Stayer, why: str) -> None:
-        """Undoes what was begun since the last commit, and asks for its next place."""
-        ring = stayer.ring
-        if ring is not None:
-            ring.gone.add(stayer.rank)
+        """Undoes what was begun since the last commit, and asks for its next rank assignment."""
+        group = stayer.group
+        if group is not None:
+            group.gone.add(stayer.rank)
         stayer.attempt += 1
-        stayer.ring, stayer.broken, stayer.missed, stayer.doing = None, "", set(), "asks"
+        stayer.group, stayer.broken, stayer.missed, stayer.doing = None, "", set(), "asks"
         self._later(stayer, self._world.chance.choice((0.0005, 0.01, 0.05)), self._ask, why)
 
     def _ask(self, stayer: Stayer, why: str) -> None:
-        self._world.say("script", f"{self._name(stayer)} wants its next place{f': {why}' if why else ''}")
+        self._world.say("script", f"{self._name(stayer)} wants its next rank{f': {why}' if why else ''}")
         self._world.checker.survivors.on_asked(stayer.worker, why)
         stayer.members.ask(why)
 
     def _name(self, stayer: Stayer) -> str:
-        place = stayer.members.place
-        return f"the worker {stayer.worker.number} on {stayer.worker.machine} (round {place.round})"
+        world = stayer.members.world
+        return f"the worker {stayer.worker.number} on {stayer.worker.machine} (round {world.round})"
 
-    # -- forming a ring
+    # -- forming a process group
 
     def _meet_others(self, stayer: Stayer) -> None:
-        place, where = stayer.members.place, stayer.members.meeting_place
-        ring = self._rings.get(where)
-        there = [mate for mate in ring.here.values() if mate.ring is ring and not mate.worker.ended] if ring else []
-        if ring is None or not there:
-            ring = self._rings[where] = Ring(where, place.size, run=stayer.worker.run, round=place.round)
+        world, where = stayer.members.world, stayer.members.meeting_place
+        group = self._process_groups.get(where)
+        there = [mate for mate in group.here.values() if mate.group is group and not mate.worker.ended] if group else []
+        if group is None or not there:
+            group = self._process_groups[where] = ProcessGroup(
+                where, world.size, run=stayer.worker.run, round=world.round
+            )
         for mate in there:
             names = f"{self._name(stayer)} and {self._name(mate)}"
-            if mate.members.place.round != place.round:
+            if mate.members.world.round != world.round:
                 self._world.violated("two rounds never meet", f"{names} at {where}")
-            elif mate.rank == place.rank:
+            elif mate.rank == world.rank:
                 self._world.violated("one worker a rank", names)
-        stayer.doing, stayer.ring, stayer.rank, stayer.link = "meets", ring, place.rank, None
-        ring.here[place.rank], ring.workers[place.rank] = stayer, stayer.worker
-        stayer.worker.group = ring
+        stayer.doing, stayer.group, stayer.rank, stayer.link = "meets", group, world.rank, None
+        group.here[world.rank], group.workers[world.rank] = stayer, stayer.worker
+        stayer.worker.group = group
         if stayer.members.over:
             self._leave(stayer, "")
             return
         self._later(stayer, FORM, self._gives_up)
-        self._try_to_meet(ring)
+        self._try_to_meet(group)
 
     def _gives_up(self, stayer: Stayer) -> None:
         if stayer.doing == "meets":
-            self._leave(stayer, f"forming a ring failed: TimeoutError: not all ranks came within {FORM:g} s")
+            self._leave(stayer, f"forming a process group failed: TimeoutError: not all ranks came within {FORM:g} s")
 
-    def _try_to_meet(self, ring: Ring) -> None:
-        if ring.gone or len(ring.here) < ring.world or any(mate.doing != "meets" for mate in ring.here.values()):
+    def _try_to_meet(self, group: ProcessGroup) -> None:
+        if group.gone or len(group.here) < group.world or any(mate.doing != "meets" for mate in group.here.values()):
             return
-        if not self.whole(ring):
-            self._world.after(0.5, self._try_to_meet, ring)
+        if not self.whole(group):
+            self._world.after(0.5, self._try_to_meet, group)
             return
-        for stayer in ring.here.values():
+        for stayer in group.here.values():
             stayer.doing = "connects"
             self._later(stayer, self._world.chance.uniform(0.002, 0.03), self._connect)
 
     def _connect(self, stayer: Stayer) -> None:
-        ring = _of(stayer)
-        if ring.gone or not self.whole(ring):
+        group = _of(stayer)
+        if group.gone or not self.whole(group):
             self._later(stayer, self._world.chance.uniform(0.0, CONNECT), self._cannot_connect)
             return
-        stayer.link = Link(lambda _: self._freed(stayer, ring), lambda _: self._gone(stayer, ring))
+        stayer.link = Link(lambda _: self._freed(stayer, group), lambda _: self._gone(stayer, group))
         stayer.members.hands_over(stayer.link)
         stayer.members.formed()
         stayer.doing, stayer.served = "gathers", False
-        ring.linked.add(stayer.rank)
-        ring.claims[stayer.rank] = Claim(stayer.step, stayer.since, stayer.begun)
-        self._world.checker.survivors.on_claim(stayer.worker, ring, stayer.step)
-        self._try_to_gather(ring)
+        group.linked.add(stayer.rank)
+        group.claims[stayer.rank] = Claim(stayer.step, stayer.since, stayer.begun)
+        self._world.checker.survivors.on_claim(stayer.worker, group, stayer.step)
+        self._try_to_gather(group)
 
     def _cannot_connect(self, stayer: Stayer) -> None:
-        self._leave(stayer, "forming a ring failed: DistNetworkError: the groups did not connect")
+        self._leave(stayer, "forming a process group failed: DistNetworkError: the groups did not connect")
 
     # -- who has the job's state
 
-    def _try_to_gather(self, ring: Ring) -> None:
-        if len(ring.claims) < ring.world or ring.gone:
+    def _try_to_gather(self, group: ProcessGroup) -> None:
+        if len(group.claims) < group.world or group.gone:
             return
-        if not self.whole(ring):
-            self._world.after(0.25, self._try_to_gather, ring)
+        if not self.whole(group):
+            self._world.after(0.25, self._try_to_gather, group)
             return
-        claims = [ring.claims[rank] for rank in range(ring.world)]
-        self._world.stands(ring, [claim.step for claim in claims])
+        claims = [group.claims[rank] for rank in range(group.world)]
+        self._world.stands(group, [claim.step for claim in claims])
         last = self._world.chance.choice(LAST)
-        for stayer in ring.here.values():
+        for stayer in group.here.values():
             stayer.served = True
             self._later(stayer, self._world.chance.uniform(FIRST, last), self._sync, claims)
 
@@ -317,12 +321,12 @@ class Stayers(Script):
             return
         stayer.doing = "transfers"
         stayer.agreed, pairs = transfers(claims)
-        stayer.begins = beginning(claims, stayer.members.place.round)
+        stayer.begins = beginning(claims, stayer.members.world.round)
         stayer.todo = [pair for pair in pairs if stayer.rank in pair]
         self._next_transfer(stayer)
 
     def _next_transfer(self, stayer: Stayer) -> None:
-        ring = _of(stayer)
+        group = _of(stayer)
         if not stayer.todo:
             self._has_state(stayer)
             return
@@ -334,21 +338,21 @@ class Stayers(Script):
             stayer.step, stayer.history = NOTHING, ()  # while it is neither the one nor the other
             stayer.members.holds(False)
             self._world.checker.survivors.on_receiving(stayer.worker)
-        ready = ring.ready.setdefault(pair, set())
+        ready = group.ready.setdefault(pair, set())
         ready.add(stayer.rank)
         if len(ready) == 2:
-            words = f"rank {source} of round {stayer.members.place.round} brings step {stayer.agreed} to rank {target}"
+            words = f"rank {source} of round {stayer.members.world.round} brings step {stayer.agreed} to rank {target}"
             self._world.say("script", words)
             self._world.count("transferring")
             seconds = self._world.chance.choice(BRINGS) * self._world.chance.uniform(0.5, 1.5)
-            self._world.after(seconds, self._transferred, ring, pair)
+            self._world.after(seconds, self._transferred, group, pair)
 
-    def _transferred(self, ring: Ring, pair: tuple[int, int]) -> None:
-        source, target = (ring.here[rank] for rank in pair)
-        if any(rank in ring.gone for rank in pair):
+    def _transferred(self, group: ProcessGroup, pair: tuple[int, int]) -> None:
+        source, target = (group.here[rank] for rank in pair)
+        if any(rank in group.gone for rank in pair):
             return
         if not self._are_connected(source.worker, target.worker):
-            self._world.after(0.25, self._transferred, ring, pair)
+            self._world.after(0.25, self._transferred, group, pair)
             return
         state = source.agreed, source.history
         for stayer in (source, target):
@@ -364,14 +368,14 @@ class Stayers(Script):
         self._next_transfer(stayer)
 
     def _has_state(self, stayer: Stayer) -> None:
-        ring = _of(stayer)
-        stayer.step, stayer.since, stayer.begun = stayer.agreed, stayer.members.place.round, stayer.begins
+        group = _of(stayer)
+        stayer.step, stayer.since, stayer.begun = stayer.agreed, stayer.members.world.round, stayer.begins
         stayer.members.holds(True)
-        ring.in_sync.add(stayer.rank)
-        self._world.checker.survivors.on_synced(stayer.worker, ring, stayer.step, stayer.history)
-        if len(ring.in_sync) == ring.world:
-            ring.running_since = self._world.now
-            self._world.met(ring)
+        group.in_sync.add(stayer.rank)
+        self._world.checker.survivors.on_synced(stayer.worker, group, stayer.step, stayer.history)
+        if len(group.in_sync) == group.world:
+            group.running_since = self._world.now
+            self._world.met(group)
         if stayer.members.over:
             self._leave(stayer, "")
             return
@@ -395,46 +399,46 @@ class Stayers(Script):
             self._leave(stayer, stayer.broken)
             return
         stayer.doing, stayer.served = "reduces", False
-        ring = _of(stayer)
+        group = _of(stayer)
         if stayer.step >= self._steps:  # once more, so that all end, or all take part in what comes
-            told = stayer.members.planned or ring.told.get(stayer.step, False)
-            ring.told[stayer.step + 1] = ring.told.get(stayer.step + 1, False) or told
-        ring.arrived.setdefault(stayer.step + 1, set()).add(stayer.rank)
-        self._try_to_reduce(ring, stayer.step + 1)
+            told = stayer.members.planned or group.told.get(stayer.step, False)
+            group.told[stayer.step + 1] = group.told.get(stayer.step + 1, False) or told
+        group.arrived.setdefault(stayer.step + 1, set()).add(stayer.rank)
+        self._try_to_reduce(group, stayer.step + 1)
 
-    def _try_to_reduce(self, ring: Ring, step: int) -> None:
-        if len(ring.arrived[step]) < ring.world or ring.gone or ring.reduced >= step:
+    def _try_to_reduce(self, group: ProcessGroup, step: int) -> None:
+        if len(group.arrived[step]) < group.world or group.gone or group.reduced >= step:
             return
-        if not self.whole(ring):
-            self._world.after(0.25, self._try_to_reduce, ring, step)
+        if not self.whole(group):
+            self._world.after(0.25, self._try_to_reduce, group, step)
             return
-        ring.reduced = step
+        group.reduced = step
         last = self._world.chance.choice(LAST)
-        for stayer in ring.here.values():
+        for stayer in group.here.values():
             stayer.served = True
             self._later(stayer, self._world.chance.uniform(FIRST, last), self._commit)
 
     def _commit(self, stayer: Stayer) -> None:
-        ring, place = _of(stayer), stayer.members.place
+        group, world = _of(stayer), stayer.members.world
         if stayer.step >= self._steps:
-            self._finish(stayer, ring)
+            self._finish(stayer, group)
             return
         stayer.step += 1
-        stayer.history = (*stayer.history, place.round)
-        self._world.checker.survivors.on_commit(stayer.worker, ring, stayer.step, stayer.history)
-        if ring.committed < stayer.step:
-            ring.committed = stayer.step
+        stayer.history = (*stayer.history, world.round)
+        self._world.checker.survivors.on_commit(stayer.worker, group, stayer.step, stayer.history)
+        if group.committed < stayer.step:
+            group.committed = stayer.step
             self._world.count("committed")
-        if ring.told.get(stayer.step - 1, False) or (
-            ring.world == 1 and (stayer.members.planned or stayer.members.over)
+        if group.told.get(stayer.step - 1, False) or (
+            group.world == 1 and (stayer.members.planned or stayer.members.over)
         ):
             self._leave(stayer, "")
             return
-        ring.told[stayer.step] = ring.told.get(stayer.step, False) or stayer.members.planned
+        group.told[stayer.step] = group.told.get(stayer.step, False) or stayer.members.planned
         self._begin_step(stayer)
 
-    def _finish(self, stayer: Stayer, ring: Ring) -> None:
-        if ring.told[stayer.step + 1]:
+    def _finish(self, stayer: Stayer, group: ProcessGroup) -> None:
+        if group.told[stayer.step + 1]:
             self._leave(stayer, "")
             return
         stayer.doing = "ends"
@@ -451,23 +455,23 @@ class Stayers(Script):
         self.end(stayer.worker, 0, None)
         self._world.finishing(stayer.worker)
 
-    # -- what happens to a ring
+    # -- what happens to a process group
 
-    def _freed(self, stayer: Stayer, ring: Ring) -> None:
+    def _freed(self, stayer: Stayer, group: ProcessGroup) -> None:
         """Nothing comes to `stayer` any more."""
-        ring.gone.add(stayer.rank)
-        if stayer.ring is ring and stayer.worker.ended is None:
+        group.gone.add(stayer.rank)
+        if stayer.group is group and stayer.worker.ended is None:
             words = self._world.chance.choice(COUPLED).format(stayer.rank)
             self._later(stayer, self._world.chance.uniform(0.00005, 0.001), self._feel, stayer.rank, words, False)
 
-    def _gone(self, stayer: Stayer, ring: Ring) -> None:
+    def _gone(self, stayer: Stayer, group: ProcessGroup) -> None:
         """Nothing comes from `stayer` any more: its peers are freed when they hear of it."""
-        in_order = stayer.ring is not ring or stayer.doing == "ends"  # else somebody has broken it
+        in_order = stayer.group is not group or stayer.doing == "ends"  # else somebody has broken it
         in_order = in_order and (stayer.worker.ended is None or stayer.worker.ended[0] == 0)
-        ring.gone.add(stayer.rank)
+        group.gone.add(stayer.rank)
         words = self._world.chance.choice(COUPLED).format(stayer.rank)
-        for mate in ring.here.values():
-            if mate is not stayer and mate.ring is ring and mate.worker.ended is None:
+        for mate in group.here.values():
+            if mate is not stayer and mate.group is group and mate.worker.ended is None:
                 self._tell(mate, mate.attempt, stayer, words, in_order)
 
     def _tell(self, mate: Stayer, attempt: int, gone: Stayer, words: str, in_order: bool) -> None:
@@ -519,8 +523,8 @@ class Stayers(Script):
 
     def agent_gone(self, owner: str) -> None:
         """An agent's process has ended: so have its ends of all lines."""
-        if rings := self._world.rings.get(owner):
-            rings.abandon()
+        if process_groups := self._world.process_groups.get(owner):
+            process_groups.abandon()
 
     def _leave_group(self, worker: Worker) -> None:
         """Its process closes what it has open; see `Script`."""
@@ -530,25 +534,25 @@ class Stayers(Script):
         stayer.attempt += 1
         stayer.members.hang_up()
         self._world.checker.survivors.on_hung_up(worker)
-        ring = stayer.ring
-        if ring is not None:
-            ring.gone.add(stayer.rank)
+        group = stayer.group
+        if group is not None:
+            group.gone.add(stayer.rank)
         if stayer.link is not None:
             stayer.link.left()
-        elif ring is not None and stayer.rank == 0:  # the others have met at its store
-            for mate in ring.here.values():
-                if mate.ring is ring and mate.doing == "meets" and mate.worker.ended is None:
+        elif group is not None and stayer.rank == 0:  # the others have met at its store
+            for mate in group.here.values():
+                if mate.group is group and mate.doing == "meets" and mate.worker.ended is None:
                     self._world.after(0.01, self._now, mate, mate.attempt, self._loses_store, (worker.machine,))
 
     def _loses_store(self, stayer: Stayer, machine: str) -> None:
         if stayer.doing != "meets":
             return
         if self._world.is_on(machine) and self._world.reaches(machine, stayer.worker.machine):
-            self._leave(stayer, "forming a ring failed: DistNetworkError: the store of rank 0 is closed")
+            self._leave(stayer, "forming a process group failed: DistNetworkError: the store of rank 0 is closed")
         else:
             self._later(stayer, 1.0, self._loses_store, machine)
 
 
-def _of(stayer: Stayer) -> Ring:
-    assert stayer.ring is not None, "only who is in a ring does that"
-    return stayer.ring
+def _of(stayer: Stayer) -> ProcessGroup:
+    assert stayer.group is not None, "only who is in a process group does that"
+    return stayer.group

@@ -12,14 +12,14 @@ from .script import Worker
 
 if TYPE_CHECKING:
     from .invariants import Checker
-    from .stayers import History, Ring
+    from .stayers import History, ProcessGroup
     from .world import World
 
 NOTHING = -1
 """The step of who has none."""
 
 FREE = 1.0
-"""Seconds that a worker has to leave a ring that was broken."""
+"""Seconds that a worker has to leave a process group that was broken."""
 
 SLACK = 0.01
 """Seconds that a word may take to an agent, and to be acted on."""
@@ -35,7 +35,7 @@ class _State:
 
 @dataclass(slots=True)
 class _Seen:
-    """One ring.
+    """One process group.
 
     Attributes:
         whole: of its members, when it stood: what the one that had most had.
@@ -56,38 +56,40 @@ class Survivors:
         self._checker = checker
         self._whole: dict[Worker, _State] = {}
         self._receiving: set[Worker] = set()
-        self._rings: dict[Ring, _Seen] = {}
-        self._training: Ring | None = None  # the last that did
+        self._process_groups: dict[ProcessGroup, _Seen] = {}
+        self._training: ProcessGroup | None = None  # the last that did
         self._stays: dict[Worker, float] = {}  # since when its agent may know of it
-        self._asked: dict[Worker, float] = {}  # who waits for its next place, since when
-        self._shattered: dict[Worker, float] = {}  # when its ring was first broken by its agent, since its last place
+        self._asked: dict[Worker, float] = {}  # who waits for its next rank assignment, since when
+        self._shattered: dict[
+            Worker, float
+        ] = {}  # when its process group was first broken by its agent, since its last place
         self.done: dict[Worker, float] = {}  # since when
         self.lost: list[Worker] = []  # found nobody that had the state
 
     # -- states
 
-    def on_claim(self, worker: Worker, ring: "Ring", step: int) -> None:
-        """A member of a new ring says which step it has."""
+    def on_claim(self, worker: Worker, group: "ProcessGroup", step: int) -> None:
+        """A member of a new process group says which step it has."""
         if worker in self._receiving and step != NOTHING:
             self._violated("a state that was cut off is nobody's", f"{worker.name} says that it has step {step}")
         elif step != self._of(worker).step:
             self._violated("a claim is what its worker has", f"{worker.name}: {step}, not {self._of(worker).step}")
 
-    def on_stands(self, ring: "Ring") -> None:
+    def on_stands(self, group: "ProcessGroup") -> None:
         """All have said so."""
-        states = [self._of(worker) for worker in ring.workers.values()]
+        states = [self._of(worker) for worker in group.workers.values()]
         most = max(states, key=lambda state: state.step)
-        self._rings[ring] = _Seen(most)
+        self._process_groups[group] = _Seen(most)
         for state in states:
             if state.step == most.step and state.history != most.history:
-                self._violated("who says that it has a step has the same", f"round {ring.round}: {most} and {state}")
-        inside = set(ring.workers.values())
+                self._violated("who says that it has a step has the same", f"round {group.round}: {most} and {state}")
+        inside = set(group.workers.values())
         for worker in self._world.workers:
             step = self._of(worker).step
             # One more than all others, the step under way, is trained again.
             ahead = step > (most.step + 1 if most.step != NOTHING else 0)
             if ahead and not worker.ended and worker not in inside and self._checker.is_member(worker.owner):
-                words = f"round {ring.round} goes on from step {most.step}, and {worker.name} has step {step}"
+                words = f"round {group.round} goes on from step {most.step}, and {worker.name} has step {step}"
                 self._violated("no committed step is lost while one who has it lives", words)
 
     def on_receiving(self, worker: Worker) -> None:
@@ -100,18 +102,18 @@ class Survivors:
         self._receiving.discard(worker)
         self._whole[worker] = _State(step, history)
 
-    def on_synced(self, worker: Worker, ring: "Ring", step: int, history: "History") -> None:
+    def on_synced(self, worker: Worker, group: "ProcessGroup", step: int, history: "History") -> None:
         """It goes on from that state."""
-        seen, state = self._rings[ring], _State(step, history)
+        seen, state = self._process_groups[group], _State(step, history)
         self._receiving.discard(worker)
         self._whole[worker] = seen.synced[worker] = state
         if step != max(seen.whole.step, 0) or history != seen.whole.history:
             self._violated(
                 "no committed step is lost while one who has it lives",
-                f"{worker.name} goes on from {state}, and one of its ring had {seen.whole}",
+                f"{worker.name} goes on from {state}, and one of its process group had {seen.whole}",
             )
-        if len(seen.synced) == ring.world:
-            self._training = ring
+        if len(seen.synced) == group.world:
+            self._training = group
 
     def on_state_lost(self, worker: Worker) -> None:
         """It has found nobody that had the state whole."""
@@ -121,16 +123,18 @@ class Survivors:
         if have := [mate.name for mate in mates if self._of(mate).step != NOTHING]:
             self._violated("no committed step is lost while one who has it lives", f"{have} had it")
 
-    def on_commit(self, worker: Worker, ring: "Ring", step: int, history: "History") -> None:
+    def on_commit(self, worker: Worker, group: "ProcessGroup", step: int, history: "History") -> None:
         """It has trained one more step."""
-        seen, state = self._rings[ring], _State(step, history)
+        seen, state = self._process_groups[group], _State(step, history)
         before = self._of(worker)
         if (before.step, before.history) != (step - 1, history[:-1]):
             self._violated("a step is trained on the one before", f"{worker.name}: {before} became {state}")
         if seen.steps.setdefault(step, state) != state:
-            self._violated("the ranks of a ring train the same", f"{worker.name}: {state}, not {seen.steps[step]}")
+            self._violated(
+                "the ranks of a process group train the same", f"{worker.name}: {state}, not {seen.steps[step]}"
+            )
         last = self._training
-        over = last is not None and (last.run, last.round) != (ring.run, ring.round)
+        over = last is not None and (last.run, last.round) != (group.run, group.round)
         # Who leaves may train until it has: what it commits is nobody's any more.
         if over and self._checker.calm and not self._checker.is_leaving(worker.owner):
             self._violated("a round that is over trains no more", f"{worker.name} trains step {step}")
@@ -142,7 +146,7 @@ class Survivors:
     # -- processes
 
     def on_arrivals(self, unready: Sequence[str]) -> None:
-        """A round takes nodes in for which others leave their ring; these have workers that still start."""
+        """A round takes nodes in for which others leave their process group; these have workers that still start."""
         if unready:
             self._violated("nobody waits for an arrival's workers", ", ".join(unready))
 
@@ -155,27 +159,27 @@ class Survivors:
         self._stays.pop(worker, None)
 
     def on_done(self, worker: Worker) -> None:
-        """It has trained to the end, and takes no other place."""
+        """It has trained to the end, and takes no other rank."""
         self.done[worker] = self._world.now
         self._stays.pop(worker, None)
 
     def on_asked(self, worker: Worker, why: str) -> None:
-        """It has left its ring and wants its next place."""
+        """It has left its process group and wants its next rank assignment."""
         self._asked[worker] = self._world.now
-        ring = worker.group
-        if why and ring is not None and ring is self._training and self._checker.has_only_grown(worker):
+        group = worker.group
+        if why and group is not None and group is self._training and self._checker.has_only_grown(worker):
             self._violated("for an arrival nobody loses a step", f"{worker.name}: {why}")
 
     def on_shatter(self, owner: str, pids: Collection[int]) -> None:
-        """An agent breaks the rings of these."""
+        """An agent breaks the process groups of these."""
         for worker in self._world.workers:
             if worker.owner == owner and worker.number in pids:
                 self._shattered.setdefault(worker, self._world.now)
 
     def on_kept(self, worker: Worker) -> None:
-        """It has its next place."""
+        """It has its next rank assignment."""
         if worker not in self._asked:
-            self._violated("who gets a place has asked for it", worker.name)
+            self._violated("who gets a rank has asked for it", worker.name)
         self._asked.pop(worker, None)
         self._shattered.pop(worker, None)
 

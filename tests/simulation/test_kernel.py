@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from elastic_run.rendezvous.failure_detector import PresenceServer, watch_until_dead
+from elastic_run.rendezvous.failure_detector import AgentListener, watch_until_dead
 from elastic_run.rendezvous.keys import Keys
 
 from .kernel import Kernel, Livelock, Process
@@ -473,22 +473,22 @@ def test_messages_are_lost_by_chance_and_slowed_by_their_factor(network: Network
 
 PORT = 7000
 
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
-def server(kernel: Kernel, talk: Talk, machine: str = "server", port: int = PORT) -> Process:
+def server(kernel: Kernel, handler: Handler, machine: str = "server", port: int = PORT) -> Process:
     async def main() -> None:
-        started = await asyncio.start_server(talk, None, port)
+        started = await asyncio.start_server(handler, None, port)
         assert started.sockets[0].getsockname() == (machine, port)
         await never()
 
     return kernel.spawn(machine, machine, main)
 
 
-def listening(diary: Diary) -> Talk:
+def listening(diary: Diary) -> Handler:
     """Notes each line, the end, and how it came."""
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
                 diary.note(line.decode().strip())
@@ -497,7 +497,7 @@ def listening(diary: Diary) -> Talk:
             diary.note(type(error).__name__)
         writer.close()
 
-    return talk
+    return handler
 
 
 async def _connect(host: str = "server", port: int = PORT) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -824,7 +824,7 @@ def test_a_connection_that_comes_before_the_server_is_taken_by_it(kernel: Kernel
 
 
 class Watched:
-    """A presence server of the product on machine `a`, and the product's watcher on `b`."""
+    """An agent's listener of the product on machine `a`, and the product's watcher on `b`."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -838,9 +838,9 @@ class Watched:
 
     def serve(self, incarnation: str) -> Process:
         async def main() -> None:
-            presence = PresenceServer(incarnation, lambda _: self._kernel.listen(PORT))  # type: ignore[arg-type,return-value]  # as far as a socket is needed
-            await presence.start("", "a")
-            assert presence.address == f"a:{PORT}"
+            listener = AgentListener(incarnation, lambda _: self._kernel.listen(PORT))  # type: ignore[arg-type,return-value]  # as far as a socket is needed
+            await listener.start("", "a")
+            assert listener.address == f"a:{PORT}"
             await never()
 
         return self._kernel.spawn("a", incarnation, main)
@@ -961,7 +961,7 @@ def story(seed: int) -> str:
         def note(words: str) -> None:
             lines.append(f"{kernel.now!r} {asyncio.get_running_loop().time()!r} {words}")
 
-        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(OSError):
                 while line := await reader.readline():
                     note(f"heard {line!r} from {writer.get_extra_info('peername')}")
@@ -980,7 +980,7 @@ def story(seed: int) -> str:
                     note(f"{name} cannot reach {other}: {error!r}")
 
         async def main(name: str) -> None:
-            await asyncio.start_server(talk, None, PORT)
+            await asyncio.start_server(handler, None, PORT)
             async with asyncio.TaskGroup() as group:
                 for other in ("a", "b", "c"):
                     group.create_task(call(name, other))
@@ -1091,8 +1091,8 @@ def _untidy(kernel: Kernel) -> list[str]:
             raise ValueError("on the way out")
 
     async def main() -> None:
-        presence = PresenceServer("A1", lambda _: kernel.listen())  # type: ignore[arg-type,return-value]  # as above
-        await presence.start("", asyncio.current_task().get_name())  # type: ignore[union-attr]  # in a task
+        listener = AgentListener("A1", lambda _: kernel.listen())  # type: ignore[arg-type,return-value]  # as above
+        await listener.start("", asyncio.current_task().get_name())  # type: ignore[union-attr]  # in a task
         kept = [asyncio.create_task(work()) for work in (stubborn, group, failing, careful, holds_a_number)]
         try:
             _, writer = await _connect("server")
@@ -1102,7 +1102,7 @@ def _untidy(kernel: Kernel) -> list[str]:
             for task in kept:
                 task.cancel()
             await asyncio.gather(*kept, return_exceptions=True)
-            await presence.close()
+            await listener.close()
 
     server(kernel, echo)
     killed, frozen, _, _ = (kernel.spawn(name, name, main) for name in ("killed", "frozen", "off", "alive"))

@@ -158,16 +158,16 @@ class Job:
         await asyncio.gather(self.masters[-1], return_exceptions=True)
         assert await self.depose(node)
 
-    async def watch(self, presence: str, incarnation: str) -> str:
+    async def watch(self, agent_address: str, incarnation: str) -> str:
         if incarnation.partition("#")[0] in self.unwatchable:
-            raise UnicodeError(f"label empty or too long: {presence}")
+            raise UnicodeError(f"label empty or too long: {agent_address}")
         self.watched.add(incarnation)
         try:
             return await asyncio.shield(self.death_of(incarnation))
         finally:
             self.watched.discard(incarnation)
 
-    async def hear(self, presence: str, incarnation: str) -> None:
+    async def hear(self, agent_address: str, incarnation: str) -> None:
         if incarnation not in self.answering:
             await asyncio.get_running_loop().create_future()
 
@@ -297,7 +297,7 @@ def clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def running_job(job: Job, names: str = "ab", spares: str = "") -> list[Node]:
+async def running_job(job: Job, names: str = "ab", standbys: str = "") -> list[Node]:
     """A job whose round 1 runs on `names`, led by the first of them."""
     nodes = await job.nodes(names)
     await job.lead(nodes[0])
@@ -305,7 +305,7 @@ async def running_job(job: Job, names: str = "ab", spares: str = "") -> list[Nod
     assert header.nodes == len(names)
     for node in nodes:
         await node.run(1)
-    nodes += await job.nodes(spares)
+    nodes += await job.nodes(standbys)
     await quiet()
     return nodes
 
@@ -410,7 +410,7 @@ class LateAnswers(MemoryStore):
 
 
 class NoEvictions(MemoryStore):
-    """A store that does not answer where somebody is to be put out, until it is told to."""
+    """A store that does not answer where somebody is to be evicted, until it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -452,7 +452,7 @@ class TestALoss:
 
         simulate(scenario)
 
-    def test_leaves_word_for_the_node_that_was_put_out(self) -> None:
+    def test_leaves_word_for_the_node_that_was_evicted(self) -> None:
         async def scenario(job: Job) -> None:
             _, b, _ = await running_job(job, "abc")
             await b.die()
@@ -488,7 +488,7 @@ class TestALoss:
 
         simulate(scenario, store=NoEvictions())
 
-    def test_that_is_written_late_does_not_put_out_the_next_life_of_the_node(self) -> None:
+    def test_that_is_written_late_does_not_evict_the_next_life_of_the_node(self) -> None:
         async def scenario(job: Job) -> None:
             assert isinstance(job.store, NoEvictions)
             a, b, c = await running_job(job, "abc")
@@ -510,16 +510,16 @@ class TestALoss:
     def test_that_is_written_late_puts_out_who_has_registered_again_before(self) -> None:
         async def scenario(job: Job) -> None:
             assert isinstance(job.store, NoEvictions)
-            _, _, spare = await running_job(job, "ab", spares="d")
-            await spare.die()
+            _, _, standby = await running_job(job, "ab", standbys="d")
+            await standby.die()
             await quiet()
-            await spare.fall_silent()
-            await spare.come_back()  # the evidence was wrong, and nobody has told it
+            await standby.fall_silent()
+            await standby.come_back()  # the evidence was wrong, and nobody has told it
             await quiet()
             job.store.answers = True
             await later(1)
-            assert await job.store.get(spare.registration.key) is None
-            assert await membership.read_eviction(job.store, job.keys, spare.incarnation)
+            assert await job.store.get(standby.registration.key) is None
+            assert await membership.read_eviction(job.store, job.keys, standby.incarnation)
 
         simulate(scenario, store=NoEvictions(), policy=Policy(min_nodes=2, max_nodes=2))
 
@@ -533,9 +533,9 @@ class TestALoss:
 
         simulate(scenario)
 
-    def test_lets_a_spare_in(self) -> None:
+    def test_lets_a_standby_in(self) -> None:
         async def scenario(job: Job) -> None:
-            a, b, c, d = await running_job(job, "abc", spares="d")
+            a, b, c, d = await running_job(job, "abc", standbys="d")
             assert any("spare" in line for line in job.said)
             await b.die()
             assert await job.in_round(await job.header(2)) == incarnations([a, c, d])
@@ -603,17 +603,17 @@ class TestALoss:
 
         simulate(scenario)
 
-    def test_of_everybody_but_the_spares_is_repaired_by_the_spares(self) -> None:
+    def test_of_everybody_but_the_standbys_is_repaired_by_the_standbys(self) -> None:
         async def scenario(job: Job) -> None:
             a, b = await job.nodes("ab")
-            spare = await job.join("c")
-            await job.lead(spare)
+            standby = await job.join("c")
+            await job.lead(standby)
             await job.header(1)
             await quiet()
             await a.fall_silent()
             await b.fall_silent()
             header = await job.header(2)
-            while await job.in_round(header) != [spare.incarnation]:
+            while await job.in_round(header) != [standby.incarnation]:
                 header = await job.header(header.number + 1)
             assert header.cause in ("lost", "start")
 
@@ -903,7 +903,7 @@ class TestAFailure:
 
     def test_takes_in_an_arrival_of_the_same_moment(self) -> None:
         async def scenario(job: Job) -> None:
-            a, b, c = await running_job(job, "ab", spares="c")
+            a, b, c = await running_job(job, "ab", standbys="c")
             await a.fail(1)
             assert await job.in_round(await job.header(2)) == incarnations([a, b, c])
 
@@ -1078,9 +1078,9 @@ class TestArrivals:
 
         simulate(scenario, policy=Policy(min_nodes=2, max_nodes=4))
 
-    def test_wait_as_spares_for_ever_where_the_user_said_so(self) -> None:
+    def test_wait_as_standbys_for_ever_where_the_user_said_so(self) -> None:
         async def scenario(job: Job) -> None:
-            a, b, c = await running_job(job, "ab", spares="c")
+            a, b, c = await running_job(job, "ab", standbys="c")
             await later(3600)
             header = await job.now()
             assert header is not None and header.number == 1
@@ -1091,7 +1091,7 @@ class TestArrivals:
 
     def test_enter_in_whole_units(self) -> None:
         async def scenario(job: Job) -> None:
-            a, b, c = await running_job(job, "ab", spares="c")
+            a, b, c = await running_job(job, "ab", standbys="c")
             await later(3600)
             header = await job.now()
             assert header is not None and header.number == 1
@@ -1306,7 +1306,7 @@ class TestTheEnd:
 class TestAStoreThatWasAway:
     """Its leases have ended, and that says nothing of their holders."""
 
-    def test_costs_nobody_its_place_who_registers_again(self) -> None:
+    def test_costs_nobody_its_rank_who_registers_again(self) -> None:
         async def scenario(job: Job) -> None:
             _, b, c = await running_job(job, "abc")
             before = await job.now()
@@ -1338,7 +1338,7 @@ class TestAStoreThatWasAway:
 
         simulate(scenario)
 
-    def test_costs_a_node_its_place_that_does_not_answer(self) -> None:
+    def test_costs_a_node_its_rank_that_does_not_answer(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
             job.store.away = began = clock()
@@ -1365,7 +1365,7 @@ class TestAStoreThatWasAway:
 
         simulate(scenario)
 
-    def test_does_not_keep_the_dead_in_their_place(self) -> None:
+    def test_does_not_keep_the_dead_in_their_rank(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
             job.store.away = began = clock()
@@ -1405,7 +1405,7 @@ class TestAStoreThatWasAway:
 
         simulate(scenario)
 
-    def test_costs_nobody_a_place_under_the_next_master(self) -> None:
+    def test_costs_nobody_a_rank_under_the_next_master(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
             before = await job.now()
@@ -1440,7 +1440,7 @@ class TestAStoreThatWasAway:
 
         simulate(scenario)
 
-    def test_costs_nobody_a_place_under_a_node_that_was_started_before_and_could_not_register_until_now(self) -> None:
+    def test_costs_nobody_a_rank_under_a_node_that_was_started_before_and_could_not_register_until_now(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
             before = await job.now()
@@ -1514,7 +1514,7 @@ class TestAResumedRegistration:
 
         simulate(scenario)
 
-    def test_is_refused_to_who_was_put_out(self) -> None:
+    def test_is_refused_to_who_was_evicted(self) -> None:
         async def scenario(job: Job) -> None:
             _, b, _ = await running_job(job, "abc")
             await b.die()
@@ -1788,7 +1788,7 @@ class TestTakeover:
 
             async def registered() -> membership.Registration:
                 return dataclasses.replace(
-                    c.registration, member=dataclasses.replace(c.registration.member, presence="")
+                    c.registration, member=dataclasses.replace(c.registration.member, agent_address="")
                 )
 
             policy = Policy(min_nodes=1, max_nodes=3)
@@ -1918,7 +1918,7 @@ class TestMastersThatChange:
 
     def test_wait_no_longer_together_for_a_run_after_one_that_all_its_nodes_have_left(self) -> None:
         async def scenario(job: Job) -> None:
-            a, b, c = await running_job(job, spares="c")
+            a, b, c = await running_job(job, standbys="c")
             await later(100)
             await job.kill_master(a)
             await b.fall_silent()
@@ -1965,9 +1965,9 @@ class TestALongLife:
             kept: list[tuple[int, ...]] = []
             for _ in range(3):
                 for _ in range(WORDS):
-                    spare = await job.join("spare")
+                    standby = await job.join("spare")
                     await quiet()
-                    await spare.die()
+                    await standby.die()
                     await quiet()
                 (master,) = job.leaders
                 sizes = [len(value) for value in vars(master).values() if isinstance(value, Sized)]
@@ -1994,11 +1994,11 @@ class TestALongLife:
         async def scenario(job: Job) -> None:
             await running_job(job, "ab")
             for _ in range(WORDS + 20):
-                spare = await job.join("spare")
+                standby = await job.join("spare")
                 await quiet()
-                await spare.die()
+                await standby.die()
                 await quiet()
-                assert await membership.read_eviction(job.store, job.keys, spare.incarnation)
+                assert await membership.read_eviction(job.store, job.keys, standby.incarnation)
             assert len((await job.store.list(job.keys.evictions)).items) == WORDS
 
         simulate(scenario, policy=Policy(min_nodes=2, max_nodes=2))

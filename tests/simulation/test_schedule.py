@@ -146,14 +146,14 @@ def test_a_failure_that_comes_again_after_each_restart_is_drawn_now_and_then() -
 
 def test_some_jobs_lease_their_data_and_some_faults_come_as_a_ledger_is_written() -> None:
     schedules = [draw(seed) for seed in range(1000)]
-    lineages = [schedule.shape.data for schedule in schedules]
-    assert all(100 < lineages.count(lineage) < 200 for lineage in ("checkpoint", "ack"))
+    modes = [schedule.shape.data for schedule in schedules]
+    assert all(100 < modes.count(mode) < 200 for mode in ("checkpoint", "ack"))
     leased = [schedule for schedule in schedules if any(f.moment.startswith("leased.") for f in schedule.faults)]
     assert len(leased) > 50
     assert all(schedule.shape.data for schedule in leased)
 
 
-def test_some_workers_keep_their_process_and_some_faults_come_as_their_ring_forms_or_trains() -> None:
+def test_some_workers_keep_their_process_and_some_faults_come_as_their_process_group_forms_or_trains() -> None:
     schedules = [draw(seed) for seed in range(1000)]
     staying = [schedule for schedule in schedules if schedule.shape.inplace]
     assert 150 < len(staying) < 250

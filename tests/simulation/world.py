@@ -34,12 +34,12 @@ from . import etcd
 from .data import Model, Trainers, Writers
 from .invariants import Checker, Violation
 from .kernel import Kernel, Process
-from .machine import SimulatedDesk, SimulatedGuard, SimulatedMachine, Voice
+from .machine import Reporter, SimulatedGuard, SimulatedMachine, SimulatedWorkerServer
 from .network import Network
-from .rings import SimulatedRings
+from .process_groups import SimulatedProcessGroups
 from .schedule import Fault, Schedule
 from .script import Group, Script, Worker
-from .stayers import Ring, Stayers
+from .stayers import ProcessGroup, Stayers
 
 SOCKET = (0.00002, 0.0002)
 """Seconds that a word takes between a worker and its agent."""
@@ -125,8 +125,8 @@ class World:
         self.machine_of: dict[str, str] = {}  # owner -> machine
         self.booted: dict[str, float] = {}  # owner -> when
         self.guards: dict[str, SimulatedGuard] = {}
-        self.desks: dict[str, SimulatedDesk] = {}
-        self.rings: dict[str, SimulatedRings] = {}
+        self.worker_servers: dict[str, SimulatedWorkerServer] = {}
+        self.process_groups: dict[str, SimulatedProcessGroups] = {}
         self.clients: dict[str, etcd.Client] = {}
         self.workers: list[Worker] = []
         self.ends: dict[str, End] = {}
@@ -271,7 +271,7 @@ class World:
             agent = Agent(
                 self._setup(machine, script),
                 Witnessed(store, self.checker, owner, self.keys.round),
-                Voice(self, owner),
+                Reporter(self, owner),
                 SimulatedMachine(self, machine, owner, self.kernel.listen),
             )
             result = await agent.run()
@@ -354,11 +354,11 @@ class World:
         return worker
 
     def keeps_worker(self, worker: Worker, spec: WorkerSpec) -> None:
-        """An agent gives a worker its place in another round."""
+        """An agent gives a worker its rank assignment in another round."""
         env = spec.env
         worker.round = spec.round
         if spec.round == 0:
-            self.say(worker.owner, f"keeps the worker {worker.number} without a place")
+            self.say(worker.owner, f"keeps the worker {worker.number} without a rank")
             return
         self.say(
             worker.owner, f"keeps the worker {worker.number}: rank {env['RANK']} of {env['WORLD_SIZE']} from here on"
@@ -380,7 +380,7 @@ class World:
         """An agent has started its workers of one round."""
         first, last = workers[0], workers[-1]
         if first.round == 0:
-            self.say(owner, f"starts {len(workers)} workers without a place")
+            self.say(owner, f"starts {len(workers)} workers without a rank")
             return
         ranks = f"rank {first.rank}" if first is last else f"ranks {first.rank}-{last.rank}"
         self.say(owner, f"starts {ranks} of {first.world} for round {first.round}")
@@ -398,12 +398,12 @@ class World:
         self.checker.on_running(group)
         self.moment(f"running.{worker.round}")
 
-    def stands(self, ring: Ring, steps: Sequence[int]) -> None:
-        """A ring of workers that keep their process stands, and they say which step they have."""
+    def stands(self, group: ProcessGroup, steps: Sequence[int]) -> None:
+        """A process group of workers that keep their process stands, and they say which step they have."""
         have = ", ".join("nothing" if step == NOTHING else str(step) for step in steps)
-        self.say("script", f"the ring of round {ring.round} stands; its ranks have committed {have}")
-        self.checker.survivors.on_stands(ring)
-        self.moment(f"formed.{ring.round}")
+        self.say("script", f"the process group of round {group.round} stands; its ranks have committed {have}")
+        self.checker.survivors.on_stands(group)
+        self.moment(f"formed.{group.round}")
 
     def finishing(self, worker: Worker) -> None:
         """A worker has done its work."""
@@ -417,7 +417,7 @@ class World:
 
     def _call(self, worker: Worker, call: Call, then: Callable[[Back], object]) -> None:
         if not worker.ended:
-            self.desks[worker.owner].visit(call, lambda back: self._answer(worker, then, back))
+            self.worker_servers[worker.owner].ask(call, lambda back: self._answer(worker, then, back))
 
     def _answer(self, worker: Worker, then: Callable[[Back], object], back: Back) -> None:
         self.after(self.chance.uniform(*SOCKET), self._heard, worker, then, back)

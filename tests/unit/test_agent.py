@@ -18,7 +18,7 @@ from elastic_run.elastic_agent.agent import Agent, Result
 from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.plan import FAILED, STORE_LOST, SUCCEEDED
 from elastic_run.elastic_agent.worker_server import Respond
-from elastic_run.elastic_agent.workers.process_groups import Rings
+from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
 from elastic_run.elastic_agent.workers.worker_processes import StartFailed, WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.master.controller import Terms
@@ -163,7 +163,7 @@ class PretendedWorkers:
     def resume(self) -> None:
         return
 
-    async def close(self, *, spare_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False) -> None:
         return
 
 
@@ -179,7 +179,7 @@ class PretendedGuard:
     def pause(self) -> None:
         return
 
-    async def close(self, *, spare_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False) -> None:
         return
 
 
@@ -201,7 +201,7 @@ class PretendedPorts:
         return
 
 
-class PretendedDesk:
+class PretendedWorkerServer:
     """Nobody asks."""
 
     address = ""
@@ -213,10 +213,10 @@ class PretendedDesk:
         return
 
 
-class PretendedRings(Rings):
+class PretendedProcessGroups(ProcessGroups):
     """Nobody keeps its process."""
 
-    def start(self, desk: str) -> None:
+    def start(self, address: str) -> None:
         pass
 
 
@@ -236,11 +236,11 @@ class PretendedMachine:
     def listener(self, bind: str) -> socket.socket:
         raise AssertionError("nobody else is in the job")
 
-    def desk(self, respond: Respond) -> PretendedDesk:
-        return PretendedDesk()
+    def worker_server(self, respond: Respond) -> PretendedWorkerServer:
+        return PretendedWorkerServer()
 
-    def rings(self, changed: Callable[[], None]) -> "PretendedRings":
-        return PretendedRings(changed)
+    def process_groups(self, changed: Callable[[], None]) -> "PretendedProcessGroups":
+        return PretendedProcessGroups(changed)
 
     def say(self, line: str) -> None:
         self.said.append(line)
@@ -327,7 +327,7 @@ class TestASilentStore:
         ended, _ = live(store, trains_once)
         assert store.happened and ended.code == SUCCEEDED
 
-    def test_when_a_node_learns_that_it_was_put_out_does_not_keep_it_from_coming_back(self) -> None:
+    def test_when_a_node_learns_that_it_was_evicted_does_not_keep_it_from_coming_back(self) -> None:
         class SlowNews(PickedStore):
             """The first life hears nothing of its own key: that it is gone is learned when a report is written."""
 
@@ -587,12 +587,12 @@ class TestAStoreThatTakesNoWrites:
         ended, _ = live(store, scenario, enough=20 * PATIENCE)
         assert ended.code == SUCCEEDED
 
-    def test_for_a_while_does_not_keep_a_node_that_was_put_out_from_coming_back(self) -> None:
+    def test_for_a_while_does_not_keep_a_node_that_was_evicted_from_coming_back(self) -> None:
         store = Closed(NO_SPACE, "nothing")
 
         async def scenario(job: Job) -> None:
             await job.runs(1)
-            await put_out(job)
+            await evict(job)
             store.closed = True
             await later(PATIENCE / 2)
             assert not job.agent.done() and not job.machine.set.alive
@@ -605,12 +605,12 @@ class TestAStoreThatTakesNoWrites:
         assert ended.code == SUCCEEDED and len(store.births) == 2
         assert sum("this node's registration waits for it" in line for line in machine.said) == 1
 
-    def test_ends_a_node_that_was_put_out_in_words_and_in_time(self) -> None:
+    def test_ends_a_node_that_was_evicted_in_words_and_in_time(self) -> None:
         store = Closed(NO_SPACE, "nothing")
 
         async def scenario(job: Job) -> None:
             await job.runs(1)
-            await put_out(job)
+            await evict(job)
             store.closed = True
             began = asyncio.get_running_loop().time()
             await asyncio.wait({job.agent})
@@ -629,7 +629,7 @@ class TestAStoreThatTakesNoWrites:
             live(store, nothing)
 
 
-async def put_out(job: Job) -> None:
+async def evict(job: Job) -> None:
     """The node is taken for dead, though it lives."""
     word = Put(KEYS.eviction(job.store.births[-1]), encode(Eviction("it is dead")))
     await job.store.txn([], [Delete(NODE), word])

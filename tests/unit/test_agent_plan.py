@@ -56,7 +56,7 @@ def ended(code: int | None = 0, *, rank: int = 0, round: int = 1, by: int | None
     return Exit(round, rank, rank, 100 + rank, code, by, stopped=stopped)
 
 
-JOINED = View(header=header(), assignment=assignment(), placed=True, told=Report("waiting", 1))
+JOINED = View(header=header(), assignment=assignment(), assigned=True, told=Report("waiting", 1))
 """Has a part in round 1, whose workers are not started yet."""
 
 RUNNING = dataclasses.replace(JOINED, round=1, alive=1, total=1, told=Report("running", 1))
@@ -85,7 +85,7 @@ class TestTheReport:
     def test_before_the_first_round_is_waiting(self) -> None:
         assert report(View()) == Report("waiting", 0)
 
-    def test_of_a_spare_is_waiting_and_names_the_round_it_has_seen(self) -> None:
+    def test_of_a_standby_is_waiting_and_names_the_round_it_has_seen(self) -> None:
         assert report(View(header=header(4))) == said("waiting", 4)
 
     def test_of_a_trouble_that_takes_many_words_can_be_read_by_the_master(self) -> None:
@@ -204,7 +204,7 @@ class TestANodeWhoseLeaseHasEnded:
     def test_has_not_been_replaced_in_the_round_of_its_workers(self) -> None:
         assert replaced(view(RUNNING, lapsed=True)) == ""
 
-    def test_has_not_been_replaced_in_a_later_round_that_has_a_place_for_it(self) -> None:
+    def test_has_not_been_replaced_in_a_later_round_that_has_a_rank_for_it(self) -> None:
         assert replaced(view(RUNNING, lapsed=True, header=header(2), assignment=assignment(2))) == ""
 
     def test_has_been_replaced_where_a_round_was_opened_without_it(self) -> None:
@@ -213,11 +213,11 @@ class TestANodeWhoseLeaseHasEnded:
     def test_has_been_replaced_also_where_its_workers_have_ended_since(self) -> None:
         assert "without it" in replaced(view(RUNNING, lapsed=True, alive=0, header=header(2), assignment=None))
 
-    def test_has_been_replaced_also_where_it_has_got_workers_ready_for_another_place_since(self) -> None:
+    def test_has_been_replaced_also_where_it_has_got_workers_ready_for_another_rank_since(self) -> None:
         ready = view(RUNNING, round=0, staying=1, waiting=1, outside=True)
         assert "without it" in replaced(view(ready, lapsed=True, header=header(2), assignment=None))
 
-    def test_that_never_had_a_place_has_not_been_replaced(self) -> None:
+    def test_that_never_had_a_rank_has_not_been_replaced(self) -> None:
         assert replaced(View(lapsed=True, header=header())) == ""
 
     def test_of_a_suspended_job_has_not_been_replaced(self) -> None:
@@ -270,7 +270,7 @@ class TestARound:
     def test_that_could_not_be_started_is_left_to_the_master(self) -> None:
         assert action(view(JOINED, problem="port taken")) == Wait()
 
-    def test_without_a_part_for_this_node_is_sat_out_as_a_spare(self) -> None:
+    def test_without_a_part_for_this_node_is_sat_out_as_a_standby(self) -> None:
         chosen, why = act(View(header=header(4)))
         assert chosen == Wait() and "taken in" in why
 
@@ -397,7 +397,7 @@ PLANNED = {"header": header(2, cause="joined"), "assignment": assignment(2)}
 
 
 class TestWorkersThatKeepTheirProcess:
-    def test_get_their_next_place_when_a_node_was_lost(self) -> None:
+    def test_get_their_next_ranks_when_a_node_was_lost(self) -> None:
         assert action(view(STAYING, **NEXT)) == Reform(header(2, cause="lost"), assignment(2))
 
     def test_are_kept_beside_one_that_does_not(self) -> None:
@@ -406,7 +406,7 @@ class TestWorkersThatKeepTheirProcess:
     def test_are_all_stopped_where_none_does(self) -> None:
         assert action(view(STAYING, staying=0, **NEXT)) == NOW_KILL
 
-    def test_are_asked_to_leave_their_ring_for_an_arrival(self) -> None:
+    def test_are_asked_to_leave_their_process_group_for_an_arrival(self) -> None:
         assert action(view(STAYING, header_age=10.0, **PLANNED)) == Invite(2, 290.0)
         assert action(view(STAYING, header_age=40.0, slowest=100.0, **PLANNED)) == Invite(2, 360.0)
 
@@ -419,7 +419,7 @@ class TestWorkersThatKeepTheirProcess:
         second = {"header": header(3, cause="joined"), "assignment": assignment(3)}
         assert action(view(STAYING, gentle=1, **second)) == Invite(3, 300.0)
 
-    def test_get_their_place_for_an_arrival_when_all_have_left_their_ring(self) -> None:
+    def test_get_their_ranks_for_an_arrival_when_all_have_left_their_process_group(self) -> None:
         assert isinstance(action(view(STAYING, waiting=1, **PLANNED)), Invite)
         assert isinstance(action(view(STAYING, waiting=2, **PLANNED)), Reform)
 
@@ -432,9 +432,11 @@ class TestWorkersThatKeepTheirProcess:
             {"staying": 1},
             {"header": header(3, cause="joined"), "assignment": assignment(3), "gentle": 2},
         ],
-        ids=["overdue", "no ring yet", "one is dead", "one does not stay", "a loss between"],
+        ids=["overdue", "no process group yet", "one is dead", "one does not stay", "a loss between"],
     )
-    def test_are_not_asked_for_an_arrival_where_their_ring_is_not_whole(self, changes: dict[str, object]) -> None:
+    def test_are_not_asked_for_an_arrival_where_their_process_group_is_not_whole(
+        self, changes: dict[str, object]
+    ) -> None:
         assert isinstance(action(view(STAYING, **{**PLANNED, **changes})), Reform)
 
     def test_keep_what_they_have_while_the_job_waits_for_nodes(self) -> None:
@@ -443,11 +445,11 @@ class TestWorkersThatKeepTheirProcess:
         assert action(view(suspended, waiting=2)) == Wait()
         assert action(view(suspended, staying=0)) == NOW_KILL
 
-    def test_are_stopped_where_their_node_is_a_spare_or_no_member(self) -> None:
+    def test_are_stopped_where_their_node_is_a_standby_or_no_member(self) -> None:
         assert action(view(STAYING, header=header(2), assignment=None)) == NOW_KILL
         assert action(view(STAYING, registered=False)) == NOW_KILL
 
-    def test_of_a_leaving_node_leave_their_ring_with_the_others(self) -> None:
+    def test_of_a_leaving_node_leave_their_process_group_with_the_others(self) -> None:
         left = {"header": dataclasses.replace(header(2, cause="left"), nodes=1), "assignment": None}
         two = dataclasses.replace(header(1), nodes=2)
         leaving = view(noticed(STAYING, age=4.0), told=Report("leaving", 1), header=two)
@@ -460,9 +462,9 @@ class TestWorkersThatKeepTheirProcess:
     def test_say_that_they_do(self) -> None:
         assert report(view(STAYING, keeps=True)) == dataclasses.replace(said("running", 1), keeps=True)
         over = view(STAYING, keeps=True, staying=1, done=1)
-        assert report(over) == dataclasses.replace(said("running", 1), done=True), "they take no other place"
+        assert report(over) == dataclasses.replace(said("running", 1), done=True), "they take no other rank"
 
-    def test_whose_ring_broke_for_no_reason_that_is_known_want_a_new_round(self) -> None:
+    def test_whose_process_group_broke_for_no_reason_that_is_known_want_a_new_round(self) -> None:
         told = report(view(STAYING, keeps=True, waiting=2, stranded="reset"))
         assert (told.state, told.round, told.keeps) == ("failed", 1, True)
         assert told.problem == "has workers whose ring is broken, though nobody is known to be lost: reset"
@@ -491,13 +493,13 @@ class TestANodeInNoRound:
         assert action(half) == Ready(header(4))
         assert action(view(half, unready=True)) == Wait()
 
-    def test_says_that_it_is_ready_when_all_of_them_wait_for_their_place(self) -> None:
+    def test_says_that_it_is_ready_when_all_of_them_wait_for_their_ranks(self) -> None:
         warm = view(OUTSIDE, total=2, alive=2, staying=2, waiting=1)
         assert report(warm) == said("waiting", 4)
         assert report(view(warm, waiting=2)) == dataclasses.replace(said("waiting", 4), ready=True)
         assert report(view(OUTSIDE, total=0)) == said("waiting", 4)
 
-    def test_gives_them_their_place_when_it_is_taken_in(self) -> None:
+    def test_gives_them_their_ranks_when_it_is_taken_in(self) -> None:
         ready = view(OUTSIDE, total=2, alive=2, staying=2, waiting=2)
         taken = view(ready, header=header(5, cause="joined"), assignment=assignment(5))
         assert action(taken) == Reform(header(5, cause="joined"), assignment(5))

@@ -17,12 +17,12 @@ import pytest
 from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
 from elastic_run.elastic_agent import master_client, worker_server
 from elastic_run.elastic_agent.master_client import Link
-from elastic_run.elastic_agent.worker_server import Clerk, Desk
+from elastic_run.elastic_agent.worker_server import CallHandler, WorkerServer
 from elastic_run.master import rpc
 from elastic_run.master.data.ledger import Answer, Piece, Request
 from elastic_run.master.data.ledger_service import Ledgers
 from elastic_run.rendezvous.errors import Deposed, StoreUnavailable
-from elastic_run.rendezvous.failure_detector import PresenceServer, watch_until_dead
+from elastic_run.rendezvous.failure_detector import AgentListener, watch_until_dead
 from elastic_run.rendezvous.header import Header, HeaderState, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
@@ -70,9 +70,9 @@ class Master:
     deposed: bool = False
 
     def __post_init__(self) -> None:
-        self.server = PresenceServer(self.incarnation, visit=self._visit)
+        self.server = AgentListener(self.incarnation, handler=self._answer_rpc)
 
-    async def _visit(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_rpc(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await rpc.serve(line, reader, writer, lambda run: self.answer if run == self.run else None)
 
     async def answer(self, request: Request) -> Answer:
@@ -91,7 +91,7 @@ class Master:
 
 
 @dataclass
-class Place:
+class Side:
     """An agent's side of the job: its store, its link, and what it knows."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -102,7 +102,7 @@ class Place:
     def __post_init__(self) -> None:
         # What is asked of the ledgers here is one method, and a double has it.
         self.link = Link(self.store, KEYS, lambda: cast(Ledgers | None, self.here), lambda: self.header)
-        self.clerk = Clerk(self.store, KEYS, self.link, self.saved.append)
+        self.handler = CallHandler(self.store, KEYS, self.link, self.saved.append)
 
     async def trouble(self, words: str = "") -> None:
         """Waits until an attempt has come to nothing for that reason."""
@@ -120,10 +120,10 @@ async def later() -> None:
 
 
 @contextlib.asynccontextmanager
-async def leading(place: Place, incarnation: str = "M1", **more: Any) -> AsyncGenerator[Master, None]:
+async def leading(side: Side, incarnation: str = "M1", **more: Any) -> AsyncGenerator[Master, None]:
     master = Master(incarnation, **more)
     await master.server.start(LOOPBACK, LOOPBACK)
-    await place.elect(master)
+    await side.elect(master)
     try:
         yield master
     finally:
@@ -131,8 +131,8 @@ async def leading(place: Place, incarnation: str = "M1", **more: Any) -> AsyncGe
 
 
 @pytest.fixture
-async def place() -> AsyncGenerator[Place, None]:
-    made = Place()
+async def side() -> AsyncGenerator[Side, None]:
+    made = Side()
     try:
         async with asyncio.timeout(DEADLINE):
             yield made
@@ -143,11 +143,11 @@ async def place() -> AsyncGenerator[Place, None]:
 # -- from agent to master ---------------------------------------------------------------------------------------------
 
 
-async def test_many_requests_go_over_one_connection_and_are_answered_in_any_order(place: Place) -> None:
-    async with leading(place, held={1}) as master:
-        slow = asyncio.create_task(place.link.ask(asks(1)))
+async def test_many_requests_go_over_one_connection_and_are_answered_in_any_order(side: Side) -> None:
+    async with leading(side, held={1}) as master:
+        slow = asyncio.create_task(side.link.ask(asks(1)))
         await master.heard(1)
-        assert await asyncio.gather(*(place.link.ask(asks(number)) for number in range(2, 50))) == [
+        assert await asyncio.gather(*(side.link.ask(asks(number)) for number in range(2, 50))) == [
             answered(number) for number in range(2, 50)
         ]
         assert not slow.done()
@@ -156,78 +156,78 @@ async def test_many_requests_go_over_one_connection_and_are_answered_in_any_orde
         assert len(vars(master.server)["_writers"]) == 1
 
 
-async def test_a_request_is_asked_again_where_the_master_is_lost_before_it_answers(place: Place) -> None:
-    async with leading(place, held={1, 2}) as master:
-        asked = [asyncio.create_task(place.link.ask(asks(number))) for number in (1, 2)]
+async def test_a_request_is_asked_again_where_the_master_is_lost_before_it_answers(side: Side) -> None:
+    async with leading(side, held={1, 2}) as master:
+        asked = [asyncio.create_task(side.link.ask(asks(number))) for number in (1, 2)]
         await master.heard(2)
         await master.server.close()
-        async with leading(place, "M2") as second:
+        async with leading(side, "M2") as second:
             assert [await each for each in asked] == [answered(1), answered(2)]
             assert sorted(second.asked) == [1, 2]
 
 
-async def test_a_deposed_master_hangs_up_and_the_next_one_is_asked(place: Place) -> None:
-    async with leading(place, deposed=True) as master, leading(place, "M2") as second:
-        await place.elect(master)
-        asked = asyncio.create_task(place.link.ask(asks()))
+async def test_a_deposed_master_hangs_up_and_the_next_one_is_asked(side: Side) -> None:
+    async with leading(side, deposed=True) as master, leading(side, "M2") as second:
+        await side.elect(master)
+        asked = asyncio.create_task(side.link.ask(asks()))
         await master.heard(3)
-        assert "hung up" in place.link.trouble
-        await place.elect(second)
+        assert "hung up" in side.link.trouble
+        await side.elect(second)
         assert await asked == answered(1)
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "127.0.0.1:none"])
-async def test_a_leader_without_an_address_is_asked_for_again(place: Place, address: str) -> None:
-    async with leading(place) as master:
-        await place.elect(master, address)
-        asked = asyncio.create_task(place.link.ask(asks()))
-        await place.trouble()
-        await place.elect(master)
+async def test_a_leader_without_an_address_is_asked_for_again(side: Side, address: str) -> None:
+    async with leading(side) as master:
+        await side.elect(master, address)
+        asked = asyncio.create_task(side.link.ask(asks()))
+        await side.trouble()
+        await side.elect(master)
         assert await asked == answered(1)
 
 
-async def test_who_has_the_masters_address_now_is_not_asked(place: Place) -> None:
-    async with leading(place) as stranger:
-        await place.elect(Master("M2"), stranger.server.address)
-        asked = asyncio.create_task(place.link.ask(asks()))
-        await place.trouble("is not M2")
+async def test_who_has_the_masters_address_now_is_not_asked(side: Side) -> None:
+    async with leading(side) as stranger:
+        await side.elect(Master("M2"), stranger.server.address)
+        asked = asyncio.create_task(side.link.ask(asks()))
+        await side.trouble("is not M2")
         assert stranger.asked == []
-        async with leading(place, "M2"):
+        async with leading(side, "M2"):
             assert await asked == answered(1)
 
 
-async def test_a_silent_master_is_given_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_master_is_given_up(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(master_client, "SILENCE", 0.05)
-    async with leading(place, held={1}) as silent:
-        asked = asyncio.create_task(place.link.ask(asks()))
+    async with leading(side, held={1}) as silent:
+        asked = asyncio.create_task(side.link.ask(asks()))
         await silent.heard(2)
-        async with leading(place, "M2"):
+        async with leading(side, "M2"):
             assert await asked == answered(1)
 
 
-async def test_an_agent_asks_its_own_master_without_a_connection(place: Place) -> None:
-    place.here = Master("M1")
-    assert await place.link.ask(asks()) == answered(1)
-    place.here.deposed = True
-    asked = asyncio.create_task(place.link.ask(asks(2)))
-    await place.here.heard(2)
-    place.here = None
-    async with leading(place, "M2"):
+async def test_an_agent_asks_its_own_master_without_a_connection(side: Side) -> None:
+    side.here = Master("M1")
+    assert await side.link.ask(asks()) == answered(1)
+    side.here.deposed = True
+    asked = asyncio.create_task(side.link.ask(asks(2)))
+    await side.here.heard(2)
+    side.here = None
+    async with leading(side, "M2"):
         assert await asked == answered(2)
 
 
-async def test_a_request_of_a_round_that_is_over_is_not_asked_for_ever(place: Place) -> None:
-    asked = asyncio.create_task(place.link.ask(asks()))
-    await place.trouble()
-    place.header = header(2)
+async def test_a_request_of_a_round_that_is_over_is_not_asked_for_ever(side: Side) -> None:
+    asked = asyncio.create_task(side.link.ask(asks()))
+    await side.trouble()
+    side.header = header(2)
     stale = await asked
     assert stale.kind == "stale" and "round 2" in stale.text
 
 
-async def test_another_run_of_the_job_is_not_answered(place: Place) -> None:
-    async with leading(place, run="another") as master:
-        asked = asyncio.create_task(place.link.ask(asks()))
-        await place.trouble("hung up")
+async def test_another_run_of_the_job_is_not_answered(side: Side) -> None:
+    async with leading(side, run="another") as master:
+        asked = asyncio.create_task(side.link.ask(asks()))
+        await side.trouble("hung up")
         assert master.asked == []
         master.run = "run"
         assert await asked == answered(1)
@@ -245,9 +245,9 @@ async def test_another_run_of_the_job_is_not_answered(place: Place) -> None:
         b'{"ledger":"run"}\n' + framed(json.dumps({"id": 1, "request": {"kind": "open"}}).encode()),
     ],
 )
-async def test_whoever_says_what_cannot_be_understood_is_hung_up_on_and_nobody_else(place: Place, words: bytes) -> None:
-    async with leading(place) as master:
-        assert await place.link.ask(asks()) == answered(1)
+async def test_whoever_says_what_cannot_be_understood_is_hung_up_on_and_nobody_else(side: Side, words: bytes) -> None:
+    async with leading(side) as master:
+        assert await side.link.ask(asks()) == answered(1)
         watcher = asyncio.create_task(watch_until_dead(master.server.address, "M1"))
         host, _, port = master.server.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -256,55 +256,55 @@ async def test_whoever_says_what_cannot_be_understood_is_hung_up_on_and_nobody_e
         with contextlib.suppress(ConnectionResetError):  # where it hangs up before it has read all
             assert await reader.read() == b""
         writer.close()
-        assert await place.link.ask(asks(2)) == answered(2)
+        assert await side.link.ask(asks(2)) == answered(2)
         assert len(vars(master.server)["_writers"]) >= 1 and not watcher.done()
         watcher.cancel()
 
 
-async def test_a_master_that_says_what_cannot_be_understood_is_dialled_again(place: Place) -> None:
+async def test_a_master_that_says_what_cannot_be_understood_is_dialled_again(side: Side) -> None:
     async def babble(_: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_frame(reader)
         writer.write(framed(b"babble"))
         await reader.read()
 
-    server = PresenceServer("M1", visit=babble)
+    server = AgentListener("M1", handler=babble)
     await server.start(LOOPBACK, LOOPBACK)
-    await place.elect(Master("M1"), server.address)
-    asked = asyncio.create_task(place.link.ask(asks()))
-    await place.trouble("hung up")
+    await side.elect(Master("M1"), server.address)
+    asked = asyncio.create_task(side.link.ask(asks()))
+    await side.trouble("hung up")
     await server.close()
-    async with leading(place, "M2"):
+    async with leading(side, "M2"):
         assert await asked == answered(1)
 
 
-# -- the clerk --------------------------------------------------------------------------------------------------------
+# -- the handler of calls ----------------------------------------------------------------------------------------------
 
 
-async def test_a_call_that_nobody_answers_is_answered_in_words(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_nobody_answers_is_answered_in_words(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_server, "CALL_SECONDS", 0.05)
-    back = await place.clerk.answer(Call("ledger", 1, asks()))
+    back = await side.handler.answer(Call("ledger", 1, asks()))
     assert back.answer is None and "nobody leads the job" in back.text
 
 
-async def test_later_is_passed_on(place: Place) -> None:
+async def test_later_is_passed_on(side: Side) -> None:
     later = Answer("later", "others are missing")
 
     class Busy(Master):
         async def answer(self, request: Request) -> Answer:
             return later
 
-    place.here = Busy("M1")
-    assert await place.clerk.answer(Call("ledger", 1, asks())) == Back(later)
+    side.here = Busy("M1")
+    assert await side.handler.answer(Call("ledger", 1, asks())) == Back(later)
 
 
-async def test_a_round_is_current_where_the_store_says_so_now(place: Place) -> None:
+async def test_a_round_is_current_where_the_store_says_so_now(side: Side) -> None:
     async def current() -> tuple[bool, str]:
-        back = await place.clerk.answer(Call("current", 1))
+        back = await side.handler.answer(Call("current", 1))
         return back.current, back.text
 
     assert await current() == (False, "the store knows of no round of this job")
     for number, state, yes in ((1, "open", True), (2, "open", False), (1, "waiting", False), (1, "failed", False)):
-        await place.store.txn([], [Put(KEYS.round, encode(header(number, cast(HeaderState, state))))])
+        await side.store.txn([], [Put(KEYS.round, encode(header(number, cast(HeaderState, state))))])
         found, text = await current()
         assert found == yes and bool(text) != yes
 
@@ -316,21 +316,21 @@ async def test_a_store_that_does_not_answer_makes_no_round_current(monkeypatch: 
 
     monkeypatch.setattr(worker_server, "CURRENT_SECONDS", 0.05)
     monkeypatch.setattr(worker_server, "RETRY_PAUSE", 0.01)
-    back = await Place(Silent()).clerk.answer(Call("current", 1))
+    back = await Side(Silent()).handler.answer(Call("current", 1))
     assert not back.current and "the store does not say" in back.text
 
 
-async def test_a_checkpoint_is_told(place: Place) -> None:
-    assert await place.clerk.answer(Call("saved", 7)) == Back()
-    assert place.saved == [7]
+async def test_a_checkpoint_is_told(side: Side) -> None:
+    assert await side.handler.answer(Call("saved", 7)) == Back()
+    assert side.saved == [7]
 
 
 # -- from worker to agent ---------------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
-async def desk(respond: Callable[[Call], Awaitable[Back]]) -> AsyncGenerator[Desk, None]:
-    made = Desk(respond)
+async def serving(respond: Callable[[Call], Awaitable[Back]]) -> AsyncGenerator[WorkerServer, None]:
+    made = WorkerServer(respond)
     await made.start()
     try:
         async with asyncio.timeout(DEADLINE):
@@ -339,8 +339,8 @@ async def desk(respond: Callable[[Call], Awaitable[Back]]) -> AsyncGenerator[Des
         await made.close()
 
 
-async def test_a_worker_asks_over_its_socket(place: Place) -> None:
-    async with leading(place), desk(place.clerk.answer) as listening:
+async def test_a_worker_asks_over_its_socket(side: Side) -> None:
+    async with leading(side), serving(side.handler.answer) as listening:
         assert listening.address.startswith("@elastic-run-")
 
         def work() -> list[Back]:
@@ -362,7 +362,7 @@ async def test_a_worker_whose_agent_has_ended_is_told_so() -> None:
         await asyncio.get_running_loop().create_future()
         return Back()
 
-    async with desk(respond) as listening:
+    async with serving(respond) as listening:
         asking = Channel(listening.address, DEADLINE)
         asked = asyncio.create_task(asyncio.to_thread(asking.ask, Call("current", 1)))
         await waits.wait()
@@ -375,8 +375,8 @@ async def test_a_worker_whose_agent_has_ended_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("words", [PREFIX.pack(2**32 - 1), framed(b"{}"), framed(b"\xff"), b"\0\0"])
-async def test_a_worker_that_says_what_cannot_be_understood_is_hung_up_on_alone(place: Place, words: bytes) -> None:
-    async with desk(place.clerk.answer) as listening:
+async def test_a_worker_that_says_what_cannot_be_understood_is_hung_up_on_alone(side: Side, words: bytes) -> None:
+    async with serving(side.handler.answer) as listening:
         good = Channel(listening.address, DEADLINE)
         reader, writer = await asyncio.open_unix_connection("\0" + listening.address[1:])
         writer.write(words)
@@ -387,8 +387,8 @@ async def test_a_worker_that_says_what_cannot_be_understood_is_hung_up_on_alone(
         good.close()
 
 
-async def test_no_descriptor_of_the_agent_reaches_its_workers(place: Place) -> None:
-    async with desk(place.clerk.answer) as listening:
+async def test_no_descriptor_of_the_agent_reaches_its_workers(side: Side) -> None:
+    async with serving(side.handler.answer) as listening:
         asking = Channel(listening.address, DEADLINE)
         await asyncio.to_thread(asking.ask, Call("saved", 1))
         ours = [number for number in range(3, 200) if _is_unix_socket(number)]

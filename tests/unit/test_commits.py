@@ -6,7 +6,7 @@ from elastic_run.adapters.client.commits import NOTHING, Claim, astray, lost, ne
 
 
 def claims(steps: list[int]) -> list[Claim]:
-    """Of ranks that were in the same ring last; who has nothing was in none."""
+    """Of ranks that were in the same process group last; who has nothing was in none."""
     return [Claim(step, 0 if step == NOTHING else 3) for step in steps]
 
 
@@ -47,7 +47,7 @@ def test_each_rank_has_the_state_afterwards_and_nobody_gets_it_twice(steps: list
         has.add(target)
 
 
-def test_of_equal_steps_the_newer_rings_are_the_jobs() -> None:
+def test_of_equal_steps_the_newer_process_groups_are_the_jobs() -> None:
     """Who was left out has done the same number of steps, with other ranks."""
     assert transfers([Claim(5, 2), Claim(5, 4), Claim(5, 4)]) == (5, ((1, 0),))
     assert transfers([Claim(6, 2), Claim(5, 4)]) == (6, ((0, 1),)), "no committed step is lost"

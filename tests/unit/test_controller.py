@@ -119,7 +119,7 @@ def test_a_finished_job_waits_for_its_nodes_to_leave_and_then_has_its_keys_remov
     assert controller.on(events.Look(), 5.0) == (effects.Wait(5.0 + TERMS.farewell_seconds),)
     controller.on(events.Unregistered("a"), 6.0)
     controller.on(events.Unregistered("b"), 6.0)
-    assert controller.on(events.Look(), 6.0) == (effects.Bury(True),)
+    assert controller.on(events.Look(), 6.0) == (effects.CleanUp(True),)
 
 
 def history(tmp_path: Path, terms: Terms = TERMS) -> Path:

@@ -15,7 +15,7 @@ from elastic_run.elastic_agent.zygotes.seed import Seed
 from elastic_run.launcher import explain
 from elastic_run.launcher.early import begin
 from elastic_run.launcher.options import parse
-from elastic_run.launcher.run import Place, setup
+from elastic_run.launcher.run import Address, setup
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/", "ELASTIC_RUN_TAG": "outer", "ELASTIC_RUN_ETCD_PASSWORD": "hidden"}
 
@@ -47,7 +47,7 @@ def test_the_agent_takes_what_was_begun(argv: list[str], tmp_path: Path, monkeyp
     with begun(argv) as early:
         assert early is not None
         tag, seed = early
-        wanted = setup(options, Place("here", None), ENVIRONMENT, str(options.output.trace or "")).recipe
+        wanted = setup(options, Address("here", None), ENVIRONMENT, str(options.output.trace or "")).recipe
         assert wanted is not None
         assert seed.serves(wanted.tagged(tag))
         assert not seed.serves(wanted)

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402  # only where torch is
 
 import elastic_run  # noqa: E402
-from elastic_run.adapters.client.context import PLACE  # noqa: E402
+from elastic_run.adapters.client.context import RANK_VARIABLES  # noqa: E402
 from elastic_run.adapters.torch.lockstep_batches import permuted  # noqa: E402
 from elastic_run.master.data.lockstep import BadPlan, BadState, OutOfStep, WorldRefused  # noqa: E402
 from elastic_run.master.data.permutation import Permutation, key  # noqa: E402
@@ -43,13 +43,13 @@ class Numbers(Dataset[int]):
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*PLACE, "ELASTIC_RUN_MAX_WORLD_SIZE"):
+    for name in (*RANK_VARIABLES, "ELASTIC_RUN_MAX_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
 
 def stand(monkeypatch: pytest.MonkeyPatch, rank: int, size: int) -> None:
     """From now on this process is that rank."""
-    for name, value in zip(PLACE, (rank, size, rank, size), strict=True):
+    for name, value in zip(RANK_VARIABLES, (rank, size, rank, size), strict=True):
         monkeypatch.setenv(name, str(value))
 
 
@@ -329,11 +329,11 @@ def test_only_asking_for_the_adapter_loads_torch() -> None:
     seed=st.integers(0, 1000),
     data=st.data(),
 )
-def test_arrays_of_places_are_permuted_as_single_ones_are(n: int, seed: int, data: st.DataObject) -> None:
+def test_arrays_of_indices_are_permuted_as_single_ones_are(n: int, seed: int, data: st.DataObject) -> None:
     permutation = Permutation(n, key(seed, 0))
-    places = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=40))
-    found = [int(record) for record in permuted(permutation, torch.tensor(places))]
-    assert found == [permutation[place] for place in places]
+    indices = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=40))
+    found = [int(record) for record in permuted(permutation, torch.tensor(indices))]
+    assert found == [permutation[index] for index in indices]
 
 
 def test_commits_that_fall_behind_the_batches_are_noticed() -> None:

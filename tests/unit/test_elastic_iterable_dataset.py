@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader  # noqa: E402  # only where torch is
 
-from elastic_run.adapters.client.context import AGENT, PLACE, ROUND  # noqa: E402
+from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND  # noqa: E402
 from elastic_run.adapters.client.ledger_client import HELD  # noqa: E402
 from elastic_run.adapters.client.shards import BadPosition, Misused, NotDone, Refused, Shards  # noqa: E402
 from elastic_run.torch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
@@ -39,7 +39,7 @@ Sample = tuple[int, int]
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in (*PLACE, ROUND, AGENT):
+    for name in (*RANK_VARIABLES, ROUND, AGENT):
         monkeypatch.delenv(name, raising=False)
     yield
     while _last:
@@ -254,9 +254,9 @@ class Ordered:
     def _batches(self) -> Iterator[Any]:
         from elastic_run.adapters.torch.leased_batches import _Reader
 
-        desk = self._dataset._desk
-        readers = [_Reader(pairs, desk.layout) for _ in range(self._workers)]
-        orders = enumerate(desk.orders(self._batch_size, self._workers))
+        queue = self._dataset._queue
+        readers = [_Reader(pairs, queue.layout) for _ in range(self._workers)]
+        orders = enumerate(queue.orders(self._batch_size, self._workers))
         ready: list[Any] = []
         while True:
             ready += islice(orders, self._ahead + 1 - len(ready))
@@ -375,15 +375,15 @@ def test_with_ack_a_shard_is_done_when_its_last_batch_is_committed() -> None:
     with listening() as agent:
         source = agent.shards(records=30, shard_size=10, commit="ack")
         batches = iter(data := loader(ElasticIterableDataset(source, pairs), 4))
-        places: list[list[int]] = []
+        shard_indices: list[list[int]] = []
         for _ in range(6):
             next(batches)
             data.commit()
             source.flush()
             assert agent.ledger is not None
-            places.append([piece.place for piece in agent.ledger.position.todo])
-        assert [0 in todo for todo in places] == [True, True, False, False, False, False]
-        assert [1 in todo for todo in places] == [True, True, True, True, False, False]
+            shard_indices.append([piece.shard_index for piece in agent.ledger.position.todo])
+        assert [0 in todo for todo in shard_indices] == [True, True, False, False, False, False]
+        assert [1 in todo for todo in shard_indices] == [True, True, True, True, False, False]
         source.close()
 
 
@@ -506,7 +506,7 @@ def test_too_many_small_shards_at_once_are_told() -> None:
 
 def test_who_iterates_over_the_source_as_well_is_told() -> None:
     dataset = alone(10, 10)
-    with contextlib.closing(dataset._desk.source) as source:
+    with contextlib.closing(dataset._queue.source) as source:
         shard = next(source)
         with pytest.raises(NotDone, match=shard.key):
             next(iter(dataset))

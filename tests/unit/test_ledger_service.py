@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from elastic_run.master.data import ledger_service
-from elastic_run.master.data.ledger import Answer, Dataset, Lineage, Mark, Piece, Position, Request, read
+from elastic_run.master.data.ledger import Answer, Dataset, Mark, Piece, Position, Request, Tracking, read
 from elastic_run.master.data.ledger_service import MAX_NAME, PATIENCE, Current, Ledgers
 from elastic_run.rendezvous import election
 from elastic_run.rendezvous.election import Leadership
@@ -26,7 +26,7 @@ from ..simulation.test_master_on_memory_store import VirtualLoop
 
 KEYS = Keys("job")
 DATA = Dataset("data", size=100, shard_size=10, shards=10)
-QUEUE = replace(DATA, name="queue", lineage="ack")
+QUEUE = replace(DATA, name="queue", tracking="ack")
 ENOUGH = 300.0
 """Seconds, on the clock that jumps."""
 
@@ -157,9 +157,9 @@ async def ticks() -> None:
     await asyncio.sleep(0.001)
 
 
-def places(answer: Answer) -> list[int]:
+def shard_indices(answer: Answer) -> list[int]:
     assert answer.kind == "ok", answer
-    return [piece.place for piece in answer.leases]
+    return [piece.shard_index for piece in answer.leases]
 
 
 def test_nothing_is_read_or_written_without_a_request() -> None:
@@ -181,7 +181,7 @@ def test_a_lease_is_in_the_store_before_its_worker_hears_of_it() -> None:
         await ticks()
         assert not asked.done()
         bench.store.gate.set()
-        assert places(await asked) == [0, 1]
+        assert shard_indices(await asked) == [0, 1]
         state = read(await bench.stored(KEYS.queue("queue")))
         assert state.owners[0].leases == (Piece(0), Piece(1))
 
@@ -201,7 +201,7 @@ def test_what_comes_while_a_transaction_is_on_its_way_is_written_by_one() -> Non
         assert bench.store.waiting == 1
         bench.store.gate.set()
         assert await first == Answer()
-        assert [places(await each) for each in others] == [[rank] for rank in range(9)]
+        assert [shard_indices(await each) for each in others] == [[rank] for rank in range(9)]
         assert bench.store.puts == [1, 2]
         other.cancel()
 
@@ -214,7 +214,7 @@ def test_requests_of_one_batch_are_applied_in_the_order_in_which_they_came() -> 
         ledgers = await bench.lead()
         await ledgers.answer(opens(0, 3))
         asked = [asyncio.create_task(ledgers.answer(wants(rank, 3))) for rank in (2, 0, 1)]
-        assert [places(await each) for each in asked] == [[0], [1], [2]]
+        assert [shard_indices(await each) for each in asked] == [[0], [1], [2]]
 
     play(scenario)
 
@@ -223,10 +223,10 @@ def test_the_same_request_is_answered_the_same_by_the_next_master() -> None:
     async def scenario(bench: Bench) -> None:
         ledgers = await bench.lead()
         await ledgers.answer(opens())
-        assert places(await ledgers.answer(wants(wants=3))) == [0, 1, 2]
+        assert shard_indices(await ledgers.answer(wants(wants=3))) == [0, 1, 2]
         ledgers = await bench.lead()
-        assert places(await ledgers.answer(wants(wants=3))) == [0, 1, 2]
-        assert places(await ledgers.answer(wants(number=2))) == [3]
+        assert shard_indices(await ledgers.answer(wants(wants=3))) == [0, 1, 2]
+        assert shard_indices(await ledgers.answer(wants(number=2))) == [3]
 
     play(scenario)
 
@@ -237,8 +237,8 @@ def test_an_answer_that_the_store_has_lost_is_not_asked_for_twice(faults: list[S
         ledgers = await bench.lead()
         await ledgers.answer(opens())
         bench.store.faults = list(faults)
-        assert places(await ledgers.answer(wants())) == [0]
-        assert places(await ledgers.answer(wants(number=2))) == [1]
+        assert shard_indices(await ledgers.answer(wants())) == [0]
+        assert shard_indices(await ledgers.answer(wants(number=2))) == [1]
         assert bench.store.puts == [1, 1, 1]
 
     play(scenario)
@@ -253,7 +253,7 @@ def test_a_late_attempt_of_an_earlier_put_undoes_nothing() -> None:
         await ledgers.answer(wants(number=2))
         assert not (await bench.store.txn(*late)).succeeded
         ledgers = await bench.lead()
-        assert places(await ledgers.answer(wants(number=2))) == [1]
+        assert shard_indices(await ledgers.answer(wants(number=2))) == [1]
 
     play(scenario)
 
@@ -277,8 +277,8 @@ def test_a_put_of_the_same_leadership_that_comes_late_ends_the_master_that_did_n
             await after.answer(wants(1, 2))
         await bench.deposed()
         third = bench.same()
-        assert places(await third.answer(wants(0, 2))) == [0]
-        assert places(await third.answer(wants(1, 2))) == [1]
+        assert shard_indices(await third.answer(wants(0, 2))) == [0]
+        assert shard_indices(await third.answer(wants(1, 2))) == [1]
 
     play(scenario)
 
@@ -311,7 +311,7 @@ def test_a_store_that_is_silent_for_long_makes_an_answer_late_but_not_another() 
         later = await ledgers.answer(wants())
         assert later.kind == "later" and "store" in later.text
         bench.store.gate.set()
-        assert places(await ledgers.answer(wants())) == [0]
+        assert shard_indices(await ledgers.answer(wants())) == [0]
 
     play(scenario)
 
@@ -373,14 +373,14 @@ def test_who_waits_for_work_gets_what_another_gives_back() -> None:
         bench.world = 2
         ledgers = await bench.lead()
         await ledgers.answer(opens(0, 2))
-        first = places(await ledgers.answer(wants(0, 2, wants=9)))
-        assert places(await ledgers.answer(wants(1, 2))) == [9]
+        first = shard_indices(await ledgers.answer(wants(0, 2, wants=9)))
+        assert shard_indices(await ledgers.answer(wants(1, 2))) == [9]
         done = asyncio.create_task(ledgers.answer(wants(1, 2, 2, marks=(Mark(9),))))
         await ticks()
-        assert places(await done) == [8]  # the last of those that wait in rank 0's queue, a second time
+        assert shard_indices(await done) == [8]  # the last of those that wait in rank 0's queue, a second time
         done = asyncio.create_task(ledgers.answer(wants(1, 2, 3, marks=(Mark(8),))))
-        assert places(await done) == [7]
-        marks = tuple(Mark(place) for place in first)
+        assert shard_indices(await done) == [7]
+        marks = tuple(Mark(shard_index) for shard_index in first)
         assert (await ledgers.answer(wants(0, 2, 2, marks=marks))).ended
         last = await ledgers.answer(wants(1, 2, 4))
         assert last.ended and last.lost == (7,)
@@ -394,12 +394,12 @@ def test_who_waits_for_a_slow_worker_gets_its_shard_when_it_is_due() -> None:
         ledgers = await bench.lead()
         await ledgers.answer(opens(0, 2))
         await ledgers.answer(wants(0, 2, wants=9))
-        assert places(await ledgers.answer(wants(1, 2))) == [9]
-        marks = tuple(Mark(place) for place in range(8))
+        assert shard_indices(await ledgers.answer(wants(1, 2))) == [9]
+        marks = tuple(Mark(shard_index) for shard_index in range(8))
         await asyncio.sleep(8.0)
-        await ledgers.answer(wants(0, 2, 2, wants=0, marks=marks))  # one second a shard; place 8 is its last
+        await ledgers.answer(wants(0, 2, 2, wants=0, marks=marks))  # one second a shard; index 8 is its last
         began = asyncio.get_running_loop().time()
-        assert places(await ledgers.answer(wants(1, 2, 2, marks=(Mark(9),)))) == [8]
+        assert shard_indices(await ledgers.answer(wants(1, 2, 2, marks=(Mark(9),)))) == [8]
         assert 1.0 < asyncio.get_running_loop().time() - began < PATIENCE
 
     play(scenario)
@@ -471,10 +471,10 @@ def test_what_lost_workers_had_is_leased_in_the_next_round_and_trouble_is_told_o
         for round in range(1, 6):
             bench.current = Current("run", round, True, 1)
             await ledgers.answer(opens(round=round))
-            assert places(await ledgers.answer(wants(round=round, wants=2))) == [0, 1]
+            assert shard_indices(await ledgers.answer(wants(round=round, wants=2))) == [0, 1]
             assert bench.said == (
-                ["3 rounds have ended while a worker was at place 0 of dataset 'queue': is there a record in that "
-                 "shard that kills it?"] if round > 3 else []
+                ["3 rounds have ended while a worker was at shard index 0 of dataset 'queue': is there a record in "
+                 "that shard that kills it?"] if round > 3 else []
             )  # fmt: skip
 
     play(scenario)
@@ -493,15 +493,15 @@ def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> Non
         bench.current = Current("two", 1, True, 1)
         ledgers = await bench.lead()
         assert await ledgers.answer(opens()) == Answer()
-        assert places(await ledgers.answer(wants(wants=2))) == [1, 2]
+        assert shard_indices(await ledgers.answer(wants(wants=2))) == [1, 2]
         assert await ledgers.answer(opens(dataset=DATA)) == Answer()
         fresh = Request("exchange", "data", 1, 0, 1, sequence=1, wants=1)
-        assert places(await ledgers.answer(fresh)) == [0]
+        assert shard_indices(await ledgers.answer(fresh)) == [0]
 
         bench.current = Current("three", 1, True, 1)  # the same number as the round before
         ledgers = await bench.lead()
         assert await ledgers.answer(opens()) == Answer()
-        assert places(await ledgers.answer(wants(wants=2))) == [1, 2]
+        assert shard_indices(await ledgers.answer(wants(wants=2))) == [1, 2]
 
     play(scenario)
 
@@ -546,12 +546,12 @@ def test_what_cannot_be_is_refused_in_words(request_: Request, words: str) -> No
 
 
 @pytest.mark.parametrize(("first", "second"), [("ack", "checkpoint"), ("checkpoint", "ack")])
-def test_one_name_has_one_lineage(first: Lineage, second: Lineage) -> None:
+def test_one_name_has_one_tracking_mode(first: Tracking, second: Tracking) -> None:
     async def scenario(bench: Bench) -> None:
         ledgers = await bench.lead()
-        assert await ledgers.answer(opens(dataset=replace(QUEUE, lineage=first))) == Answer()
+        assert await ledgers.answer(opens(dataset=replace(QUEUE, tracking=first))) == Answer()
         for _ in range(2):
-            refused = await ledgers.answer(opens(dataset=replace(QUEUE, lineage=second)))
+            refused = await ledgers.answer(opens(dataset=replace(QUEUE, tracking=second)))
             assert refused.kind == "refused" and "another name" in refused.text
             ledgers = await bench.lead()
 
@@ -579,7 +579,7 @@ def test_what_does_not_fit_into_the_store_is_refused_and_leaves_all_as_it_was(mo
         assert await ledgers.answer(opens(dataset=large)) == Answer()
         refused = await ledgers.answer(wants(wants=100))
         assert refused.kind == "refused" and "fewer shards ahead" in refused.text
-        assert places(await ledgers.answer(wants())) == [0]
+        assert shard_indices(await ledgers.answer(wants())) == [0]
 
     play(scenario)
 

@@ -148,16 +148,16 @@ def test_ranks_have_equal_numbers_of_batches_and_none_is_empty_or_too_large(plan
 
 @LONG
 @given(plans(), st.data())
-def test_the_lineage_of_commits_has_each_record_once_whatever_the_world_does(plan: Plan, data: st.DataObject) -> None:
+def test_the_history_of_commits_has_each_record_once_whatever_the_world_does(plan: Plan, data: st.DataObject) -> None:
     if not (possible := worlds(plan)):
         return
-    lineage: list[tuple[int, list[int], int]] = []  # per commit: epoch, records, of which repeated or without weight
+    history: list[tuple[int, list[int], int]] = []  # per commit: epoch, records, of which repeated or without weight
     saved, position = 0, Position()
     checkpoint = plan.state(position)
     for _ in range(20):
         world = data.draw(st.sampled_from(possible), label="world")
         position = plan.restored(checkpoint)
-        del lineage[saved:]
+        del history[saved:]
         before = position
         position = plan.settled(position, world)
         for _ in range(data.draw(st.integers(0, 12), label="commits")):
@@ -173,25 +173,25 @@ def test_the_lineage_of_commits_has_each_record_once_whatever_the_world_does(pla
                 if weight
             ]
             assert seen == records
-            lineage.append((step.epoch, records, step.repeated))
+            history.append((step.epoch, records, step.repeated))
             before, position = position, plan.after(position, world)
-            assert position.step == before.step + 1 == len(lineage)
+            assert position.step == before.step + 1 == len(history)
         if data.draw(st.booleans(), label="checkpoint"):
-            saved, checkpoint = len(lineage), plan.state(position)
+            saved, checkpoint = len(history), plan.state(position)
             if plan.done(position):
                 break
     else:  # what is left, without a fault
         world = possible[0]
         position = plan.settled(plan.restored(checkpoint), world)
-        del lineage[saved:]
+        del history[saved:]
         while not plan.done(position):
             step = plan.step(position, world)
             records = plan.order(step.epoch).records(range(step.start, step.start + step.count))
-            lineage.append((step.epoch, records, step.repeated))
+            history.append((step.epoch, records, step.repeated))
             position = plan.after(position, world)
-    assert [epoch for epoch, _, _ in lineage] == sorted(epoch for epoch, _, _ in lineage)
+    assert [epoch for epoch, _, _ in history] == sorted(epoch for epoch, _, _ in history)
     for epoch in range(plan.epochs):
-        counts = Counter(record for of, records, _ in lineage if of == epoch for record in records)
+        counts = Counter(record for of, records, _ in history if of == epoch for record in records)
         missing = plan.size - len(counts)
         twice = sum(counts.values()) - len(counts)
         if plan.tail == "uneven":
@@ -201,7 +201,7 @@ def test_the_lineage_of_commits_has_each_record_once_whatever_the_world_does(pla
             assert missing < max(plan.full(world) for world in possible)
         else:
             assert missing == 0
-            assert twice == sum(repeated for of, _, repeated in lineage if of == epoch)
+            assert twice == sum(repeated for of, _, repeated in history if of == epoch)
             assert twice < max(plan.full(world) for world in possible)
 
 

@@ -85,7 +85,9 @@ async def test_a_lease_that_is_kept_alive_never_expires(store: MemoryStore, cloc
         keeping.cancel()
 
 
-async def test_a_lease_expires_one_time_to_live_after_its_keeper_went(store: MemoryStore, clock: JumpingClock) -> None:
+async def test_a_lease_expires_one_time_to_live_after_its_last_keep_alive(
+    store: MemoryStore, clock: JumpingClock
+) -> None:
     lease = await leased(store, 5)
     keeping = asyncio.ensure_future(store.keep_alive(lease, 5))
     await asyncio.sleep(0)

@@ -37,18 +37,18 @@ def test_each_number_comes_once_under_any_key(n: int, secret: bytes) -> None:
 @pytest.mark.parametrize("n", [2**20 + 7, 10**9, 2**40, 2**64])
 def test_an_order_of_any_length_costs_nothing_until_it_is_read(n: int) -> None:
     order = Permutation(n, key(3, 1))
-    places = [0, 1, 2, n // 3, n // 2, n - 2, n - 1]
-    found = [order[place] for place in places]
-    assert len(set(found)) == len(places)
+    indices = [0, 1, 2, n // 3, n // 2, n - 2, n - 1]
+    found = [order[index] for index in indices]
+    assert len(set(found)) == len(indices)
     assert all(0 <= number < n for number in found)
 
 
-def by_the_book(n: int, secret: bytes, place: int) -> int:
+def by_the_book(n: int, secret: bytes, index: int) -> int:
     """What the module's docstring says, word by word."""
     height = 1 if n == 1 else next(h for h in itertools.count(max(0, math.isqrt(n) - 3)) if h % 2 == 0 and h * h >= n)
     width = math.ceil(fractions.Fraction(n, height))
     while True:
-        left, right = place // width, place % width
+        left, right = index // width, index % width
         for number in range(24 if n < 256 else 8):
             digest = hashlib.blake2b(
                 number.to_bytes(1, "big") + n.to_bytes(16, "big") + secret, digest_size=64
@@ -60,16 +60,16 @@ def by_the_book(n: int, secret: bytes, place: int) -> int:
                 left = (left + f) % height
             else:
                 right = (right + f) % width
-        place = left * width + right
-        if place < n:
-            return place
+        index = left * width + right
+        if index < n:
+            return index
 
 
 @settings(deadline=None)
 @given(st.integers(1, 2**64), st.binary(max_size=20), st.data())
 def test_the_construction_is_the_one_that_is_documented(n: int, secret: bytes, data: st.DataObject) -> None:
-    place = data.draw(st.integers(0, n - 1))
-    assert Permutation(n, secret)[place] == by_the_book(n, secret, place)
+    index = data.draw(st.integers(0, n - 1))
+    assert Permutation(n, secret)[index] == by_the_book(n, secret, index)
 
 
 @settings(deadline=None)
@@ -78,10 +78,10 @@ def test_many_at_once_are_what_one_by_one_gives(n: int, data: st.DataObject) -> 
     start = data.draw(st.integers(0, n))
     stop = data.draw(st.integers(start, min(n, start + 20)))
     order = Permutation(n, key(0, 0))
-    assert order.slice(start, stop) == [order[place] for place in range(start, stop)]
+    assert order.slice(start, stop) == [order[index] for index in range(start, stop)]
 
 
-# These may never change: checkpoints hold places in these orders.
+# These may never change: checkpoints hold indices in these orders.
 GOLDEN = {
     (1, 0, 0, ""): [0],
     (2, 0, 0, ""): [1, 0],
@@ -129,7 +129,7 @@ def test_odd_orders_are_as_likely_as_even_ones(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [20, SMALL - 1, SMALL, 1000])
-def test_two_places_hold_any_two_numbers_with_the_same_chance(n: int) -> None:
+def test_two_indices_hold_any_two_numbers_with_the_same_chance(n: int) -> None:
     bins = 5
     for here, there in ((0, 1), (0, n - 1), (n // 3, n // 2)):
         orders = (Permutation(n, key(1, epoch)) for epoch in range(2000))
@@ -169,9 +169,9 @@ def test_the_orders_of_two_epochs_agree_no_more_than_chance_lets_them() -> None:
 
 def test_what_is_not_there_is_refused() -> None:
     order = Permutation(5, key(0, 0))
-    for place in (-1, 5):
+    for index in (-1, 5):
         with pytest.raises(IndexError, match="of an order of 5"):
-            order[place]
+            order[index]
     for start, stop in ((-1, 2), (3, 2), (0, 6)):
         with pytest.raises(IndexError, match="of an order of 5"):
             order.slice(start, stop)

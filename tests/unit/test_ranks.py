@@ -33,7 +33,7 @@ def test_of_two_that_asked_for_one_rank_the_first_to_arrive_gets_it() -> None:
     assert names(order([], [member("b", rank=0), member("a", rank=0)])) == "ba"
 
 
-def test_a_survivor_gives_its_place_to_nobody_who_asks_for_it() -> None:
+def test_a_survivor_gives_its_rank_to_nobody_who_asks_for_it() -> None:
     assert names(order([member("a")], [member("b", rank=0)])) == "ab"
 
 

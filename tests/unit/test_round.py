@@ -174,7 +174,7 @@ class TestARunningRound:
         members = [seen(name, state="succeeded", gone=True) for name in "ab"]
         assert plan(members, running("a", "b"), POLICY, OLD)[0] == Finish("succeeded")
 
-    def test_ends_in_success_though_the_only_node_that_is_left_is_a_spare_that_leaves(self) -> None:
+    def test_ends_in_success_though_the_only_node_that_is_left_is_a_standby_that_leaves(self) -> None:
         members = [seen(name, state="succeeded", gone=True) for name in "ab"] + [seen("c", state="leaving", round=0)]
         assert plan(members, running("a", "b"), POLICY, OLD)[0] == Finish("succeeded")
 
@@ -182,7 +182,7 @@ class TestARunningRound:
         members = [seen(name, state="succeeded", round=1) for name in "ab"]
         assert plan(members, running("a", "b", number=2), POLICY, OLD)[0] == Keep()
 
-    def test_is_not_over_by_the_success_of_a_spare(self) -> None:
+    def test_is_not_over_by_the_success_of_a_standby(self) -> None:
         members = [seen("a"), seen("b", state="succeeded"), seen("c", state="succeeded", round=1)]
         assert plan(members, running("a", "b"), dataclasses.replace(POLICY, max_nodes=2), OLD)[0] == Keep()
 
@@ -226,11 +226,11 @@ class TestARunningRound:
     def test_ends_as_preempted_when_the_last_survivors_were_told_to_leave(self) -> None:
         assert plan([seen("b", state="leaving")], running("a", "b"), POLICY, 0.0)[0] == Finish("preempted")
 
-    def test_goes_on_with_a_spare_when_every_node_of_it_was_told_to_leave(self) -> None:
+    def test_goes_on_with_a_standby_when_every_node_of_it_was_told_to_leave(self) -> None:
         members = [seen("a", state="leaving"), seen("b", state="leaving"), seen("c"), seen("d")]
         assert opened(plan(members, running("a", "b"), POLICY, 0.0)[0]) == ["c", "d"]
 
-    def test_goes_on_with_spares_when_every_node_of_it_is_lost(self) -> None:
+    def test_goes_on_with_standbys_when_every_node_of_it_is_lost(self) -> None:
         decision, _ = plan([seen("c"), seen("d")], running("a", "b"), POLICY, 0.0)
         assert opened(decision) == ["c", "d"]
         assert isinstance(decision, Open) and decision.cause == "lost"
@@ -401,13 +401,13 @@ class TestAnArrival:
         members = [seen("b"), seen("c", state="waiting", round=0, since=100.0)]
         assert opened(plan(members, running("a", "b"), POLICY, 100.0)[0]) == ["b", "c"]
 
-    def test_waits_as_a_spare_when_the_maximum_is_in(self) -> None:
+    def test_waits_as_a_standby_when_the_maximum_is_in(self) -> None:
         policy = dataclasses.replace(POLICY, max_nodes=2)
         decision, reason = plan(self.MEMBERS, running("a", "b"), policy, OLD)
         assert decision == Keep()
         assert "c waits as a spare" in reason and "maximum" in reason
 
-    def test_waits_as_a_spare_where_the_user_wants_no_restarts(self) -> None:
+    def test_waits_as_a_standby_where_the_user_wants_no_restarts(self) -> None:
         policy = dataclasses.replace(POLICY, scale_up="never")
         decision, reason = plan(self.MEMBERS, running("a", "b"), policy, OLD)
         assert decision == Keep()
@@ -423,7 +423,7 @@ class TestAnArrival:
         since = dataclasses.replace(running("a", "b"), saved_at=110.0)
         assert opened(plan(self.MEMBERS, since, policy, 110.0)[0]) == ["a", "b", "c"]
 
-    def test_of_a_spare_fills_the_place_of_a_lost_node_also_where_the_user_wants_no_restarts(self) -> None:
+    def test_of_a_standby_takes_the_rank_of_a_lost_node_also_where_the_user_wants_no_restarts(self) -> None:
         policy = dataclasses.replace(POLICY, scale_up="never", max_nodes=2)
         members = [seen("b"), seen("c", state="waiting", round=0, since=100.0)]
         assert opened(plan(members, running("a", "b"), policy, 100.0)[0]) == ["b", "c"]
@@ -460,11 +460,11 @@ class TestAnArrival:
         members = [seen("a"), seen("b"), seen("c", 999, since=5.0), seen("d", 500, since=5.0)]
         assert opened(plan(members, running("a", "b"), policy, OLD)[0]) == ["a", "b", "d"]
 
-    def test_that_completes_a_unit_settles_although_a_spare_has_waited_for_long(self) -> None:
+    def test_that_completes_a_unit_settles_although_a_standby_has_waited_for_long(self) -> None:
         policy = dataclasses.replace(POLICY, node_unit=2)
-        spare = seen("c", state="waiting", round=0, since=0.0)
+        standby = seen("c", state="waiting", round=0, since=0.0)
         arrival = seen("d", state="waiting", round=0, since=OLD)
-        assert plan([seen("a"), seen("b"), spare, arrival], running("a", "b"), policy, OLD + 1)[0] == Keep(OLD + 10)
+        assert plan([seen("a"), seen("b"), standby, arrival], running("a", "b"), policy, OLD + 1)[0] == Keep(OLD + 10)
 
     def test_is_not_kept_out_for_ever_by_a_trickle_of_others(self) -> None:
         waiting_for_long = seen("c", state="waiting", round=0, since=0.0)
@@ -727,7 +727,7 @@ def a_decision_that_was_carried_out_is_not_followed_by_another_of_itself(world: 
         assert isinstance(again, Keep) or (again == Finish("timeout") and world.policy.recovery_timeout == 0)
 
 
-def nothing_hangs_what_waits_without_a_deadline_is_well_or_a_spare(world: World) -> None:
+def nothing_hangs_what_waits_without_a_deadline_is_well_or_a_standby(world: World) -> None:
     decision, reason = world.plan()
     if decision != Keep(None):
         return
@@ -792,7 +792,7 @@ INVARIANTS = (
     a_rounds_size_is_within_the_policy_and_as_large_as_can_be,
     survivors_keep_their_rank_order_and_no_survivor_gives_way_to_an_arrival,
     a_decision_that_was_carried_out_is_not_followed_by_another_of_itself,
-    nothing_hangs_what_waits_without_a_deadline_is_well_or_a_spare,
+    nothing_hangs_what_waits_without_a_deadline_is_well_or_a_standby,
     time_alone_leads_to_a_decision_or_to_a_wait_for_an_event,
     the_order_in_which_members_are_listed_does_not_matter,
     only_differences_of_the_clock_count,

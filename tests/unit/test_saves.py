@@ -51,8 +51,8 @@ def agent() -> Iterator[Agent]:
 
 
 def environment(agent: Agent, scale_up: str = "commit") -> dict[str, str]:
-    place = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "ELASTIC_RUN_ROUND": "7"}
-    return {**place, AGENT: f"@{agent.name}", SCALE_UP: scale_up}
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "ELASTIC_RUN_ROUND": "7"}
+    return {**variables, AGENT: f"@{agent.name}", SCALE_UP: scale_up}
 
 
 def test_a_checkpoint_is_told_when_training_has_gone_on(agent: Agent) -> None:

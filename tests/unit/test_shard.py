@@ -21,7 +21,7 @@ FILES = [("a.csv", 25), ("empty.csv", 0), ("c.csv", 7)]
 
 def records(layout: Layout, epoch: int) -> Counter[tuple[str, int]]:
     """How often each record comes in an epoch."""
-    spans = [layout.span(epoch * layout.shards + place) for place in range(layout.shards)]
+    spans = [layout.span(epoch * layout.shards + shard_index) for shard_index in range(layout.shards)]
     return Counter((span.file, index) for span in spans for index in layout.indices(span))
 
 
@@ -41,7 +41,7 @@ def test_each_record_of_each_file_comes_once(counts: list[int], shard_size: int,
 
 def test_no_shard_spans_two_files() -> None:
     layout = Layout("files", FILES, 10, shuffle=False)
-    spans = [layout.span(place) for place in range(layout.shards)]
+    spans = [layout.span(shard_index) for shard_index in range(layout.shards)]
     assert [(span.file, span.start, span.stop) for span in spans] == [
         ("a.csv", 0, 10),
         ("a.csv", 10, 20),
@@ -52,12 +52,15 @@ def test_no_shard_spans_two_files() -> None:
 
 def test_without_shuffle_the_data_come_as_they_stand() -> None:
     layout = Layout("data", 25, 10, epochs=2, shuffle=False)
-    assert [index for place in range(6) for index in layout.indices(layout.span(place))] == [*range(25), *range(25)]
+    assert [index for shard_index in range(6) for index in layout.indices(layout.span(shard_index))] == [
+        *range(25),
+        *range(25),
+    ]
 
 
 def test_the_order_is_the_one_that_checkpoints_count_on() -> None:
     layout = Layout("train", 1000, 100, epochs=3, seed=7)
-    assert [layout.span(place).number for place in range(20)] == [
+    assert [layout.span(shard_index).number for shard_index in range(20)] == [
         *(6, 9, 4, 8, 0, 3, 2, 1, 5, 7),
         *(6, 9, 1, 0, 5, 8, 7, 4, 2, 3),
     ]
@@ -70,9 +73,9 @@ def test_the_order_is_the_one_that_checkpoints_count_on() -> None:
 
 def test_the_order_is_the_one_that_is_documented() -> None:
     layout = Layout("some name", 1000, 30, epochs=9, seed=-3)
-    for place in (0, 33, 34, 200):
-        epoch, at = place // 34, place % 34
-        span = layout.span(place)
+    for shard_index in (0, 33, 34, 200):
+        epoch, at = shard_index // 34, shard_index % 34
+        span = layout.span(shard_index)
         assert span.number == Permutation(34, key(-3, epoch, "some name"))[at]
         secret = hashlib.shake_128(f"elastic-run shard 1 -3 {epoch} {span.number} some name".encode())
         drawn = struct.unpack(f"<{len(span)}Q", secret.digest(8 * len(span)))
@@ -100,7 +103,7 @@ def test_the_rest_of_a_shard_is_the_end_of_its_order() -> None:
 def test_epochs_names_and_seeds_have_orders_of_their_own() -> None:
     def order(name: str, seed: int, epoch: int) -> tuple[int, ...]:
         layout = Layout(name, 1000, 10, epochs=2, seed=seed)
-        return tuple(layout.span(epoch * 100 + place).number for place in range(100))
+        return tuple(layout.span(epoch * 100 + shard_index).number for shard_index in range(100))
 
     orders = {order(name, seed, epoch) for name in ("a", "b") for seed in (0, 1) for epoch in (0, 1)}
     assert len(orders) == 8
@@ -108,7 +111,7 @@ def test_epochs_names_and_seeds_have_orders_of_their_own() -> None:
 
 def test_a_shards_key_is_its_own_and_sorts_as_the_data_stand() -> None:
     layout = Layout("data", 1000, 10, epochs=2)
-    spans = [layout.span(place) for place in range(200)]
+    spans = [layout.span(shard_index) for shard_index in range(200)]
     assert len({span.key for span in spans}) == 200
     ordered = sorted(spans, key=lambda span: span.key)
     assert all((a.epoch, a.number) < (b.epoch, b.number) for a, b in pairwise(ordered))
@@ -183,7 +186,7 @@ def test_what_is_of_the_wrong_kind_is_refused_in_words(given: dict[str, Any], wo
         Layout(**arguments)
 
 
-def test_an_unknown_lineage_is_refused() -> None:
+def test_an_unknown_tracking_mode_is_refused() -> None:
     with pytest.raises(BadDataset, match="commit='never' is unknown: say one of 'checkpoint', 'ack'"):
         Layout("data", 10, 1).dataset("never")  # pyright: ignore[reportArgumentType]
 

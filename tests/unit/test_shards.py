@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import elastic_run
 from elastic_run.adapters.client import ledger_client
 from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
-from elastic_run.adapters.client.context import AGENT, PLACE, ROUND, BadEnvironment
+from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND, BadEnvironment
 from elastic_run.adapters.client.ledger_client import HELD, MOST
 from elastic_run.adapters.client.shards import (
     DONE,
@@ -51,7 +51,7 @@ ENOUGH = 20.0
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*PLACE, ROUND, AGENT):
+    for name in (*RANK_VARIABLES, ROUND, AGENT):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -84,7 +84,7 @@ def test_the_shards_come_in_the_order_of_the_layout() -> None:
         numbers: list[int] = []
         for shard in data:
             assert (shard.start, shard.stop) == (shard.number * 100, shard.number * 100 + 100)
-            assert shard.place == len(numbers) and shard.offset == 0 and shard.file == ""
+            assert shard.index == len(numbers) and shard.offset == 0 and shard.file == ""
             numbers.append(shard.number)
             shard.done()
     assert numbers == [*(6, 9, 4, 8, 0, 3, 2, 1, 5, 7), *(6, 9, 1, 0, 5, 8, 7, 4, 2, 3)]
@@ -103,17 +103,17 @@ def test_a_loop_that_is_left_and_begun_again_goes_on() -> None:
     with alone() as data:
         first = next(data)
         first.done()
-        places = [first.place]
+        shard_indices = [first.index]
         for shard in data:
-            places.append(shard.place)
+            shard_indices.append(shard.index)
             shard.done()
-            if len(places) == 4:
+            if len(shard_indices) == 4:
                 break
         for shard in data:
-            places.append(shard.place)
+            shard_indices.append(shard.index)
             shard.done()
         assert next(data, None) is None
-    assert places == [*range(10)]
+    assert shard_indices == [*range(10)]
 
 
 def test_shards_says_what_it_is() -> None:
@@ -158,20 +158,20 @@ def test_a_position_has_what_was_said_and_nothing_else() -> None:
         four.progress(10)
         state = data.state_dict(step=3)
         todo = dict(tuple(pair) for pair in state["todo"])
-        assert todo.pop(two.place) == 4
-        assert todo.pop(three.place) == 0
-        assert one.place not in todo and four.place not in todo
+        assert todo.pop(two.index) == 4
+        assert todo.pop(three.index) == 0
+        assert one.index not in todo and four.index not in todo
         four.done()
         two.progress(10)
-        assert data.state_dict()["todo"] == [[place, offset] for place, offset in state["todo"] if place != two.place]
+        assert data.state_dict()["todo"] == [[index, offset] for index, offset in state["todo"] if index != two.index]
     with alone() as again:
         again.load_state_dict(state)
         assert again.state_dict() == state
         rest = next(again)
-        assert (rest.place, rest.offset, len(rest)) == (two.place, 4, 6)
+        assert (rest.index, rest.offset, len(rest)) == (two.index, 4, 6)
         assert rest.indices == list(two.indices)[4:]
         rest.progress(2)
-        assert [two.place, 6] in again.state_dict()["todo"]
+        assert [two.index, 6] in again.state_dict()["todo"]
 
 
 def test_a_state_is_the_same_until_something_is_done() -> None:
@@ -266,7 +266,7 @@ def test_too_many_begun_shards_are_told_early() -> None:
                 had.append(shard)
         assert len(had) == HELD
         had[0].done()
-        assert next(data).place == HELD
+        assert next(data).index == HELD
 
 
 def test_nothing_is_said_of_what_was_given_back() -> None:
@@ -342,7 +342,7 @@ def test_without_a_launcher_there_are_no_parts() -> None:
                 data.part(number)
 
 
-def place(rank: int = 0, size: int = 1, round: int = 0, agent: str = "") -> dict[str, str]:
+def environment_of(rank: int = 0, size: int = 1, round: int = 0, agent: str = "") -> dict[str, str]:
     """An environment."""
     given = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
     return given | ({ROUND: str(round)} if round else {}) | ({AGENT: agent} if agent else {})
@@ -350,13 +350,13 @@ def place(rank: int = 0, size: int = 1, round: int = 0, agent: str = "") -> dict
 
 def test_several_ranks_need_elastic_run() -> None:
     with pytest.raises(NoLedger, match=r"2 ranks share the data.*start the script with elastic-run"):
-        Shards("data", 10, shard_size=1, environment=place(0, 2))
-    Shards("data", 10, shard_size=1, environment=place(0, 1))
+        Shards("data", 10, shard_size=1, environment=environment_of(0, 2))
+    Shards("data", 10, shard_size=1, environment=environment_of(0, 1))
 
 
 def test_half_an_environment_is_refused() -> None:
     with pytest.raises(NoLedger, match="has no ELASTIC_RUN_AGENT"):
-        Shards("data", 10, shard_size=1, environment=place(0, 1, 3))
+        Shards("data", 10, shard_size=1, environment=environment_of(0, 1, 3))
     with pytest.raises(NoLedger, match="which rank this is in which round"):
         Shards("data", 10, shard_size=1, environment={AGENT: "@x"})
     with pytest.raises(BadEnvironment):
@@ -444,7 +444,7 @@ class Agent:
 
     def shards(self, rank: int = 0, size: int = 1, records: Any = 100, shard_size: int = 10, **more: Any) -> Shards:
         """What the script of that rank has."""
-        environment = place(rank, size, more.pop("round", 1), f"@{self.name}")
+        environment = environment_of(rank, size, more.pop("round", 1), f"@{self.name}")
         return Shards(more.pop("name", "data"), records, shard_size=shard_size, environment=environment, **more)
 
 
@@ -651,7 +651,7 @@ def test_an_agent_that_hangs_up_is_told(agent: Agent) -> None:
 
 
 def test_an_agent_that_is_not_there_is_told() -> None:
-    data = Shards("data", 10, shard_size=1, environment=place(0, 1, 1, "@elastic-run-nobody"))
+    data = Shards("data", 10, shard_size=1, environment=environment_of(0, 1, 1, "@elastic-run-nobody"))
     with pytest.raises(AgentGone, match="does not listen"):
         next(data)
     data.close()
@@ -669,8 +669,8 @@ def test_a_cut_has_what_every_rank_had_said_by_then(agent: Agent, crowd: ThreadP
     assert agent.waits.wait(ENOUGH)
     state = two.state_dict(5)
     assert first.result(ENOUGH) == state
-    assert [b.place, 3] in state["todo"]
-    assert a.place not in [pair[0] for pair in state["todo"]]
+    assert [b.index, 3] in state["todo"]
+    assert a.index not in [pair[0] for pair in state["todo"]]
     b.done()
     again = results([crowd.submit(one.state_dict), crowd.submit(two.state_dict)])
     assert again[0] == again[1] != state
@@ -726,16 +726,17 @@ def test_what_a_lost_worker_had_comes_back_in_the_next_round(agent: Agent) -> No
         shard.done()
     first.flush()
     again = agent.shards(commit="ack", round=2)
-    places = [shard.place for shard in again if shard.done() is None]
-    assert sorted(places) == [*range(3, 10)]
-    assert places[0] == done[3].place
+    shard_indices = [shard.index for shard in again if shard.done() is None]
+    assert sorted(shard_indices) == [*range(3, 10)]
+    assert shard_indices[0] == done[3].index
     with pytest.raises(RoundOver):
         done[3].done()
         first.flush()
 
 
 def race(agent: Agent, crowd: ThreadPoolExecutor) -> tuple[Shards, Shard, "Future[list[int]]"]:
-    """A slow rank at place 0, which has leased place 1 ahead; and a quick one, which has done all others and waits."""
+    """A slow rank at shard index 0, which has leased index 1 ahead; and a quick one, which has done all others and
+    waits."""
     slow, quick = (agent.shards(rank, 2, 30, 10, commit="ack") for rank in range(2))
 
     def uses_all() -> list[int]:
@@ -743,7 +744,7 @@ def race(agent: Agent, crowd: ThreadPoolExecutor) -> tuple[Shards, Shard, "Futur
         for shard in quick:
             if not found:
                 agent.move(10.0)  # so long takes a shard
-            found.append(shard.place)
+            found.append(shard.index)
             shard.done()
         return found
 
@@ -783,7 +784,7 @@ def test_progress_is_kept_to_itself_where_outputs_are_of_whole_shards(agent: Age
     assert not any(request.marks for request in agent.heard)
     shard.done()
     data.flush()
-    assert [mark.place for request in agent.heard for mark in request.marks] == [shard.place]
+    assert [mark.shard_index for request in agent.heard for mark in request.marks] == [shard.index]
 
 
 def test_shards_may_be_done_by_another_thread(agent: Agent, crowd: ThreadPoolExecutor) -> None:
@@ -806,7 +807,7 @@ def test_shards_may_be_done_by_another_thread(agent: Agent, crowd: ThreadPoolExe
 def left(data: Shards) -> None:
     """A script that leaves its loop early."""
     for shard in data:
-        if shard.place == 3:
+        if shard.index == 3:
             break
         shard.done()
 
@@ -830,18 +831,18 @@ def test_what_is_held_is_given_back(agent: Agent, how: str) -> None:
     assert agent.ledger.position.todo[:1] == (Piece(3),)
     assert not any(owner.leases for owner in agent.ledger.state.owners)
     again = agent.shards(commit="ack")
-    assert [shard.place for shard in again if shard.done() is None] == [*range(3, 10)]
+    assert [shard.index for shard in again if shard.done() is None] == [*range(3, 10)]
 
 
 def test_what_is_held_is_given_back_at_exit(agent: Agent) -> None:
     script = (
         "import elastic_run\n"
         "for shard in (data := elastic_run.shards('data', 100, shard_size=10, commit='ack')):\n"
-        "    if shard.place == 3: break\n"
+        "    if shard.index == 3: break\n"
         "    shard.done()\n"
     )
     root = str(Path(next(iter(elastic_run.__path__))).parent)
-    environment = place(0, 1, 1, f"@{agent.name}") | {"PYTHONPATH": root}
+    environment = environment_of(0, 1, 1, f"@{agent.name}") | {"PYTHONPATH": root}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=ENOUGH)
     assert agent.ledger is not None
     assert agent.ledger.position.todo[:1] == (Piece(3),)
@@ -867,7 +868,7 @@ def test_a_part_leases_in_another_process_and_this_one_says_what_is_done(agent: 
     script = (
         "import pickle, sys\n"
         "part = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
-        "for shard in part: print(shard.place, len(shard.indices))\n"
+        "for shard in part: print(shard.index, len(shard.indices))\n"
     )
     root = str(Path(next(iter(elastic_run.__path__))).parent)
     told = subprocess.run(
@@ -884,7 +885,7 @@ def test_a_part_leases_in_another_process_and_this_one_says_what_is_done(agent: 
     data.mark(2, 10)
     state = data.state_dict()
     assert (state["frontier"], state["todo"]) == (3, [[1, 4]])
-    with pytest.raises(Misused, match="11 records of place 1"):
+    with pytest.raises(Misused, match="11 records of shard index 1"):
         data.mark(1, 11)
     with pytest.raises(TypeError, match="offset=-2"):
         data.mark(1, -2)
@@ -894,26 +895,26 @@ def test_a_part_leases_in_another_process_and_this_one_says_what_is_done(agent: 
 def test_what_is_marked_where_outputs_lie_elsewhere_is_with_the_master_at_once(agent: Agent) -> None:
     data = agent.shards(commit="ack")
     shard = next(iter(data.part(1)))
-    data.mark(shard.place)
-    assert [mark.place for mark in agent.heard[-1].marks] == [shard.place]
+    data.mark(shard.index)
+    assert [mark.shard_index for mark in agent.heard[-1].marks] == [shard.index]
 
 
 @pytest.mark.parametrize("commit", ["checkpoint", "ack"])
 def test_parts_share_the_data_with_their_process(agent: Agent, commit: str) -> None:
     data = agent.shards(records=300, shard_size=10, commit=commit)
     parts = [iter(data.part(number)) for number in (1, 2)]
-    places: list[int] = []
+    shard_indices: list[int] = []
     while parts:
         for part in [*parts]:
             if (shard := next(part, None)) is None:
                 parts.remove(part)
                 continue
-            with pytest.raises(Misused, match=r"Shards.mark\(shard.place\)"):
+            with pytest.raises(Misused, match=r"Shards.mark\(shard.index\)"):
                 shard.done()
-            places.append(shard.place)
-            data.mark(shard.place, DONE)
+            shard_indices.append(shard.index)
+            data.mark(shard.index, DONE)
     data.flush()
-    assert sorted(places) == [*range(30)]
+    assert sorted(shard_indices) == [*range(30)]
     assert agent.ledger is not None and agent.ledger.finished
 
 
@@ -923,7 +924,7 @@ def test_a_part_that_ends_gives_back_what_it_has_not_given_out(agent: Agent) -> 
     one = next(part)
     next(part)
     part.close()
-    data.mark(one.place)
+    data.mark(one.index)
     data.flush()
     assert agent.ledger is not None
     assert [len(owner.leases) for owner in agent.ledger.state.owners] == [0, 1]
@@ -936,7 +937,7 @@ def test_a_part_that_ends_gives_back_what_it_has_not_given_out(agent: Agent) -> 
 def test_the_rank_that_writes_checkpoints_tells_of_them_when_training_has_gone_on(
     agent: Agent, crowd: ThreadPoolExecutor, rank: int
 ) -> None:
-    environment = place(rank, 2, 1, f"@{agent.name}") | {"ELASTIC_RUN_SCALE_UP": "commit"}
+    environment = environment_of(rank, 2, 1, f"@{agent.name}") | {"ELASTIC_RUN_SCALE_UP": "commit"}
     data = Shards("data", 100, shard_size=10, environment=environment)
     other = agent.shards(1 - rank, 2)
     results([crowd.submit(each.state_dict) for each in (data, other)])
@@ -972,13 +973,13 @@ def test_an_answer_that_is_there_can_be_seen(agent: Agent) -> None:
 
 def test_without_elastic_run_every_checkpoint_may_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_current()
-    for name, value in place(0, 2).items():
+    for name, value in environment_of(0, 2).items():
         monkeypatch.setenv(name, value)
     assert elastic_run.is_current()
 
 
 def test_the_agent_is_asked_whether_the_round_is_the_current_one(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in place(1, 2, 7, f"@{agent.name}").items():
+    for name, value in environment_of(1, 2, 7, f"@{agent.name}").items():
         monkeypatch.setenv(name, value)
     assert is_current()
     agent.current = False
@@ -987,7 +988,7 @@ def test_the_agent_is_asked_whether_the_round_is_the_current_one(agent: Agent, m
 
 
 def test_where_nobody_can_be_asked_it_is_not_current(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in place(0, 1, 7, "@elastic-run-nobody").items():
+    for name, value in environment_of(0, 1, 7, "@elastic-run-nobody").items():
         monkeypatch.setenv(name, value)
     assert not is_current()
     monkeypatch.setenv(AGENT, f"@{agent.name}")

@@ -16,7 +16,7 @@ from elastic_run.adapters.client.commits import StateLost
 from elastic_run.adapters.client.rounds import Membership
 from elastic_run.adapters.client.shards import shards
 from elastic_run.adapters.torch import state as state_module
-from elastic_run.adapters.torch.process_group import GroupsExist, Ring
+from elastic_run.adapters.torch.process_group import ElasticProcessGroup, GroupsExist
 from elastic_run.adapters.torch.state import State
 from elastic_run.adapters.torch.tree import Unfit
 from elastic_run.adapters.torch.undo import SAMPLED_COMMITS
@@ -135,7 +135,7 @@ class TestRestoring:
             before = picture(state)
             step(state)
             dist.all_reduce(torch.ones(1))  # for a log, say, which is written now and then
-            state._restore()  # pyright: ignore[reportPrivateUsage]  # what is done where the ring has broken
+            state._restore()  # pyright: ignore[reportPrivateUsage]  # what is done where the process group has broken
             assert picture(state) == before
             state.sync()
             assert state.step == commits
@@ -192,7 +192,7 @@ class TestRestoring:
         step(state)
         state.commit()
         step(state)
-        state._restore()  # pyright: ignore[reportPrivateUsage]  # what is done where the ring has broken
+        state._restore()  # pyright: ignore[reportPrivateUsage]  # what is done where the process group has broken
         with pytest.raises(StateLost, match="no living worker has a committed step whole"):
             state.sync()
 
@@ -423,19 +423,19 @@ def _done(bucket: Any) -> torch.futures.Future[torch.Tensor]:
     return found
 
 
-def test_a_ring_that_failed_while_it_connected_does_not_count_for_the_next() -> None:
+def test_a_process_group_that_failed_while_it_connected_does_not_count_for_the_next() -> None:
     members = Membership({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
-    ring = Ring(members, None, None)
+    process_group = ElasticProcessGroup(members, None, None)
     with pytest.raises(RuntimeError):
         dist.init_process_group(
             "gloo", store=dist.HashStore(), rank=0, world_size=2, timeout=datetime.timedelta(seconds=0.1)
         )
-    ring.drop(broken=True)
-    ring.form(members.place)
+    process_group.drop(broken=True)
+    process_group.form(members.world)
     try:
         assert dist.group.WORLD.group_name == "0"
     finally:
-        ring.drop()
+        process_group.drop()
 
 
 class TestRefusing:
@@ -483,7 +483,7 @@ def test_values_are_attributes() -> None:
 
 
 def bring(source: State, target: State) -> None:
-    """What travels, without a ring."""
+    """What travels, without a process group."""
     text, tensors = source._flattened(large=True)
     target._load(text, [each.clone() for each in tensors], large=True)
 
@@ -628,7 +628,7 @@ def test_copies_undo_also_what_was_changed_past_torchs_back() -> None:
     assert picture(state) == before
 
 
-class Placed(Membership):
+class Assigned(Membership):
     """As under an agent."""
 
     alone = False  # type: ignore[assignment]
@@ -638,19 +638,19 @@ class Placed(Membership):
 
 
 def test_the_scripts_own_groups_are_refused_in_words() -> None:
-    members = Placed()
+    members = Assigned()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         with pytest.raises(GroupsExist, match=r"called init_process_group\(\) itself: remove that"):
-            Ring(members, None, None).form(members.place)
+            ElasticProcessGroup(members, None, None).form(members.world)
     finally:
         dist.destroy_process_group()
 
 
-def test_every_socket_of_a_ring_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    members, held = Placed(), list[int]()
+def test_every_socket_of_a_process_group_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    members, held = Assigned(), list[int]()
     monkeypatch.setattr(members, "hold", held.extend)
-    with Ring(members, None, None)._captured():
+    with ElasticProcessGroup(members, None, None)._captured():
         ends = socket.socketpair()
     assert held == sorted(each.fileno() for each in ends)
     for each in ends:
@@ -660,7 +660,7 @@ def test_every_socket_of_a_ring_is_handed_over(monkeypatch: pytest.MonkeyPatch) 
 def test_a_second_training_under_a_launcher_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "_trains", False)
     state = State(note=0)
-    monkeypatch.setattr(state, "_members", Placed())
+    monkeypatch.setattr(state, "_members", Assigned())
     next(state.attempts())
     with pytest.raises(RuntimeError, match=r"has had a training already.* into one training function"):
         next(state.attempts())

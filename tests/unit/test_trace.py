@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import elastic_run
-from elastic_run.adapters.torch.environment import Placement, worker_environment
+from elastic_run.adapters.torch.environment import RankAssignment, worker_environment
 from elastic_run.elastic_agent.agent_trace import Recorder, begin
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Exit, Fingerprint
@@ -87,7 +87,7 @@ def header(number: int = 1, state: Any = "open") -> Header:
     return Header(number, "run", state, "failure", "why", Fingerprint("", (), "1", "1", "0"), nodes=1, world_size=2)
 
 
-def place() -> Assignment:
+def assignment() -> Assignment:
     return Assignment(1, "a", "i", 0, 1, first_rank=0, nproc=2, world_size=2, role_first_rank=0, role_world_size=2)
 
 
@@ -207,7 +207,7 @@ def test_without_a_file_nothing_is_opened_and_nothing_said(said: list[str]) -> N
     recorder.ready()
     recorder.registered()
     recorder.starting()
-    recorder.started(header(), place())
+    recorder.started(header(), assignment())
     recorder.exits([Exit(1, 0, 0, 7, None, 9)])
     recorder.header(header(2), mine=True)
     with recorder.span("stop"):
@@ -311,7 +311,7 @@ def test_a_recovery_is_told_from_the_evidence_to_the_new_workers(trace: Trace, f
     recorder.registered()
     recorder.header(header(1), mine=True)
     recorder.starting()
-    recorder.started(header(1), place())
+    recorder.started(header(1), assignment())
     clock.seconds = 110.0
     died = Exit(1, 1, 1, 7, None, 9)
     recorder.exits([died])
@@ -321,7 +321,7 @@ def test_a_recovery_is_told_from_the_evidence_to_the_new_workers(trace: Trace, f
         clock.seconds = 111.0
     recorder.exits([died, Exit(1, 0, 0, 8, None, 9, stopped=True)])
     recorder.starting()
-    recorder.started(header(2), place())
+    recorder.started(header(2), assignment())
     recovery = [event for event in told(file, "agent", "rounds") if event["ts"] >= 110e6]
     assert [event["name"] for event in recovery] == ["detect", "decide", "stop", "start"]
     detect, decide, stop, start = recovery
@@ -412,10 +412,10 @@ def test_a_script_that_is_not_traced_loads_no_writer() -> None:
 
 
 def test_workers_are_told_of_the_trace_only_while_there_is_one() -> None:
-    where = Placement("j", 0, 0, 1, 1, 0, 1, "r", 0, 1, "h", 1, 0, 3, "/e", node="a")
+    where = RankAssignment("j", 0, 0, 1, 1, 0, 1, "r", 0, 1, "h", 1, 0, 3, "/e", node="a")
     around = {"ELASTIC_RUN_TRACE": "/of/another/launcher", "ELASTIC_RUN_TRACE_NODE": "b"}
     names = set(around)
     assert not names & set(worker_environment(around, where))
-    traced = Placement("j", 0, 0, 1, 1, 0, 1, "r", 0, 1, "h", 1, 0, 3, "/e", trace="/t", node="a")
+    traced = RankAssignment("j", 0, 0, 1, 1, 0, 1, "r", 0, 1, "h", 1, 0, 3, "/e", trace="/t", node="a")
     found = worker_environment(around, traced)
     assert (found["ELASTIC_RUN_TRACE"], found["ELASTIC_RUN_TRACE_NODE"]) == ("/t", "a")

@@ -244,7 +244,7 @@ def use(value: object) -> None:
             keys.node(value.node).encode(errors="surrogateescape")
             keys.eviction(value.incarnation).encode()
             with contextlib.suppress(ValueError):
-                host, port = parse(value.presence)
+                host, port = parse(value.agent_address)
                 host.encode()
                 assert 0 < port < 65536
         case Header():

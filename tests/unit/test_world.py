@@ -3,10 +3,10 @@
 import pytest
 
 import elastic_run
-from elastic_run.adapters.client.context import PLACE, BadEnvironment, World, largest_world, world
-from elastic_run.adapters.torch.environment import Placement, worker_environment
+from elastic_run.adapters.client.context import RANK_VARIABLES, BadEnvironment, World, largest_world, world
+from elastic_run.adapters.torch.environment import RankAssignment, worker_environment
 
-PLACEMENT = Placement(
+ASSIGNMENT = RankAssignment(
     job="digits",
     rank=5,
     local_rank=1,
@@ -29,7 +29,7 @@ GIVEN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": 
 
 
 def test_a_worker_is_told_all_of_it_by_its_agent() -> None:
-    environment = worker_environment({}, PLACEMENT)
+    environment = worker_environment({}, ASSIGNMENT)
     assert world(environment) == World(5, 8, 1, 4, 7, 2, "digits")
     assert largest_world(environment) == 16
 
@@ -44,7 +44,7 @@ def test_any_launcher_that_sets_torchruns_variables_will_do() -> None:
 
 
 def test_the_package_has_it_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*PLACE, "ELASTIC_RUN_ROUND", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"):
+    for name in (*RANK_VARIABLES, "ELASTIC_RUN_ROUND", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     assert elastic_run.world() == elastic_run.World(0, 1, 0, 1, 0, 0, "")
     for name, value in GIVEN.items():
@@ -52,7 +52,7 @@ def test_the_package_has_it_under_its_own_name(monkeypatch: pytest.MonkeyPatch) 
     assert elastic_run.world().rank == 5
 
 
-@pytest.mark.parametrize("missing", PLACE)
+@pytest.mark.parametrize("missing", RANK_VARIABLES)
 def test_half_an_environment_is_refused_in_words(missing: str) -> None:
     with pytest.raises(BadEnvironment, match=f"but no {missing}: start the script with a launcher"):
         world({name: value for name, value in GIVEN.items() if name != missing})

@@ -104,7 +104,7 @@ def _dotted(version: Version) -> str:
 
 def etcd_arguments(
     endpoints: Sequence[Endpoint],
-    seat: Endpoint,
+    slot: Endpoint,
     where: Binding,
     data: Path,
     *,
@@ -115,15 +115,15 @@ def etcd_arguments(
     # Times in milliseconds. A lone member elects itself within the second of them. The first, which etcd wants to be at
     # most a fifth of that, is its tick, and each tick costs processor time. Three need slack for each other's disks.
     heartbeat, election = (20, 100) if len(endpoints) == 1 else (30, 300)
-    listen_peer = f"http://{authority(where.listen, peer_port(seat.port))}"
+    listen_peer = f"http://{authority(where.listen, peer_port(slot.port))}"
     return [
-        *("--name", member_name(seat)),
+        *("--name", member_name(slot)),
         *("--data-dir", str(data)),
-        *("--listen-client-urls", f"http://{authority(where.listen, seat.port)}"),
-        *("--advertise-client-urls", f"http://{authority(where.advertise, seat.port)}"),
+        *("--listen-client-urls", f"http://{authority(where.listen, slot.port)}"),
+        *("--advertise-client-urls", f"http://{authority(where.advertise, slot.port)}"),
         *("--listen-peer-urls", listen_peer),
         # By the name that every machine knows: members' ids are derived from it, so it must be the same everywhere.
-        *("--initial-advertise-peer-urls", peer_url(seat)),
+        *("--initial-advertise-peer-urls", peer_url(slot)),
         *("--initial-cluster", static_cluster(endpoints) if members is None else joining_cluster(members, endpoints)),
         *("--initial-cluster-state", "new" if members is None else "existing"),
         *("--initial-cluster-token", token),
@@ -139,6 +139,6 @@ def etcd_arguments(
 
 
 def child_environment() -> dict[str, str]:
-    """What keeper and etcd inherit: no ETCD_* (etcd takes them as options), no proxies, and no tag of the agent."""
+    """What supervisor and etcd inherit: no ETCD_* (etcd takes them as options), no proxies, and no tag of the agent."""
     kept = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
     return {KEPT_VARIABLE: f"store of {os.getpid()}", **{name: os.environ[name] for name in kept if name in os.environ}}

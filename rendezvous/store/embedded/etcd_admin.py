@@ -40,7 +40,7 @@ class NotAnswered(StoreUnavailable):
         self.detail = detail
 
 
-class GatewayRefused(StoreError):
+class EtcdAdminRefused(StoreError):
     """etcd answered with an error.
 
     Attributes:
@@ -55,7 +55,7 @@ class GatewayRefused(StoreError):
 async def call(endpoint: Endpoint, path: str, body: dict[str, object] | None, seconds: float) -> dict[str, Any]:
     """One exchange: a POST of `body`, or a GET without one. Connecting and answering may take `seconds` each.
 
-    Any: JSON. Raises NotAnswered, GatewayRefused.
+    Any: JSON. Raises NotAnswered, EtcdAdminRefused.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -117,7 +117,7 @@ def _understood(reply: bytes) -> dict[str, Any]:
     message = str(answer.get("message") or answer.get("error") or f"HTTP {int(words[1])}")
     if code in _UNAVAILABLE:
         raise NotAnswered(Reach.SILENT, message)
-    raise GatewayRefused(message, code)
+    raise EtcdAdminRefused(message, code)
 
 
 async def probe(endpoint: Endpoint, seconds: float = 1.0) -> Probe:
@@ -133,7 +133,7 @@ async def probe(endpoint: Endpoint, seconds: float = 1.0) -> Probe:
         return Probe(endpoint, Reach.ANSWERS, found.get(BIRTH_KEY, ""), member, listed=listed)
     except NotAnswered as error:
         return Probe(endpoint, error.reach, detail=error.detail)
-    except GatewayRefused as error:
+    except EtcdAdminRefused as error:
         if "etcdserver" in str(error):  # it wants credentials, say: the store's client has them
             return Probe(endpoint, Reach.ANSWERS, detail=str(error))
         return Probe(endpoint, Reach.FOREIGN, detail=str(error))
@@ -155,28 +155,28 @@ async def _probe_tls(endpoint: Endpoint, seconds: float) -> Probe:
 
 
 async def command_line(endpoint: Endpoint, seconds: float = 2.0) -> tuple[str, ...]:
-    """How the etcd that answers there was started. Raises NotAnswered, GatewayRefused."""
+    """How the etcd that answers there was started. Raises NotAnswered, EtcdAdminRefused."""
     answer = await call(endpoint, "/debug/vars", None, seconds)
     return tuple(map(str, answer.get("cmdline", ())))
 
 
 async def list_members(endpoint: Endpoint, seconds: float = 2.0) -> tuple[Member, ...]:
-    """The members of the store. Raises NotAnswered, GatewayRefused."""
+    """The members of the store. Raises NotAnswered, EtcdAdminRefused."""
     return _members(await call(endpoint, "/v3/cluster/member/list", {}, seconds))
 
 
 async def remove_member(endpoint: Endpoint, member: int, seconds: float = 5.0) -> None:
-    """Removes a member for good. Raises NotAnswered (it may have happened), GatewayRefused."""
+    """Removes a member for good. Raises NotAnswered (it may have happened), EtcdAdminRefused."""
     await call(endpoint, "/v3/cluster/member/remove", {"ID": str(member)}, seconds)
 
 
 async def add_member(endpoint: Endpoint, peer_url: str, seconds: float = 5.0) -> tuple[Member, ...]:
-    """Makes a seat and returns every member. Raises NotAnswered (it may have happened), GatewayRefused."""
+    """Adds a member slot and returns every member. Raises NotAnswered (it may have happened), EtcdAdminRefused."""
     return _members(await call(endpoint, "/v3/cluster/member/add", {"peerURLs": [peer_url]}, seconds))
 
 
 async def is_idle(endpoint: Endpoint, seconds: float = 2.0) -> bool:
-    """No job has a node in this store. Raises NotAnswered, GatewayRefused."""
+    """No job has a node in this store. Raises NotAnswered, EtcdAdminRefused."""
     prefix = JOBS.encode()
     body: dict[str, object] = {
         "key": encoded(prefix),
@@ -189,7 +189,7 @@ async def is_idle(endpoint: Endpoint, seconds: float = 2.0) -> bool:
 async def give_birth(endpoint: Endpoint, birth: str, endpoints: Sequence[Endpoint], seconds: float = 2.0) -> None:
     """Writes the store's birth and its endpoints unless it has a birth.
 
-    Raises NotAnswered (it may be written), GatewayRefused.
+    Raises NotAnswered (it may be written), EtcdAdminRefused.
     """
     key = encoded(BIRTH_KEY)
     listed = ",".join(sorted(map(str, endpoints))).encode()

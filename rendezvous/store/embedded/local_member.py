@@ -1,23 +1,23 @@
 """The embedded etcd: when an endpoint of the store is this machine and nobody serves it, its member is started here.
 
-`seat` decides, `gateway` asks, `binary` says what is started, `keeper` runs it; this module holds the lock and waits.
-While a job runs, `watchdog` looks after it.
+`member_slot` decides, `etcd_admin` asks, `binary` says what is started, `supervisor` runs it; this module holds the
+lock and waits. While a job runs, `watchdog` looks after it.
 
     NoUsableEtcd
-    ├── NoEtcdBinary    a member must be started and there is no etcd to start (see `binary`)
-    ├── EtcdTooOld      the one there is cannot be used (see `binary`)
-    ├── KeeperFailed    its keeper did not start (see `watchdog`)
-    └── EmbeddedFailed  a member cannot be started, or did not live; the message quotes etcd's log
+    ├── NoEtcdBinary      a member must be started and there is no etcd to start (see `binary`)
+    ├── EtcdTooOld        the one there is cannot be used (see `binary`)
+    ├── SupervisorFailed    its supervisor did not start (see `watchdog`)
+    └── EmbeddedFailed    a member cannot be started, or did not live; the message quotes etcd's log
 
 Where things lie. The lock of a port is the machine's: `/tmp/elastic-run-<uid>/etcd-<port>.lock`, so that two agents
-here agree even where their directories differ, and held by keeper and etcd for as long as either lives. It is not in
-$XDG_RUNTIME_DIR: sessions of one user disagree about that, and it goes away at logout, under a living store. It is not
-in the user's home: that may be one folder on many machines, whose members each need a lock of their own. What cleans
-the temporary folder by age leaves it alone, because the keeper holds a lock on the folder, which systemd-tmpfiles
-respects, and renews the times of all that is in it, which every cleaner respects.
-A member's folder holds `data`, `log` and `seat.json`. An agent that uses a store of this machine holds a shared lock on
-`etcd-<port>.users` beside the lock: the keeper does not stop the store of an agent that lives, also where it is stopped
-and its lease has ended.
+here agree even where their directories differ, and held by supervisor and etcd for as long as either lives. It is not
+in $XDG_RUNTIME_DIR: sessions of one user disagree about that, and it goes away at logout, under a living store. It is
+not in the user's home: that may be one folder on many machines, whose members each need a lock of their own. What
+cleans the temporary folder by age leaves it alone, because the supervisor holds a lock on the folder, which
+systemd-tmpfiles respects, and renews the times of all that is in it, which every cleaner respects.
+A member's folder holds `data`, `log` and `member.json`. An agent that uses a store of this machine holds a shared lock
+on `etcd-<port>.users` beside the lock: the supervisor does not stop the store of an agent that lives, also where it is
+stopped and its lease has ended.
 
 The limit of what this can promise: if every member of a store is down and one of them lost its data, that one may
 start empty before the others are back, and a write that only it and a later one had confirmed can be lost.
@@ -95,7 +95,7 @@ class Hosting:
         missing: endpoints that nobody serves yet; the store answers without them.
         notes: for the user, to be said once.
         local: the member that this call started, or one that answers and runs on data in this agent's folder, or None.
-        uses: descriptors that keep the keepers of this machine from stopping the store; see `release`.
+        uses: descriptors that keep the supervisors of this machine from stopping the store; see `release`.
     """
 
     missing: tuple[Endpoint, ...] = ()
@@ -114,7 +114,7 @@ class Hosting:
 
 def runtime_directory() -> Path:
     """The user's folder on this machine for locks and, by default, data; made if absent. Raises EmbeddedFailed."""
-    path = _runtime_place()
+    path = _runtime_path()
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
@@ -125,7 +125,7 @@ def runtime_directory() -> Path:
     return path
 
 
-def _runtime_place() -> Path:
+def _runtime_path() -> Path:
     return Path(tempfile.gettempdir()) / f"elastic-run-{os.getuid()}"
 
 
@@ -168,20 +168,20 @@ class _Home:
 
     def seen(self, endpoint: Endpoint) -> Data:
         try:
-            raw: Any = json.loads((self.path / "seat.json").read_text())  # Any: JSON
+            raw: Any = json.loads((self.path / "member.json").read_text())  # Any: JSON
             return Data(endpoint, str(raw["birth"]), int(raw["member"]))
         except (OSError, ValueError, KeyError, TypeError):
             return Data(endpoint)
 
     def remember(self, birth: str, member: int) -> None:
-        draft = self.path / "seat.json.new"
+        draft = self.path / "member.json.new"
         draft.write_text(json.dumps({"birth": birth, "member": member}))
-        draft.replace(self.path / "seat.json")
+        draft.replace(self.path / "member.json")
 
 
 @dataclass(slots=True)
 class _Running:
-    """The member that this agent started. Owns the keeper's pidfd."""
+    """The member that this agent started. Owns the supervisor's pidfd."""
 
     endpoint: Endpoint
     home: _Home
@@ -214,7 +214,7 @@ async def ensure(
 ) -> Hosting:
     """Returns when the store at `endpoints` answers; starts this machine's member of it where nobody serves it.
 
-    At most one member is started. It outlives this process; its keeper stops it when no job needs it.
+    At most one member is started. It outlives this process; its supervisor stops it when no job needs it.
 
     Args:
         directory: for members' data and logs; None: the user's folder on this machine.
@@ -286,7 +286,7 @@ class _Attempt:
     async def _stop(self, running: _Running) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(running.pidfd, signal.SIGTERM)
-        await running.ended.wait()  # the keeper kills etcd after 5 s at most
+        await running.ended.wait()  # the supervisor kills etcd after 5 s at most
 
     async def run(self) -> Hosting:
         probes: tuple[Probe, ...] = ()
@@ -319,7 +319,7 @@ class _Attempt:
                 self._check_deadline(probes, last)
 
     async def _outrun(self, probes: Sequence[Probe]) -> bool:
-        """What answers at the seat is another member than the one started here, which must end: it has no port.
+        """What answers at the member slot is another member than the one started here, which must end: it has no port.
 
         It happens where two agents share a port and no lock (two users, two containers on one network).
         """
@@ -327,7 +327,7 @@ class _Attempt:
         if running is None or not any(p.endpoint == running.endpoint and p.reach is Reach.ANSWERS for p in probes):
             return False
         if await self._serves(running.endpoint, running.home) is not False:
-            return False  # where it is not told, believe the keeper, which would have ended
+            return False  # where it is not told, believe the supervisor, which would have ended
         await self._stop(running)
         await self._diagnose(running, outrun=True)
         return True
@@ -336,7 +336,7 @@ class _Attempt:
         """What answers there runs on the data in that folder; None where it does not tell."""
         try:
             command = await etcd_admin.command_line(endpoint)
-        except (etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
+        except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
             return None
         return str(home.data) in command if command else None
 
@@ -372,7 +372,7 @@ class _Attempt:
             pass
 
     async def _step(self, probes: tuple[Probe, ...]) -> Decision:
-        """Decides on what is seen, and does it. Seats whose lock another agent holds are passed over."""
+        """Decides on what is seen, and does it. Member slots whose lock another agent holds are passed over."""
         busy: set[Endpoint] = set()
         members, idle = await self._ask_quorum(probes)
         while True:
@@ -403,17 +403,17 @@ class _Attempt:
                     return decision
                 return Decision("wait", decision.reason, decision.endpoint)
             finally:
-                os.close(lock)  # the keeper, if one was started, holds its own copy
+                os.close(lock)  # the supervisor, if one was started, holds its own copy
 
     async def _ask_quorum(self, probes: Sequence[Probe]) -> tuple[tuple[Member, ...] | None, bool]:
-        """The members and whether the store is idle, asked only where a seat here is vacant beside a quorum."""
+        """The members and whether the store is idle, asked only where a member slot here is vacant beside a quorum."""
         answering = [probe.endpoint for probe in probes if probe.reach is Reach.ANSWERS]
         view = View(tuple(probes), local=self._local, hosted=self._running.endpoint if self._running else None)
         if not answering or answering[0].tls or not vacant(view):
             return None, False
         try:
             return await etcd_admin.list_members(answering[0]), await etcd_admin.is_idle(answering[0])
-        except (etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
+        except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
             return None, False  # it wants credentials, or has just lost its quorum: nothing to be done to it here
 
     # Where things lie.
@@ -435,17 +435,17 @@ class _Attempt:
         return self._lock_path(endpoint).with_suffix(".users")
 
     async def _use(self, endpoint: Endpoint) -> None:
-        """Tells the keeper of that member that an agent of this machine uses it."""
+        """Tells the supervisor of that member that an agent of this machine uses it."""
         while endpoint not in self._uses and self._now() < self._deadline:
             descriptor = take_lock(self._users_path(endpoint), shared=True)
             if descriptor is not None:
                 self._uses[endpoint] = descriptor
-            else:  # the keeper has it for an instant, to see whether anybody has
+            else:  # the supervisor has it for an instant, to see whether anybody has
                 await self._pause(0.01)
 
     def _home(self, endpoint: Endpoint, generation: int | None = None) -> _Home:
         token = cluster_token(self._endpoints, generation or self._generation)
-        base = self._directory.absolute() if self._directory is not None else self._runtime or _runtime_place()
+        base = self._directory.absolute() if self._directory is not None else self._runtime or _runtime_path()
         return _Home(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
 
     def _data(self) -> tuple[Data, ...]:
@@ -471,7 +471,7 @@ class _Attempt:
     async def _act(
         self,
         decision: Decision,
-        seat: Endpoint,
+        slot: Endpoint,
         probes: Sequence[Probe],
         members: tuple[Member, ...] | None,
         lock: int,
@@ -480,62 +480,64 @@ class _Attempt:
         birth = next((probe.birth for probe in probes if probe.birth), "")
         match decision.action:
             case "discard":
-                shutil.rmtree(self._home_with_data(seat).path)
+                shutil.rmtree(self._home_with_data(slot).path)
             case "restart":
-                await self._start(decision, seat, self._home_with_data(seat), lock, members=None)
+                await self._start(decision, slot, self._home_with_data(slot), lock, members=None)
             case "start" | "anew":
                 if decision.action == "anew":
                     self._generation = 2
-                    self._remembered.discard(seat)
-                await self._start(decision, seat, self._home(seat), lock, members=None)
+                    self._remembered.discard(slot)
+                await self._start(decision, slot, self._home(slot), lock, members=None)
             case _:  # join, replace
                 through = next(probe.endpoint for probe in probes if probe.reach is Reach.ANSWERS)
-                await self._check_ready(seat)  # before the store is changed for a member that cannot start
+                await self._check_ready(slot)  # before the store is changed for a member that cannot start
                 if decision.action == "replace":
-                    changed = await self._reseat(through, seat, members or ())
+                    changed = await self._replace_member(through, slot, members or ())
                     if changed is None:
                         return False
                     members = changed
-                known = next(member for member in members or () if peer_url(seat) in member.peer_urls)
-                data = Data(seat, birth, known.id)
-                await self._start(decision, seat, self._home(seat), lock, members=members, data=data)
+                known = next(member for member in members or () if peer_url(slot) in member.peer_urls)
+                data = Data(slot, birth, known.id)
+                await self._start(decision, slot, self._home(slot), lock, members=members, data=data)
         return True
 
-    async def _reseat(self, through: Endpoint, seat: Endpoint, members: Sequence[Member]) -> tuple[Member, ...] | None:
+    async def _replace_member(
+        self, through: Endpoint, slot: Endpoint, members: Sequence[Member]
+    ) -> tuple[Member, ...] | None:
         """Removes the dead member and adds a new one; None where the quorum refuses for now.
 
         In this order: adding first would raise the majority that the living must make.
         """
         try:
             for member in members:
-                if peer_url(seat) in member.peer_urls:
+                if peer_url(slot) in member.peer_urls:
                     await etcd_admin.remove_member(through, member.id)
-            return await etcd_admin.add_member(through, peer_url(seat))
+            return await etcd_admin.add_member(through, peer_url(slot))
         except etcd_admin.NotAnswered:
             return None  # it may have happened; the next look tells
-        except etcd_admin.GatewayRefused as error:
+        except etcd_admin.EtcdAdminRefused as error:
             # Members that have known each other for less than 5 s count as unhealthy; or somebody else was quicker.
             if self._now() >= self._report_at:
                 self._report_at = self._now() + _REPORT_SECONDS
-                self._announce(f"the store does not replace the dead member of {seat} yet: {error}")
+                self._announce(f"the store does not replace the dead member of {slot} yet: {error}")
             return None
 
-    async def _check_ready(self, seat: Endpoint) -> tuple[Path, Binding]:
+    async def _check_ready(self, slot: Endpoint) -> tuple[Path, Binding]:
         """A binary that can be used and a free peer port. Raises NoEtcdBinary, EtcdTooOld, EmbeddedFailed."""
         clash = port_clash(self._endpoints)
         if clash is not None:
             raise EmbeddedFailed(clash)
         binary = await self._find_binary()
-        peers = [endpoint for endpoint in self._endpoints if endpoint != seat]
-        where = await asyncio.to_thread(binding, seat.host, peers)  # resolves names, as above
+        peers = [endpoint for endpoint in self._endpoints if endpoint != slot]
+        where = await asyncio.to_thread(binding, slot.host, peers)  # resolves names, as above
         give_up = min(self._deadline, self._now() + _PEER_PORT_SECONDS)
-        while (problem := _bind_problem(where.listen, peer_port(seat.port))) is not None:
-            if (await etcd_admin.probe(seat)).reach is not Reach.REFUSED:
-                break  # not a stranger: another member has just taken the seat, and etcd will say so
+        while (problem := _bind_problem(where.listen, peer_port(slot.port))) is not None:
+            if (await etcd_admin.probe(slot)).reach is not Reach.REFUSED:
+                break  # not a stranger: another member has just taken the member slot, and etcd will say so
             if self._now() >= give_up:
                 raise EmbeddedFailed(
-                    f"port {peer_port(seat.port)} of {where.listen} cannot be used ({problem}): the store's members "
-                    f"talk to each other there, beside the endpoint's port {seat.port}. Stop what holds it, or choose "
+                    f"port {peer_port(slot.port)} of {where.listen} cannot be used ({problem}): the store's members "
+                    f"talk to each other there, beside the endpoint's port {slot.port}. Stop what holds it, or choose "
                     "another port in the endpoint"
                 )
             await self._pause(0.1)
@@ -556,14 +558,14 @@ class _Attempt:
     async def _start(
         self,
         decision: Decision,
-        seat: Endpoint,
+        slot: Endpoint,
         home: _Home,
         lock: int,
         *,
         members: Sequence[Member] | None,
         data: Data | None = None,
     ) -> None:
-        binary, where = await self._check_ready(seat)
+        binary, where = await self._check_ready(slot)
         if decision.action != "restart" and home.path.exists():
             shutil.rmtree(home.path)  # leftovers of a start that failed; there is no data, or it was set aside
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -573,32 +575,32 @@ class _Attempt:
         home.data.mkdir(mode=0o700, exist_ok=True)
         if data is not None:
             home.remember(data.birth, data.member)
-        generation = 2 if home == self._home(seat, 2) else 1
+        generation = 2 if home == self._home(slot, 2) else 1
         token = cluster_token(self._endpoints, generation)
-        etcd = [str(binary), *etcd_arguments(self._endpoints, seat, where, home.data, token=token, members=members)]
+        etcd = [str(binary), *etcd_arguments(self._endpoints, slot, where, home.data, token=token, members=members)]
         loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}
         options = {
             "--home": home.path,
             "--log": home.log,
-            "--lock": self._lock_path(seat),
+            "--lock": self._lock_path(slot),
             "--client-host": loopback.get(where.listen, where.listen),
-            "--client-port": seat.port,
-            "--users": self._users_path(seat),
+            "--client-port": slot.port,
+            "--users": self._users_path(slot),
             "--linger": self._linger,
             "--grace": self._grace,
         }
-        await self._use(seat)
+        await self._use(slot)
         keeping = (sys.executable, "-I", "-S", supervisor.__file__)
         command = (*keeping, *(str(part) for option in options.items() for part in option), "--", *etcd)
-        pid = await watchdog.start_keeper(command, lock)
-        self._announce(f"starts etcd for the store at {seat}: {decision.reason}")
+        pid = await watchdog.start_supervisor(command, lock)
+        self._announce(f"starts etcd for the store at {slot}: {decision.reason}")
         try:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
-            await self._explain(seat, home)
+            await self._explain(slot, home)
             return
-        kept = watchdog.Kept(seat, pid, home.path, self._lock_path(seat), command)
-        self._running = _Running(seat, home, kept, pidfd)
+        kept = watchdog.Kept(slot, pid, home.path, self._lock_path(slot), command)
+        self._running = _Running(slot, home, kept, pidfd)
         self._running.watch()
 
     async def _discard_running(self, running: _Running, reason: str) -> None:
@@ -617,12 +619,12 @@ class _Attempt:
         self._forget(running)
         await self._explain(running.endpoint, running.home, outrun=outrun)
 
-    async def _explain(self, seat: Endpoint, home: _Home, *, outrun: bool = False) -> None:
-        """What to do about a member that ended: go on where its log, or another in its seat, says why, else raise."""
+    async def _explain(self, slot: Endpoint, home: _Home, *, outrun: bool = False) -> None:
+        """What to do about a member that ended: go on where its log, or another in its slot, says why, else raise."""
         tail = last_lines(home.log, 60)
         self._steady = self._now()
         if "already been bootstrapped" in tail:
-            self._remembered.add(seat)
+            self._remembered.add(slot)
             shutil.rmtree(home.path, ignore_errors=True)
         elif "member has been permanently removed" in tail or "has been removed from" in tail:
             shutil.rmtree(home.path, ignore_errors=True)
@@ -633,7 +635,7 @@ class _Attempt:
             full = watchdog.full_disk(home.path)
             advice = f"{full}: make room, or name another folder with --store-dir"
             raise EmbeddedFailed(
-                f"the etcd that was started for {seat} ended at once; the end of {home.log}:\n{last_lines(home.log)}\n"
+                f"the etcd that was started for {slot} ended at once; the end of {home.log}:\n{last_lines(home.log)}\n"
                 + (advice if full else f"If its data is damaged, remove {home.path}")
             )
 
@@ -644,15 +646,15 @@ class _Attempt:
             await self._settle(running, mine)
         local = running.kept if running is not None else None
         for endpoint in self._local:
-            lock = (self._runtime or _runtime_place()).joinpath(self._lock_name(endpoint))
+            lock = (self._runtime or _runtime_path()).joinpath(self._lock_name(endpoint))
             if lock.exists():
                 await self._use(endpoint)
                 local = local or await self._kept(endpoint, lock)
         return Hosting(missing_members(probes), tuple(self._notes), local, tuple(self._uses.values()))
 
     async def _kept(self, endpoint: Endpoint, lock: Path) -> watchdog.Kept | None:
-        """The keeper that another agent has started; None where what answers does not run on this agent's own data."""
-        kept = watchdog.keeper_of(endpoint, lock)
+        """The supervisor that another agent has started; None where its data is not this agent's own."""
+        kept = watchdog.supervisor_of(endpoint, lock)
         homes = [
             home for generation in (1, 2) if kept and (home := self._home(endpoint, generation)).path == kept.folder
         ]
@@ -673,7 +675,7 @@ class _Attempt:
 async def _succeeds(action: Callable[[], Awaitable[None]]) -> bool:
     try:
         await action()
-    except (etcd_admin.NotAnswered, etcd_admin.GatewayRefused):
+    except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
         return False
     return True
 

@@ -1,7 +1,7 @@
 """Which member of the embedded store this machine should run, if any: pure decisions over what was seen.
 
-The theory. The endpoints name the members of one static etcd cluster; each is a *seat*. A seat on this machine
-that nobody serves is taken by one agent, in one of four ways:
+The theory. The endpoints name the members of one static etcd cluster; each is a *member slot*. A member slot on this
+machine that nobody serves is taken by one agent, in one of four ways:
 
     nothing is known of it               start     a new member of a new cluster
     its data is here                     restart   on that data
@@ -9,7 +9,7 @@ that nobody serves is taken by one agent, in one of four ways:
     the quorum knows it, data is lost    replace   remove the dead member, add a new one, then as above
 
 Invariants: a member never starts empty under an identity that a live quorum remembers (it could vote twice);
-a seat is replaced only while a majority of the others answers, so that removing a dead member takes no vote
+a member slot is replaced only while a majority of the others answers, so that removing a dead member takes no vote
 from the living; and never in a cluster that this program did not start, or that it started for other endpoints.
 
 A store has a *birth*, a random value written once when its quorum first stood. Data is good only for the store
@@ -170,11 +170,11 @@ Action = Literal["use", "start", "anew", "restart", "join", "replace", "discard"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do next, to which seat, and why.
+    """What to do next, to which member slot, and why.
 
     use: the store answers; done.
     anew: as start, under another identity: a minority with old data remembers the usual one.
-    start, restart, join, replace: take the seat of `endpoint` in this way (see the module).
+    start, restart, join, replace: take the member slot of `endpoint` in this way (see the module).
     discard: its data belongs to another store, or its member waits in vain: stop it and set the data aside.
     wait: for others; `reason` says for whom.
     refuse: these endpoints can never be served, or they are not those of the store that answers.
@@ -192,7 +192,7 @@ def missing_members(probes: Sequence[Probe]) -> tuple[Endpoint, ...]:
 
 
 def vacant(view: View) -> tuple[Endpoint, ...]:
-    """Seats on this machine that this agent may try to take, best first: where data lies, then in the user's order."""
+    """Member slots here that this agent may try to take, best first: where data lies, then in the user's order."""
     if view.hosted is not None:
         return ()
     kept = {data.endpoint for data in view.data}
@@ -208,7 +208,7 @@ def vacant(view: View) -> tuple[Endpoint, ...]:
 
 
 def decide(view: View) -> Decision:
-    """The next step towards a store that answers, with a seat on this machine filled where one is vacant."""
+    """The next step towards a store that answers, with a member slot on this machine filled where one is vacant."""
     answering = [probe for probe in view.probes if probe.reach is Reach.ANSWERS]
     birth = next((probe.birth for probe in answering if probe.birth), "")
     if other := next((probe for probe in answering if _is_of_other_endpoints(view, probe)), None):
@@ -221,8 +221,8 @@ def decide(view: View) -> Decision:
         )
     if view.hosted is not None:
         return _with_member(view, view.hosted, answering, birth)
-    seats = vacant(view)
-    if not seats:
+    slots = vacant(view)
+    if not slots:
         if answering:
             return Decision("use", "the store answers")
         # One that accepts connections is somebody's etcd. Where nobody has one, no agent will start these.
@@ -230,27 +230,27 @@ def decide(view: View) -> Decision:
         if absent and view.patient and len(view.probes) % 2 == 0:
             return _refuse_even(view.probes)
         return Decision("wait", waiting_for(view.probes))
-    seat = seats[0]
+    slot = slots[0]
     if answering:
-        return _beside_quorum(view, seat, len(answering), birth)
+        return _beside_quorum(view, slot, len(answering), birth)
     if len(view.probes) % 2 == 0:
         return _refuse_even(view.probes)
-    if any(data.endpoint == seat for data in view.data):
-        return Decision("restart", f"the member of {seat} comes back with its data", seat)
-    if seat in view.remembered and view.patient:
+    if any(data.endpoint == slot for data in view.data):
+        return Decision("restart", f"the member of {slot} comes back with its data", slot)
+    if slot in view.remembered and view.patient:
         return Decision(
             "anew",
-            f"the members that remember the one of {seat} found no majority: a new store is formed without them",
-            seat,
+            f"the members that remember the one of {slot} found no majority: a new store is formed without them",
+            slot,
         )
-    if seat in view.remembered:
+    if slot in view.remembered:
         return Decision(
             "wait",
-            f"the other members remember the one of {seat}, whose data is not on this machine: it can be replaced "
+            f"the other members remember the one of {slot}, whose data is not on this machine: it can be replaced "
             f"when a majority answers; {waiting_for(view.probes)}",
-            seat,
+            slot,
         )
-    return Decision("start", f"nothing answers at {seat}, which is this machine", seat)
+    return Decision("start", f"nothing answers at {slot}, which is this machine", slot)
 
 
 def _is_of_other_endpoints(view: View, probe: Probe) -> bool:
@@ -285,28 +285,28 @@ def _with_member(view: View, hosted: Endpoint, answering: Sequence[Probe], birth
     return Decision("wait", waiting_for(view.probes), hosted)
 
 
-def _beside_quorum(view: View, seat: Endpoint, answering: int, birth: str) -> Decision:
+def _beside_quorum(view: View, slot: Endpoint, answering: int, birth: str) -> Decision:
     if view.members is None or not any(member.name.startswith(MEMBER_PREFIX) for member in view.members):
         return Decision("use", "the store answers, and was not started by elastic-run")
-    known = next((member for member in view.members if peer_url(seat) in member.peer_urls), None)
-    if known is None and not any(str(seat) in probe.listed for probe in view.probes):
+    known = next((member for member in view.members if peer_url(slot) in member.peer_urls), None)
+    if known is None and not any(str(slot) in probe.listed for probe in view.probes):
         if view.patient:
-            return Decision("use", f"the store answers, and does not say that {seat} was ever one of its endpoints")
-        return Decision("wait", f"the store has just begun and does not say yet whether {seat} is one of its endpoints")
-    data = next((data for data in view.data if data.endpoint == seat), None)
+            return Decision("use", f"the store answers, and does not say that {slot} was ever one of its endpoints")
+        return Decision("wait", f"the store has just begun and does not say yet whether {slot} is one of its endpoints")
+    data = next((data for data in view.data if data.endpoint == slot), None)
     if data is not None:
         if known is not None and birth and data.birth == birth and data.member == known.id:
-            return Decision("restart", f"the member of {seat} comes back with its data", seat)
-        return Decision("discard", f"the data of {seat} on this machine belongs to an earlier store", seat)
+            return Decision("restart", f"the member of {slot} comes back with its data", slot)
+        return Decision("discard", f"the data of {slot} on this machine belongs to an earlier store", slot)
     if answering < len(view.members) // 2 + 1:
         if view.patient:
-            return Decision("use", f"the store answers; too few members can be seen to take the seat of {seat}")
-        return Decision("wait", f"a majority must answer before the seat of {seat} is taken", seat)
+            return Decision("use", f"the store answers; too few members can be seen to take the member slot of {slot}")
+        return Decision("wait", f"a majority must answer before the member slot of {slot} is taken", slot)
     if known is not None and not known.started:
-        return Decision("join", f"the other members wait for the one of {seat}", seat)
+        return Decision("join", f"the other members wait for the one of {slot}", slot)
     if view.idle and not view.patient:
-        return Decision("wait", "the store that answers has no job and may be about to stop", seat)
-    return Decision("replace", f"the member of {seat} is dead and its data is not on this machine", seat)
+        return Decision("wait", "the store that answers has no job and may be about to stop", slot)
+    return Decision("replace", f"the member of {slot} is dead and its data is not on this machine", slot)
 
 
 def waiting_for(probes: Sequence[Probe]) -> str:

@@ -14,10 +14,11 @@ agent needs its store when it goes on. (While a machine sleeps, the monotonic cl
 neither leases nor the times here run on.)
 
 An etcd that has served and ends by itself is started again on its data, for as long as somebody may need it. Where the
-disk was full it comes back as soon as there is room. A keeper that is killed leaves its number in the lock's file, by
-which agents know that it is to be started again (`watchdog`); one that ends otherwise removes that file.
+disk was full it comes back as soon as there is room. A supervisor that is killed leaves its number in the lock's file,
+by which agents know that it is to be started again (`watchdog`); one that ends otherwise removes that file.
 
-etcd keeps the history of all keys. The keeper bounds it in bytes, which etcd itself does not, and ends a space alarm.
+etcd keeps the history of all keys. The supervisor bounds it in bytes, which etcd itself does not, and ends a space
+alarm.
 """
 
 import argparse
@@ -62,7 +63,7 @@ _LOG_BYTES = 16 * 1024 * 1024  # a member whose peers are gone complains every f
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the keeper knows. Instants are seconds on one monotonic clock; None: not yet.
+    """What the supervisor knows. Instants are seconds on one monotonic clock; None: not yet.
 
     Attributes:
         started: when etcd was started.
@@ -154,7 +155,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the keeper knows of the history that etcd keeps.
+    """What the supervisor knows of the history that etcd keeps.
 
     Attributes:
         least: bytes in use when there was least history, since it was last cut.
@@ -168,8 +169,8 @@ class History:
 def cut(history: History, space: Space) -> tuple[History, int | None]:
     """Before which revision the history is to be forgotten now, or None; and what to know from here on.
 
-    etcd keeps a number of revisions, whatever their size. Here the leader's keeper counts bytes. Some seconds of the
-    newest history stay, for watches that have to resume.
+    etcd keeps a number of revisions, whatever their size. Here the leader's supervisor counts bytes. Some seconds of
+    the newest history stay, for watches that have to resume.
     """
     least = space.in_use if history.least is None else min(history.least, space.in_use)
     after = History(least, space.revision)
@@ -259,7 +260,7 @@ class _Observer:
 
 
 class _Janitor:
-    """Bounds the history of the store in bytes, and ends a space alarm. Each member's keeper looks after its own."""
+    """Bounds the history of the store in bytes, and ends a space alarm. Each supervisor looks after its member."""
 
     def __init__(self, client: tuple[str, int]) -> None:
         self._client = client
@@ -328,17 +329,17 @@ def _start(command: Sequence[str]) -> int:
     The death signal follows the thread that forked; this process has only one.
     """
     prctl = ctypes.CDLL(None).prctl
-    keeper = os.getpid()
+    supervisor_pid = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        if os.getppid() == keeper:  # it may have died before the line above
+        if os.getppid() == supervisor_pid:  # it may have died before the line above
             os.execv(command[0], list(command))  # keeps the lock's descriptor: the port is free when both are gone
     except OSError as error:
-        os.write(2, f"keeper: {command[0]} does not start: {error}\n".encode())
+        os.write(2, f"supervisor: {command[0]} does not start: {error}\n".encode())
     os._exit(127)
 
 
@@ -352,7 +353,8 @@ def _stop(pid: int, pidfd: int, seconds: float) -> None:
 def _detach(log: Path, lock: Path) -> None:
     """Becomes a process that no terminal, session or parent of the caller can take with it, and is named in the lock.
 
-    The number is written before it is printed, over that of a keeper which was killed, so that it takes no more room.
+    The number is written before it is printed, over that of a supervisor which was killed, so that it takes no more
+    room.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
@@ -373,7 +375,7 @@ def _detach(log: Path, lock: Path) -> None:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # the disk of its log may be full
-        os.write(1, f"keeper: {text}\n".encode())
+        os.write(1, f"supervisor: {text}\n".encode())
 
 
 def _wake(_signal: int, _frame: FrameType | None) -> None:
@@ -484,7 +486,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--users", type=Path, required=True, help="agents that use the store hold locks on this file")
     parser.add_argument("--linger", type=float, required=True, help="seconds")
     parser.add_argument("--grace", type=float, required=True, help="seconds")
-    parser.add_argument("--served", action="store_true", help="its etcd has served, under a keeper that was killed")
+    parser.add_argument("--served", action="store_true", help="its etcd has served, under a supervisor that was killed")
     parser.add_argument("command", nargs="+", help="etcd and its arguments")
     options = parser.parse_args(arguments)
     _detach(options.log, options.lock)
@@ -501,7 +503,7 @@ def main(arguments: Sequence[str]) -> None:
     options.lock.unlink(missing_ok=True)
     if not _in_use(options.users):
         options.users.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # not empty, or another keeper was quicker
+    with contextlib.suppress(OSError):  # not empty, or another supervisor was quicker
         options.lock.parent.rmdir()
 
 

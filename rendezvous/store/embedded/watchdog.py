@@ -1,11 +1,11 @@
-"""Looks after the etcd of this machine while a job runs: says when its disk is full, starts its keeper after a kill.
+"""Looks after the etcd of this machine while a job runs: tells of a full disk, starts a killed supervisor.
 
-A keeper starts its etcd again, but nobody starts a keeper: where it is killed, its etcd dies with it.
+A supervisor starts its etcd again, but nobody starts a supervisor: where it is killed, its etcd dies with it.
 
 Invariant: old data never takes the place of a living store's. Only that is started which was killed: the same command
-line, hence the same folder; under the lock of the port; and only where the lock's file still names the keeper that was
-killed, so that nobody has kept anything at this port since. A keeper that ended otherwise has removed that file: it was
-told to stop, or its etcd could not begin. It is not started again, and a line says so.
+line, hence the same folder; under the lock of the port; and only where the lock's file still names the supervisor that
+was killed, so that nobody has kept anything at this port since. A supervisor that ended otherwise has removed that
+file: it was told to stop, or its etcd could not begin. It is not started again, and a line says so.
 """
 
 import asyncio
@@ -25,37 +25,37 @@ from .binary import child_environment
 ROOM_BYTES = 64 * 1024 * 1024
 """etcd makes its log of writes in files of this size, so it ends where the disk has less room."""
 
-_ENDS_SECONDS = 60.0  # within which the ends of keepers are counted, for the pause before the next start
+_ENDS_SECONDS = 60.0  # within which the ends of supervisors are counted, for the pause before the next start
 _SERVED = "--served"
 
 Announce = Callable[[str], None]
 
 
-class KeeperFailed(NoUsableEtcd):
-    """The keeper's process did not start; the message says why."""
+class SupervisorFailed(NoUsableEtcd):
+    """The supervisor's process did not start; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A member on this machine, and its keeper.
+    """A member on this machine, and its supervisor.
 
     Attributes:
         endpoint: where it answers.
-        keeper: the process id of its keeper, which decides when the member stops.
+        supervisor_pid: the process id of its supervisor, which decides when the member stops.
         folder: holds its data and its log.
-        lock: of its port; the keeper writes its process id into it.
-        command: the keeper's whole command line.
+        lock: of its port; the supervisor writes its process id into it.
+        command: the supervisor's whole command line.
     """
 
     endpoint: Endpoint
-    keeper: int
+    supervisor_pid: int
     folder: Path
     lock: Path
     command: tuple[str, ...]
 
 
-def keeper_of(endpoint: Endpoint, lock: Path) -> Kept | None:
-    """The living keeper that holds this lock, by its own command line; None where there is none or it cannot be seen.
+def supervisor_of(endpoint: Endpoint, lock: Path) -> Kept | None:
+    """The living supervisor that holds this lock, by its own command line; None where none can be seen.
 
     The number in the file may be that of another process by now, or of another container.
     """
@@ -116,8 +116,8 @@ def take_lock(path: Path, *, shared: bool = False) -> int | None:
         os.close(descriptor)  # its last holder removed the file between the two calls
 
 
-async def start_keeper(command: Sequence[str], lock: int) -> int:
-    """Starts a keeper that holds this lock, and returns its process id. Raises KeeperFailed, OSError."""
+async def start_supervisor(command: Sequence[str], lock: int) -> int:
+    """Starts a supervisor that holds this lock, and returns its process id. Raises SupervisorFailed, OSError."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
@@ -129,12 +129,12 @@ async def start_keeper(command: Sequence[str], lock: int) -> int:
     )
     output, errors = await process.communicate()
     if not output.strip().isdigit():
-        raise KeeperFailed(f"the keeper of the store did not start: {errors.decode(errors='replace').strip()}")
+        raise SupervisorFailed(f"the supervisor of the store did not start: {errors.decode(errors='replace').strip()}")
     return int(output)
 
 
 async def look_after(kept: Kept, store: Store, announce: Announce) -> None:
-    """Until it is cancelled: says why the member does not answer, and starts its keeper again where that was killed.
+    """Until it is cancelled: says why the member does not answer, and starts a supervisor that was killed again.
 
     Each agent of the machine does this; the lock lets one of them start it. What was started stays where this is
     cancelled: other jobs may wait for it.
@@ -162,20 +162,20 @@ async def _replace(first: Kept, announce: Announce) -> None:
     while kept is not None:
         await _end_of(kept)
         ends = [*(at for at in ends if now() - at < _ENDS_SECONDS), now()]
-        announce(f"the keeper of the store's etcd at {kept.endpoint} has ended: waits until it is started again")
+        announce(f"the supervisor of the store's etcd at {kept.endpoint} has ended: waits until it is started again")
         await asyncio.sleep(supervisor.pause(len(ends)))
         try:
             kept = await _next(kept, announce)
-        except (KeeperFailed, OSError) as error:  # too many processes, too little memory: both may pass
+        except (SupervisorFailed, OSError) as error:  # too many processes, too little memory: both may pass
             announce(f"{error}; tries again")
 
 
 async def _next(ended: Kept, announce: Announce) -> Kept | None:
-    """The keeper after one that has ended, started here unless another agent is quicker; None where none is to be."""
+    """The supervisor after one that has ended, started here unless another agent is quicker; None: there is none."""
     interval = 0.01
     while True:
-        if _number(ended.lock) != ended.keeper:
-            following = keeper_of(ended.endpoint, ended.lock)
+        if _number(ended.lock) != ended.supervisor_pid:
+            following = supervisor_of(ended.endpoint, ended.lock)
             if following is None or following.folder != ended.folder:
                 _give_up(ended, "it was told to stop, or another has taken its place", announce)
                 return None
@@ -183,11 +183,11 @@ async def _next(ended: Kept, announce: Announce) -> Kept | None:
         lock = take_lock(ended.lock)
         if lock is not None:
             try:
-                if _number(ended.lock) == ended.keeper:  # still, now that nobody can change it
+                if _number(ended.lock) == ended.supervisor_pid:  # still, now that nobody can change it
                     return await _start_again(ended, lock, announce)
             finally:
-                os.close(lock)  # the keeper that was started holds its own copy
-        # The dead keeper's etcd is just dying, or another agent starts it: neither tells when it is done.
+                os.close(lock)  # the supervisor that was started holds its own copy
+        # The dead supervisor's etcd is just dying, or another agent starts it: neither tells when it is done.
         await asyncio.sleep(interval)
         interval = min(0.5, interval * 1.25)
 
@@ -200,12 +200,13 @@ async def _start_again(ended: Kept, lock: int, announce: Announce) -> Kept | Non
     options = ended.command.index("--")  # where etcd's own command line begins
     served = () if _SERVED in ended.command else (_SERVED,)
     command = (*ended.command[:options], *served, *ended.command[options:])
-    return Kept(ended.endpoint, await start_keeper(command, lock), ended.folder, ended.lock, command)
+    return Kept(ended.endpoint, await start_supervisor(command, lock), ended.folder, ended.lock, command)
 
 
 def _give_up(ended: Kept, why: str, announce: Announce) -> None:
     announce(
-        f"the keeper of the store's etcd at {ended.endpoint} is not started again: {why} ({ended.folder / 'log'} may "
+        f"the supervisor of the store's etcd at {ended.endpoint} is not started again: {why} ({ended.folder / 'log'} "
+        "may "
         "say more). Where the store does not answer, run elastic-run on this machine with the same endpoints and "
         "--store-dir: it starts a member on the data that is there"
     )
@@ -213,13 +214,13 @@ def _give_up(ended: Kept, why: str, announce: Announce) -> None:
 
 async def _end_of(kept: Kept) -> None:
     try:
-        pidfd = os.pidfd_open(kept.keeper)
+        pidfd = os.pidfd_open(kept.supervisor_pid)
     except ProcessLookupError:
         return
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(pidfd, ended.set)
     try:
-        if _command_line(kept.keeper) == kept.command:  # else the number is another process's by now
+        if _command_line(kept.supervisor_pid) == kept.command:  # else the number is another process's by now
             await ended.wait()
     finally:
         loop.remove_reader(pidfd)

@@ -32,16 +32,16 @@ state = elastic.State(model=model, optimizer=optimizer, trained=torch.zeros(STEP
 
 @elastic.run(backend=None if backend == "gloo" else backend)
 def train(state: elastic.State) -> None:
-    place = state.place
+    world = state.world
     net = state.ddp()
-    print(f"ring {place.round}: pid {os.getpid()} rank {place.rank} of {place.size} step {state.step}", flush=True)
+    print(f"group {world.round}: pid {os.getpid()} rank {world.rank} of {world.size} step {state.step}", flush=True)
     while state.step < STEPS:
-        torch.manual_seed(100 * state.step + place.rank)
+        torch.manual_seed(100 * state.step + world.rank)
         optimizer.zero_grad()
         net(torch.randn(8, 16, device=device)).square().mean().backward()
         optimizer.step()
         state.trained[state.step] += 1
-        if state.step == FATAL and place.rank == 1 and not killed.exists():
+        if state.step == FATAL and world.rank == 1 and not killed.exists():
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         dist.all_reduce(torch.ones(1, device=device))

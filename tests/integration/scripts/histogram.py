@@ -39,12 +39,12 @@ def main() -> None:
     options = parser.parse_args()
 
     dist.init_process_group("gloo")
-    place = elastic_run.world()
-    assert (place.rank, place.size) == (dist.get_rank(), dist.get_world_size())
+    world = elastic_run.world()
+    assert (world.rank, world.size) == (dist.get_rank(), dist.get_world_size())
     test = puppet.connect()
     sampler = ElasticBatchSampler(
         options.size,
-        options.batch_size[place.rank % len(options.batch_size)],
+        options.batch_size[world.rank % len(options.batch_size)],
         epochs=options.epochs,
         accumulate=options.accumulate,
         fixed_global_batch=options.fixed_global_batch,
@@ -60,7 +60,7 @@ def main() -> None:
         state = torch.load(options.checkpoint, weights_only=True)
         counts = state["counts"]
         sampler.load_state_dict(state["sampler"])
-    print(f"rank {place.rank} of {place.size} begins in epoch {sampler.epoch} after step {sampler.step}", flush=True)
+    print(f"rank {world.rank} of {world.size} begins in epoch {sampler.epoch} after step {sampler.step}", flush=True)
     began = sampler.step
     for _ in range(sampler.epoch, options.epochs):
         gradient = torch.zeros_like(counts)
@@ -77,11 +77,11 @@ def main() -> None:
             drawn = 0
             if sampler.step % options.save_every == 0:
                 save(options.checkpoint, counts, sampler)
-            if place.rank == 0 and sampler.step == began + options.hold:
+            if world.rank == 0 and sampler.step == began + options.hold:
                 test.hold("trains")
     save(options.checkpoint, counts, sampler)
     times = sorted(set(counts.tolist()))
-    print(f"rank {place.rank} ends after step {sampler.step}: each record was trained on {times} times", flush=True)
+    print(f"rank {world.rank} ends after step {sampler.step}: each record was trained on {times} times", flush=True)
     dist.destroy_process_group()
 
 

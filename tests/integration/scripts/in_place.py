@@ -1,13 +1,13 @@
 """Trains in place: it keeps its process, and the model in it, when workers and machines come and go.
 
-Each rank prints a line for each ring and for each step. `seen` counts how often the model was trained on each record,
-and lies nowhere but in the ranks' memory. At the end the ranks print whether the counts are right, and a fingerprint of
-the parameters: every bit counts.
+Each rank prints a line for each process group and for each step. `seen` counts how often the model was trained on each
+record, and lies nowhere but in the ranks' memory. At the end the ranks print whether the counts are right, and a
+fingerprint of the parameters: every bit counts.
 
     --until PATH    it ends with an epoch after that is there, or with the last
     --late K        an all-reduce between the optimizer's step and the commit, as metrics have, in every Kth step
     --decorator     0: a loop of its own around the attempts
-    --snap K        rank 0 cuts its connections in the first ring after step K, as a network may
+    --snap K        rank 0 cuts its connections in the first process group after step K, as a network may
     --tail PATH     as long as it is there, the script has something to do after the training
     --stuck PATH    as long as it is there, rank 1 waits for something and does not look up
     --busy PATH     as long as it is there, rank 1 computes and does not look up
@@ -58,11 +58,11 @@ state = elastic.State(
 
 
 def train(state: elastic.State) -> None:
-    """To the end, or to the end of this ring."""
+    """To the end, or to the end of this process group."""
     net = state.ddp()
-    place = state.place
-    who = f"pid {os.getpid()} rank {place.rank} of {place.size}"
-    print(f"ring {place.round}: {who} from step {state.step}", flush=True)
+    world = state.world
+    who = f"pid {os.getpid()} rank {world.rank} of {world.size}"
+    print(f"group {world.round}: {who} from step {state.step}", flush=True)
     while sampler.epoch < args.epochs and not enough():
         epoch, batches = sampler.epoch, iter(sampler)
         while sampler.epoch == epoch:
@@ -84,15 +84,15 @@ def train(state: elastic.State) -> None:
             state.seen += counts
             state.losses = [state.step]
             time.sleep(args.pause)
-            if args.stuck and args.stuck.exists() and place.rank == 1:
+            if args.stuck and args.stuck.exists() and world.rank == 1:
                 print("does not look up", flush=True)
                 while args.stuck.exists():
                     time.sleep(0.01)
-            if args.busy and args.busy.exists() and place.rank == 1:
+            if args.busy and args.busy.exists() and world.rank == 1:
                 print("does not look up", flush=True)
                 while args.busy.exists():
                     pass
-            if place.round == 1 and place.rank == 0 and args.snap == state.step:
+            if world.round == 1 and world.rank == 0 and args.snap == state.step:
                 cut_connections()
             state.commit()
             print(f"step {state.step}", flush=True)

@@ -1,10 +1,10 @@
 """A worker that leases shards and does nothing with them, and writes down each lease and each receipt.
 
-    lease <round> <rank> <place>      the master has answered with it
-    told <round> <rank> <place>       the master is told next that it is done
-    done <round> <rank> <place>       the master has answered the request that told of it
+    lease <round> <rank> <shard>      the master has answered with it
+    told <round> <rank> <shard>       the master is told next that it is done
+    done <round> <rank> <shard>       the master has answered the request that told of it
 
-It says `half` when it has got a place from the second half, and waits there until the test says `go`.
+It says `half` when it has got a shard from the second half, and waits there until the test says `go`.
 """
 
 import argparse
@@ -25,35 +25,37 @@ here = world()
 def main() -> None:
     """Until there are no more leases."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--lineage", required=True)
-    parser.add_argument("--places", type=int, required=True)
+    parser.add_argument("--tracking", required=True)
+    parser.add_argument("--shards", type=int, required=True)
     parser.add_argument("--log", required=True)
     options = parser.parse_args()
     strings = puppet.connect()
     log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     channel = Channel(os.environ[AGENT])
 
-    def note(what: str, places: tuple[int, ...]) -> None:
-        os.write(log, "".join(f"{what} {here.round} {here.rank} {place}\n" for place in places).encode())
+    def note(what: str, shard_indices: tuple[int, ...]) -> None:
+        os.write(
+            log, "".join(f"{what} {here.round} {here.rank} {shard_index}\n" for shard_index in shard_indices).encode()
+        )
 
-    dataset = Dataset("data", options.places, 1, options.places, lineage=options.lineage)
+    dataset = Dataset("data", options.shards, 1, options.shards, tracking=options.tracking)
     ask(channel, Request("open", "data", here.round, here.rank, here.size, dataset=dataset))
-    places: tuple[int, ...] = ()
+    shard_indices: tuple[int, ...] = ()
     number, told = 0, False
     while True:
         number += 1
-        marks = tuple(Mark(place) for place in places)
+        marks = tuple(Mark(shard_index) for shard_index in shard_indices)
         request = Request(
             "exchange", "data", here.round, here.rank, here.size, sequence=number, marks=marks, wants=2
         )  # fmt: skip
-        note("told", places)
+        note("told", shard_indices)
         answer = ask(channel, request)
-        note("done", places)
-        places = tuple(piece.place for piece in answer.leases)
-        note("lease", places)
+        note("done", shard_indices)
+        shard_indices = tuple(piece.shard_index for piece in answer.leases)
+        note("lease", shard_indices)
         if answer.ended:
             return
-        if places and not told and max(places) >= options.places // 2:
+        if shard_indices and not told and max(shard_indices) >= options.shards // 2:
             told = True
             strings.hold("half")
         time.sleep(0.005)  # the work

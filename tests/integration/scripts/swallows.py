@@ -1,4 +1,5 @@
-"""Trains in place, and goes on where a collective fails, as no script should. Rank 2 dies in its first ring."""
+"""Trains in place, and goes on where a collective fails, as no script should. Rank 2 dies in its first process
+group."""
 
 import os
 import signal
@@ -16,10 +17,10 @@ state = elastic.State(model=model, optimizer=optimizer, trained=0)
 
 @elastic.run
 def train(state: elastic.State) -> None:
-    net, place = state.ddp(), state.place
+    net, world = state.ddp(), state.world
     while state.trained < 60:
-        torch.manual_seed(1000 * state.trained + place.rank)
-        if state.trained == 30 and place.round == 1 and place.rank == 2:
+        torch.manual_seed(1000 * state.trained + world.rank)
+        if state.trained == 30 and world.round == 1 and world.rank == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         optimizer.zero_grad()
         try:

@@ -1,8 +1,9 @@
-"""Between a simulated worker that keeps its process and its agent: the real `Rings`, on sockets that are not there.
+"""Between a simulated worker that keeps its process and its agent: the real `ProcessGroups`, on sockets that are not
+there.
 
 What an agent makes of its workers' words is `elastic_agent/workers/process_groups.py` itself. Simulated are its
 sockets: the line between a worker and its agent (`AgentEnd`, `WorkerEnd`), and a worker's end of its
-ring (`Link`), of which the agent may hold a duplicate.
+process group (`Link`), of which the agent may hold a duplicate.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from elastic_run.adapters.client.rounds import Word
-from elastic_run.elastic_agent.workers.process_groups import Rings
+from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
 
 if TYPE_CHECKING:
     from .world import World
@@ -34,7 +35,8 @@ class Torn(Protocol):
 
 
 class Link:
-    """One worker's sockets in one ring. They are closed when nobody holds them, or one of the two shuts them down.
+    """One worker's sockets in one process group. They are closed when nobody holds them, or one of the two shuts them
+    down.
 
     Args:
         freed: is told when nothing more comes here: who waits here is free of it.
@@ -51,7 +53,7 @@ class Link:
         self.agent = False
 
     def shutdown(self, how: int) -> None:
-        """The agent breaks the ring."""
+        """The agent breaks the process group."""
         for direction in tuple(self._ends):
             if how in (direction, socket.SHUT_RDWR):
                 self._ends.pop(direction)(self)
@@ -172,7 +174,7 @@ class AgentEnd(_Readable):
                     self.links.append(part[1])
         self.wake()
 
-    # What `Rings` does with it.
+    # What `ProcessGroups` does with it.
 
     def setblocking(self, flag: bool) -> None:
         """It never blocks."""
@@ -244,7 +246,7 @@ class WorkerEnd:
         self._agent.send(None)
 
 
-class SimulatedRings(Rings):
+class SimulatedProcessGroups(ProcessGroups):
     """The real one, listening to simulated workers."""
 
     def __init__(self, world: "World", owner: str, changed: Callable[[], None]) -> None:
@@ -253,8 +255,8 @@ class SimulatedRings(Rings):
         self._owner = owner
         self._door: _Door | None = None
 
-    def start(self, desk: str) -> None:
-        """See `Rings.start`."""
+    def start(self, address: str) -> None:
+        """See `ProcessGroups.start`."""
         self._door = _Door(self._world)
         self._listening = cast(socket.socket, self._door)
         asyncio.get_running_loop().add_reader(self._listening, self._accept)
@@ -267,7 +269,7 @@ class SimulatedRings(Rings):
         return WorkerEnd(self._world, end, heard)
 
     def shatter(self, pids: Collection[int], round: int) -> None:
-        """See `Rings.shatter`."""
+        """See `ProcessGroups.shatter`."""
         self._world.checker.survivors.on_shatter(self._owner, pids)
         super().shatter(pids, round)
 
@@ -281,7 +283,7 @@ class SimulatedRings(Rings):
             for held in stayer.held:
                 cast(Link, held).close()
 
-    def _take(self, stayer: Any, word: Word) -> None:  # Any: it is private to `Rings`
+    def _take(self, stayer: Any, word: Word) -> None:  # Any: it is private to `ProcessGroups`
         if word.kind == "hold":
             end = cast(AgentEnd, stayer.connection)
             stayer.held += [end.links.popleft() for _ in range(word.count)]

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import pytest
 
 from elastic_run.rendezvous import failure_detector
-from elastic_run.rendezvous.failure_detector import PresenceServer, watch_until_dead
+from elastic_run.rendezvous.failure_detector import AgentListener, watch_until_dead
 
 DEADLINE = 20.0
 """Seconds that anything here may take on a busy machine; it takes milliseconds."""
@@ -19,8 +19,8 @@ LOOPBACK = "127.0.0.1"
 
 
 @contextlib.asynccontextmanager
-async def serving(incarnation: str, bind: str = LOOPBACK) -> AsyncGenerator[PresenceServer, None]:
-    server = PresenceServer(incarnation)
+async def serving(incarnation: str, bind: str = LOOPBACK) -> AsyncGenerator[AgentListener, None]:
+    server = AgentListener(incarnation)
     await server.start(bind, bind)
     try:
         yield server
@@ -85,27 +85,27 @@ class Impostor:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self.visits = asyncio.Semaphore(0)
+        self.connections = asyncio.Semaphore(0)
 
-    async def visited(self, times: int) -> None:
+    async def connected(self, times: int) -> None:
         async with asyncio.timeout(DEADLINE):
             for _ in range(times):
-                await self.visits.acquire()
+                await self.connections.acquire()
 
     @contextlib.asynccontextmanager
     async def on(self, port: int = 0) -> AsyncGenerator[str, None]:
-        server = await asyncio.start_server(self._visit, LOOPBACK, port)
+        server = await asyncio.start_server(self._serve, LOOPBACK, port)
         try:
             yield f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
         finally:
             server.close()
             await server.wait_closed()
 
-    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             await self._answer(reader, writer)
         writer.close()
-        self.visits.release()
+        self.connections.release()
 
 
 def saying(*lines: bytes) -> Answer:
@@ -139,7 +139,7 @@ async def test_a_server_on_ipv6_has_an_address_in_brackets_and_can_be_watched(gr
 
 
 async def test_a_server_on_every_interface_is_reached_at_what_it_advertises() -> None:
-    server = PresenceServer("A1")
+    server = AgentListener("A1")
     await server.start("", LOOPBACK)
     try:
         assert server.address.startswith(f"{LOOPBACK}:")
@@ -149,7 +149,7 @@ async def test_a_server_on_every_interface_is_reached_at_what_it_advertises() ->
 
 
 async def test_closing_a_server_twice_or_before_its_start_is_no_error() -> None:
-    server = PresenceServer("A1")
+    server = AgentListener("A1")
     await server.close()
     await server.start(LOOPBACK, LOOPBACK)
     await server.close()
@@ -189,7 +189,7 @@ async def test_a_process_that_never_greeted_is_not_dead_because_another_answers(
     monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     other = Impostor(saying(b'{"incarnation":"B1"}\n'))
     async with other.on() as address, watching(address, "A1") as task:
-        await other.visited(3)
+        await other.connected(3)
         assert not task.done()
 
 
@@ -208,7 +208,7 @@ async def test_what_is_no_greeting_proves_nothing(noise: bytes, monkeypatch: pyt
     monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     other = Impostor(saying(noise))
     async with other.on() as address, watching(address, "A1") as task:
-        await other.visited(3)
+        await other.connected(3)
         assert not task.done()
 
 
@@ -216,7 +216,7 @@ async def test_a_program_that_talks_without_end_on_that_port_proves_nothing(monk
     monkeypatch.setattr(failure_detector, "REDIAL_PAUSES", (0.001,))
     other = Impostor(saying(b"x" * 200_000))
     async with other.on() as address, watching(address, "A1") as task:
-        await asyncio.wait({task, asyncio.ensure_future(other.visited(2))}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, asyncio.ensure_future(other.connected(2))}, return_when=asyncio.FIRST_COMPLETED)
         assert not task.done()
 
 
@@ -230,7 +230,7 @@ async def test_a_process_that_starts_to_listen_late_is_found(monkeypatch: pytest
             await asyncio.sleep(0)
         other = Impostor(saying(b'{"incarnation":"A1"}\n'))
         async with other.on(port):
-            await other.visited(1)
+            await other.connected(1)
         assert "refuses connections" in await verdict(task)
 
 
@@ -262,7 +262,7 @@ async def test_a_watch_that_is_cancelled_ends_and_closes_its_connection(greeting
         async with watching(address, "A1") as task:
             await greetings.next()
         assert task.cancelled()
-        await other.visited(1)
+        await other.connected(1)
 
 
 @pytest.mark.parametrize("address", ["h:65536", "h:99999", "h:0", "h:-1", "h:\u0664", "h", "", ":", "h:1e3"])

@@ -1,4 +1,4 @@
-"""Which seat of the embedded store an agent takes, decided on values alone."""
+"""Which member slot of the embedded store an agent takes, decided on values alone."""
 
 import pytest
 from hypothesis import given
@@ -51,18 +51,18 @@ def test_a_vacant_endpoint_of_this_machine_is_started() -> None:
     assert (decision.action, decision.endpoint) == ("start", A)
 
 
-def test_the_first_local_seat_that_no_other_agent_holds_is_started() -> None:
+def test_the_first_local_member_slot_that_no_other_agent_holds_is_started() -> None:
     view = View(seen(a=DEAD, b=DEAD, c=DEAD), local=frozenset(TRIO), busy=ONE)
     assert decide(view).endpoint == B
 
 
-def test_a_seat_with_data_comes_before_one_without() -> None:
+def test_a_member_slot_with_data_comes_before_one_without() -> None:
     view = View(seen(a=DEAD, b=DEAD, c=DEAD), local=frozenset(TRIO), data=(Data(C),))
     decision = decide(view)
     assert (decision.action, decision.endpoint) == ("restart", C)
 
 
-def test_one_agent_takes_one_seat() -> None:
+def test_one_agent_takes_one_member_slot() -> None:
     view = View(seen(a=MUTE, b=DEAD, c=DEAD), local=frozenset(TRIO), hosted=A)
     decision = decide(view)
     assert decision.action == "wait"
@@ -102,11 +102,11 @@ def test_an_even_number_on_other_machines_is_refused_once_nobody_can_be_expected
     assert decide(View(secure, patient=True)).action == "wait"
 
 
-def test_a_dead_members_seat_is_replaced_beside_a_healthy_quorum() -> None:
+def test_a_dead_members_member_slot_is_replaced_beside_a_healthy_quorum() -> None:
     assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS)).action == "replace"
 
 
-def test_a_seat_that_was_removed_and_never_added_is_replaced() -> None:
+def test_a_member_slot_that_was_removed_and_never_added_is_replaced() -> None:
     assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS[1:])).action == "replace"
 
 
@@ -117,9 +117,11 @@ LONE = (Probe(A, UP, "now", listed=frozenset({str(A)})), Probe(B, DEAD), Probe(C
 @pytest.mark.parametrize(
     "view",
     [
-        pytest.param(View(LONE, local=frozenset({B}), members=MEMBERS[:1]), id="on a machine with a vacant seat"),
+        pytest.param(
+            View(LONE, local=frozenset({B}), members=MEMBERS[:1]), id="on a machine with a vacant member slot"
+        ),
         pytest.param(View(LONE, local=frozenset({B}), members=MEMBERS[:1], patient=True), id="also after a while"),
-        pytest.param(View(LONE), id="on a machine without a seat"),
+        pytest.param(View(LONE), id="on a machine without a member slot"),
         pytest.param(View(LONE, local=frozenset({B}), data=(Data(B, "then", 3),)), id="also where data lies"),
         pytest.param(View(LONE, local=frozenset({B}), hosted=B), id="when it has started a member meanwhile"),
     ],
@@ -143,25 +145,25 @@ def test_a_client_may_name_some_of_the_endpoints_or_spell_them_in_another_way() 
     assert decide(View(spelled)).action == "use"
 
 
-def test_a_seat_that_the_store_does_not_know_of_is_never_taken() -> None:
+def test_a_member_slot_that_the_store_does_not_know_of_is_never_taken() -> None:
     """A store of an earlier version does not keep its endpoints, and a new one has not written them yet."""
     probes = (Probe(A, DEAD), Probe(B, UP), Probe(C, UP))
     assert decide(View(probes, local=ONE, members=MEMBERS[1:])).action == "wait"
     assert decide(View(probes, local=ONE, members=MEMBERS[1:], patient=True)).action == "use"
 
 
-def test_a_seat_for_which_the_quorum_waits_is_joined() -> None:
+def test_a_member_slot_for_which_the_quorum_waits_is_joined() -> None:
     unstarted = Member(9, "", (peer_url(A),), started=False)
     assert decide(View(BESIDE_QUORUM, local=ONE, members=(unstarted, *MEMBERS[1:]))).action == "join"
 
 
-def test_a_seat_is_not_replaced_while_too_few_members_answer() -> None:
+def test_a_member_slot_is_not_replaced_while_too_few_members_answer() -> None:
     view = View(seen(a=DEAD, b=UP, c=MUTE), local=ONE, members=MEMBERS)
     assert decide(view).action == "wait"
     assert decide(View(view.probes, local=ONE, members=MEMBERS, patient=True)).action == "use"
 
 
-def test_a_seat_is_not_replaced_in_a_store_that_may_be_stopping() -> None:
+def test_a_member_slot_is_not_replaced_in_a_store_that_may_be_stopping() -> None:
     assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS, idle=True)).action == "wait"
     assert decide(View(BESIDE_QUORUM, local=ONE, members=MEMBERS, idle=True, patient=True)).action == "replace"
 
@@ -221,7 +223,7 @@ subsets = st.frozensets(st.sampled_from(TRIO))
 
 
 @given(st.tuples(reaches, reaches, reaches), subsets, subsets, subsets, subsets, st.booleans(), st.booleans())
-def test_whatever_is_seen_no_seat_is_taken_that_is_served_held_or_elsewhere(
+def test_whatever_is_seen_no_member_slot_is_taken_that_is_served_held_or_elsewhere(
     reach: tuple[Reach, Reach, Reach],
     local: frozenset[Endpoint],
     busy: frozenset[Endpoint],

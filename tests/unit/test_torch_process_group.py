@@ -1,4 +1,4 @@
-"""Rings of real gloo groups: what becomes of those that are left."""
+"""Process groups of gloo: what becomes of those that are left."""
 
 import os
 import queue
@@ -11,7 +11,7 @@ import pytest
 
 from elastic_run.adapters.client.rounds import Membership
 from elastic_run.adapters.torch import process_group
-from elastic_run.adapters.torch.process_group import Ring
+from elastic_run.adapters.torch.process_group import ElasticProcessGroup
 
 from ..integration.conftest import free_ports
 
@@ -28,12 +28,12 @@ from elastic_run.adapters.client.rounds import Membership
 
 process_group.LINGER_SECONDS = float(sys.argv[1])
 members = Membership()
-ring = process_group.Ring(members, None, None)
-ring.form(members.place)
-if members.place.rank == 0:
+elastic = process_group.ElasticProcessGroup(members, None, None)
+elastic.form(members.world)
+if members.world.rank == 0:
     dist.all_reduce(torch.ones(1), async_op=True)
-    ring.drop(broken=True)
-    ring.tidy()
+    elastic.drop(broken=True)
+    elastic.tidy()
     print("goes on", flush=True)
 else:
     sys.stdin.readline()
@@ -51,29 +51,29 @@ class Group:
 
 
 @pytest.fixture
-def ring(monkeypatch: pytest.MonkeyPatch) -> Ring:
+def elastic(monkeypatch: pytest.MonkeyPatch) -> ElasticProcessGroup:
     monkeypatch.setattr(process_group, "LINGER_SECONDS", 0.0)
-    return Ring(Membership({}), None, None)
+    return ElasticProcessGroup(Membership({}), None, None)
 
 
-def test_a_group_is_ended_by_a_thread_of_its_own(ring: Ring) -> None:
+def test_a_group_is_ended_by_a_thread_of_its_own(elastic: ElasticProcessGroup) -> None:
     group = Group()
     ends = group.ends
-    ring._old.append((0.0, [group]))
+    elastic._old.append((0.0, [group]))
     del group
-    ring.tidy()
-    assert not ring._old
+    elastic.tidy()
+    assert not elastic._old
     assert ends.get(timeout=PATIENCE) is not threading.main_thread()
 
 
-def test_a_group_that_somebody_has_is_kept(ring: Ring) -> None:
+def test_a_group_that_somebody_has_is_kept(elastic: ElasticProcessGroup) -> None:
     group = Group()
-    ring._old.append((0.0, [group]))
-    ring.tidy()
-    assert [kept for _, kept in ring._old] == [[group]]
+    elastic._old.append((0.0, [group]))
+    elastic.tidy()
+    assert [kept for _, kept in elastic._old] == [[group]]
     ends = group.ends
     del group
-    ring.tidy()
+    elastic.tidy()
     ends.get(timeout=PATIENCE)
 
 
@@ -84,7 +84,7 @@ def test_a_thread_of_torch_that_waits_for_a_peer_keeps_nobody_from_going_on_and_
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(WAITS_FOR_A_PEER)
-    place = {
+    variables = {
         "WORLD_SIZE": "2",
         "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
@@ -93,7 +93,7 @@ def test_a_thread_of_torch_that_waits_for_a_peer_keeps_nobody_from_going_on_and_
     ranks = [
         subprocess.Popen(
             [sys.executable, script, linger],
-            env={**os.environ, **place, "RANK": rank, "LOCAL_RANK": rank},
+            env={**os.environ, **variables, "RANK": rank, "LOCAL_RANK": rank},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

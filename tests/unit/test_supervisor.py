@@ -1,4 +1,4 @@
-"""When a keeper stops its member, decided on values alone."""
+"""When a supervisor stops its member, decided on values alone."""
 
 import base64
 import os

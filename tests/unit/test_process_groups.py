@@ -12,15 +12,15 @@ import pytest
 from elastic_run.adapters.client.channel import AgentGone
 from elastic_run.adapters.client.context import World
 from elastic_run.adapters.client.rounds import Membership, NotAMember
-from elastic_run.elastic_agent.workers.process_groups import Rings
+from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
 
 ME = os.getpid()
 PATIENCE = 10.0
 
 
 def environment(agent: str, round: int = 1) -> dict[str, str]:
-    place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    return {**place, "ELASTIC_RUN_ROUND": str(round), "ELASTIC_RUN_AGENT": agent}
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    return {**variables, "ELASTIC_RUN_ROUND": str(round), "ELASTIC_RUN_AGENT": agent}
 
 
 class Agent:
@@ -30,34 +30,34 @@ class Agent:
         self._news = asyncio.Event()
         self._address = f"@test-{secrets.token_hex(8)}"
         self._workers: list[Membership] = []
-        self.rings = Rings(self._news.set)
+        self.process_groups = ProcessGroups(self._news.set)
 
     async def __aenter__(self) -> "Agent":
-        self.rings.start(self._address)
+        self.process_groups.start(self._address)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for worker in self._workers:
             worker.close()
-        self.rings.close()
+        self.process_groups.close()
 
     async def worker(self, *, round: int = 1) -> Membership:
         """One that has come to stay."""
         found = await asyncio.to_thread(Membership, environment(self._address, round))
         self._workers.append(found)
-        await self.until(lambda: bool(self.rings.staying([ME])))
+        await self.until(lambda: bool(self.process_groups.staying([ME])))
         return found
 
-    async def ring(self, sockets: list[socket.socket]) -> Membership:
-        """One whose ring stands, of these sockets."""
+    async def group(self, sockets: list[socket.socket]) -> Membership:
+        """One whose process group stands, of these sockets."""
         members = await self.worker()
         members.hold(sockets)
         members.formed()
-        await self.until(lambda: not self.rings.forming([ME]))
+        await self.until(lambda: not self.process_groups.forming([ME]))
         return members
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Waits for something to become true of the agent.rings."""
+        """Waits for something to become true of the agent's process groups."""
         async with asyncio.timeout(PATIENCE):
             while not true():
                 await self._news.wait()
@@ -66,7 +66,7 @@ class Agent:
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A ring of two: the two ends of a connection."""
+    """A process group of two: the two ends of a connection."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         mine = socket.create_connection(server.getsockname())
         theirs, _ = server.accept()
@@ -76,39 +76,39 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 async def test_a_worker_stays_from_its_first_word_to_its_end() -> None:
     async with Agent() as agent:
-        assert not agent.rings.staying([ME])
+        assert not agent.process_groups.staying([ME])
         members = await agent.worker()
-        assert agent.rings.staying([ME, ME + 1]) == {ME}
-        assert agent.rings.forming([ME]) == {ME}
+        assert agent.process_groups.staying([ME, ME + 1]) == {ME}
+        assert agent.process_groups.forming([ME]) == {ME}
         members.formed()
-        await agent.until(lambda: not agent.rings.forming([ME]))
-        assert not agent.rings.waiting([ME])
+        await agent.until(lambda: not agent.process_groups.forming([ME]))
+        assert not agent.process_groups.waiting([ME])
         members.close()
-        await agent.until(lambda: not agent.rings.staying([ME]))
+        await agent.until(lambda: not agent.process_groups.staying([ME]))
 
 
 async def test_a_worker_that_has_trained_to_the_end_has_done_so_until_its_process_ends() -> None:
     async with Agent() as agent:
         members = await agent.worker()
         members.done()
-        await agent.until(lambda: agent.rings.done([ME]) == {ME})
-        assert not agent.rings.staying([ME])
+        await agent.until(lambda: agent.process_groups.done([ME]) == {ME})
+        assert not agent.process_groups.staying([ME])
         members.close()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await agent.until(lambda: not agent.rings.done([ME]))
-        agent.rings.forget(ME)
-        assert not agent.rings.done([ME])
+                await agent.until(lambda: not agent.process_groups.done([ME]))
+        agent.process_groups.forget(ME)
+        assert not agent.process_groups.done([ME])
 
 
-async def test_breaking_the_ring_frees_who_waits_for_a_peer(pair: tuple[socket.socket, socket.socket]) -> None:
+async def test_breaking_the_process_group_frees_who_waits_for_a_peer(pair: tuple[socket.socket, socket.socket]) -> None:
     mine, theirs = pair
     async with Agent() as agent:
-        members = await agent.ring([mine])
+        members = await agent.group([mine])
         assert not members.broken
         assert not members.over
         waits = asyncio.create_task(asyncio.to_thread(mine.recv, 1))
-        agent.rings.shatter([ME], 2)
+        agent.process_groups.shatter([ME], 2)
         async with asyncio.timeout(PATIENCE):
             assert await waits == b""
             assert await asyncio.to_thread(theirs.recv, 1) == b""
@@ -116,14 +116,14 @@ async def test_breaking_the_ring_frees_who_waits_for_a_peer(pair: tuple[socket.s
         assert members.over
 
 
-async def test_what_is_written_to_a_broken_ring_goes_nowhere_before_it_fails(
+async def test_what_is_written_to_a_broken_process_group_goes_nowhere_before_it_fails(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     mine, theirs = pair
     async with Agent() as agent:
-        await agent.ring([mine])
+        await agent.group([mine])
         theirs.sendall(b"last")
-        agent.rings.shatter([ME], 2)
+        agent.process_groups.shatter([ME], 2)
         assert await asyncio.to_thread(mine.recv, 10) == b"last"
         assert await asyncio.to_thread(mine.recv, 10) == b""
         mine.sendall(b"to nobody")
@@ -139,10 +139,10 @@ async def test_what_is_written_to_a_dead_worker_does_not_fail_at_once(
 ) -> None:
     mine, theirs = pair
     async with Agent() as agent:
-        await agent.ring([mine])
+        await agent.group([mine])
         theirs.sendall(b"unread: the system would answer the next with a reset")
         mine.close()
-        agent.rings.forget(ME)
+        agent.process_groups.forget(ME)
         assert await asyncio.to_thread(theirs.recv, 1) == b""
         for _ in range(3):
             theirs.sendall(b"to nobody")
@@ -158,9 +158,9 @@ async def test_what_is_written_to_a_dead_worker_does_not_fail_at_once(
 async def test_an_agent_that_ends_keeps_no_socket(pair: tuple[socket.socket, socket.socket]) -> None:
     mine, theirs = pair
     async with Agent() as agent:
-        await agent.ring([mine])
-        agent.rings.shatter([ME], 2)
-        agent.rings.close()
+        await agent.group([mine])
+        agent.process_groups.shatter([ME], 2)
+        agent.process_groups.close()
         theirs.settimeout(PATIENCE)
         assert theirs.recv(1) == b""
 
@@ -171,9 +171,9 @@ async def test_the_end_of_a_worker_is_heard_by_its_peers_while_its_child_has_the
     mine, theirs = pair
     child = mine.dup()
     async with Agent() as agent:
-        await agent.ring([mine])
+        await agent.group([mine])
         mine.close()
-        agent.rings.forget(ME)
+        agent.process_groups.forget(ME)
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.to_thread(theirs.recv, 1) == b""
     child.close()
@@ -185,26 +185,28 @@ async def test_a_listening_socket_is_not_handed_over() -> None:
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             members.hold([server, 0, 9999])
             members.formed()
-            await agent.until(lambda: not agent.rings.forming([ME]))
-            agent.rings.shatter([ME], 2)
+            await agent.until(lambda: not agent.process_groups.forming([ME]))
+            agent.process_groups.shatter([ME], 2)
             socket.create_connection(server.getsockname()).close()
         assert not members.broken
 
 
-async def test_a_place_is_given_to_who_asks_and_changes_the_environment() -> None:
+async def test_a_rank_is_given_to_who_asks_and_changes_the_environment() -> None:
     async with Agent() as agent:
         members = await agent.worker()
-        assert not agent.rings.place(ME, 2, {})
+        assert not agent.process_groups.assign(ME, 2, {})
         asks = asyncio.create_task(asyncio.to_thread(members.next, "ValueError: lost"))
-        await agent.until(lambda: agent.rings.waiting([ME]) == {ME})
-        assert agent.rings.trouble([ME]) == "ValueError: lost"
-        assert agent.rings.place(ME, 2, {"RANK": "0", "WORLD_SIZE": "1", "ELASTIC_RUN_ROUND": "2"} | one_local())
+        await agent.until(lambda: agent.process_groups.waiting([ME]) == {ME})
+        assert agent.process_groups.trouble([ME]) == "ValueError: lost"
+        assert agent.process_groups.assign(
+            ME, 2, {"RANK": "0", "WORLD_SIZE": "1", "ELASTIC_RUN_ROUND": "2"} | one_local()
+        )
         async with asyncio.timeout(PATIENCE):
-            place = await asks
-        assert (place.rank, place.size, place.round) == (0, 1, 2)
-        assert not agent.rings.waiting([ME])
-        assert agent.rings.trouble([ME]) == ""
-        assert agent.rings.forming([ME]) == {ME}
+            world = await asks
+        assert (world.rank, world.size, world.round) == (0, 1, 2)
+        assert not agent.process_groups.waiting([ME])
+        assert agent.process_groups.trouble([ME]) == ""
+        assert agent.process_groups.forming([ME]) == {ME}
 
 
 def one_local() -> dict[str, str]:
@@ -215,14 +217,14 @@ async def test_the_news_of_a_planned_round_is_told_once() -> None:
     async with Agent() as agent:
         members = await agent.worker()
         assert not members.planned
-        agent.rings.plan([ME], 2)
-        agent.rings.plan([ME], 2)
+        agent.process_groups.plan([ME], 2)
+        agent.process_groups.plan([ME], 2)
         assert members.planned
         assert not members.over
         asks = asyncio.create_task(asyncio.to_thread(members.next))
-        await agent.until(lambda: agent.rings.waiting([ME]) == {ME})
-        assert agent.rings.trouble([ME]) == ""
-        agent.rings.place(ME, 2, {"ELASTIC_RUN_ROUND": "2"})
+        await agent.until(lambda: agent.process_groups.waiting([ME]) == {ME})
+        assert agent.process_groups.trouble([ME]) == ""
+        agent.process_groups.assign(ME, 2, {"ELASTIC_RUN_ROUND": "2"})
         async with asyncio.timeout(PATIENCE):
             await asks
         assert not members.planned
@@ -234,7 +236,7 @@ async def test_sockets_of_a_round_that_is_over_already_are_broken_at_once(
     mine, theirs = pair
     async with Agent() as agent:
         members = await agent.worker(round=3)
-        members.place = World(1, 2, 1, 2, 2, 0, "")
+        members.world = World(1, 2, 1, 2, 2, 0, "")
         members.hold([mine])
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.to_thread(theirs.recv, 1) == b""
@@ -246,7 +248,7 @@ async def test_so_are_those_that_come_after_the_news_that_their_round_is_over(
     mine, theirs = pair
     async with Agent() as agent:
         members = await agent.worker()
-        agent.rings.shatter([ME], 2)
+        agent.process_groups.shatter([ME], 2)
         members.hold([mine])
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.to_thread(theirs.recv, 1) == b""
@@ -255,35 +257,35 @@ async def test_so_are_those_that_come_after_the_news_that_their_round_is_over(
 async def test_who_needs_long_for_a_step_says_so_and_again_only_where_it_has_changed() -> None:
     async with Agent() as agent:
         members = await agent.worker()
-        assert agent.rings.slowest([ME]) == 0.0
+        assert agent.process_groups.slowest([ME]) == 0.0
         members.holds(True, 4.0)
-        await agent.until(lambda: agent.rings.slowest([ME]) == 4.0)
-        assert agent.rings.holding([ME]) == {ME}
+        await agent.until(lambda: agent.process_groups.slowest([ME]) == 4.0)
+        assert agent.process_groups.holding([ME]) == {ME}
         members.holds(True, 5.0)
         members.holds(True, 9.0)
-        await agent.until(lambda: agent.rings.slowest([ME]) == 9.0)
+        await agent.until(lambda: agent.process_groups.slowest([ME]) == 9.0)
         members.holds(True, 0.01)
-        await agent.until(lambda: agent.rings.slowest([ME]) == 0.0)
+        await agent.until(lambda: agent.process_groups.slowest([ME]) == 0.0)
 
 
-async def test_who_waits_for_a_place_hears_that_its_agent_has_gone() -> None:
+async def test_who_waits_for_a_rank_hears_that_its_agent_has_gone() -> None:
     async with Agent() as agent:
         members = await agent.worker()
         asks = asyncio.create_task(asyncio.to_thread(members.next))
-        await agent.until(lambda: agent.rings.waiting([ME]) == {ME})
-        agent.rings.close()
+        await agent.until(lambda: agent.process_groups.waiting([ME]) == {ME})
+        agent.process_groups.close()
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(AgentGone):
                 await asks
 
 
-async def test_a_wait_for_a_place_has_a_deadline_and_can_be_begun_again() -> None:
+async def test_a_wait_for_a_rank_has_a_deadline_and_can_be_begun_again() -> None:
     async with Agent() as agent:
         members = await agent.worker()
-        with pytest.raises(TimeoutError, match=r"no place in a round after 1 within 0\.05 s"):
+        with pytest.raises(TimeoutError, match=r"no rank assignment in a round after 1 within 0\.05 s"):
             await asyncio.to_thread(members.next, "", 0.05)
-        await agent.until(lambda: agent.rings.waiting([ME]) == {ME})
-        agent.rings.place(ME, 2, {"ELASTIC_RUN_ROUND": "2"})
+        await agent.until(lambda: agent.process_groups.waiting([ME]) == {ME})
+        agent.process_groups.assign(ME, 2, {"ELASTIC_RUN_ROUND": "2"})
         assert (await asyncio.to_thread(members.next, "", PATIENCE)).round == 2
 
 
@@ -292,8 +294,8 @@ async def test_many_sockets_are_handed_over_whole() -> None:
         with closing(socket.create_server(("127.0.0.1", 0), backlog=512)) as server:
             mine = [socket.create_connection(server.getsockname()) for _ in range(450)]
             theirs = [server.accept()[0] for _ in mine]
-            await agent.ring(mine)
-            agent.rings.shatter([ME], 2)
+            await agent.group(mine)
+            agent.process_groups.shatter([ME], 2)
             assert [each.recv(1) for each in mine] == [b""] * len(mine)
             async with asyncio.timeout(PATIENCE):
                 assert [await asyncio.to_thread(each.recv, 1) for each in theirs] == [b""] * len(theirs)
@@ -301,10 +303,10 @@ async def test_many_sockets_are_handed_over_whole() -> None:
                 each.close()
 
 
-def test_without_an_agent_there_is_one_place() -> None:
+def test_without_an_agent_there_is_one_rank() -> None:
     members = Membership({})
     assert members.alone
-    assert [place.size for place in members] == [1]
+    assert [world.size for world in members] == [1]
     assert not members.planned
     assert not members.over
     with pytest.raises(NotAMember, match="start the script with elastic-run"):
