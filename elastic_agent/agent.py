@@ -63,8 +63,8 @@ LOOK_INSIDE_SECONDS = (0.25, 30.0)
 """Between two looks of a node that is in no round at those that are: at first, and in the end."""
 
 REPEAT_SECONDS = 0.5
-"""Two signals within this are one notice: `timeout`, schedulers and container runtimes signal a whole process group,
-and the launcher's parent passes it on once more."""
+"""Two signals within this are one preemption notice: `timeout`, schedulers and container runtimes signal a whole
+process group, and the launcher's parent passes it on once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ class Agent:
         return f"{why}, and this node's workers {workers}. {mend}, then start this command again"
 
     async def _unless(self, work: Coroutine[Any, Any, None], stop: Callable[[], bool]) -> None:
-        """Runs `work`, giving it up as soon as a notice makes `stop` true."""
+        """Runs `work`, giving it up as soon as a preemption notice makes `stop` true."""
         task = asyncio.create_task(work)
         try:
             while not task.done():
@@ -321,7 +321,7 @@ class Agent:
             task.cancel()
 
     def _worse_than(self, view: View) -> Callable[[], bool]:
-        """Whether there is news that may cut a stop's grace short: a second notice, or another header."""
+        """Whether there is news that may cut a stop's grace short: a second preemption notice, or another header."""
         seen = self._facts.header_revision
 
         def worse() -> bool:

@@ -29,8 +29,8 @@ class Setup:
         terms: what the master needs.
         lease_ttl: seconds until a silent machine is taken for lost.
         store_patience: seconds that a node without workers waits for a store that does not answer.
-        shutdown_timeout: seconds that workers get between a notice and SIGKILL.
-        signals: which signals are a notice to leave.
+        shutdown_timeout: seconds that workers get between a preemption notice and SIGKILL.
+        signals: which signals are a preemption notice to leave.
         keep_detached: what the script has put into a session of its own lives on when the job has succeeded.
         recipe: of the warm interpreter that workers are forked from; None: each is a fresh process.
     """

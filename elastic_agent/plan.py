@@ -27,7 +27,7 @@ FAREWELL_PATIENCE = 5.0
 STRANDED_SECONDS = 2.0
 """So long workers whose process group broke wait for the news of who is lost, before they ask for a new round."""
 
-ARRIVAL_SECONDS = 300.0
+JOIN_SECONDS = 300.0
 """For the workers to come to a commit, where a node has arrived."""
 
 FINAL_GRACE = 5.0
@@ -39,7 +39,7 @@ class View:
     """All that a node knows at one moment.
 
     Attributes:
-        notice: nobody told it to go; told to leave in order; told to be gone at once.
+        notice: the preemption notice: nobody told it to go; told to leave in order; told to be gone at once.
         notice_signal: which signal said so (0: none).
         notice_age: seconds since then.
         left_out_overdue: its workers have been gone for FAREWELL_PATIENCE.
@@ -74,9 +74,9 @@ class View:
         unready: its workers were started without a rank, and ended.
         slowest: seconds that a step takes here, where that is long.
         header_age: seconds since `header` was seen.
-        gentle: the earliest round from which only arrivals, and nodes that left in order, led to `header`'s.
+        gentle: the earliest round from which only joining nodes, and nodes that left in order, led to `header`'s.
         store_gone: the store has not answered for longer than the node waits for it; in words.
-        shutdown_timeout: seconds that workers get between a notice and SIGKILL.
+        shutdown_timeout: seconds that workers get between a preemption notice and SIGKILL.
     """
 
     notice: Literal["none", "leave", "kill"] = "none"
@@ -284,7 +284,7 @@ def act(view: View) -> tuple[Action, str]:
     if view.alive and view.staying:
         return _reform(view, header, view.assignment), header.reason
     if view.alive:
-        # An arrival is planned: scripts that save something on SIGTERM get the time for it; the others end at once.
+        # A join is planned: scripts that save something on SIGTERM get the time for it; the others end at once.
         planned = header.cause == "joined"
         return (Stop(signal.SIGTERM, view.shutdown_timeout) if planned else _kill()), header.reason
     return Start(header, view.assignment), header.reason
@@ -305,11 +305,11 @@ def replaced(view: View) -> str:
 def _reform(view: View, header: Header, assignment: Assignment) -> Action:
     """How the workers that keep their process come into `header`'s round."""
     planned = header.cause in ("joined", "left") and view.gentle <= view.round
-    # The news travels with one commit, and the process group is left at the next. An arrival harms nobody by waiting,
-    # also where this is an evaluation; who breaks it off may end all that have the job's state.
+    # The news travels with one commit, and the process group is left at the next. A joining node harms nobody by
+    # waiting, also where this is an evaluation; who breaks it off may end all that have the job's state.
     patience = max(view.shutdown_timeout, 4 * view.slowest) - view.header_age
     if header.cause == "joined":
-        patience = max(patience, ARRIVAL_SECONDS - view.header_age)
+        patience = max(patience, JOIN_SECONDS - view.header_age)
     if planned and _trains(view) and view.waiting < view.alive and patience > 0:
         return Invite(header.number, patience)
     return Reform(header, assignment)

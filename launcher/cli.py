@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run.main(options, entered, early)
     except UsageError as error:
         return _refuse(str(error))
-    except KeyboardInterrupt:  # before the signal is a notice to leave
+    except KeyboardInterrupt:  # before the signal is a preemption notice to leave
         return 130
 
 

@@ -278,7 +278,7 @@ def _ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[N
 
 @contextlib.contextmanager
 def _hurried_by(signals: Iterable[signal.Signals]) -> Generator[asyncio.Event]:
-    """An event that is set by the first of these signals; one that repeats the notice to leave does not count."""
+    """An event that is set by the first of these signals; one that repeats the preemption notice does not count."""
     loop, hurry = asyncio.get_running_loop(), asyncio.Event()
     begun, taken = loop.time(), heeded(signals)
 

@@ -49,13 +49,13 @@ class Timing:
     Attributes:
         join_timeout: for the store to answer and for the first round's minimum. 600 as in torchrun: queues and image
             pulls take minutes.
-        last_call_timeout: with the minimum in but not the maximum, after the last arrival. 3, because whoever comes
-            later is taken in later (torchrun: 30).
+        last_call_timeout: with the minimum in but not the maximum, after the last join. 3, because whoever comes
+            later is admitted later (torchrun: 30).
         lease_ttl: after so much silence a node is lost, in whole seconds (etcd counts in them). 5 outlives a busy
             machine's hiccup; crashes are noticed at once, by other evidence.
         recovery_timeout: below the minimum, for nodes to come back. 600, as long as the first time.
-        settle: after an arrival, for others to come with it. 10, because every change restarts unchanged scripts.
-        scale_up_interval: between two rounds that are opened only for arrivals. 60 bounds what a trickle of nodes
+        settle: after a join, for others to come with it. 10, because every change restarts unchanged scripts.
+        scale_up_interval: between two rounds that are opened only for joining nodes. 60 bounds what a trickle of nodes
             can cost.
         close_timeout: after the verdict, for a node to take its leave of the store. 30 as in torchrun; a store that
             is gone must not hold a finished job.

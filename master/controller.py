@@ -587,7 +587,7 @@ class Controller:
         tally, because = self._incident_log.settled(), None
         if decision.cause == "joined":
             new = [member.node for member in decision.nodes if member.incarnation not in self.in_round]
-            because = incident.arrivals(self._round.number, new)
+            because = incident.joins(self._round.number, new)
         elif self._round.running:  # a suspension has published its cause already
             because = self._incident_log.verdict(self._round.number)
         header = Header(

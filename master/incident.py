@@ -311,7 +311,7 @@ def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, str] | None:
 _OVERRIDE = "--same-failure-limit=0 restarts in any case"
 
 
-def arrivals(round_number: int, nodes: Sequence[str]) -> Incident:
+def joins(round_number: int, nodes: Sequence[str]) -> Incident:
     """A round opened for newcomers, as an incident that costs nothing."""
     text = f"{_some(nodes, str, ', ')} joined"
     return Incident(round_number, "joined", text, node=nodes[0] if nodes else "")

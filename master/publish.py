@@ -5,7 +5,8 @@ still: it may be applied at any later time, while this very master leads. So eac
 the master's later writes change: the header's mod revision, or the create revision of the key that it deletes.
 
 A round is published in two steps: its assignments, in batches that fit a transaction, under a prefix that nobody
-knows yet; then the header that names the prefix, which is the commit point and compares the header before it.
+knows yet; then the header that names the prefix, which makes the round the current one, and compares the header before
+it.
 """
 
 import itertools
@@ -65,7 +66,7 @@ class Publisher:
     ) -> bool:
         """Makes `header`'s round the current one; False: it was not `wanted` any more when only the header was missing.
 
-        Raises Deposed, StoreError (then nothing was committed, or the header was; the next master reads which).
+        Raises Deposed, StoreError (then nothing was published, or the header was; the next master reads which).
         """
         for start in range(0, len(assignments), BATCH):
             puts = [

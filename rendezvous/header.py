@@ -1,6 +1,6 @@
 """The header of the current round: what the master publishes, and every agent acts on.
 
-The header is the only commit point. Assignments are written before it and mean nothing until a header names their
+Only the header publishes a round. Assignments are written before it and mean nothing until a header names their
 prefix; a header that names a round makes it the current one everywhere at once.
 """
 

@@ -2,7 +2,7 @@
 
 /elastic-run/<job>/leader                        leased: the elected master
 /elastic-run/<job>/nodes/<node>                  leased: one registered node, written by that node only
-/elastic-run/<job>/round                         the header of the current round: the only commit point
+/elastic-run/<job>/round                         the header of the current round, which alone publishes it
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
 /elastic-run/<job>/successes/<incarnation>       a node whose workers of the current round all ended with 0
 /elastic-run/<job>/evictions/<incarnation>       leased: why a node was evicted

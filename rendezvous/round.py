@@ -8,7 +8,7 @@ round, to open a new one, to suspend the job until enough nodes are back, or to 
                  maximum in, or minimum in and last call over
       gathering ─────────────────────────────────────────────▶ running ──▶ finished (succeeded)
                                                                 │   ▲
-           loss, failure, departure or arrival, minimum left ───┤   │
+           loss, failure, departure or joining, minimum left ───┤   │
                                                                 │   └── a new round, at once
            the same, but below the minimum ──▶ suspended ───────┘
                                                   │ nobody came in time
@@ -39,13 +39,13 @@ Outcome = Literal["succeeded", "failed", "repeated", "preempted", "timeout"]
 
 
 ScaleUp = Literal["now", "commit", "never"]
-"""When arrivals are taken in."""
+"""When joining nodes are admitted."""
 
 IN_PLACE_SETTLE = 1.0
-"""At most so many seconds an arrival waits for others, and for the last change, where no worker is restarted for it."""
+"""At most so many seconds a joining node waits for others and for the last change, if no worker restarts for it."""
 
 READY_SECONDS = 60.0
-"""So long it may take to get its workers ready, before it is taken in without."""
+"""So long it may take to get its workers ready, before it is admitted without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Policy:
     Attributes:
         min_nodes, max_nodes: how many nodes a round may have.
         node_unit: a round's size is a multiple of this (slices, racks).
-        last_call: with the minimum in but not the maximum, the first round waits this long after the last arrival;
-            short, because a node that is late is taken in later.
+        last_call: with the minimum in but not the maximum, the first round waits this long after the last join;
+            short, because a node that is late is admitted later.
         join_timeout: how long the first round may wait for the minimum.
         recovery_timeout: how long a suspended job waits for nodes to come back.
-        scale_up: take arrivals in ("now"), as soon as a checkpoint has been written ("commit"), or only when a round
+        scale_up: admit joining nodes ("now"), as soon as a checkpoint has been written ("commit"), or only when a round
             must be opened anyway ("never").
-        settle: after an arrival, wait this long for others, because each change restarts unchanged scripts.
-        scale_up_interval: open at most one round per this for arrivals' sake.
+        settle: after a join, wait this long for others, because each change restarts unchanged scripts.
+        scale_up_interval: open at most one round per this for joining nodes' sake.
     """
 
     min_nodes: int
@@ -136,7 +136,7 @@ class Round:
         opened_at: when it was opened, as far as the master's node has heard (its clock); before the first, since when
             that node waits for it.
         fault: what the judge says of failed workers in it.
-        grown_at: when a round was last opened for an arrival; long ago where none was.
+        grown_at: when a round was last opened for a joining node; long ago where none was.
         saved_at: when this master last heard that workers of it had written a checkpoint; long ago where it did not.
     """
 
@@ -286,16 +286,16 @@ def _running(
             names = _names([seen.member for seen in busy])
             gets = "get their" if len(busy) > 1 else "gets its"
             return Keep(min(until[seen.order] for seen in busy)), f"{names} {gets} workers ready"
-        return _arrivals(newcomers, candidates, members, current, policy, now, "")
+        return _joins(newcomers, candidates, members, current, policy, now, "")
     some = any(seen and seen.member.report.keeps for seen in in_round)
-    return _arrivals(newcomers, candidates, members, current, policy, now, "some workers" if some else "the script")
+    return _joins(newcomers, candidates, members, current, policy, now, "some workers" if some else "the script")
 
 
 def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequence[Seen]:
     """Those that can go on at once, where workers keep their process: who has to start some comes when they are ready.
 
     All candidates, where these would be too few, where none of them has the job's state, where somebody who lives and
-    has it would be left out, or where who is left out now might not be taken in later.
+    has it would be left out, or where who is left out now might not be admitted later.
     """
     in_the_round = frozenset(current.nodes)
     here = [seen for seen in candidates if seen.member.incarnation in in_the_round]
@@ -316,7 +316,7 @@ def _finishes(member: Member, number: int) -> bool:
     return (report.done and report.round == number) or any(exit_.ok and exit_.round == number for exit_ in report.exits)
 
 
-def _arrivals(
+def _joins(
     newcomers: Sequence[Seen],
     candidates: Sequence[Seen],
     members: Sequence[Seen],
@@ -359,7 +359,7 @@ def _arrivals(
 
 
 def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -> Open:
-    """The next round: survivors first, in rank order, then arrivals; the first `size` of them."""
+    """The next round: survivors first, in rank order, then joining nodes; the first `size` of them."""
     rank = {incarnation: index for index, incarnation in enumerate(current.nodes)}
     survivors = sorted(
         (seen.member for seen in candidates if seen.member.incarnation in rank),

@@ -11,7 +11,7 @@ AGENT = "ELASTIC_RUN_AGENT"
 """The variable that names the agent's socket: `@` and its abstract name."""
 
 SCALE_UP = "ELASTIC_RUN_SCALE_UP"
-"""The variable that says when arrivals are taken in: the launcher's --scale-up."""
+"""The variable that says when joining nodes are admitted: the launcher's --scale-up."""
 
 
 class BadEnvironment(ValueError):

@@ -165,7 +165,7 @@ class Membership(Iterator[World]):
             self._say(Word("state", self.world.round, count=int(state), seconds=seconds))
 
     def done(self) -> None:
-        """Says that the training is over for this worker: arrivals come too late, and it takes no other rank."""
+        """Says that the training is over for this worker: joining nodes come too late, and it takes no other rank."""
         with contextlib.suppress(AgentGone):  # then there is nobody who could give it one
             self._say(Word("done", self.world.round))
 

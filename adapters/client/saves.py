@@ -1,4 +1,4 @@
-"""Tells the agent that a checkpoint is written, where the job takes arrivals in after one (--scale-up=commit).
+"""Tells the agent that a checkpoint is written, where the job admits joining nodes after one (--scale-up=commit).
 
 Nobody tells us when a script has finished writing. But whoever takes a position for a checkpoint, and then commits
 another step, has: so the first commit after `state_dict()` is told, and the round that follows repeats a step or two.
@@ -42,4 +42,4 @@ class Saves:
             finally:
                 channel.close()
         except (AgentGone, TimeoutError):
-            pass  # the launcher is gone or busy; a checkpoint that nobody was told of costs an arrival some time
+            pass  # the launcher is gone or busy; a checkpoint that nobody was told of costs a joining node some time

@@ -240,7 +240,7 @@ class Ledgers:
             return
         changed, too_large = self._changed(entries, current.run)
         for batch in _batches(changed) if changed else [()]:
-            await self._commit(batch)
+            await self._write_batch(batch)
         for waiting in new:
             waiting.met = True
         for waiting, answer in given.items():
@@ -377,7 +377,7 @@ class Ledgers:
                 ledger.changed = False
         return changed, too_large
 
-    async def _commit(self, batch: Sequence[tuple[_Entry, bytes]]) -> None:
+    async def _write_batch(self, batch: Sequence[tuple[_Entry, bytes]]) -> None:
         """Writes; with nothing to write, proves that this master still leads. Raises Deposed, StoreRefused."""
         compares = [self._leadership.fence, *(Compare(entry.key, entry.revision, "mod") for entry, _ in batch)]
         puts = [Put(entry.key, value) for entry, value in batch]

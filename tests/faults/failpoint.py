@@ -28,7 +28,7 @@ LAUNCHER = (sys.executable, str(Path(__file__).resolve()))
 VOTED = Path("voted")
 """A file with the round and the step of the last cut for which some ranks have voted, and not all."""
 
-COMMITS = ("before", "inside", "after")
+WRITES = ("before", "inside", "after")
 """Where in the ledgers' transaction: it is not sent; it is sent and its answer is not read; it is durable, and no
 worker has been told."""
 
@@ -68,14 +68,14 @@ def vote(round: int, step: int) -> str:
     return f"round {round}, step {step}"
 
 
-def commit_point(when: str, what: str) -> str:
+def write_point(when: str, what: str) -> str:
     """Its name; `what` is "a cut", or "leases" that somebody has not had before."""
-    return f"{when} the commit of {what}"
+    return f"{when} the write of {what}"
 
 
 def deposed_point(when: str, what: str) -> str:
     """The same, where the master does not die and another one is elected."""
-    return f"deposed {commit_point(when, what)}"
+    return f"deposed {write_point(when, what)}"
 
 
 READING = "while a new master reads the ledgers"
@@ -89,7 +89,7 @@ def _wrap() -> None:
     from elastic_run.rendezvous.store.contract import Delete
 
     service: Any = Ledgers  # Any: its methods are its own, and are replaced here
-    commit: Callable[..., Awaitable[None]] = service._commit
+    write: Callable[..., Awaitable[None]] = service._write_batch
     listing: Callable[..., Awaitable[Sequence[object]]] = service._list
 
     def leased(state: State) -> set[tuple[int, int, int]]:
@@ -105,21 +105,21 @@ def _wrap() -> None:
                 return "leases"
         return "marks"
 
-    async def committing(self: Any, batch: Sequence[tuple[Any, bytes]]) -> None:
+    async def writing(self: Any, batch: Sequence[tuple[Any, bytes]]) -> None:
         if not batch:  # only a proof that this master leads
-            await commit(self, batch)
+            await write(self, batch)
             return
         what = contents(batch)
 
         async def depose() -> None:
             await self._store.txn([], [Delete(self._keys.leader)])
 
-        reached(commit_point("before", what))
+        reached(write_point("before", what))
         if taken(deposed_point("before", what)):
             await depose()
-        ends = taken(commit_point("inside", what))
+        ends = taken(write_point("inside", what))
         deposed = taken(deposed_point("inside", what))
-        work = asyncio.ensure_future(commit(self, batch))
+        work = asyncio.ensure_future(write(self, batch))
         if ends or deposed:
             # The request is with etcd by then, which may have applied it or not: both have to come out right.
             await asyncio.wait({work}, timeout=0.001)
@@ -128,10 +128,10 @@ def _wrap() -> None:
         if deposed:
             await depose()
         await work
-        reached(commit_point("after", what))
+        reached(write_point("after", what))
         if taken(deposed_point("after", what)):
             await depose()
-            raise Deposed("the test has taken the leadership away, after a commit and before its answers")
+            raise Deposed("the test has taken the leadership away, after a write and before its answers")
 
     async def reading(self: Any, prefix: str) -> Sequence[object]:
         items = await listing(self, prefix)
@@ -148,7 +148,7 @@ def _wrap() -> None:
             VOTED.write_text(vote(request.round, request.step))
         return answer
 
-    service._commit, service._list, ledger._cut = committing, reading, voting
+    service._write_batch, service._list, ledger._cut = writing, reading, voting
 
 
 if __name__ == "__main__":

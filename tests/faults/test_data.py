@@ -17,7 +17,7 @@ from ..integration.cluster import DEADLINE
 from ..integration.conftest import Cluster as Etcd
 from .conftest import broken, explaining
 from .counted import LEASED, LOCKSTEP, OUTPUTS, Counted, Kind
-from .failpoint import COMMITS, LAUNCHER, READING, commit_point, deposed_point
+from .failpoint import LAUNCHER, READING, WRITES, deposed_point, write_point
 from .test_random import (
     Scene,
     agent_is_killed,
@@ -206,24 +206,24 @@ LEDGERS = [(LEASED, "a cut"), (OUTPUTS, "leases"), (LEASED, "leases")]
 
 
 @pytest.mark.parametrize(("kind", "what"), LEDGERS[:2], ids=["a cut", "acknowledged"])
-def test_the_masters_node_dies_around_a_commit_of_its_ledgers(job: Counted, kind: Kind, what: str) -> None:
+def test_the_masters_node_dies_around_a_write_of_its_ledgers(job: Counted, kind: Kind, what: str) -> None:
     job.kind = kind
     job.train("A", "B", nnodes="1:2", prefix=LAUNCHER)
-    for newcomer, when in zip("CDE", COMMITS, strict=True):
+    for newcomer, when in zip("CDE", WRITES, strict=True):
         job.worker(1)
         job.advances(5)
-        job.agent_dies_at(commit_point(when, what))
+        job.agent_dies_at(write_point(when, what))
         job.train(newcomer, prefix=LAUNCHER)
     job.advances(5)
     assert set(job.ends().values()) == {0}
 
 
 @pytest.mark.parametrize(("kind", "what"), LEDGERS, ids=["a cut", "acknowledged", "leases"])
-def test_a_master_is_deposed_around_a_commit_and_the_round_goes_on(job: Counted, kind: Kind, what: str) -> None:
+def test_a_master_is_deposed_around_a_write_and_the_round_goes_on(job: Counted, kind: Kind, what: str) -> None:
     job.kind = kind
     job.train("A", "B", nnodes=2, prefix=LAUNCHER)
     workers = [job.worker(rank).pid for rank in range(2)]
-    for when in COMMITS:
+    for when in WRITES:
         job.advances(5)
         job.happens(deposed_point(when, what))
     job.advances(5)

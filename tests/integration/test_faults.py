@@ -225,7 +225,7 @@ def test_a_stopped_agent_does_not_let_its_workers_run_on(job: Cluster) -> None:
     assert job.finish() == {"A": 0, "B": 0}
 
 
-def test_a_node_that_is_added_is_taken_in(job: Cluster) -> None:
+def test_a_node_that_is_added_is_admitted(job: Cluster) -> None:
     job.start("A", nnodes="1:2")
     assert job.workers(1).nodes == ["A"]
     job.start("B")
@@ -238,7 +238,7 @@ def test_a_node_that_is_added_is_taken_in(job: Cluster) -> None:
     assert "in the whole job: 1 arrival;" in job.log("A")
 
 
-def test_an_arrival_gives_scripts_time_to_save(job: Cluster) -> None:
+def test_a_joining_node_gives_scripts_time_to_save(job: Cluster) -> None:
     job.start("A", nnodes="1:2")
     save = "import signal; signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))"
     job.workers(1).do(0, save)
@@ -248,7 +248,7 @@ def test_an_arrival_gives_scripts_time_to_save(job: Cluster) -> None:
     assert "rank 0] saved" in job.log("A")
 
 
-def test_with_scale_up_never_an_arrival_is_a_standby_until_the_next_change(job: Cluster) -> None:
+def test_with_scale_up_never_a_joining_node_is_a_standby_until_the_next_change(job: Cluster) -> None:
     job.start("A", nnodes="1:2", scale_up="never")
     first = job.workers(1)
     job.start("B")

@@ -139,7 +139,7 @@ def test_a_worker_of_one_node_among_two_costs_one_process(job: Cluster, nproc: i
     assert all(step > 0 for round, *_, step in groups(job, hurt) if round > 1), "no committed step is lost"
 
 
-def test_an_arrival_breaks_no_collective_and_repeats_no_step(job: Cluster) -> None:
+def test_a_joining_node_breaks_no_collective_and_repeats_no_step(job: Cluster) -> None:
     begin(job, "A", "B", nnodes="2:3")
     trains(job, "A", 1)
     begin(job, "C", nnodes="2:3")
@@ -151,7 +151,7 @@ def test_an_arrival_breaks_no_collective_and_repeats_no_step(job: Cluster) -> No
     assert "was told" not in job.log("A")
 
 
-def test_an_arrival_after_the_training_does_not_begin_it_again(job: Cluster) -> None:
+def test_a_join_after_the_training_does_not_begin_it_again(job: Cluster) -> None:
     tail = job.directory / "tail"
     job.directory.mkdir(parents=True, exist_ok=True)
     tail.touch()

@@ -33,7 +33,7 @@ def count(
     ],
     ids=["uneven tails and loader workers", "a fixed global batch"],
 )
-def test_every_record_is_trained_on_once_an_epoch_through_deaths_and_arrivals(
+def test_every_record_is_trained_on_once_an_epoch_through_deaths_and_joins(
     job: Cluster, options: dict[str, int]
 ) -> None:
     count(job, "A", "B", "C", nnodes="2:3", **options)
@@ -66,7 +66,7 @@ def test_ranks_that_would_not_train_on_the_same_data_are_refused_before_the_firs
         job.wait_for_line(node, "would not train on the same data: batch_size is 4 on rank 0 and 5 on rank 1")
 
 
-def test_with_scale_up_commit_an_arrival_is_taken_in_after_a_checkpoint(job: Cluster) -> None:
+def test_with_scale_up_commit_a_joining_node_is_admitted_after_a_checkpoint(job: Cluster) -> None:
     count(job, "A", nnodes="1:2", size=101, batch_size=3, epochs=60, save_every=3, hold=4, scale_up="commit")
     job.wait_for_line("A", "rank 0 of 1 begins in epoch 0 after step 0")
     first = job.workers(1)

@@ -4,7 +4,7 @@ The checker sees what nobody in the job sees: every revision of the store and wh
 end, every fault. It never asks the product what it thinks, nor borrows its arithmetic: of the product it takes what
 is on the wire. Where a rule cannot be exact under every fault (a frozen
 master's decision is old when it is carried out), it is exact in *calm* schedules, whose faults are only deaths,
-departures and arrivals, and has a bound in the others.
+departures and joins, and has a bound in the others.
 """
 
 import dataclasses
@@ -79,10 +79,10 @@ AWAY = 0.75
 """Seconds: who is cut off from the store for no longer says that it leaves before its workers are told."""
 
 SOON = 1.0
-"""Seconds that an arrival waits at most for others, where workers keep their process."""
+"""Seconds that a joining node waits at most for others, where workers keep their process."""
 
 READY = 60.0
-"""Seconds after which one is taken in whose workers are not ready, where they keep their process."""
+"""Seconds after which one is admitted whose workers are not ready, where they keep their process."""
 
 FREED = 10.5
 """Seconds: workers that keep their process have so long to leave their process group before others are started beside
@@ -147,7 +147,7 @@ class Checker:
         self._leads = ""  # its incarnation
         self._elected_at = 0.0
         self._stood_still: dict[str, float] = {}  # by machine: the most seconds for which its agent was stopped
-        self._grown_at = -PAUSE * 10  # when the leader of now has last opened a round for an arrival
+        self._grown_at = -PAUSE * 10  # when the leader of now has last opened a round for a joining node
         self._deposed: dict[str, float] = {}  # owner -> when it has last deposed a master
         self._ends_of_masters: list[float] = []  # also where it went in order: who saw it go may have deposed it
         self._expired = False  # a lease has ended with a member of it
@@ -411,7 +411,7 @@ class Checker:
             self._lives[member.incarnation] = life = _Life(client, member.node, now, member)
             self._world.moment(f"registered.{self._world.machine_of[client]}")
             for seconds in (0.0, READY) if self._shape.inplace else (0.0,):
-                self._world.after(seconds + self._patience(), self._check_arrival, life)
+                self._world.after(seconds + self._patience(), self._check_join, life)
         elif life.gone_at is not None:
             self._on_return(life, key, client)
         if life.owner != client:
@@ -669,19 +669,19 @@ class Checker:
             self._violated("who comes first is taken first", f"{', '.join(earlier)} came earlier and must wait")
 
     def _check_growth(self, before: _Published, published: _Published) -> None:
-        """Arrivals restart the script as seldom as the user said."""
+        """Joining nodes restart the script as seldom as the user said."""
         header, now, shape = published.header, self._world.now, self._shape
         if header.cause != "joined":
             return
         old = self._in_force(before)
         new = sorted((self._lives[i] for i in published.assignments if i not in old), key=lambda life: life.born)
-        # One that cannot be taken in without others waits for those, and they have the time to settle, too.
+        # One that cannot be admitted without others waits for those, and they have the time to settle, too.
         enough = [life for more, life in enumerate(new, 1) if self._usable(len(old) + more) > len(old)]
         settle, interval = shape.settle, shape.interval
         if shape.inplace:  # no worker is restarted for them
             settle, interval = min(settle, SOON), min(interval, SOON)
             if self.calm and all(self._has(self._lives[i], "keeps") for i in old):
-                self.survivors.on_arrivals(
+                self.survivors.on_joins(
                     [
                         life.node
                         for life in new
@@ -691,11 +691,11 @@ class Checker:
                     ]
                 )
         if shape.scale_up == "never" or not new or len(published.assignments) <= len(old):
-            self._violated("arrivals restart the script as the user said", f"{header.reason}: {len(new)} joined")
+            self._violated("joining nodes restart the script as the user said", f"{header.reason}: {len(new)} joined")
         elif enough and now - enough[0].born < settle:
-            self._violated("arrivals restart the script as the user said", f"{enough[0].node} has just arrived")
+            self._violated("joining nodes restart the script as the user said", f"{enough[0].node} has just arrived")
         elif now - max(self._grown_at, before.at if before.header.cause == "joined" else self._grown_at) < interval:
-            self._violated("arrivals restart the script as the user said", "another had arrived a moment before")
+            self._violated("joining nodes restart the script as the user said", "another had arrived a moment before")
         ended = [
             self.survivors.done.get(worker, worker.ended_at)
             for worker in self._world.workers
@@ -703,7 +703,9 @@ class Checker:
             and (worker.ended == (0, None, "") or (worker in self.survivors.done and not worker.ended))
         ]
         if self.calm and ended and now - min(ended) > HEARD:
-            self._violated("arrivals do not restart what is finishing", f"a worker was at its end at {min(ended):.3f}")
+            self._violated(
+                "joining nodes do not restart what is finishing", f"a worker was at its end at {min(ended):.3f}"
+            )
         self._grown_at = now
 
     def _check_because(self, before: _Published, published: _Published) -> None:
@@ -750,8 +752,8 @@ class Checker:
         sizes = [size for size in range(self._shape.min, self._shape.max + 1) if size % self._shape.unit == 0]
         return max((size for size in sizes if size <= nodes), default=0)
 
-    def _check_arrival(self, life: _Life) -> None:
-        """A node that can be taken in is, once the user's delays are over."""
+    def _check_join(self, life: _Life) -> None:
+        """A node that can be admitted is, once the user's delays are over."""
         header = self.last_header
         if not self.calm or header is None or header.state != "open" or self._shape.scale_up == "never":
             return
@@ -772,7 +774,7 @@ class Checker:
         quiet = all(worker.ended is None for worker in training) and self._world.now - published.at > allowed
         able = {self._lives[i].owner for i in published.assignments}.isdisjoint((*self._noticed, *self._world.ends))
         if life in waiting and quiet and able and self._usable(header.nodes + len(waiting)) > header.nodes:
-            self._violated("who can be taken in is taken in", f"{life.node} waits for {allowed:g} s")
+            self._violated("who can be admitted is admitted", f"{life.node} waits for {allowed:g} s")
 
     def _gets_ready(self, life: _Life) -> bool:
         """The others need not wait for it: it has workers to start, and theirs keep their process."""
@@ -787,7 +789,7 @@ class Checker:
         return max(3 * self._shape.settle, self._shape.interval) + ANSWER
 
     def _check_nobody_left_out(self, published: _Published) -> None:
-        """Who can be taken in is taken in, when a round is opened anyway."""
+        """Who can be admitted is admitted, when a round is opened anyway."""
         now = self._world.now
         waiting = [
             life
@@ -801,7 +803,7 @@ class Checker:
             and not self._gets_ready(life)
         ]
         if self._usable(len(published.assignments) + len(waiting)) > len(published.assignments):
-            self._violated("who can be taken in is taken in", ", ".join(life.node for life in waiting))
+            self._violated("who can be admitted is admitted", ", ".join(life.node for life in waiting))
 
     def _check_tally(self, before: _Published | None, published: _Published) -> None:
         """Each incident is counted once, against the right budget."""
@@ -971,7 +973,7 @@ class Checker:
         return row
 
     def _overtaken(self, published: _Published) -> bool:
-        """An arrival was being taken in at that very moment: the round had ended before the news of the failure."""
+        """A joining node was being admitted at that very moment: the round had ended before the news of the failure."""
         after = self._of_round(published.header.number + 1)
         first = min(at for _, how, _, at in published.hurts if how not in ("hang", "exit0"))
         return after is not None and after.header.cause == "joined" and after.at - first < LAG
@@ -1250,7 +1252,7 @@ class Checker:
                 self._violated("a store that was away costs no worker", f"{worker.name} at {worker.ended_at:.3f}")
 
     def _check_reasons(self) -> None:
-        """Nobody's workers are stopped without a reason, and for an arrival they are told first."""
+        """Nobody's workers are stopped without a reason, and for a joining node they are told first."""
         quiet = {"worker", "etcd_compact", "start", "stranger", "etcd_down", "etcd_kill", "etcd_elect", "etcd_stall"}
         if not quiet.issuperset(self._did):
             return
@@ -1270,7 +1272,7 @@ class Checker:
             elif self._shape.inplace:
                 continue  # who has its process group to leave is told otherwise, and `survivors.py` knows who is ended
             elif later and all(each.header.cause == "joined" for each in later) and not worker.told and self.calm:
-                self._violated("for an arrival workers are told first", f"{worker.name} was killed at once")
+                self._violated("for a joining node workers are told first", f"{worker.name} was killed at once")
 
     def _check_success_everywhere(self) -> None:
         """A job whose workers all succeeded ends with success on every node."""

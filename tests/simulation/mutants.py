@@ -556,7 +556,7 @@ start+0          failed_start n3 1
 """,
     ),
     Mutant(
-        "arrival-order",
+        "join-order",
         "who comes last is taken first",
         "rendezvous/round.py",
         "key=lambda seen: seen.order)",
@@ -596,11 +596,11 @@ finishing.1+0    kill n1
     ),
     Mutant(
         "no-waking",
-        "an arrival that has waited long enough is taken in only when something else happens",
+        "a joining node that has waited long enough is admitted only when something else happens",
         "rendezvous/round.py",
         "        return Keep(ready), (\n",
         "        return Keep(), (\n",
-        "who can be taken in is taken in",
+        "who can be admitted is admitted",
         """\
 seed 164
 job last_call=0
@@ -608,11 +608,11 @@ job last_call=0
     ),
     Mutant(
         "settle-for-ever",
-        "arrivals wait until nobody else arrives",
+        "joining nodes wait until nobody else arrives",
         "rendezvous/round.py",
         "min(arrived + policy.settle, patience)",
         "arrived + policy.settle",
-        "who can be taken in is taken in",
+        "who can be admitted is admitted",
         """\
 seed 1
 job nodes=2 min=1 max=12 work=40 settle=2 interval=0
@@ -633,7 +633,7 @@ running.1+12.5   start n11
         "rendezvous/round.py",
         "[need - 1]",
         "[0]",
-        "arrivals restart the script as the user said",
+        "joining nodes restart the script as the user said",
         """\
 seed 1
 job nodes=2 max=4 unit=2 work=20 settle=2 interval=0
@@ -643,11 +643,11 @@ running.1+9      start n4
     ),
     Mutant(
         "no-interval",
-        "arrivals restart the script as often as they like",
+        "joining nodes restart the script as often as they like",
         "rendezvous/round.py",
         ", current.grown_at + policy.scale_up_interval)",
         ", 0.0)",
-        "arrivals restart the script as the user said",
+        "joining nodes restart the script as the user said",
         """\
 seed 123
 job min=1 last_call=0 settle=0 etcd=1
@@ -659,19 +659,19 @@ job min=1 last_call=0 settle=0 etcd=1
         "rendezvous/round.py",
         'if policy.scale_up == "never":',
         "if False:",
-        "arrivals restart the script as the user said",
+        "joining nodes restart the script as the user said",
         """\
 seed 9
 job scale_up=never last_call=0
 """,
     ),
     Mutant(
-        "late-arrival",
-        "an arrival restarts workers that are finishing",
+        "late-join",
+        "a joining node restarts workers that are finishing",
         "rendezvous/round.py",
         "if any(_finishes(seen.member, current.number) for",
         "if False and any(_finishes(seen.member, current.number) for",
-        "arrivals do not restart what is finishing",
+        "joining nodes do not restart what is finishing",
         """\
 seed 1806
 job settle=2
@@ -1140,9 +1140,9 @@ running.1+3.7263 start n3
         "beside",
         "new workers are started beside the old",
         "elastic_agent/plan.py",
-        ("    if view.alive:\n        # An arrival is planned"),
-        ("    if False:\n        # An arrival is planned"),
-        "for an arrival workers are told first",
+        ("    if view.alive:\n        # A join is planned"),
+        ("    if False:\n        # A join is planned"),
+        "for a joining node workers are told first",
         """\
 seed 1
 job nodes=1 min=1 max=2 work=10 settle=0 interval=0
@@ -1260,14 +1260,14 @@ running.2+20 etcd_compact
         "master/data/ledger_service.py",
         (
             "        for batch in _batches(changed) if changed else [()]:\n"
-            "            await self._commit(batch)\n"
+            "            await self._write_batch(batch)\n"
             "        for waiting in new:\n"
         ),
         (
             "        for waiting, answer in given.items():\n"
             "            waiting.give(answer)\n"
             "        for batch in _batches(changed) if changed else [()]:\n"
-            "            await self._commit(batch)\n"
+            "            await self._write_batch(batch)\n"
             "        for waiting in new:\n"
         ),
         "what a worker is told a successor knows",
@@ -1621,7 +1621,7 @@ running.1+1      kill n2
         "elastic_agent/workers/process_groups.py",
         "        if not stayer.done:\n",
         "        if True:\n",
-        "arrivals do not restart what is finishing",
+        "joining nodes do not restart what is finishing",
         """\
 seed 10104
 job min=1 work=2 inplace=1 step=0.7
@@ -1632,12 +1632,12 @@ start+8.06       start n2
 """,
     ),
     Mutant(
-        "breaks-for-arrivals",
-        "for an arrival process groups are broken, where they could be left after a step",
+        "breaks-for-joining-nodes",
+        "for a joining node process groups are broken, where they could be left after a step",
         "elastic_agent/plan.py",
         "if planned and _trains(view) and view.waiting < view.alive and patience > 0:",
         "if False:",
-        "for an arrival nobody loses a step",
+        "for a joining node nobody loses a step",
         """\
 seed 0
 job nodes=2 inplace=1
@@ -1658,12 +1658,12 @@ running.1+1      start n3
 """,
     ),
     Mutant(
-        "unready-arrivals",
-        "in place, an arrival is taken in before its workers are ready",
+        "unready-joining-nodes",
+        "in place, a joining node is admitted before its workers are ready",
         "rendezvous/round.py",
         "busy = [seen for seen in newcomers if not seen.member.report.ready and now < until[seen.order]]",
         "busy = [seen for seen in newcomers if now < 0]",
-        "nobody waits for an arrival's workers",
+        "nobody waits for a joining node's workers",
         """\
 seed 0
 job nodes=2 settle=0 interval=0 inplace=1

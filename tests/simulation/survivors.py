@@ -145,10 +145,10 @@ class Survivors:
 
     # -- processes
 
-    def on_arrivals(self, unready: Sequence[str]) -> None:
-        """A round takes nodes in for which others leave their process group; these have workers that still start."""
+    def on_joins(self, unready: Sequence[str]) -> None:
+        """A round admits nodes for which others leave their process group; these have workers that still start."""
         if unready:
-            self._violated("nobody waits for an arrival's workers", ", ".join(unready))
+            self._violated("nobody waits for a joining node's workers", ", ".join(unready))
 
     def on_stays(self, worker: Worker) -> None:
         """It has said that it keeps its process."""
@@ -168,7 +168,7 @@ class Survivors:
         self._asked[worker] = self._world.now
         group = worker.group
         if why and group is not None and group is self._training and self._checker.has_only_grown(worker):
-            self._violated("for an arrival nobody loses a step", f"{worker.name}: {why}")
+            self._violated("for a joining node nobody loses a step", f"{worker.name}: {why}")
 
     def on_shatter(self, owner: str, pids: Collection[int]) -> None:
         """An agent breaks the process groups of these."""

@@ -328,7 +328,7 @@ class TestTheFirstRound:
 
         simulate(scenario)
 
-    def test_opens_when_the_last_call_after_the_last_arrival_is_over(self) -> None:
+    def test_opens_when_the_last_call_after_the_last_join_is_over(self) -> None:
         async def scenario(job: Job) -> None:
             a = await job.join("a")
             await job.lead(a)
@@ -591,7 +591,7 @@ class TestALoss:
 
         simulate(scenario)
 
-    def test_of_a_node_that_is_back_under_its_name_is_a_loss_and_an_arrival(self) -> None:
+    def test_of_a_node_that_is_back_under_its_name_is_a_loss_and_a_join(self) -> None:
         async def scenario(job: Job) -> None:
             a, b = await running_job(job, "ab")
             await b.fall_silent()
@@ -901,7 +901,7 @@ class TestAFailure:
 
         simulate(scenario, max_restarts=0)
 
-    def test_takes_in_an_arrival_of_the_same_moment(self) -> None:
+    def test_admits_a_joining_node_of_the_same_moment(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "ab", standbys="c")
             await a.fail(1)
@@ -966,7 +966,7 @@ class TestAFailure:
 
 
 class TestSuspension:
-    def test_below_the_minimum_stops_all_and_comes_back_with_the_next_arrival(self) -> None:
+    def test_below_the_minimum_stops_all_and_comes_back_with_the_next_join(self) -> None:
         async def scenario(job: Job) -> None:
             a, b = await running_job(job)
             await b.die()
@@ -1038,7 +1038,7 @@ class TestSuspension:
         simulate(scenario)
 
 
-class TestArrivals:
+class TestJoiningNodes:
     def test_enter_together_when_the_last_has_settled_and_the_round_has_had_its_interval(self) -> None:
         async def scenario(job: Job) -> None:
             a, b = await running_job(job)
@@ -1066,7 +1066,7 @@ class TestArrivals:
 
         simulate(scenario)
 
-    def test_soon_after_another_arrival_wait_for_the_interval(self) -> None:
+    def test_soon_after_another_join_wait_for_the_interval(self) -> None:
         async def scenario(job: Job) -> None:
             await running_job(job)
             await job.join("c")
@@ -1878,7 +1878,7 @@ class TestMastersThatChange:
 
         simulate(scenario, policy=Policy(min_nodes=2, max_nodes=4, last_call=10))
 
-    def test_take_an_arrival_in_when_it_has_settled(self) -> None:
+    def test_admit_a_joining_node_when_it_has_settled(self) -> None:
         async def scenario(job: Job) -> None:
             nodes = await running_job(job)
             await later(100)
@@ -1889,7 +1889,7 @@ class TestMastersThatChange:
 
         simulate(scenario, policy=Policy(min_nodes=2, max_nodes=3, last_call=0))
 
-    def test_keep_the_pause_between_two_arrivals(self) -> None:
+    def test_keep_the_pause_between_two_joins(self) -> None:
         async def scenario(job: Job) -> None:
             nodes = await running_job(job)
             nodes.append(await job.join("c"))

@@ -281,7 +281,7 @@ class TestARound:
     def test_after_the_current_one_ends_the_workers_at_once(self, cause: Cause) -> None:
         assert action(view(RUNNING, header=header(2, cause=cause), assignment=assignment(2))) == NOW_KILL
 
-    def test_for_an_arrival_leaves_the_workers_time_to_save(self) -> None:
+    def test_for_a_joining_node_leaves_the_workers_time_to_save(self) -> None:
         after = view(RUNNING, header=header(2, cause="joined"), assignment=assignment(2), shutdown_timeout=7.0)
         assert action(after) == Stop(signal.SIGTERM, 7.0)
 
@@ -406,7 +406,7 @@ class TestWorkersThatKeepTheirProcess:
     def test_are_all_stopped_where_none_does(self) -> None:
         assert action(view(STAYING, staying=0, **NEXT)) == NOW_KILL
 
-    def test_are_asked_to_leave_their_process_group_for_an_arrival(self) -> None:
+    def test_are_asked_to_leave_their_process_group_for_a_joining_node(self) -> None:
         assert action(view(STAYING, header_age=10.0, **PLANNED)) == Invite(2, 290.0)
         assert action(view(STAYING, header_age=40.0, slowest=100.0, **PLANNED)) == Invite(2, 360.0)
 
@@ -415,11 +415,11 @@ class TestWorkersThatKeepTheirProcess:
         assert action(view(STAYING, header_age=10.0, **leaves)) == Invite(2, 20.0)
         assert action(view(STAYING, header_age=40.0, slowest=20.0, **leaves)) == Invite(2, 40.0)
 
-    def test_are_asked_for_the_second_of_two_arrivals_as_for_the_first(self) -> None:
+    def test_are_asked_for_the_second_of_two_joins_as_for_the_first(self) -> None:
         second = {"header": header(3, cause="joined"), "assignment": assignment(3)}
         assert action(view(STAYING, gentle=1, **second)) == Invite(3, 300.0)
 
-    def test_get_their_ranks_for_an_arrival_when_all_have_left_their_process_group(self) -> None:
+    def test_get_their_ranks_for_a_joining_node_when_all_have_left_their_process_group(self) -> None:
         assert isinstance(action(view(STAYING, waiting=1, **PLANNED)), Invite)
         assert isinstance(action(view(STAYING, waiting=2, **PLANNED)), Reform)
 
@@ -434,7 +434,7 @@ class TestWorkersThatKeepTheirProcess:
         ],
         ids=["overdue", "no process group yet", "one is dead", "one does not stay", "a loss between"],
     )
-    def test_are_not_asked_for_an_arrival_where_their_process_group_is_not_whole(
+    def test_are_not_asked_for_a_joining_node_where_their_process_group_is_not_whole(
         self, changes: dict[str, object]
     ) -> None:
         assert isinstance(action(view(STAYING, **{**PLANNED, **changes})), Reform)
@@ -499,7 +499,7 @@ class TestANodeInNoRound:
         assert report(view(warm, waiting=2)) == dataclasses.replace(said("waiting", 4), ready=True)
         assert report(view(OUTSIDE, total=0)) == said("waiting", 4)
 
-    def test_gives_them_their_ranks_when_it_is_taken_in(self) -> None:
+    def test_gives_them_their_ranks_when_it_is_admitted(self) -> None:
         ready = view(OUTSIDE, total=2, alive=2, staying=2, waiting=2)
         taken = view(ready, header=header(5, cause="joined"), assignment=assignment(5))
         assert action(taken) == Reform(header(5, cause="joined"), assignment(5))
@@ -513,7 +513,7 @@ class TestANodeInNoRound:
         assert action(ready) == Wait()
 
 
-def test_the_rounds_from_which_only_arrivals_and_departures_led_here() -> None:
+def test_the_rounds_from_which_only_joins_and_departures_led_here() -> None:
     seen = [
         header(4, cause="lost"),
         header(5, cause="joined"),

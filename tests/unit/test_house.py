@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import elastic_run
-from elastic_run.master.incident import Evidence, arrivals, judge
+from elastic_run.master.incident import Evidence, joins, judge
 from elastic_run.rendezvous.header import Header, Incident, Tally
 from elastic_run.rendezvous.member import MAX_EXITS, MAX_TRACEBACK_BYTES, Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.ranks import assign
@@ -208,6 +208,6 @@ def test_the_header_of_a_mass_departure_is_small() -> None:
     assert len(encode(header(incident.text, incident))) < HEADER_BYTES
 
 
-def test_the_header_of_a_mass_arrival_is_small() -> None:
-    incident = arrivals(8, [host(number) for number in range(5000)])
+def test_the_header_of_a_mass_join_is_small() -> None:
+    incident = joins(8, [host(number) for number in range(5000)])
     assert len(encode(header("", incident))) < HEADER_BYTES

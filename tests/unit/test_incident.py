@@ -12,12 +12,12 @@ from elastic_run.master.incident import (
     Evidence,
     FailedWorker,
     Gathering,
-    arrivals,
     charge,
     consequence,
     describe,
     fatal,
     hopeless,
+    joins,
     judge,
     prospect,
 )
@@ -201,8 +201,8 @@ class TestTheCharge:
     def test_goes_to_the_cause_and_only_a_failure_costs(self, cause: Cause, tally: Tally) -> None:
         assert charge(Tally(), Incident(1, cause, "")) == tally
 
-    def test_of_arrivals_costs_nothing_and_names_them(self) -> None:
-        incident = arrivals(4, ["c", "d"])
+    def test_of_joining_nodes_costs_nothing_and_names_them(self) -> None:
+        incident = joins(4, ["c", "d"])
         assert incident.text == "c, d joined" and incident.round == 4
         assert charge(Tally(), incident) == Tally(joined=1)
 
@@ -261,7 +261,7 @@ class TestTheEnd:
         end = fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW), 0, 0)
         assert end and end[0] == "failed"
 
-    def test_never_comes_by_losses_departures_and_arrivals(self) -> None:
+    def test_never_comes_by_losses_departures_and_joins(self) -> None:
         assert fatal(Tally(lost=999, left=999, joined=999, problems=999), 0, 1) is None
 
 

@@ -532,7 +532,7 @@ def test_more_than_3_restarts_may_be_asked_for_and_words_may_not() -> None:
     assert "not a whole number" in refusal("--max-restarts=many")
 
 
-def test_arrivals_are_taken_in_at_once_at_a_commit_or_never() -> None:
+def test_joining_nodes_are_admitted_at_once_at_a_commit_or_never() -> None:
     assert options("--scale-up=never").scale_up == "never"
     assert options("--scale-up=commit").scale_up == "commit"
     assert "did you mean never?" in refusal("--scale-up=nevver")

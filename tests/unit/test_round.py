@@ -110,7 +110,7 @@ class TestTheFirstRound:
     def test_with_nobody_in_waits_until_the_join_timeout(self) -> None:
         assert plan([], FIRST, POLICY, 0.0)[0] == Keep(600.0)
 
-    def test_with_the_minimum_in_waits_for_the_last_call_after_the_last_arrival(self) -> None:
+    def test_with_the_minimum_in_waits_for_the_last_call_after_the_last_join(self) -> None:
         members = [seen("a", since=0.0, round=0), seen("b", since=2.0, round=0)]
         decision, reason = plan(members, FIRST, POLICY, 2.5)
         assert decision == Keep(5.0)
@@ -247,7 +247,7 @@ class TestARunningRound:
         assert isinstance(decision, Open) and decision.cause == "failure"
         assert reason == "rank 0 failed"
 
-    def test_after_a_failure_takes_in_whoever_waits(self) -> None:
+    def test_after_a_failure_admits_whoever_waits(self) -> None:
         members = [seen("a", state="failed"), seen("b"), seen("c", state="waiting", since=0.0)]
         assert opened(plan(members, running("a", "b", fault=failure()), POLICY, 0.0)[0]) == ["a", "b", "c"]
 
@@ -297,7 +297,7 @@ class TestARunningRound:
         assert opened(decision) == ["c", "d"]
         assert isinstance(decision, Open) and decision.cause == "lost"
 
-    def test_a_new_incarnation_under_the_old_name_is_a_loss_and_an_arrival(self) -> None:
+    def test_a_new_incarnation_under_the_old_name_is_a_loss_and_a_join(self) -> None:
         members = [seen("a", 99, incarnation="REBORN", state="waiting", round=0), seen("b")]
         decision, _ = plan(members, running("a", "b"), POLICY, 0.0)
         assert isinstance(decision, Open) and decision.cause == "lost"
@@ -373,7 +373,7 @@ class TestASuspendedJob:
         assert plan(members, suspended("a", "b"), POLICY, 1.0)[0] == Keep(600.0)
 
 
-class TestAnArrival:
+class TestAJoiningNode:
     MEMBERS = (seen("a"), seen("b"), seen("c", state="waiting", round=0, since=100.0))
 
     def test_waits_for_others_before_it_restarts_the_script_and_says_so(self) -> None:
@@ -386,11 +386,11 @@ class TestAnArrival:
         assert opened(decision) == ["a", "b", "c"]
         assert isinstance(decision, Open) and decision.cause == "joined"
 
-    def test_settles_anew_with_every_other_arrival(self) -> None:
+    def test_settles_anew_with_every_other_join(self) -> None:
         members = [*self.MEMBERS, seen("d", state="waiting", round=0, since=105.0)]
         assert plan(members, running("a", "b"), POLICY, 111.0)[0] == Keep(115.0)
 
-    def test_waits_until_the_last_arrivals_round_has_had_its_interval(self) -> None:
+    def test_waits_until_the_last_joins_round_has_had_its_interval(self) -> None:
         current = dataclasses.replace(running("a", "b"), grown_at=90.0)
         assert plan(self.MEMBERS, current, POLICY, 111.0)[0] == Keep(150.0)
 
@@ -441,15 +441,15 @@ class TestAnArrival:
         assert decision == Keep()
         assert "finishing" in reason
 
-    def test_is_taken_in_although_workers_of_an_earlier_round_had_finished(self) -> None:
+    def test_is_admitted_although_workers_of_an_earlier_round_had_finished(self) -> None:
         restarted = seen("a", round=2, exits=(ok_exit(round=1),))
         members = [restarted, seen("b", round=2), seen("c", state="waiting", round=0, since=100.0)]
         assert isinstance(plan(members, running("a", "b", number=2), POLICY, OLD)[0], Open)
 
     def test_opens_no_round_at_the_end_of_the_job_when_the_finished_node_is_gone_already(self) -> None:
         finished = seen("a", state="succeeded", gone=True, exits=(ok_exit(),))
-        arrivals = [seen(name, state="waiting", round=0, since=100.0) for name in "cd"]
-        assert plan([finished, seen("b"), *arrivals], running("a", "b"), POLICY, OLD)[0] == Keep()
+        joining = [seen(name, state="waiting", round=0, since=100.0) for name in "cd"]
+        assert plan([finished, seen("b"), *joining], running("a", "b"), POLICY, OLD)[0] == Keep()
 
     def test_that_leaves_again_changes_nothing(self) -> None:
         members = [seen("a"), seen("b"), seen("c", state="leaving", round=0, since=100.0)]
@@ -463,8 +463,10 @@ class TestAnArrival:
     def test_that_completes_a_unit_settles_although_a_standby_has_waited_for_long(self) -> None:
         policy = dataclasses.replace(POLICY, node_unit=2)
         standby = seen("c", state="waiting", round=0, since=0.0)
-        arrival = seen("d", state="waiting", round=0, since=OLD)
-        assert plan([seen("a"), seen("b"), standby, arrival], running("a", "b"), policy, OLD + 1)[0] == Keep(OLD + 10)
+        joining_node = seen("d", state="waiting", round=0, since=OLD)
+        assert plan([seen("a"), seen("b"), standby, joining_node], running("a", "b"), policy, OLD + 1)[0] == Keep(
+            OLD + 10
+        )
 
     def test_is_not_kept_out_for_ever_by_a_trickle_of_others(self) -> None:
         waiting_for_long = seen("c", state="waiting", round=0, since=0.0)
@@ -473,7 +475,7 @@ class TestAnArrival:
         assert isinstance(decision, Open)
 
 
-class TestAnArrivalWhereWorkersKeepTheirProcess:
+class TestAJoiningNodeWhereWorkersKeepTheirProcess:
     ROUND = running("a", "b")
 
     def members(self, *, ready: bool, since: float, others_keep: bool = True) -> list[Seen]:
@@ -487,19 +489,19 @@ class TestAnArrivalWhereWorkersKeepTheirProcess:
             for each, said in zip(found, says, strict=True)
         ]
 
-    def test_is_not_taken_in_before_its_workers_are_ready(self) -> None:
+    def test_is_not_admitted_before_its_workers_are_ready(self) -> None:
         decision, reason = plan(self.members(ready=False, since=OLD), self.ROUND, POLICY, OLD + 30)
         assert decision == Keep(OLD + READY_SECONDS)
         assert reason == "c gets its workers ready"
 
-    def test_is_taken_in_soon_after_they_are(self) -> None:
+    def test_is_admitted_soon_after_they_are(self) -> None:
         members = self.members(ready=True, since=OLD)
         assert plan(members, self.ROUND, POLICY, OLD)[0] == Keep(OLD + IN_PLACE_SETTLE)
         decision, reason = plan(members, self.ROUND, POLICY, OLD + IN_PLACE_SETTLE)
         assert opened(decision) == ["a", "b", "c"]
         assert reason == "c joined"
 
-    def test_is_taken_in_where_they_take_too_long(self) -> None:
+    def test_is_admitted_where_they_take_too_long(self) -> None:
         members = self.members(ready=False, since=OLD)
         assert opened(plan(members, self.ROUND, POLICY, OLD + READY_SECONDS)[0]) == ["a", "b", "c"]
 
@@ -579,7 +581,7 @@ class TestAChangeWhereWorkersKeepTheirProcess:
         members = self.members(state="waiting", round=2, ready=True)
         assert opened(plan(members, current, self.WIDE, OLD + 5)[0]) == ["a", "c", "b"]
 
-    def test_does_not_wait_for_an_arrival_that_is_not_ready(self) -> None:
+    def test_does_not_wait_for_a_joining_node_that_is_not_ready(self) -> None:
         members = [*self.members(keeps=True, state="running", holding=1)[:2], seen("d", state="waiting", round=0)]
         assert opened(plan(members, self.ROUND, self.WIDE, OLD)[0]) == ["a", "b"]
 
@@ -702,7 +704,7 @@ def a_rounds_size_is_within_the_policy_and_as_large_as_can_be(world: World) -> N
         assert size + policy.node_unit > min(len(staying), policy.max_nodes)
 
 
-def survivors_keep_their_rank_order_and_no_survivor_gives_way_to_an_arrival(world: World) -> None:
+def survivors_keep_their_rank_order_and_no_survivor_gives_way_to_a_joining_node(world: World) -> None:
     decision, _ = world.plan()
     if isinstance(decision, Open):
         incarnations = [member.incarnation for member in decision.nodes]
@@ -790,7 +792,7 @@ def every_decision_that_changes_something_has_a_reason(world: World) -> None:
 INVARIANTS = (
     a_round_holds_only_registered_nodes_that_stay_each_once,
     a_rounds_size_is_within_the_policy_and_as_large_as_can_be,
-    survivors_keep_their_rank_order_and_no_survivor_gives_way_to_an_arrival,
+    survivors_keep_their_rank_order_and_no_survivor_gives_way_to_a_joining_node,
     a_decision_that_was_carried_out_is_not_followed_by_another_of_itself,
     nothing_hangs_what_waits_without_a_deadline_is_well_or_a_standby,
     time_alone_leads_to_a_decision_or_to_a_wait_for_an_event,

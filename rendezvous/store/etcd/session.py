@@ -275,7 +275,7 @@ class Session:
         self.saw(header.revision)
 
     def saw(self, revision: int) -> None:
-        """`revision` is committed: no later linearizable answer is older."""
+        """`revision` is written: no later linearizable answer is older."""
         self.times.saw(revision, self.now())
         self.revision = max(self.revision, revision)
 
