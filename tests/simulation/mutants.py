@@ -1764,7 +1764,7 @@ job nodes=2 max=2 write=2.5
         "each new master gives a suspended job its whole time again",
         "master/controller.py",
         'header.state == "open", published, grown_at',
-        'header.state == "open", self._now(), grown_at',
+        'header.state == "open", self._now, grown_at',
         "a job times out as soon as its time is over",
         """\
 seed 1
