@@ -11,7 +11,7 @@ RECORDS = 2_000_000
 SHARD = 1000
 BOUND = 120.0
 
-LEASED = Launcher("elastic_run.shards()", "elastic-run")
+LEASED = Launcher("elastic_run.data.shards()", "elastic-run")
 ALONE = Launcher("the same without a launcher", "bare")
 LIST = Launcher("a shuffled list", "bare")
 TORCH = Launcher("torch's DistributedSampler", "bare")
@@ -41,10 +41,10 @@ CASES = (
     Case(
         name="records",
         title=f"the numbers of {RECORDS:,} records in a new order, one by one, in one process",
-        about=f"A loop that does nothing else. elastic_run.shards(): one worker under elastic-run, shards of {SHARD:,} "
-        "records, each marked done; the master keeps the leases in an etcd. Without a launcher the ledger is in the "
-        "process. The list and torch's sampler shuffle all of it in memory, which is in their figure. 1 s here is "
-        "0.5 us for each record.",
+        about="A loop that does nothing else. elastic_run.data.shards(): one worker under elastic-run, shards of "
+        f"{SHARD:,} records, each marked done; the master keeps the leases in an etcd. Without a launcher the ledger "
+        "is in the process. The list and torch's sampler shuffle all of it in memory, which is in their figure. 1 s "
+        "here is 0.5 us for each record.",
         until="last record",
         bound=BOUND,
         ours=LEASED,

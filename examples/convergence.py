@@ -181,8 +181,8 @@ def save(path: Path, trainings: Sequence[Training]) -> None:
 
 
 def write_log(folder: Path, training: Training, records: Sequence[int]) -> None:
-    world = elastic_run.world()
-    entry = {"seed": training.seed, "step": training.sampler.step, "world": world.size, "records": records}
+    world = elastic_run.context()
+    entry = {"seed": training.seed, "step": training.sampler.step, "world": world.world_size, "records": records}
     with (folder / f"round-{world.round}-rank-{world.rank}.jsonl").open("a") as log:
         log.write(json.dumps(entry) + "\n")
 

@@ -42,7 +42,7 @@ def data() -> tuple[TensorDataset, torch.Tensor, torch.Tensor]:
 
 def save(path: Path, state: elastic.State) -> None:
     """Rank 0 writes the checkpoint; the rename makes it whole or absent."""
-    if state.world.rank == 0:
+    if state.context.rank == 0:
         part = path.with_suffix(f".{os.getpid()}.part")
         names = ("model", "optimizer", "data")
         torch.save({name: getattr(state, name).state_dict() for name in names}, part)
@@ -54,8 +54,8 @@ def learn(state: elastic.State, options: argparse.Namespace, train: TensorDatase
     """Called once for each process group; a later call goes on after the last commit."""
     model, sampler = state.ddp(), state.data
     loader = DataLoader(train, batch_sampler=sampler)
-    if state.world.rank == 0:
-        print(f"a process group of {state.world.size} ranks, from step {state.step}", flush=True)
+    if state.context.rank == 0:
+        print(f"a process group of {state.context.world_size} ranks, from step {state.step}", flush=True)
     while sampler.epoch < options.epochs:
         epoch, batches = sampler.epoch, iter(loader)
         while sampler.epoch == epoch:
@@ -69,7 +69,7 @@ def learn(state: elastic.State, options: argparse.Namespace, train: TensorDatase
             if state.step % options.save_every == 0:
                 save(options.checkpoint, state)
             time.sleep(max(0.0, options.step_seconds - (time.monotonic() - began)))
-        if state.world.rank == 0:
+        if state.context.rank == 0:
             print(f"epoch {sampler.epoch}/{options.epochs}, step {state.step}", flush=True)
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     with torch.no_grad():
         accuracy = (model(test_pixels).argmax(dim=1) == test_labels).float().mean().item()
     save(options.checkpoint, state)
-    if state.world.rank == 0:
+    if state.context.rank == 0:
         print(f"accuracy on {len(test_labels)} unseen digits: {100 * accuracy:.1f} %", flush=True)
 
 

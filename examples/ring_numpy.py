@@ -3,7 +3,7 @@
     elastic-run --nnodes=1:4 --nproc-per-node=2 examples/ring_numpy.py --steps 2000
 
 It fits a line through noisy data. Kill a worker or a node, stop one, start another: the others keep their process and
-what they have learnt, connect anew, and repeat the step that was under way. `elastic_run.membership()` gives the places
+what they have learnt, connect anew, and repeat the step that was under way. `elastic_run.rounds()` gives the places
 and breaks the ring where a peer is lost; what the ring is made of is all here.
 """
 
@@ -68,30 +68,30 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return found
 
 
-def _patiently(members: elastic_run.Membership, attempt: Callable[[], socket.socket]) -> socket.socket:
+def _patiently(rounds: elastic_run.Rounds, attempt: Callable[[], socket.socket]) -> socket.socket:
     """What `attempt` gives, which is made again and again for as long as the round is the current one."""
     while True:
-        if members.over:
+        if rounds.over:
             raise Superseded("the round is over")
         with contextlib.suppress(TimeoutError, ConnectionRefusedError):
             return attempt()
         time.sleep(0.002)
 
 
-def _dial(members: elastic_run.Membership, host: str, port: int) -> socket.socket:
-    found = _patiently(members, lambda: socket.create_connection((host, port), timeout=0.2))
+def _dial(rounds: elastic_run.Rounds, host: str, port: int) -> socket.socket:
+    found = _patiently(rounds, lambda: socket.create_connection((host, port), timeout=0.2))
     found.settimeout(None)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    members.hold([found])
+    rounds.register_sockets([found])
     return found
 
 
-def _answer(members: elastic_run.Membership, listening: socket.socket) -> socket.socket:
+def _answer(rounds: elastic_run.Rounds, listening: socket.socket) -> socket.socket:
     listening.settimeout(0.2)
-    found = _patiently(members, lambda: listening.accept()[0])
+    found = _patiently(rounds, lambda: listening.accept()[0])
     found.settimeout(None)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    members.hold([found])
+    rounds.register_sockets([found])
     return found
 
 
@@ -106,27 +106,27 @@ def _hear(connection: socket.socket) -> list[list[object]]:
 
 
 @contextlib.contextmanager
-def connect(members: elastic_run.Membership, world: elastic_run.World) -> Iterator[Ring]:
+def connect(rounds: elastic_run.Rounds, context: elastic_run.Context) -> Iterator[Ring]:
     """The ring of one round. All ranks meet at rank 0, which tells each where its neighbours listen."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     with contextlib.ExitStack() as closing:
         mine = closing.enter_context(socket.create_server(("", 0)))
-        if world.rank == 0:
-            meeting = closing.enter_context(socket.create_server(("", port), backlog=world.size))
-            guests = [closing.enter_context(_answer(members, meeting)) for _ in range(world.size - 1)]
+        if context.rank == 0:
+            meeting = closing.enter_context(socket.create_server(("", port), backlog=context.world_size))
+            guests = [closing.enter_context(_answer(rounds, meeting)) for _ in range(context.world_size - 1)]
             told = [_hear(guest)[0] for guest in guests]
             table = sorted([*told, [0, host, mine.getsockname()[1]]])
             for guest in guests:
                 _say(guest, table)
         else:
-            master = closing.enter_context(_dial(members, host, port))
-            _say(master, [[world.rank, master.getsockname()[0], mine.getsockname()[1]]])
+            master = closing.enter_context(_dial(rounds, host, port))
+            _say(master, [[context.rank, master.getsockname()[0], mine.getsockname()[1]]])
             table = _hear(master)
-        _, next_host, next_port = table[(world.rank + 1) % world.size]
-        right = closing.enter_context(_dial(members, str(next_host), int(str(next_port))))
-        left = closing.enter_context(_answer(members, mine))
-        members.formed()
-        yield Ring(world.rank, world.size, left, right)
+        _, next_host, next_port = table[(context.rank + 1) % context.world_size]
+        right = closing.enter_context(_dial(rounds, str(next_host), int(str(next_port))))
+        left = closing.enter_context(_answer(rounds, mine))
+        rounds.formed()
+        yield Ring(context.rank, context.world_size, left, right)
 
 
 class Fit:
@@ -166,15 +166,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--step-seconds", type=float, default=0.0, help="pretend that a step takes this long")
     options = parser.parse_args()
-    fit, members = Fit(), elastic_run.membership()
-    for world in members:
+    fit, rounds = Fit(), elastic_run.rounds()
+    for context in rounds:
         try:
-            with connect(members, world) as ring:
+            with connect(rounds, context) as ring:
                 fit.agree(ring)
                 print(
-                    f"ring {world.round}: rank {world.rank} of {world.size} goes on after step {fit.step}", flush=True
+                    f"ring {context.round}: rank {context.rank} of {context.world_size} goes on after step {fit.step}",
+                    flush=True,
                 )
-                fit.train(ring, options.steps, options.step_seconds, lambda: members.planned)
+                fit.train(ring, options.steps, options.step_seconds, lambda: rounds.planned)
         except OSError as error:
             print(f"the ring is broken: {error}", flush=True)
         if fit.step == options.steps:

@@ -14,10 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-
-class UsageError(Exception):
-    """The command line cannot be run; the message says what was wrong and what to do. Exit code 2."""
-
+from .errors import UsageError
 
 Status = Literal["honoured", "no effect", "unsupported"]
 """What a flag of torchrun does here. The last two are accepted with one line that says why."""

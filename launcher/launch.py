@@ -22,23 +22,14 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, cast
 
-from ..elastic_agent.agent import Result
 from ..rendezvous import leftovers
 from .call import CALL_FILE
-from .options import UsageError, parse
+from .errors import LaunchFailed, UsageError
+from .options import parse
 from .run import run
 from .settings import Command
 
 CALL_PREFIX = "elastic-run-call-"
-
-
-class LaunchFailed(RuntimeError):
-    """The job did not succeed. `code` is the exit code that `elastic-run` would have had; `result` has the rest."""
-
-    def __init__(self, result: Result, reason: str = "") -> None:
-        super().__init__(reason or f"{result.reason} (exit code {result.code})")
-        self.code = result.code
-        self.result = result
 
 
 def launch(
@@ -58,8 +49,8 @@ def launch(
         what each local worker of the last round returned, by global rank.
 
     Raises:
-        UsageError: a flag, the function or an argument cannot be used; nothing was started.
-        LaunchFailed: the job failed, was refused, or was told to leave.
+        elastic_run.exceptions.UsageError: a flag, the function or an argument cannot be used; nothing was started.
+        elastic_run.exceptions.LaunchFailed: the job failed, was refused, or was told to leave.
     """
     target = name_of(fn)
     try:
@@ -129,7 +120,10 @@ class elastic_launch:
 
     Args:
         config: torch's `LaunchConfig`, or anything with its attributes.
-        entrypoint: the function; as for `launch`.
+        entrypoint: the function; as for `elastic_run.launch`.
+
+    Raises:
+        elastic_run.exceptions.UsageError: the config asks for what cannot be done here.
     """
 
     def __init__(self, config: Any, entrypoint: Callable[..., Any]) -> None:  # Any: torch's class is not imported
@@ -137,7 +131,12 @@ class elastic_launch:
         self._entrypoint = entrypoint
 
     def __call__(self, *args: Any) -> dict[int, Any]:
-        """Runs the function in every worker; see `launch`."""
+        """Runs the function in every worker; see `elastic_run.launch`.
+
+        Raises:
+            elastic_run.exceptions.UsageError: the function or an argument cannot be used; nothing was started.
+            elastic_run.exceptions.LaunchFailed: the job failed, was refused, or was told to leave.
+        """
         return launch(self._entrypoint, args, **self._flags)
 
 

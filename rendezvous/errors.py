@@ -1,4 +1,8 @@
-"""What can go wrong between a node and its job.
+"""The base of every error of elastic-run, and what can go wrong between a node and its job.
+
+    ElasticRunError
+    ├── RendezvousError (below), which only the launcher's own code sees
+    └── what a script or a caller of `launch` sees: the list is `elastic_run.exceptions`
 
     RendezvousError
     ├── StoreError              the store's side
@@ -17,7 +21,13 @@ Messages say what happened, to whom, and what to do next.
 """
 
 
-class RendezvousError(Exception):
+class ElasticRunError(Exception):
+    """Base of every error that elastic-run raises of its own."""
+
+    __module__ = "elastic_run.exceptions"
+
+
+class RendezvousError(ElasticRunError):
     """Base of everything that rendezvous raises."""
 
 

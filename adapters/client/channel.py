@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...master.data.ledger import Answer, Request
+from ...rendezvous.errors import ElasticRunError
 from ...rendezvous.wire.frame import PREFIX, framed, length_of
 from ...rendezvous.wire.values import decode, encode
 
@@ -45,8 +46,16 @@ class Back:
     text: str = ""
 
 
-class AgentGone(ConnectionError):
+class AgentGone(ElasticRunError, ConnectionError):
     """The agent's socket is closed: its launcher has ended, and this worker will be ended as well."""
+
+    __module__ = "elastic_run.exceptions"
+
+
+class AgentTimeout(ElasticRunError, TimeoutError):
+    """The agent has not answered in time: its machine is busy, or it was stopped."""
+
+    __module__ = "elastic_run.exceptions"
 
 
 class Channel:
@@ -85,7 +94,7 @@ class Channel:
     def receive(self, timeout: float | None = None) -> Back:
         """Waits for the answer to what was sent, `timeout` seconds or those of the channel.
 
-        Raises AgentGone, and TimeoutError, after which the same answer can be waited for again.
+        Raises AgentGone, and AgentTimeout, after which the same answer can be waited for again.
         """
         self._socket.settimeout(self._timeout if timeout is None else timeout)
         self._fill(PREFIX.size)
@@ -109,7 +118,7 @@ class Channel:
             try:
                 part = self._socket.recv(min(count - len(self._got), 2**20))
             except TimeoutError:
-                raise TimeoutError(f"the agent has not answered for {self._socket.gettimeout():g} s") from None
+                raise AgentTimeout(f"the agent has not answered for {self._socket.gettimeout():g} s") from None
             except OSError as error:
                 raise AgentGone(f"the agent has hung up ({error}): its launcher has ended") from None
             if not part:

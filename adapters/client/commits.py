@@ -9,6 +9,8 @@ what the script had saved, their steps count from 0 again: so the later beginnin
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...rendezvous.errors import ElasticRunError
+
 NOTHING = -1
 """The claim of a worker that has just been started, or whose state is not whole."""
 
@@ -29,8 +31,10 @@ class Claim(NamedTuple):
     mark: int = 0
 
 
-class StateLost(RuntimeError):
+class StateLost(ElasticRunError, RuntimeError):
     """Workers remember a committed step, and none of those that live has it whole."""
+
+    __module__ = "elastic_run.exceptions"
 
 
 def newest(claims: Sequence[Claim]) -> Claim:

@@ -4,7 +4,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...rendezvous.errors import ElasticRunError
+
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+NODE = "GROUP_RANK"
 ROUND = "ELASTIC_RUN_ROUND"
 LARGEST_WORLD = "ELASTIC_RUN_MAX_WORLD_SIZE"
 AGENT = "ELASTIC_RUN_AGENT"
@@ -14,45 +17,65 @@ SCALE_UP = "ELASTIC_RUN_SCALE_UP"
 """The variable that says when joining nodes are admitted: the launcher's --scale-up."""
 
 
-class BadEnvironment(ValueError):
+_FORMER = {"size": "world_size", "local_size": "local_world_size"}
+"""Attributes of earlier versions, which go on working, and their new names."""
+
+
+class BadEnvironment(ElasticRunError, ValueError):
     """The environment says where this worker stands, but not all of it, or what cannot be."""
+
+    __module__ = "elastic_run.exceptions"
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """The rank assignment of one worker in its round.
+class Context:
+    """The rank assignment of one worker in the current round of its job.
 
     Attributes:
-        rank: of this worker, from 0 to before `size`.
-        size: how many workers train together.
+        rank: of this worker, from 0 to before `world_size`.
+        world_size: how many workers train together.
         local_rank: of this worker on its node, from 0.
-        local_size: how many workers its node has.
-        round: the number of the round, from 1; 0 without elastic-run.
+        local_world_size: how many workers its node has.
+        node: the number of its node, from 0 (torchrun's GROUP_RANK).
+        round: the number of the rendezvous round, from 1; 0 without elastic-run.
         restart_count: worker failures before this round that counted against --max-restarts.
         job_id: --rdzv-id; empty without a launcher.
     """
 
     rank: int
-    size: int
+    world_size: int
     local_rank: int
-    local_size: int
+    local_world_size: int
+    node: int
     round: int
     restart_count: int
     job_id: str
 
+    def __getattr__(self, name: str) -> int:
+        if name in _FORMER:
+            return getattr(self, _FORMER[name])
+        raise AttributeError(f"a Context has no {name!r}")
 
-def world(environment: Mapping[str, str] | None = None) -> World:
-    """Where this worker stands. Any launcher that sets torchrun's variables will do, and none as well.
+
+def context(environment: Mapping[str, str] | None = None) -> Context:
+    """Rank, world size and round of this worker; any launcher that sets torchrun's variables will do, or none.
+
+    The value does not change. A worker that keeps its process (`elastic_run.rounds`, `elastic_run.torch.run`) calls
+    this again in its next round.
 
     Args:
         environment: None: this process's own.
 
-    Raises BadEnvironment where only some of the variables are set, or one is no number that can be.
+    Returns:
+        what the environment says; without a launcher, a world of one.
+
+    Raises:
+        elastic_run.exceptions.BadEnvironment: only some of the variables are set, or one is no number that can be.
     """
     given = os.environ if environment is None else environment
     set_ = [name for name in RANK_VARIABLES if name in given]
     if not set_:
-        return World(0, 1, 0, 1, 0, 0, "")
+        return Context(0, 1, 0, 1, 0, 0, 0, "")
     if missing := [name for name in RANK_VARIABLES if name not in given]:
         raise BadEnvironment(
             f"the environment has {' and '.join(set_)} but no {' and '.join(missing)}: start the script with a "
@@ -65,11 +88,12 @@ def world(environment: Mapping[str, str] | None = None) -> World:
     ):
         if value >= limit:
             raise BadEnvironment(f"{name}={value} is none of {of}={limit} ranks, which count from 0")
-    return World(
+    return Context(
         rank,
         size,
         local_rank,
         local_size,
+        _number(given, NODE, str(rank // local_size)),
         _number(given, ROUND, "0"),
         _number(given, "TORCHELASTIC_RESTART_COUNT", "0"),
         given.get("TORCHELASTIC_RUN_ID", ""),

@@ -22,7 +22,7 @@ from ...master.data.shard import Layout, ShardsError, Span
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
 from .channel import Back, Call, Channel
-from .context import AGENT, world
+from .context import AGENT, context
 from .saves import Saves
 
 AHEAD = 0.5
@@ -47,27 +47,37 @@ CLOSING = 5.0
 """Seconds that giving leases back may take; without it they come back when the round ends."""
 
 
-class Misused(ShardsError, RuntimeError):
+class ShardsMisused(ShardsError, RuntimeError):
     """The script calls what cannot be called, or not now."""
 
+    __module__ = "elastic_run.exceptions"
 
-class NotDone(ShardsError, RuntimeError):
+
+class ShardsNotDone(ShardsError, RuntimeError):
     """There are no more shards, or too many begun ones, and the script has not said of all of them that they are done.
 
     Iterating can go on afterwards: whoever finishes shards in the background waits for them, and begins a loop again.
     """
 
+    __module__ = "elastic_run.exceptions"
 
-class Refused(ShardsError, RuntimeError):
+
+class ShardsRefused(ShardsError, RuntimeError):
     """The ranks contradict each other, or this run of the job an earlier one."""
+
+    __module__ = "elastic_run.exceptions"
 
 
 class NoLedger(ShardsError, RuntimeError):
     """There are several ranks, or a launcher that says too little, and no ledger that all of them could ask."""
 
+    __module__ = "elastic_run.exceptions"
+
 
 class RoundOver(ShardsError, RuntimeError):
     """The job is in another round. The launcher ends this worker; what it does until then counts for nothing."""
+
+    __module__ = "elastic_run.exceptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,7 @@ class Client:
 def client_of(environment: Mapping[str, str] | None) -> Client:
     """Raises NoLedger, BadEnvironment."""
     given = os.environ if environment is None else environment
-    here = world(given)
+    here = context(given)
     agent = given.get(AGENT, "")
     if agent and not here.round:
         raise NoLedger(
@@ -95,12 +105,12 @@ def client_of(environment: Mapping[str, str] | None) -> Client:
             f"the environment has no {AGENT}, so this worker cannot ask for shards: leave it as elastic-run sets it, "
             "or see what the launcher printed about its socket"
         )
-    if here.size > 1 and not agent:
+    if here.world_size > 1 and not agent:
         raise NoLedger(
-            f"{here.size} ranks share the data, and their launcher has no ledger for it: start the script with "
+            f"{here.world_size} ranks share the data, and their launcher has no ledger for it: start the script with "
             "elastic-run, which takes torchrun's arguments; or start one process alone"
         )
-    return Client(agent, here.round, here.rank, here.size)
+    return Client(agent, here.round, here.rank, here.world_size)
 
 
 class _Wire(Protocol):
@@ -199,7 +209,7 @@ class Leaser:
             self._measure()
             self.begin()
             if len(self.begun) >= HELD:
-                raise NotDone(f"{self._not_done()}; so many at once cannot be: call done() of each")
+                raise ShardsNotDone(f"{self._not_done()}; so many at once cannot be: call done() of each")
             self._look()
             if self.tracking == "ack":
                 self._ask_of_lost()
@@ -227,15 +237,15 @@ class Leaser:
             self.saves.committed()
 
     def check_mine(self, span: Span) -> None:
-        """Raises Misused where this process cannot speak for it."""
+        """Raises ShardsMisused where this process cannot speak for it."""
         if self.part:
-            raise Misused(
+            raise ShardsMisused(
                 f"shard {span.key} was leased by a process that only leases: its main process says what is done, by "
                 "Shards.mark(shard.index)"
             )
         self._check_process()
         if self.closed and span.shard_index in self.begun:
-            raise Misused(f"shard {span.key} was given back by close(): another worker may be doing it")
+            raise ShardsMisused(f"shard {span.key} was given back by close(): another worker may be doing it")
 
     def mark(self, shard_index: int, offset: int) -> None:
         """Something is done of a shard that a part was given."""
@@ -266,7 +276,7 @@ class Leaser:
     def cut(self, step: int) -> Position:
         """The position of all ranks."""
         if self.tracking == "ack":
-            raise Misused(
+            raise ShardsMisused(
                 f"state_dict() of dataset {self.layout.name!r} with commit='ack': what is done is in the job's store, "
                 "not in checkpoints; leave it out, or use commit='checkpoint'"
             )
@@ -284,13 +294,13 @@ class Leaser:
     def restore(self, position: Position) -> None:
         """Is told to the ledger when the dataset is opened."""
         if self.tracking == "ack":
-            raise Misused(
+            raise ShardsMisused(
                 f"load_state_dict() of dataset {self.layout.name!r} with commit='ack': where it goes on is in the "
                 "job's store; leave it out, or use commit='checkpoint'"
             )
         with self.io:
             if self.opened or self.outstanding:
-                raise Misused(
+                raise ShardsMisused(
                     f"load_state_dict() of dataset {self.layout.name!r} after it was begun: call it before the first "
                     "shard, and before state_dict()"
                 )
@@ -339,7 +349,7 @@ class Leaser:
         numbers = _numbers.setdefault(key, _Numbers())
         holder = numbers.holder() if numbers.holder else None
         if holder is not None and not holder.closed and holder.pid == self.pid:
-            raise Misused(
+            raise ShardsMisused(
                 f"dataset {self.layout.name!r} is already used by this process: close() the one that began it, or give "
                 "this one another name"
             )
@@ -413,7 +423,7 @@ class Leaser:
                 case "stale":
                     raise RoundOver(f"{answer.text}; the launcher ends this worker, and what it did since is repeated")
                 case "refused":
-                    raise Refused(answer.text)
+                    raise ShardsRefused(answer.text)
                 case "later":
                     now = time.monotonic()
                     if now >= told:
@@ -445,7 +455,7 @@ class Leaser:
                 self.flush()
                 return False
             if self.dry and had_all:
-                raise Refused(
+                raise ShardsRefused(
                     f"the ledger of {self.layout.name!r} says that rank {self.client.rank} has shards, and it has "
                     "none: an earlier use of the dataset in this process could not give them back; start the job's "
                     "round anew"
@@ -497,7 +507,7 @@ class Leaser:
 
     def _all_done(self) -> None:
         if self.begun:
-            raise NotDone(
+            raise ShardsNotDone(
                 f"there are no more shards for this rank, and {self._not_done()}: call done() of each when its records "
                 "are used, before the loop asks for the next; or finish them now, and begin the loop again"
             )
@@ -513,10 +523,10 @@ class Leaser:
         if self.broken is not None:
             raise self.broken
         if self.closed:
-            raise Misused(f"dataset {self.layout.name!r} was closed: declare it again to go on")
+            raise ShardsMisused(f"dataset {self.layout.name!r} was closed: declare it again to go on")
 
     def _check_process(self) -> None:
         if self.pid != os.getpid():
-            raise Misused(
+            raise ShardsMisused(
                 f"dataset {self.layout.name!r} is another process's: give this one a part of it, shards.part(number)"
             )

@@ -1,9 +1,9 @@
 """For a worker that keeps its process when the membership changes: its rank assignment in one round after the other.
 
-    members = elastic_run.membership()
-    for world in members:                   # this round, and each that comes
-        group = connect(world)              # whatever the worker talks to the others with
-        members.hold(group.sockets)         # so that a lost peer cannot keep this worker waiting
+    rounds = elastic_run.rounds()
+    for context in rounds:                  # this round, and each that comes
+        group = connect(context)            # whatever the worker talks to the others with
+        rounds.register_sockets(group.sockets)  # so that a lost peer cannot keep this worker waiting
 
 The agent gives the rank assignments, and breaks the process group where somebody is lost or silent: it has duplicates
 of the process group's sockets, and shuts them down. So every call that waits for a peer ends within milliseconds, by an
@@ -22,12 +22,13 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from ...rendezvous.errors import ElasticRunError
 from ...rendezvous.wire.frame import framed, take_frames
 from ...rendezvous.wire.values import decode, encode
 from .channel import AgentGone
-from .context import AGENT, World, world
+from .context import AGENT, Context, context
 
 SUFFIX = "-membership"
 """After the name of the agent's socket: where workers that keep their process reach it."""
@@ -77,61 +78,91 @@ class News:
     environment: tuple[str, ...] = ()
 
 
-class NotAMember(RuntimeError):
-    """This process has no agent that could give it another rank assignment."""
+class NoAgent(ElasticRunError, RuntimeError):
+    """This process has no agent that could give it another rank: elastic-run did not start it."""
+
+    __module__ = "elastic_run.exceptions"
 
 
-class Membership(Iterator[World]):
-    """This worker's rank assignment in the current round, and in those that come.
+_FORMER = {"hold": "register_sockets", "holds": "report_state", "place": "context", "unplaced": "standby"}
+"""Names of earlier versions, which go on working, and their new ones."""
+
+
+class Rounds(Iterator[Context]):
+    """An iterator of this worker's contexts, one for each round; `elastic_run.rounds` makes it.
 
     Args:
-        environment: None: this process's own, which is then brought up to date with each new rank assignment.
+        environment: None: this process's own, which is then brought up to date in each new round.
 
-    Raises BadEnvironment where the launcher's environment is incomplete.
+    Attributes:
+        context: this worker's, in its current round.
+
+    Raises:
+        elastic_run.exceptions.BadEnvironment: the launcher's environment is incomplete.
+        elastic_run.exceptions.AgentGone: the launcher has ended.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         given = os.environ if environment is None else environment
         self._environment = dict(given) if environment is not None else None
-        self.world = world(given)
+        self.context = context(given)
         self._begun = False
         self._held: list[tuple[int, int]] = []
         self._got = bytearray()
         self._planned = 0
-        self._newest = self.world.round
+        self._newest = self.context.round
         self._holds = False
         self._slowest = 0.0
         self._socket: socket.socket | None = None
         if agent := given.get(AGENT, ""):
             self._socket = _connected(agent)
-            self._say(Word("stay", self.world.round))
+            self._say(Word("stay", self.context.round))
+
+    def __getattr__(self, name: str) -> Any:  # Any: whatever has that name
+        if name in _FORMER:
+            return getattr(self, _FORMER[name])
+        raise AttributeError(f"Rounds has no {name!r}")
 
     @property
     def alone(self) -> bool:
-        """There is no agent: this rank assignment is the only one that will ever be."""
+        """There is no agent: this round is the only one that will ever be."""
         return self._socket is None
 
     @property
-    def unassigned(self) -> bool:
-        """This process was started before there was a rank for it: it has to take `next` first."""
-        return self._socket is not None and self.world.round == 0
+    def standby(self) -> bool:
+        """This process was started before a round had a rank for it: it has to call `next` first."""
+        return self._socket is not None and self.context.round == 0
 
     @property
     def planned(self) -> bool:
-        """Another round is wanted. Nothing is broken: agree with the others when to leave, and take `next`."""
+        """Another round is wanted. Nothing is broken: agree with the others when to disconnect, and call `next`.
+
+        Raises:
+            elastic_run.exceptions.AgentGone: the launcher has ended.
+        """
         self._listen()
-        return self._planned > self.world.round
+        return self._planned > self.context.round
 
     @property
     def over(self) -> bool:
-        """The round is over: the process group is broken, or will be at once."""
+        """The round is over: its connections are broken, or will be at once.
+
+        Raises:
+            elastic_run.exceptions.AgentGone: the launcher has ended.
+        """
         self._listen()
-        return self._newest > self.world.round
+        return self._newest > self.context.round
 
-    def hold(self, sockets: Iterable[socket.socket | int]) -> None:
-        """Hands the process group's connected sockets to the agent, which breaks them where a peer is lost.
+    def register_sockets(self, sockets: Iterable[socket.socket | int]) -> None:
+        """Hands duplicates of this round's sockets to the agent, which shuts them down when a peer is lost.
 
-        Once per process group, or more often where it grows. Sockets that listen are skipped. Raises AgentGone.
+        Once in each round, or whenever there are more.
+
+        Args:
+            sockets: connected to peers, or their file descriptors. Those that listen are skipped.
+
+        Raises:
+            elastic_run.exceptions.AgentGone: the launcher has ended.
         """
         held: list[tuple[int, int]] = []
         for each in sockets:
@@ -141,37 +172,42 @@ class Membership(Iterator[World]):
         self._held += held
         for begin in range(0, len(held), BATCH):
             part = [descriptor for descriptor, _ in held[begin : begin + BATCH]]
-            self._say(Word("hold", self.world.round, count=len(part)), part)
+            self._say(Word("hold", self.context.round, count=len(part)), part)
 
     def formed(self) -> None:
-        """Says that the process group stands. Until then the agent is patient with a worker that does not answer."""
-        self._say(Word("formed", self.world.round))
+        """Reports that this worker is connected to its peers. Until then the agent waits longer for a word from it.
 
-    def holds(self, state: bool, seconds: float = 0.0) -> None:
-        """Says whether this worker has the job's state: others may go on without a node where nobody has it.
+        Raises:
+            elastic_run.exceptions.AgentGone: the launcher has ended.
+        """
+        self._say(Word("formed", self.context.round))
 
-        Where it is never said, nobody goes on without anybody who lives.
+    def report_state(self, state: bool, seconds: float = 0.0) -> None:
+        """Reports whether this worker has the job's state: a round may begin without a node whose workers have none.
+
+        Where no worker reports, no round begins without a node that lives.
 
         Args:
-            state: it has.
-            seconds: that a step may take here, more or less. One who is in the middle of a step when the process group
-                breaks gets the time to come out of it.
+            state: this worker has it.
+            seconds: that a step takes here, about. A worker that is in a step when its connections break gets this
+                time to come out of it.
 
-        Raises AgentGone.
+        Raises:
+            elastic_run.exceptions.AgentGone: the launcher has ended.
         """
         seconds = seconds if seconds >= LONG_STEP else 0.0
         if state != self._holds or not self._slowest / 1.5 <= seconds <= self._slowest * 1.5:
             self._holds, self._slowest = state, seconds
-            self._say(Word("state", self.world.round, count=int(state), seconds=seconds))
+            self._say(Word("state", self.context.round, count=int(state), seconds=seconds))
 
     def done(self) -> None:
-        """Says that the training is over for this worker: joining nodes come too late, and it takes no other rank."""
+        """Reports that this worker has trained to the end: no node is admitted from now on."""
         with contextlib.suppress(AgentGone):  # then there is nobody who could give it one
-            self._say(Word("done", self.world.round))
+            self._say(Word("done", self.context.round))
 
     @property
     def broken(self) -> bool:
-        """Whether a socket of the process group is closed, at this end or at the other."""
+        """Whether a registered socket of this round is closed, at this end or at the other."""
         poll = select.poll()
         for descriptor, inode in self._held:
             try:
@@ -182,37 +218,43 @@ class Membership(Iterator[World]):
             poll.register(descriptor, select.POLLRDHUP | select.POLLHUP | select.POLLERR)
         return bool(self._held and poll.poll(0))
 
-    def next(self, why: str = "", timeout: float | None = None) -> World:
-        """Leaves the process group, whose sockets the caller closes, and waits for the next rank assignment.
+    def next(self, why: str = "", timeout: float | None = None) -> Context:
+        """Leaves the round, whose sockets the caller closes, and waits for this worker's context in the next one.
 
         Args:
-            why: what was broken, in words; empty where the round was `planned`.
+            why: what was broken, in words; empty where the next round was `planned`.
             timeout: seconds; None: for as long as the job waits for its nodes, after which it ends this process.
 
-        Raises NotAMember, AgentGone, and TimeoutError, after which it can be asked for again.
+        Returns:
+            rank, world size and round; also `context` from now on, and in this process's environment.
+
+        Raises:
+            elastic_run.exceptions.NoAgent: the script was not started by elastic-run.
+            elastic_run.exceptions.AgentGone: the launcher has ended.
+            TimeoutError: no round came in time; it can be called again.
         """
         if self._socket is None:
-            raise NotAMember("there is no other rank to take: start the script with elastic-run")
+            raise NoAgent("this process can join no other round: start the script with elastic-run")
         self._held = []
-        self._say(Word("next", self.world.round, text=why[:500]))
+        self._say(Word("next", self.context.round, text=why[:500]))
         until = None if timeout is None else time.monotonic() + timeout
-        asked = self.world.round
-        while self.world.round == asked:
+        asked = self.context.round
+        while self.context.round == asked:
             rest = None if until is None else until - time.monotonic()
             if rest is not None and rest <= 0:
                 raise TimeoutError(f"no rank assignment in a round after {asked} within {timeout:g} s")
             self._listen(rest, wait=True)
         self._begun = True
-        return self.world
+        return self.context
 
-    def __next__(self) -> World:
+    def __next__(self) -> Context:
         if not self._begun:
             self._begun = True
-            if not self.unassigned:
-                return self.world
+            if not self.standby:
+                return self.context
         if self._socket is None:
             raise StopIteration
-        return self.next("" if self.planned or self.unassigned else "the process group is broken")
+        return self.next("" if self.planned or self.standby else "the process group is broken")
 
     def close(self) -> None:
         """Hangs up: from now on this process is ended when its round is."""
@@ -260,23 +302,27 @@ class Membership(Iterator[World]):
                 changed = dict(each.split("=", 1) for each in news.environment)
                 if self._environment is None:
                     os.environ.update(changed)
-                    self.world = world()
+                    self.context = context()
                 else:
                     self._environment.update(changed)
-                    self.world = world(self._environment)
-                self._newest = max(self._newest, self.world.round)
+                    self.context = context(self._environment)
+                self._newest = max(self._newest, self.context.round)
 
 
-def membership() -> Membership:
-    """This worker's rank assignments, round after round, for code that builds its own process group; an iterator of
-    `World`.
+def rounds() -> Rounds:
+    """One context after the other, for a script that connects its workers itself and keeps its process between rounds.
 
-    From the first call on the worker keeps its process when nodes come and go, so it must watch for that: where a call
-    to a peer fails, or `planned` says so, it asks for the next rank assignment. One per process.
+    From the first call on the worker is not restarted when nodes come and go, so it must watch for that: where a call
+    to a peer fails, or `Rounds.planned` is true, it asks for the next context. Call it once per process.
 
-    Raises BadEnvironment where the launcher's environment is incomplete, and AgentGone.
+    Returns:
+        an iterator of `Context`. Without elastic-run it has one.
+
+    Raises:
+        elastic_run.exceptions.BadEnvironment: the launcher's environment is incomplete.
+        elastic_run.exceptions.AgentGone: the launcher has ended.
     """
-    return Membership()
+    return Rounds()
 
 
 def _connected(agent: str) -> socket.socket:

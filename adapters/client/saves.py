@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 
 from .channel import AgentGone, Call, Channel
-from .context import AGENT, SCALE_UP, world
+from .context import AGENT, SCALE_UP, context
 
 
 class Saves:
@@ -38,7 +38,7 @@ class Saves:
         try:
             channel = Channel(self._agent)
             try:
-                channel.ask(Call("saved", world(self._environment).round))
+                channel.ask(Call("saved", context(self._environment).round))
             finally:
                 channel.close()
         except (AgentGone, TimeoutError):

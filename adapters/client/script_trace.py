@@ -29,7 +29,15 @@ def mark(name: str, /, **args: object) -> None:
 
 
 def span(name: str, /, **args: object) -> AbstractContextManager[None]:
-    """`with span("checkpoint"):` records how long that takes; does nothing without --trace. As for `mark`."""
+    """`with span("checkpoint"):` records how long the block takes; does nothing without --trace.
+
+    Args:
+        name: what, as a viewer shows it.
+        args: numbers and texts that belong to it.
+
+    Returns:
+        a context manager.
+    """
     if file := os.environ.get(TRACE):
         return _opened(file, os.environ.get(TRACE_NODE, ""), os.getpid()).span(name, _row(), **args)
     return nullcontext()

@@ -1,6 +1,6 @@
 """What a script uses for leased data: shards of records that each rank asks for, as fast as it is.
 
-    for shard in elastic_run.shards("train", 1_000_000, shard_size=1000, epochs=3):
+    for shard in elastic_run.data.shards("train", 1_000_000, shard_size=1000, epochs=3):
         for index in shard.indices:
             ...
         shard.done()
@@ -12,18 +12,18 @@ travels with the next request, so a worker does not wait for a round trip.
 Whose fault it is:
 
     ShardsError
-    ├── BadDataset    (ValueError)      the script declares what cannot be (`master/data/shard.py`)
-    ├── BadPosition   (ValueError)      a checkpoint that is not this dataset's, or is damaged (`master/data/shard.py`)
-    ├── Misused       (RuntimeError)    the script calls what cannot be called, or not now
-    ├── NotDone       (RuntimeError)    the script has shards that it has not called done() of; it may go on afterwards
-    ├── Refused       (RuntimeError)    the ranks contradict each other, or an earlier run of the job
-    ├── NoLedger      (RuntimeError)    the launcher has no ledger that all ranks could ask
-    └── RoundOver     (RuntimeError)    nobody's: the job is in another round, and the launcher ends this worker
+    ├── BadDataset      (ValueError)      the script declares what cannot be (`master/data/shard.py`)
+    ├── BadShardsState  (ValueError)      the checkpoint is not this dataset's, or is damaged (`master/data/shard.py`)
+    ├── ShardsMisused   (RuntimeError)    the script calls what cannot be called, or not now
+    ├── ShardsNotDone   (RuntimeError)    the script has not called done() of all its shards; it may go on afterwards
+    ├── ShardsRefused   (RuntimeError)    the ranks contradict each other, or an earlier run of the job
+    ├── NoLedger        (RuntimeError)    the launcher has no ledger that all ranks could ask
+    └── RoundOver       (RuntimeError)    nobody's: the job is in another round, and the launcher ends this worker
 
-Besides, `AgentGone` (ConnectionError, `channel.py`) says that the launcher has ended, and TimeoutError that it hangs.
+Besides, `AgentGone` (ConnectionError) says that the launcher has ended, and `AgentTimeout` (TimeoutError) that it does
+not answer (`channel.py`).
 """
 
-import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,37 +31,29 @@ from types import TracebackType
 from typing import NoReturn
 
 from ...master.data.ledger import DONE, Tracking
-from ...master.data.shard import BadDataset, BadPosition, Files, Layout, ShardsError, Span
-from ...rendezvous.wire.frame import TooLong
-from ...rendezvous.wire.values import Malformed
-from .channel import AgentGone, Call, Channel
-from .context import AGENT, world
-from .ledger_client import Client, Leaser, Misused, NoLedger, NotDone, Refused, RoundOver, client_of
+from ...master.data.shard import BadDataset, BadShardsState, Files, Layout, ShardsError, Span
+from .ledger_client import Client, Leaser, NoLedger, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused, client_of
 from .saves import Saves
 
 __all__ = [
     "DONE",
     "BadDataset",
-    "BadPosition",
-    "Misused",
+    "BadShardsState",
     "NoLedger",
-    "NotDone",
     "Part",
-    "Refused",
     "RoundOver",
     "Shard",
     "Shards",
     "ShardsError",
-    "is_current",
+    "ShardsMisused",
+    "ShardsNotDone",
+    "ShardsRefused",
     "shards",
 ]
 
-ASKING = 30.0
-"""Seconds that `is_current` waits for its agent."""
-
 
 class Shard:
-    """Records that are this process's to use.
+    """Records that are leased to this process; `elastic_run.data.shards` gives them.
 
     Attributes:
         offset: records of it, in the order of their use, that are in the model already; 0 unless a worker was lost in
@@ -92,6 +84,11 @@ class Shard:
     def index(self) -> int:
         """Which shard in the order of all epochs it is, from 0: what `Shards.mark` takes."""
         return self._span.shard_index
+
+    def __getattr__(self, name: str) -> int:
+        if name == "place":  # of earlier versions
+            return self.index
+        raise AttributeError(f"a Shard has no {name!r}")
 
     @property
     def file(self) -> str:
@@ -130,32 +127,44 @@ class Shard:
         return f"<Shard {self.key}: records {self.start} to {self.stop}{file}, {self.offset} of them done>"
 
     def done(self) -> None:
-        """Says that every record is in the model, or its output written. From any thread; costs no round trip.
+        """Marks the shard done: every record is in the model, or its output is written. From any thread; no round trip.
 
-        What is said travels with the next request, or with `Shards.flush` and `Shards.state_dict`. Raises Misused
-        where it was said before, or the shard was given back by `Shards.close`.
+        The mark travels with the next request, or with `Shards.flush` and `Shards.state_dict`.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: it is done already, or `Shards.close` has given it back.
         """
         self._leaser.check_mine(self._span)
         with self._leaser.lock:
             if self._said:
-                raise Misused(f"done() was called twice for shard {self.key}: call it once, after its last record")
+                raise ShardsMisused(
+                    f"done() was called twice for shard {self.key}: call it once, after its last record"
+                )
             self._said, self._progress = True, len(self)
         self._leaser.said(self._span, DONE)
 
     def progress(self, count: int) -> None:
-        """Says that the first `count` of `indices` are in the model, so that a checkpoint need not wait for done().
+        """Marks the first `count` of `indices` as in the model, so that a checkpoint need not wait for `done`.
 
-        It counts from the beginning of what this lease gave, not from the beginning of the shard. With commit="ack" it
-        has no effect, because an output is of whole shards. Raises Misused where it goes backwards or beyond the end.
+        It counts from the beginning of this lease, not of the shard. With commit="ack" it has no effect, because an
+        output is of whole shards.
+
+        Args:
+            count: records.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: it goes backwards or beyond the end.
         """
         self._leaser.check_mine(self._span)
         if not isinstance(count, int) or isinstance(count, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
             raise TypeError(f"progress({count!r}) must be a whole number of records")
         with self._leaser.lock:
             if self._said:
-                raise Misused(f"progress({count}) after done() of shard {self.key}: all of it was said to be done")
+                raise ShardsMisused(
+                    f"progress({count}) after done() of shard {self.key}: all of it was said to be done"
+                )
             if not self._progress <= count <= len(self):
-                raise Misused(
+                raise ShardsMisused(
                     f"progress({count}) of shard {self.key}, which has {len(self)} records to use, {self._progress} of "
                     "which were said to be done: it can neither go back nor beyond the end"
                 )
@@ -167,7 +176,7 @@ class Shard:
 
 
 class Shards(Iterator[Shard]):
-    """The shards of a dataset that this rank gets, through all epochs; see `shards`.
+    """The shards of a dataset that this rank gets, through all epochs; `elastic_run.data.shards` makes it.
 
     It may be used by one thread at a time; `Shard.done` and `Shard.progress` by any.
 
@@ -199,61 +208,76 @@ class Shards(Iterator[Shard]):
         return self
 
     def __next__(self) -> Shard:
-        """The next shard. Ends when there is nothing left for this rank, and everything said is with the master.
+        """The next shard. The loop ends when nothing is left for this rank, and the master knows what is done.
 
-        The first call is for all ranks together with commit="checkpoint": they are compared. Raises what the module's
-        docstring draws; NotDone where nothing is left to lease and this process has not done all that it has begun.
+        With commit="checkpoint" the first call is collective: the ranks are compared.
+
+        Raises:
+            elastic_run.exceptions.ShardsNotDone: nothing is left to lease, and not all that was begun is done.
+            elastic_run.exceptions.ShardsRefused: the ranks declare different data, or restored different positions.
+            elastic_run.exceptions.ShardsMisused: it was closed, or another process declared it.
+            elastic_run.exceptions.RoundOver: the job is in another round.
+            elastic_run.exceptions.AgentGone: the launcher has ended.
+            elastic_run.exceptions.AgentTimeout: the launcher does not answer.
         """
         taken = self._leaser.take()
         if taken is None:
             raise StopIteration
         return Shard(self._leaser, *taken)
 
-    @property
-    def layout(self) -> Layout:
-        """Which records are in which shard."""
-        return self._layout
-
-    @property
-    def tracking(self) -> Tracking:
-        """Whose word counts: the argument `commit`."""
-        return self._leaser.tracking
-
     def flush(self) -> None:
-        """Returns when everything that was said to be done is with the master, in its store."""
+        """Returns when the master has stored everything that was marked done.
+
+        Raises:
+            elastic_run.exceptions.RoundOver: the job is in another round.
+            elastic_run.exceptions.AgentGone: the launcher has ended.
+        """
         self._leaser.flush()
 
     def state_dict(self, step: int | None = None) -> dict[str, object]:
-        """What the model contains, as plain values: every rank must call it, at the same step, and gets the same.
+        """Returns the position of all ranks, as plain values. Collective: every rank calls it after the same step.
 
-        It waits for all ranks. What each has said to be done before its call is in, nothing else. One rank's
-        checkpoint will do.
+        It has what each rank had marked done before its call, and nothing else, and is the same on all of them: one
+        rank's checkpoint is enough.
 
         Args:
             step: compared between the ranks, where it is given: the optimizer steps so far, say.
 
-        Raises Misused with commit="ack", whose position is in the job's store and in no checkpoint.
+        Raises:
+            elastic_run.exceptions.ShardsMisused: commit="ack", whose position is in the job's store and in no
+                checkpoint.
+            elastic_run.exceptions.ShardsRefused: the ranks give different steps.
+            elastic_run.exceptions.RoundOver: the job is in another round.
         """
         if step is not None and (not isinstance(step, int) or isinstance(step, bool) or step < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"step={step!r} must be a whole number of 0 or more")
         return self._layout.state(self._leaser.cut(step or 0))
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Goes on from there, with any number of ranks; before the first shard, and on every rank.
+        """Sets the position, for any number of ranks. Every rank calls it, before the first shard.
 
-        The number of epochs may be another than before. Raises BadPosition where the state is of another dataset or
-        damaged, Misused where it comes too late or with commit="ack".
+        The number of epochs may be another than before.
+
+        Args:
+            state: what `state_dict` gave.
+
+        Raises:
+            elastic_run.exceptions.BadShardsState: the state is of another dataset, or damaged.
+            elastic_run.exceptions.ShardsMisused: it comes after the first shard, or with commit="ack".
         """
         self._leaser.restore(self._layout.restored(state))
 
     def part(self, number: int) -> "Part":
-        """Leases for another process of this rank, a loader's for instance; it can be pickled and sent there.
+        """Returns shards for another process of this rank, say a loader's; it can be pickled and sent there.
 
-        That process only leases. What is done with its shards, this one says, by `mark`. The first call is for all
-        ranks together, as the first shard is.
+        That process only leases; this one marks its shards done, by `mark`. The first call is collective, as the first
+        shard is.
 
         Args:
             number: from 1, another one for each process that this rank starts in this round.
+
+        Raises:
+            elastic_run.exceptions.NoLedger: without elastic-run, the ledger is in this process.
         """
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"part({number!r}) must be a whole number from 1")
@@ -267,25 +291,28 @@ class Shards(Iterator[Shard]):
         return Part(self._layout, self._leaser.tracking, client, number)
 
     def mark(self, index: int, offset: int = DONE) -> None:
-        """Says what is done of a shard that a `part` of this rank leased.
+        """Marks records done of a shard that a `part` of this rank leased.
 
-        With commit="ack" it returns when that is with the master, because others may wait for it.
+        With commit="ack" it returns when the master has stored that, because other ranks may wait for it.
 
         Args:
             index: `Shard.index`.
             offset: records of the whole shard, in the order of their use, that are in the model: `shard.offset` and
-                how many of `indices`; DONE: all.
+                how many of `indices`; -1: all.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: the shard has fewer records, or no `part` of this rank has it.
         """
         for name, value, least in (("index", index, 0), ("offset", offset, DONE)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"mark() with {name}={value!r}, which must be a whole number from {least}")
         size = len(self._layout.span(index))
         if offset > size:
-            raise Misused(f"mark() says that {offset} records of shard index {index} are done, which has {size}")
+            raise ShardsMisused(f"mark() says that {offset} records of shard index {index} are done, which has {size}")
         self._leaser.mark(index, DONE if offset == size else offset)
 
     def close(self) -> None:
-        """Says what is done and gives the rest back, for others to do. Also at the end of a `with`, and at exit."""
+        """Reports what is done, and gives the rest back for other ranks. The end of a `with` calls it, and the exit."""
         self._leaser.close()
 
     def __reduce__(self) -> NoReturn:
@@ -307,19 +334,19 @@ class Shards(Iterator[Shard]):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What another process of a rank leases: iterate over it there. The shards' `done` is said by `Shards.mark`.
+    """Shards for another process of this rank: iterate over it there, and call `Shards.mark` here. See `Shards.part`.
 
     The socket is opened where it is iterated over. With commit="ack" it ends when nothing is left to lease, though
     others may still be at work.
     """
 
-    layout: Layout
-    tracking: Tracking
-    client: Client
-    number: int
+    _layout: Layout
+    _tracking: Tracking
+    _client: Client
+    _number: int
 
     def __iter__(self) -> Iterator[Shard]:
-        leaser = Leaser(self.layout, self.tracking, self.client, self.number)
+        leaser = Leaser(self._layout, self._tracking, self._client, self._number)
         try:
             while taken := leaser.take():
                 yield Shard(leaser, *taken)
@@ -337,7 +364,7 @@ def shards(
     seed: int = 0,
     commit: Tracking = "checkpoint",
 ) -> Shards:
-    """Shards of a dataset for this rank, to be iterated over: each goes to one rank, and comes back if that is lost.
+    """Returns the shards of a dataset for this rank. Each shard goes to one rank, and to another if that one is lost.
 
     Every rank declares the same. Nothing is asked for before the first shard is. Under elastic-run the job's master
     has the ledger. Without a launcher this is a world of one, and the ledger ends with the process.
@@ -352,30 +379,13 @@ def shards(
         commit: whose word counts when workers are lost. "checkpoint": what the ranks restore, by `state_dict` and
             `load_state_dict` in the model's checkpoints. "ack": `Shard.done`, for outputs that lie elsewhere.
 
-    Raises BadDataset or TypeError for arguments that make no sense, NoLedger where several ranks have no elastic-run
-    around them, and BadEnvironment where the launcher's environment is incomplete.
+    Returns:
+        an iterator of `Shard`, to be used in a `with` or until its end.
+
+    Raises:
+        elastic_run.exceptions.BadDataset: an argument makes no sense.
+        elastic_run.exceptions.NoLedger: there are several ranks, and no elastic-run around them.
+        elastic_run.exceptions.BadEnvironment: the launcher's environment is incomplete.
+        TypeError: an argument is of the wrong type.
     """
     return Shards(name, size, shard_size=shard_size, epochs=epochs, shuffle=shuffle, seed=seed, commit=commit)
-
-
-def is_current() -> bool:
-    """Whether this worker's round is still the job's current one; ask before a checkpoint replaces the last one.
-
-    A worker that was cut off from the others may not know that the job goes on without it. Its agent asks the store.
-    True without a launcher, and under launchers other than elastic-run, which have no rounds: there it guards nothing.
-    False where it cannot be ascertained; then do not write.
-
-    Raises BadEnvironment where the launcher's environment is incomplete.
-    """
-    agent = os.environ.get(AGENT, "")
-    here = world()
-    if not agent:
-        return not here.round  # a worker of elastic-run whose agent cannot be asked
-    try:
-        channel = Channel(agent, timeout=ASKING)
-        try:
-            return channel.ask(Call("current", here.round)).current
-        finally:
-            channel.close()
-    except (AgentGone, TimeoutError, Malformed, TooLong):
-        return False

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from ...master.data.shard import Layout, Span
-from ..client.ledger_client import HELD, Misused, NotDone
+from ..client.ledger_client import HELD, ShardsMisused, ShardsNotDone
 from ..client.shards import Shard, Shards
 
 __all__ = ["ElasticIterableDataset", "ElasticLoader", "Records"]
@@ -31,7 +31,7 @@ _END = object()
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What `read` is asked for: the rest of a shard, or a part of it. What is not said here is as in `Shard`.
+    """What the function `read` of an `ElasticIterableDataset` gets: the rest of a shard, or a part of it.
 
     Attributes:
         epoch, number, file, start, stop, key: of the shard.
@@ -55,7 +55,7 @@ class Records:
 class ElasticIterableDataset(IterableDataset[T]):
     """Samples of leased shards; what is in the model, `commit` says.
 
-        source = elastic_run.shards("train", [("a.csv", 1000), ("b.csv", 700)], shard_size=256, epochs=3)
+        source = elastic_run.data.shards("train", [("a.csv", 1000), ("b.csv", 700)], shard_size=256, epochs=3)
         dataset = ElasticIterableDataset(source, read)
         loader = dataset.loader(batch_size=32, num_workers=4)
         if checkpoint: dataset.load_state_dict(checkpoint["data"])      # on every rank
@@ -83,11 +83,15 @@ class ElasticIterableDataset(IterableDataset[T]):
         self._read = read
 
     def __iter__(self) -> Iterator[T]:
-        """One sample after the other, in this process."""
+        """One sample after the other, in this process.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: in a loader's worker, or with commit="ack".
+        """
         if get_worker_info() is not None:
             _refuse_to_be_sent()
         if self._queue.acknowledges:
-            raise Misused(
+            raise ShardsMisused(
                 "a plain loop over an ElasticIterableDataset ends before others' shards may come back, which with "
                 "commit='ack' is too early: take dataset.loader(batch_size=...)"
             )
@@ -102,7 +106,12 @@ class ElasticIterableDataset(IterableDataset[T]):
             num_workers: processes that read, each a shard of its own.
             arguments: others of torch's DataLoader; Any: as they are there.
 
-        Raises Misused for arguments that would lose records or their order, TypeError for a batch_size of no number.
+        Returns:
+            the loader, which is to be iterated over instead of this dataset.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: an argument would lose records, or their order.
+            TypeError: batch_size is no number.
         """
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
             raise TypeError(f"batch_size={batch_size!r} must be a whole number from 1")
@@ -114,22 +123,34 @@ class ElasticIterableDataset(IterableDataset[T]):
             ("batch_sampler", None, "which records come next, the shards say"),
         ):
             if (given := arguments.pop(name, fine)) not in (fine, None):
-                raise Misused(f"loader() with {name}={given!r}: {why}; leave it out")
-        return ElasticLoader(self._queue, self._read, batch_size, num_workers, arguments)
+                raise ShardsMisused(f"loader() with {name}={given!r}: {why}; leave it out")
+        return ElasticLoader(self, self._queue, self._read, batch_size, num_workers, arguments)
 
     def commit(self, batches: int | None = None) -> None:
-        """Says that what was given out is in the model, or its output written; after the step, before a checkpoint.
+        """Commits what was given out: it is in the model, or its output is written. After the step, before a save.
 
         Args:
             batches: the oldest so many of those not committed, where something between the loader and the step
                 draws ahead (samples, in a plain loop); None: all.
 
-        Costs no round trip. Raises Misused where not so much was given out since the last commit.
+        Costs no round trip.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: fewer batches were given out since the last commit.
         """
         self._queue.commit(batches)
 
     def state_dict(self, step: int | None = None) -> dict[str, object]:
-        """The position that the commits of all ranks make: as `Shards.state_dict`, for all ranks together."""
+        """Returns the position that the commits of all ranks make. Collective, as `elastic_run.data.Shards.state_dict`.
+
+        Args:
+            step: compared between the ranks, where it is given.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: commit="ack", whose position is in the job's store.
+            elastic_run.exceptions.ShardsRefused: the ranks give different steps.
+            elastic_run.exceptions.RoundOver: the job is in another round.
+        """
         if self._queue.in_vain:
             warnings.warn(
                 "state_dict() although batches were given out and none was ever committed: with this checkpoint they "
@@ -140,7 +161,15 @@ class ElasticIterableDataset(IterableDataset[T]):
         return self._queue.source.state_dict(step)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """As `Shards.load_state_dict`: before the first batch, on every rank. Batches and workers may be others."""
+        """Sets the position: before the first batch, on every rank. Batch size and number of workers may differ.
+
+        Args:
+            state: what `state_dict` gave.
+
+        Raises:
+            elastic_run.exceptions.BadShardsState: the state is of another dataset, or damaged.
+            elastic_run.exceptions.ShardsMisused: it comes after the first batch, or with commit="ack".
+        """
         self._queue.source.load_state_dict(state)
 
     def __reduce__(self) -> NoReturn:
@@ -150,18 +179,23 @@ class ElasticIterableDataset(IterableDataset[T]):
 class ElasticLoader:
     """What `ElasticIterableDataset.loader` gives: an iterable of batches, as torch's DataLoader collates them.
 
-    One loop goes through all epochs. With commit="ack" it ends when all shards of all ranks are done, and raises
-    NotDone if the next batch is asked for when there is none and some are not committed.
+    One loop goes through all epochs. With commit="ack" it ends when all shards of all ranks are done.
+
+    Raises:
+        elastic_run.exceptions.ShardsNotDone: from a loop with commit="ack", where the next batch is asked for when
+            there is none and some are not committed.
     """
 
     def __init__(
         self,
+        dataset: ElasticIterableDataset[Any],
         queue: "_OrderQueue",
         read: Callable[[Records], Iterable[Any]],
         batch_size: int,
         num_workers: int,
         arguments: Mapping[str, Any],  # Any: torch's arguments
     ) -> None:
+        self._dataset = dataset
         self._queue = queue
         self._loader: DataLoader[Any] = DataLoader(
             _Reader(read, queue.layout),
@@ -174,8 +208,20 @@ class ElasticLoader:
         return self._queue.loop(lambda: iter(self._loader))
 
     def commit(self, batches: int | None = None) -> None:
-        """As `ElasticIterableDataset.commit`."""
+        """As `ElasticIterableDataset.commit`.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: fewer batches were given out since the last commit.
+        """
         self._queue.commit(batches)
+
+    def state_dict(self, step: int | None = None) -> dict[str, object]:
+        """As `ElasticIterableDataset.state_dict`, and as collective."""
+        return self._dataset.state_dict(step)
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """As `ElasticIterableDataset.load_state_dict`."""
+        self._dataset.load_state_dict(state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +262,8 @@ class _OrderQueue:
 
     def __init__(self, source: Shards) -> None:
         self.source = source
-        self.layout = source.layout
-        self.acknowledges = source.tracking == "ack"
+        self.layout = source._layout  # pyright: ignore[reportPrivateUsage]
+        self.acknowledges = source._leaser.tracking == "ack"  # pyright: ignore[reportPrivateUsage]
         self._held: dict[int, _Held] = {}  # by shard index, in the order in which they were leased
         self._waiting: deque[_Order] = deque()  # in the loader
         self._given: deque[_Order] = deque()  # by the loader, and not committed
@@ -245,7 +291,7 @@ class _OrderQueue:
                 yield batch
                 self._check(number)
             if self._given and self.acknowledges:
-                raise NotDone(
+                raise ShardsNotDone(
                     f"{len(self._given)} batches are not committed, and there are no others for now: call commit() "
                     "before the next batch is asked for; or commit these, and begin the loop again"
                 )
@@ -254,7 +300,7 @@ class _OrderQueue:
 
     def _check(self, number: int) -> None:
         if number != self._loops:
-            raise Misused(
+            raise ShardsMisused(
                 "this loop over the loader is over, because another one was begun: a dataset is iterated over once at "
                 "a time"
             )
@@ -290,13 +336,13 @@ class _OrderQueue:
     def _lease(self) -> _Held | None:
         """Another shard; None where there is none for now."""
         if len(self._held) >= HELD:
-            raise NotDone(
+            raise ShardsNotDone(
                 f"{HELD} shards are begun and not committed: call commit() after each step; if you do, take larger "
                 "shards, or fetch less ahead (batch_size, num_workers, prefetch_factor)"
             )
         try:
             shard = next(self.source, None)
-        except NotDone:
+        except ShardsNotDone:
             if not self._held:
                 raise  # somebody else iterates over the source
             return None
@@ -311,13 +357,15 @@ class _OrderQueue:
         if batches is not None and (not isinstance(batches, int) or isinstance(batches, bool) or batches < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"commit({batches!r}) must be a whole number of batches from 1")
         if not self._given:
-            raise Misused(
+            raise ShardsMisused(
                 "commit() although nothing was given out since the last commit, or since this loop began: call it once "
                 "per optimizer step, after it"
             )
         count = len(self._given) if batches is None else batches
         if count > len(self._given):
-            raise Misused(f"commit({count}) although only {len(self._given)} batches were given out and not committed")
+            raise ShardsMisused(
+                f"commit({count}) although only {len(self._given)} batches were given out and not committed"
+            )
         moved: dict[int, _Held] = {}
         for _ in range(count):
             for piece in self._given.popleft():
@@ -374,11 +422,13 @@ class _Reader(Dataset[Any]):
         samples = list(islice(found.samples, piece.stop - piece.start))
         found.at += len(samples)
         if found.at < piece.stop:
-            raise Misused(f"read() gave too few samples for {_named(piece)}: they ended before record {found.at} of it")
+            raise ShardsMisused(
+                f"read() gave too few samples for {_named(piece)}: they ended before record {found.at} of it"
+            )
         if found.at < found.end:
             self._open = found
         elif next(found.samples, _END) is not _END:  # this also lets a generator close its file
-            raise Misused(f"read() gave too many samples for {_named(piece)}: give one for each of `indices`")
+            raise ShardsMisused(f"read() gave too many samples for {_named(piece)}: give one for each of `indices`")
         return samples
 
     def _records(self, piece: _Piece) -> Records:
@@ -401,7 +451,7 @@ def _samples(reader: _Reader, orders: Iterable[_Order]) -> Iterator[Any]:
 
 
 def _refuse_to_be_sent() -> NoReturn:
-    raise Misused(
+    raise ShardsMisused(
         "an ElasticIterableDataset leases in the main process, and a DataLoader would send it to its workers: take "
         "dataset.loader(batch_size=..., num_workers=...), which gives them work"
     )

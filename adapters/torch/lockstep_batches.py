@@ -16,9 +16,19 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import BatchSampler, Sampler
 
-from ...master.data.lockstep import LARGEST, Order, OutOfStep, Plan, Position, RanksDiffer, Step, Tail, disagreement
+from ...master.data.lockstep import (
+    LARGEST,
+    Order,
+    Plan,
+    Position,
+    RanksDiffer,
+    SamplerMisused,
+    Step,
+    Tail,
+    disagreement,
+)
 from ...master.data.permutation import Permutation
-from ..client.context import largest_world, world
+from ..client.context import context, largest_world
 from ..client.saves import Saves
 
 AHEAD = 1024
@@ -65,8 +75,11 @@ class ElasticBatchSampler(Sampler[list[int]]):
             batches per step follows. A tail shorter than that joins the step before, so that every step of an epoch
             has the same records whatever the world size is and becomes.
 
-    Raises BadPlan or TypeError for arguments that make no sense, WorldRefused where the ranks are too many for them,
-    and BadEnvironment where the launcher's environment is incomplete; all but TypeError are ValueErrors.
+    Raises:
+        elastic_run.exceptions.BadSampler: an argument makes no sense (a ValueError).
+        elastic_run.exceptions.WorldSizeRefused: there are too many ranks for these arguments (a ValueError).
+        elastic_run.exceptions.BadEnvironment: the launcher's environment is incomplete (a ValueError).
+        TypeError: an argument is of the wrong type.
     """
 
     def __init__(
@@ -94,8 +107,12 @@ class ElasticBatchSampler(Sampler[list[int]]):
         """The batches of this rank from the last commit to the end of its epoch.
 
         The first time, and after `load_state_dict` or a change of the world, all ranks must come here together: they
-        are compared, by one small collective. Raises RanksDiffer where they would not train on the same data, and
-        TypeError where the loader was given this as `sampler=`.
+        are compared, by one small collective.
+
+        Raises:
+            elastic_run.exceptions.RanksDiffer: they would not train on the same data.
+            elastic_run.exceptions.WorldSizeRefused: there are too many ranks for the sampler's arguments.
+            TypeError: the loader was given this as `sampler=`.
         """
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None
@@ -129,19 +146,20 @@ class ElasticBatchSampler(Sampler[list[int]]):
         return self._plan.micro_batches_left(self._plan.settled(self._position, size), size)
 
     def commit(self) -> None:
-        """Says that the batches of this step are in the model: once per optimizer step, after it, on every rank.
+        """Commits the batches of this step: they are in the model. Once after every optimizer step, on every rank.
 
-        Raises OutOfStep where they have not been given out: nothing was drawn since the last commit (it was called
-        twice), or not yet all batches of the step. What a loader with workers has fetched ahead counts as given out
-        only as far as that can be told from here; a commit too many is refused at the end of the epoch at the latest.
+        Raises:
+            elastic_run.exceptions.SamplerMisused: nothing was drawn since the last commit (it was called twice), or
+                not yet all batches of the step. What a loader with workers has fetched ahead counts as drawn as far as
+                that can be told from here; a commit too many is refused at the end of the epoch at the latest.
         """
         if self._pass is None:
-            raise OutOfStep(
+            raise SamplerMisused(
                 "commit() before any batch was drawn (or after load_state_dict): loop over the loader first, and "
                 "commit after each optimizer step"
             )
         if self._pass.over or self._position.epoch != self._pass.epoch:
-            raise OutOfStep(
+            raise SamplerMisused(
                 f"commit() although every step of epoch {self._pass.epoch} has been committed: one of its steps was "
                 "committed twice; call commit() once per optimizer step"
             )
@@ -200,19 +218,25 @@ class ElasticBatchSampler(Sampler[list[int]]):
         return self._plan.repeated(self._plan.settled(self._position, size), size)
 
     def state_dict(self) -> dict[str, int | bool]:
-        """The position of the last commit, as plain numbers. The same on every rank: one rank's checkpoint will do."""
+        """Returns the position of the last commit, as plain numbers, the same on every rank."""
         self._saves.taken()
-        return self.position()
+        return self._committed_state()
 
-    def position(self) -> dict[str, int | bool]:
-        """The same, for who takes it at every step: no checkpoint is written with it."""
+    def _committed_state(self) -> dict[str, int | bool]:
+        """The same, for `State`, which takes it at every step: no checkpoint is written with it."""
         return self._plan.state(self._position)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Goes on from there, at any world size. Begin a new loop afterwards; one that runs is over.
+        """Sets the position, at any world size. Begin a new loop afterwards; one that runs is over.
 
-        The batch size, the tail, the accumulation and the number of epochs may be others than before. Raises BadState
-        where the state is of another size, seed or shuffle, of a newer version, or damaged.
+        The batch size, the tail, the accumulation and the number of epochs may be others than before.
+
+        Args:
+            state: what `state_dict` gave, on any rank.
+
+        Raises:
+            elastic_run.exceptions.BadSamplerState: the state is of another size, seed or shuffle, of a newer version,
+                or damaged.
         """
         self._position = self._plan.restored(state)
         self._agreed = 0
@@ -220,7 +244,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
             self._pass.over = True
             self._pass = None
 
-    def regroup(self) -> None:
+    def _regroup(self) -> None:
         """The ranks are others from now on, or have another order: a loop that runs is over, and they are compared."""
         self._agreed = 0
         if self._pass is not None:
@@ -284,7 +308,7 @@ class _Pass(Iterator[list[int]]):
 
     def __next__(self) -> list[int]:
         if self.over:
-            raise OutOfStep(
+            raise SamplerMisused(
                 "this loop over the loader is over, because another was begun or load_state_dict() was called: begin "
                 "a new one"
             )
@@ -312,14 +336,14 @@ class _Pass(Iterator[list[int]]):
         self._ready.extend(list(islice(found, len(part))) for part in parts)
 
     def commit(self, accumulate: int) -> None:
-        """The next `accumulate` batches have been used. Raises OutOfStep where they cannot have been."""
+        """The next `accumulate` batches have been used. Raises SamplerMisused where they cannot have been."""
         had = self._drawn - self._committed
         fetching = self._ahead < self._steps or self._ready
         if fetching and self._asker == threading.get_ident():
             # A loader that fetches ahead in this thread asks for one batch whenever it gives one out.
             had = min(had, self._asked)
         if had < accumulate:
-            raise OutOfStep(
+            raise SamplerMisused(
                 f"commit() between the batches of a step: it has {accumulate}, and {had} of them were drawn; commit "
                 "once, after the optimizer step that ends it"
                 if had
@@ -384,8 +408,8 @@ def _rank_and_size() -> tuple[int, int]:
     """Rank and world size."""
     if _initialised():
         return dist.get_rank(), dist.get_world_size()
-    here = world()
-    return here.rank, here.size
+    here = context()
+    return here.rank, here.world_size
 
 
 def _device() -> torch.device:

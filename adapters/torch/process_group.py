@@ -23,8 +23,9 @@ from typing import Any
 from torch import distributed
 from torch.distributed import distributed_c10d
 
-from ..client.context import World
-from ..client.rounds import Membership
+from ..client.context import Context
+from ..client.rounds import Rounds
+from .errors import ProcessGroupExists
 
 dist: Any = distributed  # half of it has no types in torch, and half of the rest is not exported
 c10d: Any = distributed_c10d
@@ -47,10 +48,6 @@ _LOOK_SECONDS = (0.05, 2.0)
 """For rank 0's machine to answer: at first, and after some attempts to reach one that is far away."""
 
 
-class GroupsExist(Exception):
-    """The script has made process groups itself, before it asked for an elastic one."""
-
-
 class Superseded(Exception):
     """While the process group was formed, its round was over."""
 
@@ -64,7 +61,7 @@ class ElasticProcessGroup:
         timeout: of collectives; None: torch's.
     """
 
-    def __init__(self, members: Membership, backend: str | None, timeout: datetime.timedelta | None) -> None:
+    def __init__(self, members: Rounds, backend: str | None, timeout: datetime.timedelta | None) -> None:
         self._members = members
         self._backend = backend
         self._timeout = timeout
@@ -78,13 +75,13 @@ class ElasticProcessGroup:
         """A group for tensors in memory; None in a world of one."""
         return self._control
 
-    def form(self, world: World) -> None:
-        """The groups of `world`'s round.
+    def form(self, here: Context) -> None:
+        """The groups of this round.
 
-        Raises Superseded, GroupsExist, and whatever torch does where a peer is lost meanwhile.
+        Raises Superseded, ProcessGroupExists, and whatever torch does where a peer is lost meanwhile.
         """
         if dist.is_initialized() and not self._members.alone:
-            raise GroupsExist(
+            raise ProcessGroupExists(
                 "the script has called init_process_group() itself: remove that, the process group is formed by run() "
                 "or attempts(). A worker that is started later would wait there for others, and they for it here"
             )
@@ -93,13 +90,13 @@ class ElasticProcessGroup:
             self.drop()
         backend = self._backend or "gloo"
         with self._captured():
-            self._store = self._meet(world)
+            self._store = self._meet(here)
         with self._captured():
             dist.init_process_group(
                 backend,
                 store=dist.PrefixStore("group", self._store),
-                rank=world.rank,
-                world_size=world.size,
+                rank=here.rank,
+                world_size=here.world_size,
                 timeout=datetime.timedelta(seconds=CONNECT_SECONDS),
             )
             kinds = dist.get_backend_config()
@@ -150,24 +147,24 @@ class ElasticProcessGroup:
             self._old.remove(old)
             _end(old[1])
 
-    def _meet(self, world: World) -> Any:
+    def _meet(self, here: Context) -> Any:
         """The store at which the ranks meet, when all of them are there. Raises Superseded, TimeoutError."""
-        if world.size == 1:
+        if here.world_size == 1:
             return dist.HashStore()
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         until = time.monotonic() + FORM_SECONDS
-        if world.rank != 0:
+        if here.rank != 0:
             patience = itertools.chain(itertools.repeat(_LOOK_SECONDS[0], 20), itertools.repeat(_LOOK_SECONDS[1]))
             self._await(lambda: _listens(host, port, next(patience)), until, f"rank 0 does not listen at {host}:{port}")
         store = dist.TCPStore(
             host,
             port,
-            world.size,
-            is_master=world.rank == 0,
+            here.world_size,
+            is_master=here.rank == 0,
             timeout=datetime.timedelta(seconds=CONNECT_SECONDS),
             wait_for_workers=False,
         )
-        if store.add("here", 1) == world.size:
+        if store.add("here", 1) == here.world_size:
             store.set("all", "here")
         self._await(lambda: store.check(["all"]), until, "not all ranks came to form a process group")
         return store
@@ -190,7 +187,7 @@ class ElasticProcessGroup:
         try:
             yield
         finally:
-            self._members.hold(sorted(descriptor for descriptor, _ in _sockets() - before))
+            self._members.register_sockets(sorted(descriptor for descriptor, _ in _sockets() - before))
 
 
 _instances: weakref.WeakSet[ElasticProcessGroup] = weakref.WeakSet()

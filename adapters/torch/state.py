@@ -14,7 +14,8 @@
 
 `commit` says that a step is whole. Where a peer is lost, the function is left by an error, what was begun since the
 last commit is undone, a new process group is formed, who has no state gets it from who has, and the function is called
-again. Names and meanings are Horovod's. What is left to decide is decided in `client/commits.py`, without torch.
+again. It is modelled on Horovod's elastic state; `docs/in-place.md` lists the differences. What is left to decide is
+decided in `client/commits.py`, without torch.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
@@ -34,15 +35,16 @@ from torch import distributed, nn
 
 from ..client.channel import AgentGone
 from ..client.commits import NOTHING, Claim, StateLost, astray, beginning, lost, newest, transfers
-from ..client.context import World
-from ..client.rounds import Membership, NotAMember
+from ..client.context import Context
+from ..client.rounds import NoAgent, Rounds
 from ..client.script_trace import span
 from ..client.shards import Shards
 from .leased_batches import ElasticIterableDataset, ElasticLoader
+from .lockstep_batches import ElasticBatchSampler
 from .process_group import ElasticProcessGroup, Superseded
 from .state_parts import load_module, load_optimizer, module_state, parameters_of
 from .tensor_pieces import buckets, joined, pieces, spread
-from .tree import SHARDED, Unfit, flatten, places, unflatten
+from .tree import SHARDED, UnsupportedState, flatten, places, unflatten
 from .undo import Copies, Undo, fingerprint, random_states, state_of
 
 dist: Any = distributed  # half of it has no types in torch
@@ -68,8 +70,17 @@ _SHARDED_KINDS = (
 )
 
 
+_FORMER = {"on_reset": "_on_reset", "place": "context"}
+"""Names of earlier versions, which go on working."""
+
+
 class HostsUpdated(BaseException):
-    """Nodes come or go in order: the process group is left at a step's end. `except Exception` lets it by."""
+    """Nodes come or go in order, and the process group ends at a commit. No error, so `except Exception` lets it by.
+
+    `run` catches it; a script has no need to.
+    """
+
+    __module__ = "elastic_run.torch"
 
 
 class State:
@@ -88,7 +99,9 @@ class State:
         values: anything else that belongs to the state, and is an attribute of it from then on: tensors, numbers,
             strings, lists and dicts of these, modules, and objects with state_dict() and load_state_dict().
 
-    Raises Unfit (TypeError) for what cannot travel.
+    Raises:
+        elastic_run.exceptions.UnsupportedState: a part cannot be sent to another worker (a TypeError).
+        ValueError: `copies` is neither of the two.
     """
 
     def __init__(
@@ -106,17 +119,17 @@ class State:
         for name, value in self._values.items():
             _refuse_sharded(name, value)
             if isinstance(value, Shards | ElasticIterableDataset | ElasticLoader):
-                raise Unfit(
+                raise UnsupportedState(
                     f"State({name}=...) is leased from the job's master, which goes back to the script's checkpoint in "
                     "each new round, and in place there is none: use an ElasticBatchSampler"
                 )
             if isinstance(value, list | tuple | dict) and any(hasattr(part, "state_dict") for part in _parts(value)):
-                raise Unfit(
+                raise UnsupportedState(
                     f"State({name}=...) holds objects with a state of their own: give each its own name, as in "
                     f"State({name}_a=..., {name}_b=...)"
                 )
             if name in vars(type(self)) or name.startswith("_"):
-                raise Unfit(f"State({name}=...) would hide a part of State itself: choose another name")
+                raise UnsupportedState(f"State({name}=...) would hide a part of State itself: choose another name")
         self._refuse_strangers()
         if copies not in ("always", "never"):
             raise ValueError(f'copies={copies!r}: choose "always" or "never"')
@@ -125,7 +138,7 @@ class State:
         self._slowest = 0.0
         self._since = 0  # the round in which it last had the same state as all others
         self._begun = 0  # the round in which nobody had a state, and this one began
-        self._members: Membership | None = None
+        self._members: Rounds | None = None
         self._process_group: ElasticProcessGroup | None = None
         self._callbacks: list[Callable[[], object]] = []
         self._wrapped: list[weakref.ref[nn.parallel.DistributedDataParallel]] = []
@@ -142,6 +155,8 @@ class State:
         try:
             return self.__dict__["_values"][name]
         except KeyError:
+            if name in _FORMER:
+                return getattr(self, _FORMER[name])
             raise AttributeError(f"this State has no {name!r}: give it to State({name}=...)") from None
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -156,16 +171,21 @@ class State:
         return max(self._step, 0)
 
     @property
-    def world(self) -> World:
-        """Rank and world size of the current round."""
-        return self._membership().world
+    def context(self) -> Context:
+        """Rank and world size in the current round; `elastic_run.context()` says the same."""
+        return self._rounds().context
 
     # What the script calls.
 
     def commit(self) -> None:
-        """Says that this step is whole: once per optimizer step, after it, on every rank.
+        """Commits this step: once after every optimizer step, on every rank.
 
-        From now on it is what is gone back to. Leaves the process group here where nodes come or go (HostsUpdated).
+        Copies the state, so that it can be restored, and calls `check_host_updates`. It commits `data` as well.
+
+        Raises:
+            elastic_run.torch.HostsUpdated: nodes come or go; `run` catches it.
+            elastic_run.exceptions.SamplerMisused: no batch was drawn from `data` since the last commit.
+            elastic_run.exceptions.AgentGone: the launcher has ended.
         """
         if (data := self._values.get("data")) is not None and hasattr(data, "commit"):
             data.commit()  # type: ignore[attr-defined]
@@ -178,10 +198,11 @@ class State:
         self._look_up()
 
     def restore(self) -> None:
-        """Undoes what was begun since the last commit.
+        """Restores the state of the last commit.
 
-        Raises StateLost, and changes nothing, where the optimizer has stepped since and there is no copy of the last
-        commit (`copies="never"`).
+        Raises:
+            elastic_run.exceptions.StateLost: the optimizer has stepped since, and there is no copy of the last commit
+                (`copies="never"`); nothing is changed.
         """
         if not self._undo.possible(self._large()):
             raise StateLost(
@@ -209,15 +230,20 @@ class State:
                 cast("dict[Any, Any]", noted).clear()  # it is in no state_dict, and refuses to begin the step again
 
     def sync(self) -> None:
-        """Brings the last commit of who has the highest to all others. All ranks together; `run` calls it itself."""
-        world = self._membership().world
+        """Broadcasts the newest committed state. Collective; `run` calls it itself.
+
+        Raises:
+            elastic_run.exceptions.StateLost: workers remember a committed step, and none of those that live has it.
+            elastic_run.exceptions.UnsupportedState: ranks made their State of different parts or shapes.
+        """
+        here = self._rounds().context
         claims = [Claim(self._step, self._since, self._begun)]
         group = self._process_group.control if self._process_group is not None else None
-        if group is not None and world.size > 1:
+        if group is not None and here.world_size > 1:
             if self._step != NOTHING:
                 claims = [claims[0]._replace(mark=fingerprint(self._large()))]
             own = torch.tensor(claims[0], dtype=torch.int64)
-            found = [torch.empty_like(own) for _ in range(world.size)]
+            found = [torch.empty_like(own) for _ in range(here.world_size)]
             dist.all_gather(found, own, group=group)
             claims = [Claim(*map(int, each)) for each in found]
         if lost(claims):
@@ -225,36 +251,42 @@ class State:
                 "no living worker has a committed step whole: the job goes on from what the script itself has saved"
             )
         best = newest(claims)
-        if world.rank == 0 and best.step == NOTHING and world.round > 1:
+        if here.rank == 0 and best.step == NOTHING and here.round > 1:
             _say("no living worker has a committed step: the job goes on from what the script has loaded itself")
-        elif world.rank == 0 and best.step != NOTHING and best.round < world.round - 1:
+        elif here.rank == 0 and best.step != NOTHING and best.round < here.round - 1:
             # Who was left out of the rounds between: others may have come further in them, and are lost.
             _say(f"the job goes on after step {best.step}, the newest that a living worker has (of round {best.round})")
-        if world.rank == 0 and best.step != NOTHING and (others := astray(claims)):
+        if here.rank == 0 and best.step != NOTHING and (others := astray(claims)):
             _say(
                 f"the ranks {', '.join(map(str, others))} have another state after step {best.step} than rank "
                 f"{claims.index(best)}, and get that one. Does the script catch errors of a broken process group, "
                 "and go on?"
             )
         step, pairs = transfers(claims)
-        current = max(world.round, 1)
+        current = max(here.round, 1)
         begun = beginning(claims, current)
         for source, target in pairs:
-            if world.rank == source:
+            if here.rank == source:
                 self._send(target, group)
-            elif world.rank == target:
+            elif here.rank == target:
                 self._has_none()  # while it is neither the one nor the other
                 self._receive(source, group)
                 self._step, self._begun = step, begun  # and passes it on, also in another process group
-                self._membership().holds(True, self._slowest)
+                self._rounds().report_state(True, self._slowest)
         self._step, self._since, self._begun = step, current, begun
         self._committed_at = time.monotonic()
-        self._membership().holds(True, self._slowest)
+        self._rounds().report_state(True, self._slowest)
         self._regroup()
         self._snapshot()
 
     def check_host_updates(self) -> None:
-        """Leaves the process group (HostsUpdated) where nodes come or go. All ranks alike; `commit` calls it itself."""
+        """Ends the process group where nodes come or go. Collective; `commit` calls it itself.
+
+        What one call notices, the next one raises, on all ranks alike. Does nothing while a step is not committed.
+
+        Raises:
+            elastic_run.torch.HostsUpdated: nodes come or go; `run` catches it.
+        """
         if not self._undo.touched(self._large()):
             self._look_up()
 
@@ -262,7 +294,7 @@ class State:
         members = self._members
         if members is None or members.alone or self._process_group is None:
             return
-        if members.world.size == 1:
+        if members.context.world_size == 1:
             if members.planned or members.over:
                 raise HostsUpdated
             return
@@ -272,8 +304,16 @@ class State:
         work = dist.all_reduce(told, dist.ReduceOp.MAX, group=self._process_group.control, async_op=True)
         self._flag = work, told
 
-    def on_reset(self, callback: Callable[[], object]) -> Callable[[], object]:
-        """Calls it whenever a new process group has been formed, on each rank that was in the one before."""
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
+        """Registers functions that are called in each new round, before `sync`, on each rank of the one before.
+
+        Args:
+            callbacks: without arguments; called in this order.
+        """
+        self._callbacks += callbacks
+
+    def _on_reset(self, callback: Callable[[], object]) -> Callable[[], object]:
+        """Former `on_reset`, which is another method in Horovod."""
         self._callbacks.append(callback)
         return callback
 
@@ -281,6 +321,13 @@ class State:
         """DistributedDataParallel around `module` for this round's process group; with `options` as torch has them.
 
         In the function under `run`, at its beginning. Communication hooks are registered anew on what it returns.
+
+        Args:
+            module: None: the State's `model`.
+            options: arguments of DistributedDataParallel; Any: as they are there.
+
+        Returns:
+            the wrapped module, for this round only.
         """
         inner: nn.Module = self.model if module is None else module
         self._unwrap(inner)
@@ -297,8 +344,17 @@ class State:
                     train(state)
 
         The loop ends after the first attempt that is not cut short by a change of the membership.
+
+        Args:
+            backend, timeout: see `run`.
+
+        Raises:
+            elastic_run.exceptions.ProcessGroupExists: the script has made process groups itself.
+            elastic_run.exceptions.StateLost: no living worker has a committed step.
+            elastic_run.exceptions.AgentGone: the launcher has ended.
+            RuntimeError: this process has had a training already.
         """
-        members = self._membership()
+        members = self._rounds()
         _refuse_a_second_training(members)
         self._process_group = ElasticProcessGroup(members, backend, timeout)
         attempt = Attempt(self, self._process_group, members)
@@ -314,7 +370,7 @@ class State:
         self._step = NOTHING
         self._undo.forget()
         with contextlib.suppress(AgentGone):  # which is noticed where it is asked for a rank
-            self._membership().holds(False)
+            self._rounds().report_state(False)
 
     def _tell(self) -> None:
         """How long a step takes, to the agent: so long this rank may be busy when the process group breaks."""
@@ -322,11 +378,11 @@ class State:
         self._slowest = min(max(now - self._committed_at, FADES * self._slowest), LONGEST_STEP)
         self._committed_at = now
         if self._process_group is not None:
-            self._membership().holds(True, self._slowest)
+            self._rounds().report_state(True, self._slowest)
 
-    def _membership(self) -> Membership:
+    def _rounds(self) -> Rounds:
         if self._members is None:
-            self._members = Membership()
+            self._members = Rounds()
         return self._members
 
     def _of(self, kind: type[R]) -> list[R]:
@@ -346,7 +402,7 @@ class State:
         """Parameters that an optimizer changes, and that would neither be undone nor come to a new worker."""
         known = {id(each) for each in [*self._parameters(), *self._of(torch.Tensor)]}
         if strangers := [each for each in self._trained() if id(each) not in known]:
-            raise Unfit(
+            raise UnsupportedState(
                 f"State(optimizer=...) changes {len(strangers)} parameters that no module of this State has (the first "
                 f"has the shape {tuple(strangers[0].shape)}): give their module to it, too, as in State(head=head)"
             )
@@ -373,8 +429,8 @@ class State:
             elif isinstance(value, torch.optim.Optimizer):
                 whole[name] = value.state_dict() if large else {"param_groups": value.state_dict()["param_groups"]}
             elif hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-                position = getattr(value, "position", None)
-                whole[name] = position() if callable(position) else value.state_dict()
+                sampler = isinstance(value, ElasticBatchSampler)
+                whole[name] = value._committed_state() if sampler else value.state_dict()  # pyright: ignore[reportPrivateUsage]
             else:
                 whole[name] = value
         return flatten(whole, "state")
@@ -446,14 +502,14 @@ class State:
         try:
             self._load(text, tensors, large=True)
         except (RuntimeError, KeyError, ValueError) as error:
-            raise Unfit(
+            raise UnsupportedState(
                 f"what rank {source} has as its state does not fit this rank's: {error}. Every rank must make its "
                 "State of the same parts, of the same shapes"
             ) from error
 
     def _finish(self) -> None:
         """Ends the training: all ranks together, unless nodes come or go (HostsUpdated); then it is called again."""
-        members, process_group = self._membership(), self._process_group
+        members, process_group = self._rounds(), self._process_group
         if process_group is None or members.alone:
             return
         if process_group.control is not None and not dist.is_initialized():
@@ -477,8 +533,8 @@ class State:
 
     def _regroup(self) -> None:
         data = self._values.get("data")
-        if hasattr(data, "regroup"):
-            data.regroup()  # type: ignore[union-attr]
+        if isinstance(data, ElasticBatchSampler):
+            data._regroup()  # pyright: ignore[reportPrivateUsage]
 
     def _unwrap(self, module: nn.Module | None = None) -> None:
         """What is around `module`; None: around all. Hooks hang on the parameters: two would answer a backward pass."""
@@ -514,7 +570,7 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
     """
 
     def __init__(
-        self, state: State, process_group: ElasticProcessGroup, members: Membership, *, after: "Attempt | None" = None
+        self, state: State, process_group: ElasticProcessGroup, members: Rounds, *, after: "Attempt | None" = None
     ) -> None:
         self._state = state
         self._process_group = process_group
@@ -526,15 +582,15 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
 
     def __enter__(self) -> "Attempt":
         state, members, process_group = self._state, self._members, self._process_group
-        take = not self._first or members.unassigned
+        take = not self._first or members.standby
         while True:
             own = False  # whether the script's own code runs
             try:
                 if take:
                     members.next(self._why)
                 take, self._why = True, ""
-                with span("form the ring", round=members.world.round, ranks=members.world.size):
-                    process_group.form(members.world)
+                with span("form the ring", round=members.context.round, ranks=members.context.world_size):
+                    process_group.form(members.context)
                 if not self._first:
                     own = True
                     state._reset()  # pyright: ignore[reportPrivateUsage]
@@ -546,7 +602,7 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
                 break
             except Superseded:
                 process_group.drop(broken=True)
-            except (StateLost, NotAMember, AgentGone):
+            except (StateLost, NoAgent, AgentGone):
                 raise
             except (RuntimeError, OSError) as error:
                 if members.alone or (own and not self._is_broken(error)):
@@ -579,7 +635,7 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
         """Ends the training, all ranks together; why it goes on instead."""
         try:
             self._state._finish()  # pyright: ignore[reportPrivateUsage]
-        except (NotAMember, AgentGone):
+        except (NoAgent, AgentGone):
             raise
         except (HostsUpdated, RuntimeError, OSError) as error:
             return error
@@ -612,6 +668,14 @@ def run(
         function: takes the state first.
         backend: of torch.distributed; None: gloo. NCCL has not been tried; see the page on in-place training.
         timeout: of collectives; None: torch's. A lost peer is noticed without it.
+
+    Returns:
+        the decorated function, which returns what the last call returned.
+
+    Raises:
+        elastic_run.exceptions.ProcessGroupExists: from the decorated function: the script has made process groups.
+        elastic_run.exceptions.StateLost: from the decorated function: no living worker has a committed step.
+        elastic_run.exceptions.AgentGone: from the decorated function: the launcher has ended.
     """
     if function is None:
         return functools.partial(_run, backend=backend, timeout=timeout)
@@ -637,7 +701,7 @@ def _run(
 _trains = False  # or has: in this process
 
 
-def _refuse_a_second_training(members: Membership) -> None:
+def _refuse_a_second_training(members: Rounds) -> None:
     global _trains
     if _trains and not members.alone:
         raise RuntimeError(
@@ -654,9 +718,11 @@ def _refuse_sharded(name: str, value: object) -> None:
     for part in parts:
         kinds = {kind.__name__ for kind in type(part).__mro__}
         if found := kinds.intersection(_SHARDED_KINDS):
-            raise Unfit(f"State({name}=...) is sharded over the ranks ({sorted(found)[0]}): {SHARDED}")
+            raise UnsupportedState(f"State({name}=...) is sharded over the ranks ({sorted(found)[0]}): {SHARDED}")
         if isinstance(part, nn.parallel.DistributedDataParallel):
-            raise Unfit(f"State({name}=...) is wrapped already: give the plain module, and wrap it with state.ddp()")
+            raise UnsupportedState(
+                f"State({name}=...) is wrapped already: give the plain module, and wrap it with state.ddp()"
+            )
 
 
 def _parts(value: Any) -> list[object]:  # Any: a list, a tuple or a dict

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import torch
 
+from .errors import UnsupportedState
+
 SHARDED = (
     "after a loss nobody would have that part. Keep the process only with replicated state (DDP), or let the launcher "
     "restart the script from its checkpoints, as it does without State"
@@ -20,12 +22,8 @@ SHARDED = (
 _DTYPES = {str(found): found for found in vars(torch).values() if isinstance(found, torch.dtype)}
 
 
-class Unfit(TypeError):
-    """A value that cannot travel; the text says which, and what to do."""
-
-
 def flatten(value: object, where: str) -> tuple[str, list[torch.Tensor]]:
-    """`value` as text, and its tensors in the order in which the text names them. Raises Unfit."""
+    """`value` as text, and its tensors in the order in which the text names them. Raises UnsupportedState."""
     tensors: list[torch.Tensor] = []
     return json.dumps(_plain(value, where, tensors), separators=(",", ":")), tensors
 
@@ -78,22 +76,24 @@ def _plain(value: object, where: str, tensors: list[torch.Tensor]) -> object:
         return _plain(cast("Any", value).item(), where, tensors)
     if isinstance(value, torch.Tensor):
         if type(value).__name__ in ("DTensor", "ShardedTensor"):
-            raise Unfit(f"{where} is sharded over the ranks ({type(value).__name__}): {SHARDED}")
+            raise UnsupportedState(f"{where} is sharded over the ranks ({type(value).__name__}): {SHARDED}")
         if torch.nn.parameter.is_lazy(value):  # pyright: ignore[reportUnknownMemberType]
-            raise Unfit(f"{where} has no shape yet: run one forward pass before the State is made")
+            raise UnsupportedState(f"{where} has no shape yet: run one forward pass before the State is made")
         if value.layout != torch.strided or value.is_quantized or value.device.type == "meta":
             kind = "quantized" if value.is_quantized else "meta" if value.device.type == "meta" else str(value.layout)
-            raise Unfit(f"{where} is a tensor of another kind ({kind}): a state carries dense tensors with data")
+            raise UnsupportedState(
+                f"{where} is a tensor of another kind ({kind}): a state carries dense tensors with data"
+            )
         tensors.append(value.detach())
         return {"T": [len(tensors) - 1, str(value.dtype), list(value.shape)]}
     if isinstance(value, Mapping):
         kind = type(cast("object", value))
         if kind not in (dict, OrderedDict, Counter):
-            raise Unfit(f"{where} is a {kind.__name__}, which would arrive as a dict: give it as a dict")
+            raise UnsupportedState(f"{where} is a {kind.__name__}, which would arrive as a dict: give it as a dict")
         pairs: list[list[object]] = []
         for key, item in cast("Mapping[object, object]", value).items():
             if type(key) not in (str, int):
-                raise Unfit(f"{where} has the key {key!r}: a state's keys must be strings or whole numbers")
+                raise UnsupportedState(f"{where} has the key {key!r}: a state's keys must be strings or whole numbers")
             pairs.append([key, _plain(item, f"{where}[{key!r}]", tensors)])
         return {"c" if kind is Counter else "d": pairs}
     if isinstance(value, tuple):
@@ -101,7 +101,7 @@ def _plain(value: object, where: str, tensors: list[torch.Tensor]) -> object:
         return {"t": [_plain(item, f"{where}[{index}]", tensors) for index, item in enumerate(found)]}
     if isinstance(value, list):
         return [_plain(item, f"{where}[{index}]", tensors) for index, item in enumerate(cast("list[object]", value))]
-    raise Unfit(
+    raise UnsupportedState(
         f"{where} is a {type(value).__module__}.{type(value).__qualname__}: a state carries tensors, numbers, strings, "
         "None, lists, tuples and dicts of these, and objects with state_dict() and load_state_dict() that are made of "
         "these; nothing is pickled"

@@ -38,7 +38,7 @@ def trained(kind: str, megabytes: int, steps: int) -> dict[str, float]:
     from torch import distributed as dist
     from torch import nn
 
-    from elastic_run.adapters.torch import lockstep_batches as elastic
+    from elastic_run import torch as elastic
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -76,7 +76,7 @@ def brought(megabytes: int) -> dict[str, float]:
     import torch
     from torch import distributed as dist
 
-    from elastic_run.adapters.torch import lockstep_batches as elastic
+    from elastic_run import torch as elastic
 
     class Timed(elastic.State):
         def sync(self) -> None:

@@ -18,7 +18,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
-from elastic_run.adapters.torch import lockstep_batches as elastic  # noqa: E402
+from elastic_run import torch as elastic  # noqa: E402
 
 IMPORTED = time.monotonic_ns()
 
@@ -38,7 +38,7 @@ def main(journal: str) -> None:
     def train(state: elastic.State) -> None:
         joined = time.monotonic_ns()
         net = state.ddp()
-        rank, world = state.world.rank, state.world.size
+        rank, world = state.context.rank, state.context.world_size
         built = time.monotonic_ns()
         named = torch.tensor([time.monotonic_ns()], dtype=torch.int64)
         dist.broadcast(named, src=0)

@@ -23,10 +23,10 @@ RANK = int(os.environ["RANK"])
 
 def elastic_run(at_once: int) -> Callable[[], None]:
     from elastic_run.adapters.client.channel import Call, Channel
-    from elastic_run.adapters.client.context import AGENT, world
+    from elastic_run.adapters.client.context import AGENT, context
     from elastic_run.master.data.ledger import Answer, Dataset, Mark, Request
 
-    here = world()
+    here = context()
     channel = Channel(os.environ[AGENT])
     name = "benchmark"
     dataset = Dataset(name, DATASET_SHARDS * SHARD, SHARD, DATASET_SHARDS, tracking="ack")
@@ -37,7 +37,7 @@ def elastic_run(at_once: int) -> Callable[[], None]:
             raise RuntimeError(f"no answer: {back}")
         return back.answer
 
-    ask(Request("open", name, here.round, here.rank, here.size, dataset=dataset))
+    ask(Request("open", name, here.round, here.rank, here.world_size, dataset=dataset))
     has: list[int] = []
     sequence = 0
 
@@ -46,7 +46,9 @@ def elastic_run(at_once: int) -> Callable[[], None]:
         sequence += 1
         marks = tuple(Mark(shard_index) for shard_index in has)
         answer = ask(
-            Request("exchange", name, here.round, here.rank, here.size, sequence=sequence, marks=marks, wants=at_once)
+            Request(
+                "exchange", name, here.round, here.rank, here.world_size, sequence=sequence, marks=marks, wants=at_once
+            )
         )
         has[:] = [piece.shard_index for piece in answer.leases]
         assert len(has) == at_once

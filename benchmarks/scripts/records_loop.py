@@ -18,7 +18,7 @@ from pathlib import Path
 def shards(records: int, shard: int) -> Callable[[], None]:
     import elastic_run
 
-    leased = elastic_run.shards("benchmark", records, shard_size=shard, commit="ack")
+    leased = elastic_run.data.shards("benchmark", records, shard_size=shard, commit="ack")
 
     def loop() -> None:
         for one in leased:

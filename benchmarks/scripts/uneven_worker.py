@@ -23,7 +23,7 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 def elastic_run(records: int, shard: int) -> Iterator[range]:
     import elastic_run
 
-    leased = elastic_run.shards("benchmark", records, shard_size=shard, commit="ack")
+    leased = elastic_run.data.shards("benchmark", records, shard_size=shard, commit="ack")
     yield range(0)
     for one in leased:
         yield range(one.start, one.stop)

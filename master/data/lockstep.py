@@ -23,18 +23,19 @@ end of the epoch contain each record left exactly once, but for what "drop" drop
 repeats; every rank has the same number of micro-batches in a step; with a fixed global batch the steps are the same at
 every world size.
 
-    LockstepError
-    ├── BadPlan        (ValueError)    the script asks for what cannot be
-    ├── WorldRefused   (ValueError)    so many ranks cannot train like this
-    ├── BadState       (ValueError)    a checkpoint that is not this dataset's
-    ├── RanksDiffer    (ValueError)    ranks that disagree on what to do
-    └── OutOfStep      (RuntimeError)  the script commits what it has not done
+    SamplerError
+    ├── BadSampler        (ValueError)    the script asks for what cannot be
+    ├── WorldSizeRefused  (ValueError)    so many ranks cannot train like this
+    ├── BadSamplerState   (ValueError)    a checkpoint that is not this dataset's
+    ├── RanksDiffer       (ValueError)    ranks that disagree on what to do
+    └── SamplerMisused    (RuntimeError)  the script commits what it has not done
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ...rendezvous.errors import ElasticRunError
 from .permutation import Permutation, key
 
 Tail = Literal["uneven", "drop", "pad"]
@@ -46,28 +47,40 @@ LARGEST = 2**62
 """No number of records, ranks or epochs is larger: they must fit in a signed 64-bit integer of a collective."""
 
 
-class LockstepError(Exception):
+class SamplerError(ElasticRunError):
     """Base of what synchronous training refuses."""
 
+    __module__ = "elastic_run.exceptions"
 
-class BadPlan(LockstepError, ValueError):
+
+class BadSampler(SamplerError, ValueError):
     """The script asks for what cannot be."""
 
+    __module__ = "elastic_run.exceptions"
 
-class WorldRefused(LockstepError, ValueError):
+
+class WorldSizeRefused(SamplerError, ValueError):
     """So many ranks cannot train like this."""
 
+    __module__ = "elastic_run.exceptions"
 
-class BadState(LockstepError, ValueError):
+
+class BadSamplerState(SamplerError, ValueError):
     """The checkpoint is of another dataset or order, or is none of ours."""
 
+    __module__ = "elastic_run.exceptions"
 
-class RanksDiffer(LockstepError, ValueError):
+
+class RanksDiffer(SamplerError, ValueError):
     """The ranks do not agree on what to train on, or from where."""
 
+    __module__ = "elastic_run.exceptions"
 
-class OutOfStep(LockstepError, RuntimeError):
+
+class SamplerMisused(SamplerError, RuntimeError):
     """The script commits what it has not done, or goes on with what is no longer so."""
+
+    __module__ = "elastic_run.exceptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +151,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a script has asked for. Raises BadPlan where that makes no sense, TypeError where a number is none.
+    """What a script has asked for. Raises BadSampler where that makes no sense, TypeError where a number is none.
 
     Attributes:
         size: records in the dataset.
@@ -170,34 +183,34 @@ class Plan:
         _whole("seed", self.seed, -(2**63), "as seeds go", most=2**63 - 1)
         _whole("the largest world", self.largest_world, 0, "ranks")
         if self.tail not in TAILS:
-            raise BadPlan(f"tail={self.tail!r} is unknown: say one of {', '.join(map(repr, TAILS))}")
+            raise BadSampler(f"tail={self.tail!r} is unknown: say one of {', '.join(map(repr, TAILS))}")
         if not isinstance(self.shuffle, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
             raise TypeError(f"shuffle={self.shuffle!r} must be True or False; a generator's place is `seed`")
         if self.fixed_global_batch is not None:
             _whole("fixed_global_batch", self.fixed_global_batch, 1, "records per step of all ranks, or None")
             if self.accumulate != 1:
-                raise BadPlan(
+                raise BadSampler(
                     f"accumulate={self.accumulate} and fixed_global_batch={self.fixed_global_batch} contradict each "
                     "other: with a fixed global batch the accumulation follows from the world size; leave accumulate "
                     "out, and read the sampler's `accumulate`"
                 )
 
     def check(self, world: int) -> None:
-        """Raises WorldRefused where `world` ranks cannot train like this."""
+        """Raises WorldSizeRefused where `world` ranks cannot train like this."""
         if world < 1:
-            raise WorldRefused(f"a world of {world} ranks trains nothing")
+            raise WorldSizeRefused(f"a world of {world} ranks trains nothing")
         if self.size < world:
-            raise WorldRefused(
+            raise WorldSizeRefused(
                 f"the dataset has {self.size} records and the world {world} ranks: some would have none to train on; "
                 "start fewer workers"
             )
         if self.fixed_global_batch is not None and self.fixed_global_batch < world:
-            raise WorldRefused(
+            raise WorldSizeRefused(
                 f"fixed_global_batch={self.fixed_global_batch} records cannot be shared by {world} ranks: start at "
                 f"most {self.fixed_global_batch} workers (--nnodes, --nproc-per-node), or choose a larger global batch"
             )
         if self.tail == "drop" and self.size < self.full(world):
-            raise WorldRefused(
+            raise WorldSizeRefused(
                 f"tail='drop' would drop everything: the dataset has {self.size} records, and one step of {world} "
                 f"ranks takes {self.full(world)}; choose smaller batches, or tail='uneven'"
             )
@@ -231,11 +244,13 @@ class Plan:
     def step(self, position: Position, world: int, ahead: int = 0) -> Step:
         """The step that lies `ahead` steps after `position`, in the same epoch.
 
-        Raises OutOfStep where there is none.
+        Raises SamplerMisused where there is none.
         """
         steps = self.steps_left(position, world)
         if not 0 <= ahead < steps:
-            raise OutOfStep(f"epoch {position.epoch} has {steps} steps left, and step {ahead + 1} of them is asked for")
+            raise SamplerMisused(
+                f"epoch {position.epoch} has {steps} steps left, and step {ahead + 1} of them is asked for"
+            )
         full = self.full(world)
         start = position.consumed + ahead * full
         count = self.size - start if ahead == steps - 1 and self.tail == "uneven" else full
@@ -285,12 +300,12 @@ class Plan:
         }
 
     def restored(self, state: Mapping[str, object]) -> Position:
-        """The position that `state` says. Raises BadState where it is no index in this plan's orders."""
+        """The position that `state` says. Raises BadSamplerState where it is no index in this plan's orders."""
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
-            raise BadState(f"the checkpoint's sampler state is {state!r}, and not what `state_dict()` gave")
+            raise BadSamplerState(f"the checkpoint's sampler state is {state!r}, and not what `state_dict()` gave")
         version = state.get("version")
         if version != STATE_VERSION:
-            raise BadState(
+            raise BadSamplerState(
                 f"the checkpoint's sampler state has version {version!r}, and this elastic-run reads {STATE_VERSION}: "
                 "load what `state_dict()` gave, with a version of elastic-run that is not older"
             )
@@ -298,18 +313,18 @@ class Plan:
         for name in ("size", "shuffle", "seed", "epoch", "consumed", "step"):
             value = state.get(name)
             if not isinstance(value, int):
-                raise BadState(f"the checkpoint's sampler state is damaged: {name} is {value!r}")
+                raise BadSamplerState(f"the checkpoint's sampler state is damaged: {name} is {value!r}")
             values[name] = value
         here = {"size": self.size, "shuffle": self.shuffle, "seed": self.seed}
         for name, value in here.items():
             if values[name] != value and (name != "seed" or self.shuffle):
-                raise BadState(
+                raise BadSamplerState(
                     f"the checkpoint is of another dataset or order: its sampler has {name}={state[name]!r}, and this "
                     f"one {name}={value!r}; give the sampler what it had, or begin without that checkpoint"
                 )
         epoch, consumed, step = values["epoch"], values["consumed"], values["step"]
         if not (0 <= epoch <= LARGEST and 0 <= consumed <= self.size and 0 <= step <= LARGEST):
-            raise BadState(
+            raise BadSamplerState(
                 f"the checkpoint's sampler state is damaged: record {consumed} of {self.size} in epoch {epoch}, "
                 f"after {step} steps"
             )
@@ -436,4 +451,4 @@ def _whole(name: str, value: object, least: int, what: str, most: int = LARGEST)
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r} must be a whole number: {what}")
     if not least <= value <= most:
-        raise BadPlan(f"{name}={value} must be a whole number from {least} to {most}: {what}")
+        raise BadSampler(f"{name}={value} must be a whole number from {least} to {most}: {what}")

@@ -18,8 +18,8 @@ Without, shard index p is shard p % shards, and the records are used as they sta
 is kept follows from the number of files.
 
     ShardsError
-    ├── BadDataset    (ValueError)    the script declares what cannot be
-    └── BadPosition   (ValueError)    a checkpoint that is not this dataset's, or is damaged
+    ├── BadDataset      (ValueError)    the script declares what cannot be
+    └── BadShardsState  (ValueError)    a checkpoint that is not this dataset's, or is damaged
 """
 
 import os
@@ -32,6 +32,7 @@ from hashlib import blake2b, shake_128
 from itertools import accumulate
 from typing import cast, get_args
 
+from ...rendezvous.errors import ElasticRunError
 from .ledger import POSITION_VERSION, Dataset, Piece, Position, Tracking
 from .permutation import Permutation, key
 
@@ -50,16 +51,22 @@ _ORDERS = 4
 """Epochs whose order of shards is kept at hand: leases seldom span more."""
 
 
-class ShardsError(Exception):
+class ShardsError(ElasticRunError):
     """Base of what leased data refuses."""
+
+    __module__ = "elastic_run.exceptions"
 
 
 class BadDataset(ShardsError, ValueError):
     """The script declares what cannot be."""
 
+    __module__ = "elastic_run.exceptions"
 
-class BadPosition(ShardsError, ValueError):
+
+class BadShardsState(ShardsError, ValueError):
     """The checkpoint is of another dataset or order, or is none of ours."""
+
+    __module__ = "elastic_run.exceptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +199,14 @@ class Layout:
         }
 
     def restored(self, state: Mapping[str, object]) -> Position:
-        """The position that `state` says; its number of epochs does not matter. Raises BadPosition."""
+        """The position that `state` says; its number of epochs does not matter. Raises BadShardsState."""
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
-            raise BadPosition(
+            raise BadShardsState(
                 f"the checkpoint's state of dataset {self.name!r} is {state!r}, and not what `state_dict()` gave"
             )
         version = state.get("version")
         if version != POSITION_VERSION:
-            raise BadPosition(
+            raise BadShardsState(
                 f"the checkpoint's state of dataset {self.name!r} has version {version!r}, and this elastic-run reads "
                 f"{POSITION_VERSION}: load what `state_dict()` gave, with a version of elastic-run that is not older"
             )
@@ -214,18 +221,18 @@ class Layout:
         for name, value in here.items():
             found = state.get(name)
             if type(found) is not type(value):
-                raise BadPosition(f"the checkpoint's state of dataset {self.name!r} is damaged: {name} is {found!r}")
+                raise BadShardsState(f"the checkpoint's state of dataset {self.name!r} is damaged: {name} is {found!r}")
             if found != value and (name != "seed" or self.shuffle):
                 what = "has other files" if name == "files" else f"has {name}={found!r}, and this one {name}={value!r}"
-                raise BadPosition(
+                raise BadShardsState(
                     f"the checkpoint is of another dataset or order: its dataset {state.get('name')!r} {what}; give "
                     "shards() what it had, or begin without that checkpoint"
                 )
         return self._position(state.get("frontier"), state.get("todo"))
 
     def _position(self, frontier: object, todo: object) -> Position:
-        def damaged(what: str) -> BadPosition:
-            return BadPosition(f"the checkpoint's state of dataset {self.name!r} is damaged: {what}")
+        def damaged(what: str) -> BadShardsState:
+            return BadShardsState(f"the checkpoint's state of dataset {self.name!r} is damaged: {what}")
 
         if type(frontier) is not int or not 0 <= frontier <= LARGEST:
             raise damaged(f"frontier is {frontier!r}")

@@ -1,8 +1,11 @@
 """One message after the other on a stream: four bytes that say how long it is, big-endian, and then that many bytes."""
 
-import asyncio
 import struct
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader
 
 PREFIX = struct.Struct(">I")
 
@@ -37,10 +40,10 @@ def take_frames(got: bytearray) -> Iterator[bytes]:
         yield body
 
 
-async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
+async def read_frame(reader: "StreamReader") -> bytes | None:
     """The next message, or None at the stream's end. Raises TooLong, OSError."""
     try:
         (length,) = PREFIX.unpack(await reader.readexactly(PREFIX.size))
         return await reader.readexactly(length_of(length))
-    except asyncio.IncompleteReadError:
+    except EOFError:  # asyncio's IncompleteReadError, without asyncio: a worker loads this file as well
         return None

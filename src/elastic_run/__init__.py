@@ -1,48 +1,87 @@
 """Start any training script on any number of machines, and let the number change while it runs.
 
-Importing this package loads nothing heavy: the names below load their rooms at first use.
+    launch, LaunchFailed    a function as an elastic job, instead of the command `elastic-run`
+    context, Context        rank, world size and round of this worker
+    is_current_round        whether this worker's round is still the job's; ask before a checkpoint is replaced
+    rounds, Rounds          one context after the other, for a worker that keeps its process
+    data                    shards of a dataset that workers lease
+    torch                   PyTorch: samplers, datasets, a loader, and state that outlives a membership change
+    trace                   the script's own events in the job's trace
+    exceptions              every error, under `ElasticRunError`
+    compat                  names of other launchers: `elastic_launch`
+
+Importing this package loads nothing heavy: each name loads its module at first use.
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from .rendezvous.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .adapters.client.context import World, world
-    from .adapters.client.rounds import Membership, membership
-    from .adapters.client.script_trace import mark, span
-    from .adapters.client.shards import Shard, Shards, is_current, shards
-    from .launcher.launch import LaunchFailed, elastic_launch, launch
+    from . import compat, data, exceptions, torch, trace
+    from .adapters.client.context import Context, context
+    from .adapters.client.current_round import is_current_round
+    from .adapters.client.rounds import Rounds, rounds
+    from .exceptions import LaunchFailed
+    from .launcher.launch import launch
 
 __all__ = [
+    "Context",
     "LaunchFailed",
-    "Membership",
-    "Shard",
-    "Shards",
-    "World",
+    "Rounds",
     "__version__",
-    "elastic_launch",
-    "is_current",
+    "compat",
+    "context",
+    "data",
+    "exceptions",
+    "is_current_round",
     "launch",
-    "mark",
-    "membership",
-    "shards",
-    "span",
-    "world",
+    "rounds",
+    "torch",
+    "trace",
 ]
 
+_HOMES = {
+    "Context": ".adapters.client.context",
+    "LaunchFailed": ".exceptions",
+    "Rounds": ".adapters.client.rounds",
+    "context": ".adapters.client.context",
+    "is_current_round": ".adapters.client.current_round",
+    "launch": ".launcher.launch",
+    "rounds": ".adapters.client.rounds",
+}
+"""The module that each name is loaded from; the other public names are modules."""
 
-def __getattr__(name: str) -> Any:  # Any: the type of whichever name is asked for
-    if name in ("World", "world"):
-        from .adapters.client import context as room
-    elif name in ("Membership", "membership"):
-        from .adapters.client import rounds as room
-    elif name in ("Shard", "Shards", "is_current", "shards"):
-        from .adapters.client import shards as room
-    elif name in ("mark", "span"):
-        from .adapters.client import script_trace as room
-    elif name in ("LaunchFailed", "elastic_launch", "launch"):
-        from .launcher import launch as room
+_FORMER = {
+    "Membership": "elastic_run.Rounds",
+    "Shard": "elastic_run.data.Shard",
+    "Shards": "elastic_run.data.Shards",
+    "World": "elastic_run.Context",
+    "elastic_launch": "elastic_run.compat.elastic_launch",
+    "is_current": "elastic_run.is_current_round",
+    "mark": "elastic_run.trace.mark",
+    "membership": "elastic_run.rounds",
+    "shards": "elastic_run.data.shards",
+    "span": "elastic_run.trace.span",
+    "world": "elastic_run.context",
+}
+"""Names of earlier versions, which go on working, and their new ones."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _FORMER:
+        module, _, former = _FORMER[name].rpartition(".")
+        found: object = getattr(import_module(module), former)
+    elif name in _HOMES:
+        found = getattr(import_module(_HOMES[name], __name__), name)
+    elif name in __all__:
+        found = import_module(f".{name}", __name__)
     else:
         raise AttributeError(f"module 'elastic_run' has no attribute {name!r}")
-    return getattr(room, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

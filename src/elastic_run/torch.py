@@ -5,7 +5,7 @@
 Importing this loads torch.
 """
 
-from .adapters.client.commits import StateLost
+from .adapters.client.commits import StateLost as StateLost  # its public path is elastic_run.exceptions.StateLost
 from .adapters.torch.leased_batches import ElasticIterableDataset, ElasticLoader, Records
 from .adapters.torch.lockstep_batches import ElasticBatchSampler
 from .adapters.torch.state import Attempt, HostsUpdated, State, run
@@ -18,6 +18,9 @@ __all__ = [
     "HostsUpdated",
     "Records",
     "State",
-    "StateLost",
     "run",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

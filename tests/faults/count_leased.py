@@ -30,7 +30,7 @@ def main() -> None:
     test = Test()
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    data = elastic_run.shards("train", options.size, shard_size=options.shard_size, epochs=options.epochs)
+    data = elastic_run.data.shards("train", options.size, shard_size=options.shard_size, epochs=options.epochs)
     counts = torch.zeros(options.size, dtype=torch.int64)
     step = 0
     if state := load():
@@ -38,7 +38,7 @@ def main() -> None:
         data.load_state_dict(state["data"])
     print(f"rank {rank} of {dist.get_world_size()} goes on after step {step}", flush=True)
 
-    def batches() -> Iterator[tuple[elastic_run.Shard | None, Sequence[int], int]]:
+    def batches() -> Iterator[tuple[elastic_run.data.Shard | None, Sequence[int], int]]:
         for shard in data:
             while shard.epoch == options.epochs - 1 and not may_finish():
                 yield None, (), 0  # it waits, and the others with it
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def die_when_another_has_voted(step: int) -> None:
-    while not VOTED.exists() or VOTED.read_text() != vote(elastic_run.world().round, step):
+    while not VOTED.exists() or VOTED.read_text() != vote(elastic_run.context().round, step):
         time.sleep(STEP_SECONDS)
     die()
 

@@ -24,11 +24,11 @@ def main() -> None:
     options = parser.parse_args()
 
     test = Test()
-    here = elastic_run.world()
+    here = elastic_run.context()
     OUTPUTS.mkdir(exist_ok=True)
-    print(f"rank {here.rank} of {here.size} begins", flush=True)
+    print(f"rank {here.rank} of {here.world_size} begins", flush=True)
     sizes = {"shard_size": options.shard_size, "epochs": options.epochs}
-    with elastic_run.shards("records", options.size, **sizes, commit="ack") as data:
+    with elastic_run.data.shards("records", options.size, **sizes, commit="ack") as data:
         for shard in data:
             test.obey()
             while shard.epoch == options.epochs - 1 and not may_finish():

@@ -58,9 +58,9 @@ def save(state: dict[str, Any], step: int) -> None:
     """Replaces the checkpoint, if this worker's round is the job's."""
     import torch
 
-    part = CHECKPOINT.with_suffix(f".{elastic_run.world().round}-{os.getpid()}.part")
+    part = CHECKPOINT.with_suffix(f".{elastic_run.context().round}-{os.getpid()}.part")
     torch.save(state, part)
-    if not elastic_run.is_current():
+    if not elastic_run.is_current_round():
         part.unlink()
         return
     reached("between a checkpoint and its rename")

@@ -47,7 +47,7 @@ def main() -> None:
         nonlocal had
         net, rank = state.ddp(), dist.get_rank()
         who = f"rank {rank} of {dist.get_world_size()} at {os.environ['MASTER_PORT']}"
-        print(f"group {state.world.round}: {who} had step {had} and goes on after step {state.step}", flush=True)
+        print(f"group {state.context.round}: {who} had step {had} and goes on after step {state.step}", flush=True)
         test = Test()
         while not 0 < state.limit <= state.step:
             for _ in epoch(net, rank, test):

@@ -104,7 +104,7 @@ def test_of_a_worker_that_ends_well_without_returning_says_so(tmp_path: Path) ->
 
 
 def test_has_torchs_name_and_shape_too(tmp_path: Path) -> None:
-    done = run(tmp_path, "print(sorted(elastic_run.elastic_launch(things.Config, things.place)('hi')))")
+    done = run(tmp_path, "print(sorted(elastic_run.compat.elastic_launch(things.Config, things.place)('hi')))")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[0, 1]"
     assert "job by-config" in done.stderr
@@ -164,7 +164,7 @@ def test_takes_the_logs_and_the_start_method_of_torchs_launch_config(tmp_path: P
     config = (
         "config = things.Config()\nconfig.log_dir, config.redirects, config.start_method = 'logs', {0: 1}, 'spawn'\n"
     )
-    done = run(tmp_path, f"{config}elastic_run.elastic_launch(config, things.place)('hi')\n")
+    done = run(tmp_path, f"{config}elastic_run.compat.elastic_launch(config, things.place)('hi')\n")
     assert done.returncode == 0, done.stderr
     assert {file.name for file in (tmp_path / "logs").rglob("*.log")} == {"stdout.log", "stderr.log"}
 

@@ -1,4 +1,4 @@
-"""The example that builds its own ring on `elastic_run.membership()`: no framework, and no restart either."""
+"""The example that builds its own ring on `elastic_run.rounds()`: no framework, and no restart either."""
 
 import re
 import signal

@@ -51,11 +51,13 @@ def test_a_killed_worker_s_recovery_can_be_read_from_the_trace(job: Cluster) -> 
     job.start("A", nnodes=2, trace="A.json")
     job.start("B", trace="B.json")
     first = job.workers(2)
-    first.do(0, "import elastic_run; elastic_run.mark('restore', step=7)")
+    first.do(0, "import elastic_run; elastic_run.trace.mark('restore', step=7)")
     victim, witness = first[1].node, first[0].node
     first[1].tell("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     second = job.workers(2)
-    second.do(1, "import elastic_run; s = elastic_run.span('checkpoint'); s.__enter__(); s.__exit__(None, None, None)")
+    second.do(
+        1, "import elastic_run; s = elastic_run.trace.span('checkpoint'); s.__enter__(); s.__exit__(None, None, None)"
+    )
     second.release()
     assert job.finish() == {"A": 0, "B": 0}
 

@@ -1543,7 +1543,7 @@ elected.2+3.015  etcd_freeze m3 3
         "master/incident.py",
         "if failed not in self._exits]",
         "if failed not in list(self._exits)]",
-        "what ends a round is answered at once",
+        "one member of the store may fail",
         """\
 seed 1
 job nodes=24 min=24 max=24 nproc=16 work=3 ttl=3 cost=50

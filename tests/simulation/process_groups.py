@@ -205,7 +205,7 @@ class AgentEnd(_Readable):
 
 
 class WorkerEnd:
-    """The worker's end of that line. It is the socket of its `Membership`."""
+    """The worker's end of that line. It is the socket of its `Rounds`."""
 
     def __init__(self, world: "World", agent: AgentEnd, heard: Callable[[], object]) -> None:
         self._world = world

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from elastic_run.adapters.client.commits import NOTHING, Claim, StateLost, beginning, lost, transfers
 from elastic_run.adapters.client.context import AGENT
-from elastic_run.adapters.client.rounds import Membership, News, Word
+from elastic_run.adapters.client.rounds import News, Rounds, Word
 from elastic_run.rendezvous.wire.frame import take_frames
 from elastic_run.rendezvous.wire.values import decode
 
@@ -50,14 +50,14 @@ History = tuple[int, ...]
 """Of each step, the round in which it was trained."""
 
 
-class Member(Membership):
+class Member(Rounds):
     """The real one, in a process that must not wait: `ask` is `next` up to there."""
 
     def __init__(self, environment: Mapping[str, str], line: WorkerEnd) -> None:
         super().__init__({name: value for name, value in environment.items() if name != AGENT})
         self._line = line
         self._socket = cast("None", line)  # only what `WorkerEnd` has is asked of it
-        self._say(Word("stay", self.world.round))
+        self._say(Word("stay", self.context.round))
 
     @property
     def meeting_place(self) -> tuple[str, str]:
@@ -66,13 +66,13 @@ class Member(Membership):
         return self._environment["MASTER_ADDR"], self._environment["MASTER_PORT"]
 
     def hands_over(self, link: Link) -> None:
-        """As `hold`, which looks at real sockets."""
+        """As `register_sockets`, which looks at real sockets."""
         self._line.attach(link)
-        self._say(Word("hold", self.world.round, count=1))
+        self._say(Word("hold", self.context.round, count=1))
 
     def ask(self, why: str) -> None:
         """It has left its process group, and wants its next rank assignment."""
-        self._say(Word("next", self.world.round, text=why[:500]))
+        self._say(Word("next", self.context.round, text=why[:500]))
 
     def hang_up(self) -> None:
         """The process ends."""
@@ -208,7 +208,7 @@ class Stayers(Script):
         line = self._world.process_groups[worker.owner].connect(worker.number, lambda: self._has_news(worker))
         stayer = self._stayers[worker] = Stayer(worker, Member(worker.environment, line))
         self._world.checker.survivors.on_stays(worker)
-        if stayer.members.unassigned:
+        if stayer.members.standby:
             self._ask(stayer, "")
         else:
             self._meet_others(stayer)
@@ -218,9 +218,9 @@ class Stayers(Script):
             self._world.after(0.0, self._now, stayer, stayer.attempt, self._hear, ())
 
     def _hear(self, stayer: Stayer) -> None:
-        asked = stayer.members.world.round
+        asked = stayer.members.context.round
         over = stayer.members.over  # it listens
-        if stayer.doing == "asks" and stayer.members.world.round != asked:
+        if stayer.doing == "asks" and stayer.members.context.round != asked:
             self._meet_others(stayer)
         elif stayer.doing == "meets" and over:
             self._leave(stayer, "")
@@ -240,22 +240,22 @@ class Stayers(Script):
         stayer.members.ask(why)
 
     def _name(self, stayer: Stayer) -> str:
-        world = stayer.members.world
+        world = stayer.members.context
         return f"the worker {stayer.worker.number} on {stayer.worker.machine} (round {world.round})"
 
     # -- forming a process group
 
     def _meet_others(self, stayer: Stayer) -> None:
-        world, where = stayer.members.world, stayer.members.meeting_place
+        world, where = stayer.members.context, stayer.members.meeting_place
         group = self._process_groups.get(where)
         there = [mate for mate in group.here.values() if mate.group is group and not mate.worker.ended] if group else []
         if group is None or not there:
             group = self._process_groups[where] = ProcessGroup(
-                where, world.size, run=stayer.worker.run, round=world.round
+                where, world.world_size, run=stayer.worker.run, round=world.round
             )
         for mate in there:
             names = f"{self._name(stayer)} and {self._name(mate)}"
-            if mate.members.world.round != world.round:
+            if mate.members.context.round != world.round:
                 self._world.violated("two rounds never meet", f"{names} at {where}")
             elif mate.rank == world.rank:
                 self._world.violated("one worker a rank", names)
@@ -321,7 +321,7 @@ class Stayers(Script):
             return
         stayer.doing = "transfers"
         stayer.agreed, pairs = transfers(claims)
-        stayer.begins = beginning(claims, stayer.members.world.round)
+        stayer.begins = beginning(claims, stayer.members.context.round)
         stayer.todo = [pair for pair in pairs if stayer.rank in pair]
         self._next_transfer(stayer)
 
@@ -336,12 +336,14 @@ class Stayers(Script):
             return
         if stayer.rank == target:
             stayer.step, stayer.history = NOTHING, ()  # while it is neither the one nor the other
-            stayer.members.holds(False)
+            stayer.members.report_state(False)
             self._world.checker.survivors.on_receiving(stayer.worker)
         ready = group.ready.setdefault(pair, set())
         ready.add(stayer.rank)
         if len(ready) == 2:
-            words = f"rank {source} of round {stayer.members.world.round} brings step {stayer.agreed} to rank {target}"
+            words = (
+                f"rank {source} of round {stayer.members.context.round} brings step {stayer.agreed} to rank {target}"
+            )
             self._world.say("script", words)
             self._world.count("transferring")
             seconds = self._world.chance.choice(BRINGS) * self._world.chance.uniform(0.5, 1.5)
@@ -363,14 +365,14 @@ class Stayers(Script):
         if stayer.rank == pair[1]:
             stayer.step, stayer.history = state
             stayer.begun = stayer.begins
-            stayer.members.holds(True)
+            stayer.members.report_state(True)
             self._world.checker.survivors.on_received(stayer.worker, *state)
         self._next_transfer(stayer)
 
     def _has_state(self, stayer: Stayer) -> None:
         group = _of(stayer)
-        stayer.step, stayer.since, stayer.begun = stayer.agreed, stayer.members.world.round, stayer.begins
-        stayer.members.holds(True)
+        stayer.step, stayer.since, stayer.begun = stayer.agreed, stayer.members.context.round, stayer.begins
+        stayer.members.report_state(True)
         group.in_sync.add(stayer.rank)
         self._world.checker.survivors.on_synced(stayer.worker, group, stayer.step, stayer.history)
         if len(group.in_sync) == group.world:
@@ -419,7 +421,7 @@ class Stayers(Script):
             self._later(stayer, self._world.chance.uniform(FIRST, last), self._commit)
 
     def _commit(self, stayer: Stayer) -> None:
-        group, world = _of(stayer), stayer.members.world
+        group, world = _of(stayer), stayer.members.context
         if stayer.step >= self._steps:
             self._finish(stayer, group)
             return

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset  # noqa: E402  #
 import elastic_run  # noqa: E402
 from elastic_run.adapters.client.context import RANK_VARIABLES  # noqa: E402
 from elastic_run.adapters.torch.lockstep_batches import permuted  # noqa: E402
-from elastic_run.master.data.lockstep import BadPlan, BadState, OutOfStep, WorldRefused  # noqa: E402
+from elastic_run.master.data.lockstep import BadSampler, BadSamplerState, SamplerMisused, WorldSizeRefused  # noqa: E402
 from elastic_run.master.data.permutation import Permutation, key  # noqa: E402
 from elastic_run.torch import ElasticBatchSampler  # noqa: E402
 
@@ -223,7 +223,7 @@ def test_committing_twice_is_refused(workers: int) -> None:
     sampler = ElasticBatchSampler(100, 4)
     batches = iter(loader(sampler, 100, workers))
     committed(sampler, batches, 3)
-    with pytest.raises(OutOfStep, match="no batch was drawn since the last commit"):
+    with pytest.raises(SamplerMisused, match="no batch was drawn since the last commit"):
         sampler.commit()
     assert sampler.step == 3
     committed(sampler, batches, 1)
@@ -235,7 +235,7 @@ def test_committing_between_the_batches_of_a_step_is_refused(workers: int) -> No
     batches = iter(loader(sampler, 100, workers))
     committed(sampler, batches, 1)
     next(batches)
-    with pytest.raises(OutOfStep, match="it has 3, and 1 of them were drawn"):
+    with pytest.raises(SamplerMisused, match="it has 3, and 1 of them were drawn"):
         sampler.commit()
     next(batches)
     next(batches)
@@ -262,7 +262,7 @@ def test_a_thread_that_fetches_may_be_any_number_of_batches_ahead() -> None:
         fetcher.submit(lambda: [next(batches) for _ in range(5)]).result()
     sampler.commit()
     sampler.commit()
-    with pytest.raises(OutOfStep, match="it has 2, and 1 of them were drawn"):
+    with pytest.raises(SamplerMisused, match="it has 2, and 1 of them were drawn"):
         sampler.commit()
 
 
@@ -270,16 +270,16 @@ def test_a_thread_that_fetches_may_be_any_number_of_batches_ahead() -> None:
 def test_a_commit_too_many_is_refused_at_the_end_of_an_epoch(workers: int) -> None:
     sampler = ElasticBatchSampler(8, 4, epochs=2)
     committed(sampler, iter(loader(sampler, 8, workers)), 2)
-    with pytest.raises(OutOfStep, match="every step of epoch 0 has been committed"):
+    with pytest.raises(SamplerMisused, match="every step of epoch 0 has been committed"):
         sampler.commit()
 
 
 def test_committing_before_anything_was_drawn_is_refused() -> None:
     sampler = ElasticBatchSampler(8, 4)
-    with pytest.raises(OutOfStep, match="before any batch was drawn"):
+    with pytest.raises(SamplerMisused, match="before any batch was drawn"):
         sampler.commit()
     iter(sampler)
-    with pytest.raises(OutOfStep, match="no batch was drawn"):
+    with pytest.raises(SamplerMisused, match="no batch was drawn"):
         sampler.commit()
 
 
@@ -296,29 +296,29 @@ def test_after_a_restore_the_old_loop_is_over() -> None:
     committed(sampler, batches, 2)
     next(batches)
     sampler.load_state_dict(sampler.state_dict())
-    with pytest.raises(OutOfStep, match="this loop over the loader is over"):
+    with pytest.raises(SamplerMisused, match="this loop over the loader is over"):
         next(batches)
-    with pytest.raises(OutOfStep, match="before any batch was drawn"):
+    with pytest.raises(SamplerMisused, match="before any batch was drawn"):
         sampler.commit()
     assert len(committed(sampler, iter(sampler), 3)) == 12
 
 
 def test_arguments_and_states_that_make_no_sense_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadPlan, match="size=-5"):
+    with pytest.raises(BadSampler, match="size=-5"):
         ElasticBatchSampler(-5, 4)
     with pytest.raises(TypeError, match="size="):
         ElasticBatchSampler(Numbers(5), 4)  # type: ignore[arg-type]  # that is the point
-    with pytest.raises(BadState, match="another dataset"):
+    with pytest.raises(BadSamplerState, match="another dataset"):
         ElasticBatchSampler(5, 4).load_state_dict(ElasticBatchSampler(6, 4).state_dict())
     stand(monkeypatch, 0, 6)
-    with pytest.raises(WorldRefused, match="5 records and the world 6 ranks"):
+    with pytest.raises(WorldSizeRefused, match="5 records and the world 6 ranks"):
         ElasticBatchSampler(5, 4)
 
 
 def test_only_asking_for_the_adapter_loads_torch() -> None:
     source = str(Path(next(iter(elastic_run.__path__))).parent)
     code = (
-        f"import sys; sys.path.insert(0, {source!r}); import elastic_run; elastic_run.world(); "
+        f"import sys; sys.path.insert(0, {source!r}); import elastic_run; elastic_run.context(); "
         "assert 'torch' not in sys.modules; import elastic_run.torch; assert 'torch' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
@@ -357,7 +357,7 @@ def test_a_loop_that_draws_one_batch_ahead_is_not_complained_of() -> None:
 
 @pytest.mark.parametrize("state", [None, [], "x", 5])
 def test_a_state_that_is_none_is_refused_in_words(state: object) -> None:
-    with pytest.raises(BadState, match=r"not what `state_dict\(\)` gave"):
+    with pytest.raises(BadSamplerState, match=r"not what `state_dict\(\)` gave"):
         ElasticBatchSampler(10, 2).load_state_dict(state)  # type: ignore[arg-type]  # that is the point
 
 

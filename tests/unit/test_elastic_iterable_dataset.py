@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader  # noqa: E402  # only where torch is
 
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND  # noqa: E402
 from elastic_run.adapters.client.ledger_client import HELD  # noqa: E402
-from elastic_run.adapters.client.shards import BadPosition, Misused, NotDone, Refused, Shards  # noqa: E402
+from elastic_run.adapters.client.shards import BadShardsState, Shards, ShardsMisused, ShardsNotDone, ShardsRefused  # noqa: E402
 from elastic_run.torch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
 
 from .test_shards import ENOUGH, listening  # noqa: E402
@@ -104,6 +104,15 @@ def test_each_record_comes_once_in_each_epoch(workers: int, more: dict[str, Any]
         data.commit()
     assert found == each(2, 103)
     assert sizes == [8] * 25 + [6]
+
+
+def test_a_loader_has_the_position_of_its_dataset() -> None:
+    data = loader(alone(), 8)
+    before = trained(data, 3)
+    state = data.state_dict(3)
+    again = loader(alone(), 5)
+    again.load_state_dict(state)
+    assert Counter(before + trained(again)) == each(1, 100)
 
 
 def test_workers_that_are_spawned_get_their_orders_as_well() -> None:
@@ -332,7 +341,7 @@ def test_a_checkpoint_without_any_commit_is_told() -> None:
 
 
 def test_another_datasets_position_is_refused() -> None:
-    with pytest.raises(BadPosition, match="has size=100, and this one size=101"):
+    with pytest.raises(BadShardsState, match="has size=100, and this one size=101"):
         alone(101).load_state_dict(alone().state_dict())
 
 
@@ -390,7 +399,7 @@ def test_with_ack_a_shard_is_done_when_its_last_batch_is_committed() -> None:
 def test_with_ack_the_loop_does_not_end_over_batches_that_are_not_committed() -> None:
     data = loader(alone(20, 10, commit="ack"), 8)
     found: list[Sample] = []
-    with pytest.raises(NotDone, match="3 batches are not committed, and there are no others for now"):
+    with pytest.raises(ShardsNotDone, match="3 batches are not committed, and there are no others for now"):
         for batch in data:
             found += batch
     data.commit()
@@ -403,7 +412,7 @@ def test_ranks_that_declare_other_data_are_told_before_workers_are_started() -> 
         one, two = agent.shards(0, 2, 100), agent.shards(1, 2, 101)
         first = crowd.submit(next, one)
         assert agent.waits.wait(ENOUGH)
-        with pytest.raises(Refused, match="size is 101 and not 100"):
+        with pytest.raises(ShardsRefused, match="size is 101 and not 100"):
             next(iter(loader(ElasticIterableDataset(two, pairs), 8, 2)))
         two.close()
         next(third := agent.shards(1, 2, 100))
@@ -426,35 +435,35 @@ def test_ranks_that_declare_other_data_are_told_before_workers_are_started() -> 
 def test_a_reader_that_gives_other_than_what_was_asked_for_is_told(
     read: Callable[[Records], list[int]], words: str, workers: int
 ) -> None:
-    with pytest.raises(Misused, match=words):
+    with pytest.raises(ShardsMisused, match=words):
         trained(loader(alone([("a", 50), ("b", 50)], 10, read), 4, workers))
 
 
 @pytest.mark.parametrize("context", [pytest.param("fork", marks=LINGERS), "spawn"])
 def test_a_plain_loader_with_workers_is_refused(context: str) -> None:
     dataset = alone(10, 10, operator.attrgetter("indices"))
-    with pytest.raises(Misused, match=r"leases in the main process.*take dataset.loader\(batch_size"):
+    with pytest.raises(ShardsMisused, match=r"leases in the main process.*take dataset.loader\(batch_size"):
         next(iter(DataLoader(dataset, batch_size=4, num_workers=1, multiprocessing_context=context)))
 
 
 def test_a_plain_loader_is_refused_with_ack() -> None:
-    with pytest.raises(Misused, match=r"take dataset.loader\(batch_size"):
+    with pytest.raises(ShardsMisused, match=r"take dataset.loader\(batch_size"):
         next(iter(alone(commit="ack")))
 
 
 def test_a_commit_needs_batches() -> None:
     data = loader(alone(), 8)
-    with pytest.raises(Misused, match="nothing was given out since the last commit, or since this loop began"):
+    with pytest.raises(ShardsMisused, match="nothing was given out since the last commit, or since this loop began"):
         data.commit()
     batches = iter(data)
     next(batches)
     for wrong in (0, True, "1"):
         with pytest.raises(TypeError, match="whole number of batches from 1"):
             data.commit(wrong)  # type: ignore[arg-type]  # that is the point
-    with pytest.raises(Misused, match=r"commit\(2\) although only 1 batches"):
+    with pytest.raises(ShardsMisused, match=r"commit\(2\) although only 1 batches"):
         data.commit(2)
     data.commit()
-    with pytest.raises(Misused, match="nothing was given out since the last commit"):
+    with pytest.raises(ShardsMisused, match="nothing was given out since the last commit"):
         data.commit()
     next(batches)
     data.commit()
@@ -464,12 +473,12 @@ def test_a_commit_needs_batches() -> None:
 def test_a_loop_is_over_when_another_is_begun(workers: int) -> None:
     data = loader(alone(), 8, workers, persistent_workers=workers > 0)
     first, second = iter(data), iter(data)
-    with pytest.raises(Misused, match="this loop over the loader is over"):
+    with pytest.raises(ShardsMisused, match="this loop over the loader is over"):
         next(first)
     batch = next(second)
     third = iter(data)
     assert next(third) == batch
-    with pytest.raises(Misused, match="iterated over once at a time"):
+    with pytest.raises(ShardsMisused, match="iterated over once at a time"):
         next(second)
     data.commit()
     assert set(next(third)).isdisjoint(batch)
@@ -479,7 +488,7 @@ def test_a_position_comes_before_the_first_batch() -> None:
     dataset = alone()
     state = dataset.state_dict()
     next(iter(dataset))
-    with pytest.raises(Misused, match="after it was begun"):
+    with pytest.raises(ShardsMisused, match="after it was begun"):
         dataset.load_state_dict(state)
 
 
@@ -488,7 +497,7 @@ def test_a_position_comes_before_the_first_batch() -> None:
     [{"drop_last": True}, {"in_order": False}, {"shuffle": True}, {"sampler": [1]}, {"batch_sampler": [[1]]}],
 )
 def test_arguments_that_would_lose_records_or_their_order_are_refused(more: dict[str, Any]) -> None:
-    with pytest.raises(Misused, match=rf"{next(iter(more))}=.*leave it out"):
+    with pytest.raises(ShardsMisused, match=rf"{next(iter(more))}=.*leave it out"):
         alone().loader(8, **more)
     alone().loader(8, drop_last=False, shuffle=False, sampler=None)
 
@@ -500,7 +509,7 @@ def test_a_batch_has_records(wrong: Any) -> None:
 
 
 def test_too_many_small_shards_at_once_are_told() -> None:
-    with pytest.raises(NotDone, match=r"256 shards are begun and not committed.*take larger shards"):
+    with pytest.raises(ShardsNotDone, match=r"256 shards are begun and not committed.*take larger shards"):
         next(iter(loader(alone(1000, 1), 300)))
 
 
@@ -508,5 +517,5 @@ def test_who_iterates_over_the_source_as_well_is_told() -> None:
     dataset = alone(10, 10)
     with contextlib.closing(dataset._queue.source) as source:
         shard = next(source)
-        with pytest.raises(NotDone, match=shard.key):
+        with pytest.raises(ShardsNotDone, match=shard.key):
             next(iter(dataset))

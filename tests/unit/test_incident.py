@@ -127,7 +127,7 @@ class TestTheRootCause:
             "torch.distributed.DistNetworkError: The client socket has timed out after 600s",
             "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients",
             "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down",
-            "elastic_run.adapters.client.ledger_client.RoundOver: round 1 is over: the job is in round 2",
+            "elastic_run.exceptions.RoundOver: round 1 is over: the job is in round 2",
             "RuntimeError: Socket Timeout",
         ],
     )

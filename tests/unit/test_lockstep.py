@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_run.master.data.lockstep import BadPlan, BadState, OutOfStep, Plan, Position, WorldRefused, disagreement
+from elastic_run.master.data.lockstep import (
+    BadSampler,
+    BadSamplerState,
+    Plan,
+    Position,
+    SamplerMisused,
+    WorldSizeRefused,
+    disagreement,
+)
 
 MANY = settings(max_examples=1000, deadline=None)
 LONG = settings(max_examples=500, deadline=None)  # each is a whole training
@@ -98,7 +106,7 @@ def worlds(plan: Plan, most: int = 9) -> list[int]:
     for world in range(1, most):
         try:
             plan.check(world)
-        except WorldRefused:
+        except WorldSizeRefused:
             continue
         found.append(world)
     return found
@@ -279,7 +287,7 @@ def test_a_dataset_that_cannot_fill_every_micro_batch_has_fewer_of_them() -> Non
 
 def test_a_dataset_of_one_record_is_one_step_for_one_rank() -> None:
     assert counts(Plan(1, 4), 1) == [1]
-    with pytest.raises(WorldRefused, match="1 records and the world 2 ranks"):
+    with pytest.raises(WorldSizeRefused, match="1 records and the world 2 ranks"):
         Plan(1, 4).check(2)
 
 
@@ -345,7 +353,7 @@ def test_after_the_last_epoch_there_is_no_step() -> None:
     plan = Plan(10, 5)
     assert (plan.steps_left(Position(1), 1), plan.micro_batches_left(Position(1), 1)) == (0, 0)
     for call in (plan.step, plan.after):
-        with pytest.raises(OutOfStep, match="0 steps left"):
+        with pytest.raises(SamplerMisused, match="0 steps left"):
             call(Position(1), 1)
 
 
@@ -374,7 +382,7 @@ def test_a_step_of_billions_of_records_costs_no_more() -> None:
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused_in_words(arguments: dict[str, object], words: str) -> None:
-    with pytest.raises(BadPlan, match=words):
+    with pytest.raises(BadSampler, match=words):
         Plan(**{"size": 10, "batch": 2, **arguments})  # type: ignore[arg-type]  # that is the point
 
 
@@ -385,13 +393,13 @@ def test_what_is_no_number_is_refused_in_words(arguments: dict[str, object]) -> 
 
 
 def test_a_world_that_a_plan_cannot_feed_is_refused_in_words() -> None:
-    with pytest.raises(WorldRefused, match="3 records and the world 4 ranks"):
+    with pytest.raises(WorldSizeRefused, match="3 records and the world 4 ranks"):
         Plan(3, 2).check(4)
-    with pytest.raises(WorldRefused, match="cannot be shared by 9 ranks: start at most 8"):
+    with pytest.raises(WorldSizeRefused, match="cannot be shared by 9 ranks: start at most 8"):
         Plan(100, 2, fixed_global_batch=8).check(9)
-    with pytest.raises(WorldRefused, match="would drop everything: the dataset has 10 records"):
+    with pytest.raises(WorldSizeRefused, match="would drop everything: the dataset has 10 records"):
         Plan(10, 4, tail="drop").check(3)
-    with pytest.raises(WorldRefused, match="0 ranks"):
+    with pytest.raises(WorldSizeRefused, match="0 ranks"):
         Plan(10, 4).check(0)
 
 
@@ -415,7 +423,7 @@ def test_a_state_goes_on_with_another_batch_size_and_more_epochs() -> None:
 )
 def test_a_state_of_something_else_is_refused_in_words(change: dict[str, object], words: str) -> None:
     plan = Plan(10, 2)
-    with pytest.raises(BadState, match=words):
+    with pytest.raises(BadSamplerState, match=words):
         plan.restored({**plan.state(Position()), **change})
 
 

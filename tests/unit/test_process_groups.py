@@ -10,8 +10,8 @@ from contextlib import closing
 import pytest
 
 from elastic_run.adapters.client.channel import AgentGone
-from elastic_run.adapters.client.context import World
-from elastic_run.adapters.client.rounds import Membership, NotAMember
+from elastic_run.adapters.client.context import Context
+from elastic_run.adapters.client.rounds import NoAgent, Rounds
 from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
 
 ME = os.getpid()
@@ -29,7 +29,7 @@ class Agent:
     def __init__(self) -> None:
         self._news = asyncio.Event()
         self._address = f"@test-{secrets.token_hex(8)}"
-        self._workers: list[Membership] = []
+        self._workers: list[Rounds] = []
         self.process_groups = ProcessGroups(self._news.set)
 
     async def __aenter__(self) -> "Agent":
@@ -41,17 +41,17 @@ class Agent:
             worker.close()
         self.process_groups.close()
 
-    async def worker(self, *, round: int = 1) -> Membership:
+    async def worker(self, *, round: int = 1) -> Rounds:
         """One that has come to stay."""
-        found = await asyncio.to_thread(Membership, environment(self._address, round))
+        found = await asyncio.to_thread(Rounds, environment(self._address, round))
         self._workers.append(found)
         await self.until(lambda: bool(self.process_groups.staying([ME])))
         return found
 
-    async def group(self, sockets: list[socket.socket]) -> Membership:
+    async def group(self, sockets: list[socket.socket]) -> Rounds:
         """One whose process group stands, of these sockets."""
         members = await self.worker()
-        members.hold(sockets)
+        members.register_sockets(sockets)
         members.formed()
         await self.until(lambda: not self.process_groups.forming([ME]))
         return members
@@ -183,7 +183,7 @@ async def test_a_listening_socket_is_not_handed_over() -> None:
     async with Agent() as agent:
         members = await agent.worker()
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
-            members.hold([server, 0, 9999])
+            members.register_sockets([server, 0, 9999])
             members.formed()
             await agent.until(lambda: not agent.process_groups.forming([ME]))
             agent.process_groups.shatter([ME], 2)
@@ -203,7 +203,7 @@ async def test_a_rank_is_given_to_who_asks_and_changes_the_environment() -> None
         )
         async with asyncio.timeout(PATIENCE):
             world = await asks
-        assert (world.rank, world.size, world.round) == (0, 1, 2)
+        assert (world.rank, world.world_size, world.round) == (0, 1, 2)
         assert not agent.process_groups.waiting([ME])
         assert agent.process_groups.trouble([ME]) == ""
         assert agent.process_groups.forming([ME]) == {ME}
@@ -236,8 +236,8 @@ async def test_sockets_of_a_round_that_is_over_already_are_broken_at_once(
     mine, theirs = pair
     async with Agent() as agent:
         members = await agent.worker(round=3)
-        members.world = World(1, 2, 1, 2, 2, 0, "")
-        members.hold([mine])
+        members.context = Context(1, 2, 1, 2, 0, 2, 0, "")
+        members.register_sockets([mine])
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.to_thread(theirs.recv, 1) == b""
 
@@ -249,7 +249,7 @@ async def test_so_are_those_that_come_after_the_news_that_their_round_is_over(
     async with Agent() as agent:
         members = await agent.worker()
         agent.process_groups.shatter([ME], 2)
-        members.hold([mine])
+        members.register_sockets([mine])
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.to_thread(theirs.recv, 1) == b""
 
@@ -258,13 +258,13 @@ async def test_who_needs_long_for_a_step_says_so_and_again_only_where_it_has_cha
     async with Agent() as agent:
         members = await agent.worker()
         assert agent.process_groups.slowest([ME]) == 0.0
-        members.holds(True, 4.0)
+        members.report_state(True, 4.0)
         await agent.until(lambda: agent.process_groups.slowest([ME]) == 4.0)
         assert agent.process_groups.holding([ME]) == {ME}
-        members.holds(True, 5.0)
-        members.holds(True, 9.0)
+        members.report_state(True, 5.0)
+        members.report_state(True, 9.0)
         await agent.until(lambda: agent.process_groups.slowest([ME]) == 9.0)
-        members.holds(True, 0.01)
+        members.report_state(True, 0.01)
         await agent.until(lambda: agent.process_groups.slowest([ME]) == 0.0)
 
 
@@ -304,15 +304,15 @@ async def test_many_sockets_are_handed_over_whole() -> None:
 
 
 def test_without_an_agent_there_is_one_rank() -> None:
-    members = Membership({})
+    members = Rounds({})
     assert members.alone
-    assert [world.size for world in members] == [1]
+    assert [world.world_size for world in members] == [1]
     assert not members.planned
     assert not members.over
-    with pytest.raises(NotAMember, match="start the script with elastic-run"):
+    with pytest.raises(NoAgent, match="start the script with elastic-run"):
         members.next()
 
 
 def test_without_an_agent_that_answers_it_is_said() -> None:
     with pytest.raises(AgentGone, match="does not listen"):
-        Membership(environment("@nobody-is-here"))
+        Rounds(environment("@nobody-is-here"))

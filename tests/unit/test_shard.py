@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from elastic_run.master.data import ledger_service
 from elastic_run.master.data.ledger import Piece, Position
 from elastic_run.master.data.permutation import Permutation, key
-from elastic_run.master.data.shard import LARGEST, MAX_NAME, BadDataset, BadPosition, Layout, ShardsError, inner_key
+from elastic_run.master.data.shard import LARGEST, MAX_NAME, BadDataset, BadShardsState, Layout, ShardsError, inner_key
 
 FILES = [("a.csv", 25), ("empty.csv", 0), ("c.csv", 7)]
 
@@ -230,7 +230,7 @@ def test_another_number_of_epochs_takes_the_position() -> None:
     ],
 )
 def test_another_datasets_position_is_refused(other: dict[str, object]) -> None:
-    with pytest.raises(BadPosition, match="is of another dataset or order"):
+    with pytest.raises(BadShardsState, match="is of another dataset or order"):
         LAYOUT.restored(STATE | other)
 
 
@@ -266,24 +266,24 @@ def test_the_seed_does_not_matter_where_nothing_is_shuffled() -> None:
     ],
 )
 def test_a_damaged_position_is_refused(damage: dict[str, object]) -> None:
-    with pytest.raises(BadPosition, match=r"damaged|version"):
+    with pytest.raises(BadShardsState, match=r"damaged|version"):
         LAYOUT.restored(STATE | damage)
 
 
 @pytest.mark.parametrize("missing", sorted(STATE))
 def test_a_position_with_something_missing_is_refused(missing: str) -> None:
-    with pytest.raises(BadPosition):
+    with pytest.raises(BadShardsState):
         LAYOUT.restored({name: value for name, value in STATE.items() if name != missing})
 
 
 def test_refusals_are_of_one_tree() -> None:
     assert issubclass(BadDataset, ShardsError) and issubclass(BadDataset, ValueError)
-    assert issubclass(BadPosition, ShardsError) and issubclass(BadPosition, ValueError)
+    assert issubclass(BadShardsState, ShardsError) and issubclass(BadShardsState, ValueError)
 
 
 @pytest.mark.parametrize("state", [None, [], "x", 5])
 def test_a_state_that_is_none_is_refused_in_words(state: object) -> None:
-    with pytest.raises(BadPosition, match=r"not what `state_dict\(\)` gave"):
+    with pytest.raises(BadShardsState, match=r"not what `state_dict\(\)` gave"):
         Layout("data", 10, 2).restored(state)  # type: ignore[arg-type]  # that is the point
 
 

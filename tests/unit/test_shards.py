@@ -26,19 +26,19 @@ import elastic_run
 from elastic_run.adapters.client import ledger_client
 from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND, BadEnvironment
+from elastic_run.adapters.client.current_round import is_current_round
 from elastic_run.adapters.client.ledger_client import HELD, MOST
 from elastic_run.adapters.client.shards import (
     DONE,
     BadDataset,
-    BadPosition,
-    Misused,
+    BadShardsState,
     NoLedger,
-    NotDone,
-    Refused,
     RoundOver,
     Shard,
     Shards,
-    is_current,
+    ShardsMisused,
+    ShardsNotDone,
+    ShardsRefused,
     shards,
 )
 from elastic_run.master.data.ledger import Answer, Ledger, Piece, Request, fresh, read, written
@@ -117,11 +117,11 @@ def test_a_loop_that_is_left_and_begun_again_goes_on() -> None:
 
 
 def test_shards_says_what_it_is() -> None:
-    with elastic_run.shards("data", 100, shard_size=10) as data:
+    with elastic_run.data.shards("data", 100, shard_size=10) as data:
         shard = next(data)
-        assert isinstance(data, elastic_run.Shards) and isinstance(shard, elastic_run.Shard)
+        assert isinstance(data, elastic_run.data.Shards) and isinstance(shard, elastic_run.data.Shard)
         assert repr(shard) == f"<Shard {shard.key}: records {shard.start} to {shard.stop}, 0 of them done>"
-    assert shards is elastic_run.shards
+    assert shards is elastic_run.data.shards
 
 
 @settings(deadline=None)
@@ -198,14 +198,14 @@ def test_the_state_at_the_end_leaves_nothing_to_do() -> None:
 def test_another_datasets_state_is_refused() -> None:
     with alone() as data:
         state = data.state_dict()
-    with alone(101) as other, pytest.raises(BadPosition, match="has size=100, and this one size=101"):
+    with alone(101) as other, pytest.raises(BadShardsState, match="has size=100, and this one size=101"):
         other.load_state_dict(state)
 
 
 def test_a_state_comes_before_the_first_shard() -> None:
     with alone() as data:
         state = data.state_dict()
-        with pytest.raises(Misused, match="after it was begun"):
+        with pytest.raises(ShardsMisused, match="after it was begun"):
             data.load_state_dict(state)
 
 
@@ -225,9 +225,9 @@ def test_a_shard_is_done_once() -> None:
     with alone() as data:
         shard = next(data)
         shard.done()
-        with pytest.raises(Misused, match=f"twice for shard {shard.key}"):
+        with pytest.raises(ShardsMisused, match=f"twice for shard {shard.key}"):
             shard.done()
-        with pytest.raises(Misused, match="after done"):
+        with pytest.raises(ShardsMisused, match="after done"):
             shard.progress(1)
 
 
@@ -237,7 +237,7 @@ def test_progress_goes_forward_and_not_beyond_the_end() -> None:
         shard.progress(3)
         shard.progress(3)
         for count in (2, -1, 11):
-            with pytest.raises(Misused, match=rf"progress\({count}\) of shard .* 3 of which"):
+            with pytest.raises(ShardsMisused, match=rf"progress\({count}\) of shard .* 3 of which"):
                 shard.progress(count)
         for wrong in (True, 1.0, "4"):
             with pytest.raises(TypeError, match="whole number"):
@@ -250,7 +250,7 @@ def test_progress_goes_forward_and_not_beyond_the_end() -> None:
 def test_a_loop_does_not_end_over_shards_that_are_not_done(commit: str) -> None:
     with alone(commit=commit) as data:
         had: list[Shard] = []
-        with pytest.raises(NotDone, match=r"e00000-s00000000. and 5 more: call done"):
+        with pytest.raises(ShardsNotDone, match=r"e00000-s00000000. and 5 more: call done"):
             for shard in data:
                 had.append(shard)
         for shard in had:
@@ -261,7 +261,7 @@ def test_a_loop_does_not_end_over_shards_that_are_not_done(commit: str) -> None:
 def test_too_many_begun_shards_are_told_early() -> None:
     with alone(10_000, 1) as data:
         had: list[Shard] = []
-        with pytest.raises(NotDone, match="so many at once"):
+        with pytest.raises(ShardsNotDone, match="so many at once"):
             for shard in data:
                 had.append(shard)
         assert len(had) == HELD
@@ -275,11 +275,11 @@ def test_nothing_is_said_of_what_was_given_back() -> None:
     one.done()
     data.close()
     data.close()
-    with pytest.raises(Misused, match=r"given back by close\(\)"):
+    with pytest.raises(ShardsMisused, match=r"given back by close\(\)"):
         two.done()
-    with pytest.raises(Misused, match="was closed"):
+    with pytest.raises(ShardsMisused, match="was closed"):
         next(data)
-    with pytest.raises(Misused, match="was closed"):
+    with pytest.raises(ShardsMisused, match="was closed"):
         data.flush()
 
 
@@ -287,7 +287,7 @@ def test_a_name_is_used_once_at_a_time() -> None:
     with alone() as data:
         next(data)
         other = alone()
-        with pytest.raises(Misused, match="already used by this process"):
+        with pytest.raises(ShardsMisused, match="already used by this process"):
             next(other)
     next(alone())
 
@@ -302,9 +302,9 @@ def test_ack_has_no_position_in_checkpoints() -> None:
     with alone() as data:
         state = data.state_dict()
     with alone(commit="ack") as data:
-        with pytest.raises(Misused, match=r"state_dict.* with commit='ack'"):
+        with pytest.raises(ShardsMisused, match=r"state_dict.* with commit='ack'"):
             data.state_dict()
-        with pytest.raises(Misused, match=r"load_state_dict.* with commit='ack'"):
+        with pytest.raises(ShardsMisused, match=r"load_state_dict.* with commit='ack'"):
             data.load_state_dict(state)
 
 
@@ -319,9 +319,9 @@ def test_a_forked_process_may_not_go_on_with_its_parents(monkeypatch: pytest.Mon
         shard = next(data)
         with monkeypatch.context() as child:
             child.setattr("os.getpid", lambda: -1)
-            with pytest.raises(Misused, match=r"shards.part\(number\)"):
+            with pytest.raises(ShardsMisused, match=r"shards.part\(number\)"):
                 next(data)
-            with pytest.raises(Misused, match=r"shards.part\(number\)"):
+            with pytest.raises(ShardsMisused, match=r"shards.part\(number\)"):
                 shard.done()
             data.close()
         shard.done()
@@ -617,7 +617,7 @@ def test_the_end_of_the_round_is_told_and_stays(agent: Agent) -> None:
 def test_ranks_that_declare_other_data_are_refused(agent: Agent, crowd: ThreadPoolExecutor) -> None:
     first = crowd.submit(next, agent.shards(0, 2))
     assert agent.waits.wait(ENOUGH)
-    with pytest.raises(Refused, match=r"size is 101 and not 100.* on rank 1"):
+    with pytest.raises(ShardsRefused, match=r"size is 101 and not 100.* on rank 1"):
         next(two := agent.shards(1, 2, 101))
     two.close()
     next(agent.shards(1, 2))
@@ -632,10 +632,12 @@ def test_ranks_that_restored_other_positions_are_refused(agent: Agent, crowd: Th
     one.load_state_dict(state)
     first = crowd.submit(next, one)
     assert agent.waits.wait(ENOUGH)
-    with pytest.raises(Refused, match="Load the same checkpoint on every rank"):
+    with pytest.raises(ShardsRefused, match="Load the same checkpoint on every rank"):
         next(two)
     agent.move(0)
-    with pytest.raises(Refused, match=r"rank 0 restored a position with 2 shards begun.*; rank 1 restored nothing"):
+    with pytest.raises(
+        ShardsRefused, match=r"rank 0 restored a position with 2 shards begun.*; rank 1 restored nothing"
+    ):
         first.result(ENOUGH)
 
 
@@ -681,10 +683,10 @@ def test_a_cut_at_different_steps_is_refused(agent: Agent, crowd: ThreadPoolExec
     first = crowd.submit(one.state_dict, 5)
     assert agent.waits.wait(ENOUGH)
     agent.patience = 0.01
-    with pytest.raises(Refused, match="different steps: rank 0 at step 5, rank 1 at step 6"):
+    with pytest.raises(ShardsRefused, match="different steps: rank 0 at step 5, rank 1 at step 6"):
         two.state_dict(6)
     agent.move(0)
-    with pytest.raises(Refused, match="different steps"):
+    with pytest.raises(ShardsRefused, match="different steps"):
         first.result(ENOUGH)
 
 
@@ -695,7 +697,7 @@ def test_positions_of_several_ranks_can_be_gone_on_from_by_any_number(
 ) -> None:
     def trains(data: Shards, most: int) -> tuple[list[tuple[int, int]], dict[str, object]]:
         used: list[tuple[int, int]] = []
-        with contextlib.suppress(NotDone):
+        with contextlib.suppress(ShardsNotDone):
             for shard in islice(data, most):
                 half = len(shard) // 2 if len(used) % 3 == 0 else len(shard)
                 shard.progress(half)
@@ -795,7 +797,7 @@ def test_shards_may_be_done_by_another_thread(agent: Agent, crowd: ThreadPoolExe
             for shard in data:
                 written_.append(crowd.submit(shard.done))
             break
-        except NotDone:
+        except ShardsNotDone:
             results(written_)
             written_.clear()
     assert agent.ledger is not None and agent.ledger.finished
@@ -837,7 +839,7 @@ def test_what_is_held_is_given_back(agent: Agent, how: str) -> None:
 def test_what_is_held_is_given_back_at_exit(agent: Agent) -> None:
     script = (
         "import elastic_run\n"
-        "for shard in (data := elastic_run.shards('data', 100, shard_size=10, commit='ack')):\n"
+        "for shard in (data := elastic_run.data.shards('data', 100, shard_size=10, commit='ack')):\n"
         "    if shard.index == 3: break\n"
         "    shard.done()\n"
     )
@@ -885,7 +887,7 @@ def test_a_part_leases_in_another_process_and_this_one_says_what_is_done(agent: 
     data.mark(2, 10)
     state = data.state_dict()
     assert (state["frontier"], state["todo"]) == (3, [[1, 4]])
-    with pytest.raises(Misused, match="11 records of shard index 1"):
+    with pytest.raises(ShardsMisused, match="11 records of shard index 1"):
         data.mark(1, 11)
     with pytest.raises(TypeError, match="offset=-2"):
         data.mark(1, -2)
@@ -909,7 +911,7 @@ def test_parts_share_the_data_with_their_process(agent: Agent, commit: str) -> N
             if (shard := next(part, None)) is None:
                 parts.remove(part)
                 continue
-            with pytest.raises(Misused, match=r"Shards.mark\(shard.index\)"):
+            with pytest.raises(ShardsMisused, match=r"Shards.mark\(shard.index\)"):
                 shard.done()
             shard_indices.append(shard.index)
             data.mark(shard.index, DONE)
@@ -972,29 +974,29 @@ def test_an_answer_that_is_there_can_be_seen(agent: Agent) -> None:
 
 
 def test_without_elastic_run_every_checkpoint_may_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_current()
+    assert is_current_round()
     for name, value in environment_of(0, 2).items():
         monkeypatch.setenv(name, value)
-    assert elastic_run.is_current()
+    assert elastic_run.is_current_round is is_current_round
 
 
 def test_the_agent_is_asked_whether_the_round_is_the_current_one(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of(1, 2, 7, f"@{agent.name}").items():
         monkeypatch.setenv(name, value)
-    assert is_current()
+    assert is_current_round()
     agent.current = False
-    assert not is_current()
+    assert not is_current_round()
     assert agent.calls == [Call("current", 7)] * 2
 
 
 def test_where_nobody_can_be_asked_it_is_not_current(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment_of(0, 1, 7, "@elastic-run-nobody").items():
         monkeypatch.setenv(name, value)
-    assert not is_current()
+    assert not is_current_round()
     monkeypatch.setenv(AGENT, f"@{agent.name}")
-    monkeypatch.setattr("elastic_run.adapters.client.shards.ASKING", 0.01)
+    monkeypatch.setattr("elastic_run.adapters.client.current_round.ASKING", 0.01)
     agent.hold.clear()
-    assert not is_current()
+    assert not is_current_round()
     agent.hold.set()
     monkeypatch.delenv(AGENT)
-    assert not is_current()
+    assert not is_current_round()

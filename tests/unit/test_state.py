@@ -13,12 +13,12 @@ import torch.distributed as dist
 from torch import nn
 
 from elastic_run.adapters.client.commits import StateLost
-from elastic_run.adapters.client.rounds import Membership
+from elastic_run.adapters.client.rounds import Rounds
 from elastic_run.adapters.client.shards import shards
 from elastic_run.adapters.torch import state as state_module
-from elastic_run.adapters.torch.process_group import ElasticProcessGroup, GroupsExist
+from elastic_run.adapters.torch.process_group import ElasticProcessGroup, ProcessGroupExists
 from elastic_run.adapters.torch.state import State
-from elastic_run.adapters.torch.tree import Unfit
+from elastic_run.adapters.torch.tree import UnsupportedState
 from elastic_run.adapters.torch.undo import SAMPLED_COMMITS
 
 
@@ -424,14 +424,14 @@ def _done(bucket: Any) -> torch.futures.Future[torch.Tensor]:
 
 
 def test_a_process_group_that_failed_while_it_connected_does_not_count_for_the_next() -> None:
-    members = Membership({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
+    members = Rounds({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
     process_group = ElasticProcessGroup(members, None, None)
     with pytest.raises(RuntimeError):
         dist.init_process_group(
             "gloo", store=dist.HashStore(), rank=0, world_size=2, timeout=datetime.timedelta(seconds=0.1)
         )
     process_group.drop(broken=True)
-    process_group.form(members.world)
+    process_group.form(members.context)
     try:
         assert dist.group.WORLD.group_name == "0"
     finally:
@@ -453,18 +453,20 @@ class TestRefusing:
         ],
     )
     def test_names_what_cannot_be_a_part(self, values: dict[str, object], words: str) -> None:
-        with pytest.raises(Unfit, match=words):
+        with pytest.raises(UnsupportedState, match=words):
             State(**values)  # type: ignore[arg-type]
 
     def test_leased_shards(self) -> None:
-        with pytest.raises(Unfit, match=r"State\(data=\.\.\.\) is leased from the job's master"):
+        with pytest.raises(UnsupportedState, match=r"State\(data=\.\.\.\) is leased from the job's master"):
             State(data=shards("train", 100, shard_size=10))
 
     def test_sharded_modules(self) -> None:
         class FullyShardedDataParallel(nn.Module):
             pass
 
-        with pytest.raises(Unfit, match=r"sharded over the ranks \(FullyShardedDataParallel\): after a loss nobody"):
+        with pytest.raises(
+            UnsupportedState, match=r"sharded over the ranks \(FullyShardedDataParallel\): after a loss nobody"
+        ):
             State(model=nn.Sequential(FullyShardedDataParallel()))
 
     def test_another_word_for_copies(self) -> None:
@@ -569,7 +571,7 @@ class TestAnOptimizersState:
     def test_must_belong_to_modules_of_the_state(self) -> None:
         body, head = nn.Linear(2, 2), nn.Linear(2, 1)
         optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
-        with pytest.raises(Unfit, match=r"changes 2 parameters that no module .* State\(head=head\)"):
+        with pytest.raises(UnsupportedState, match=r"changes 2 parameters that no module .* State\(head=head\)"):
             State(model=body, optimizer=optimizer)
         State(model=body, head=head, optimizer=optimizer)
 
@@ -628,7 +630,7 @@ def test_copies_undo_also_what_was_changed_past_torchs_back() -> None:
     assert picture(state) == before
 
 
-class Assigned(Membership):
+class Assigned(Rounds):
     """As under an agent."""
 
     alone = False  # type: ignore[assignment]
@@ -641,15 +643,15 @@ def test_the_scripts_own_groups_are_refused_in_words() -> None:
     members = Assigned()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        with pytest.raises(GroupsExist, match=r"called init_process_group\(\) itself: remove that"):
-            ElasticProcessGroup(members, None, None).form(members.world)
+        with pytest.raises(ProcessGroupExists, match=r"called init_process_group\(\) itself: remove that"):
+            ElasticProcessGroup(members, None, None).form(members.context)
     finally:
         dist.destroy_process_group()
 
 
 def test_every_socket_of_a_process_group_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     members, held = Assigned(), list[int]()
-    monkeypatch.setattr(members, "hold", held.extend)
+    monkeypatch.setattr(members, "register_sockets", held.extend)
     with ElasticProcessGroup(members, None, None)._captured():
         ends = socket.socketpair()
     assert held == sorted(each.fileno() for each in ends)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.adapters.client.rounds import Membership
+from elastic_run.adapters.client.rounds import Rounds
 from elastic_run.adapters.torch import process_group
 from elastic_run.adapters.torch.process_group import ElasticProcessGroup
 
@@ -24,13 +24,13 @@ import sys
 import torch
 import torch.distributed as dist
 from elastic_run.adapters.torch import process_group
-from elastic_run.adapters.client.rounds import Membership
+from elastic_run.adapters.client.rounds import Rounds
 
 process_group.LINGER_SECONDS = float(sys.argv[1])
-members = Membership()
+members = Rounds()
 elastic = process_group.ElasticProcessGroup(members, None, None)
-elastic.form(members.world)
-if members.world.rank == 0:
+elastic.form(members.context)
+if members.context.rank == 0:
     dist.all_reduce(torch.ones(1), async_op=True)
     elastic.drop(broken=True)
     elastic.tidy()
@@ -53,7 +53,7 @@ class Group:
 @pytest.fixture
 def elastic(monkeypatch: pytest.MonkeyPatch) -> ElasticProcessGroup:
     monkeypatch.setattr(process_group, "LINGER_SECONDS", 0.0)
-    return ElasticProcessGroup(Membership({}), None, None)
+    return ElasticProcessGroup(Rounds({}), None, None)
 
 
 def test_a_group_is_ended_by_a_thread_of_its_own(elastic: ElasticProcessGroup) -> None:

@@ -222,7 +222,7 @@ def test_without_a_file_nothing_is_opened_and_nothing_said(said: list[str]) -> N
 def test_a_span_of_nothing_is_made_of_nothing() -> None:
     it = Trace()
     assert type(it.span("x", AGENT)).__name__ == "nullcontext"
-    assert type(elastic_run.span("x")).__name__ == "nullcontext"
+    assert type(elastic_run.trace.span("x")).__name__ == "nullcontext"
 
 
 @pytest.mark.parametrize(
@@ -379,8 +379,8 @@ def test_a_script_marks_the_row_of_its_rank(trace: Trace, file: Path, monkeypatc
     monkeypatch.setenv("ELASTIC_RUN_TRACE", str(file))
     monkeypatch.setenv("ELASTIC_RUN_TRACE_NODE", "a")
     monkeypatch.setenv("RANK", "3")
-    elastic_run.mark("restore", step=120, name="any")
-    with elastic_run.span("checkpoint", row="any"):
+    elastic_run.trace.mark("restore", step=120, name="any")
+    with elastic_run.trace.span("checkpoint", row="any"):
         pass
     restore, checkpoint = told(file, "rank 3")
     assert (restore["name"], restore["ph"], restore["args"]) == ("restore", "i", {"step": 120, "name": "any"})
@@ -394,7 +394,7 @@ def test_other_threads_of_a_script_have_rows_of_their_own(
     monkeypatch.setenv("ELASTIC_RUN_TRACE", str(file))
     monkeypatch.setenv("ELASTIC_RUN_TRACE_NODE", "a")
     monkeypatch.setenv("RANK", "0")
-    thread = threading.Thread(target=elastic_run.mark, args=("saved",), name="saver")
+    thread = threading.Thread(target=elastic_run.trace.mark, args=("saved",), name="saver")
     thread.start()
     thread.join()
     assert [event["name"] for event in told(file, "rank 0, saver")] == ["saved"]
@@ -402,13 +402,13 @@ def test_other_threads_of_a_script_have_rows_of_their_own(
 
 def test_a_script_that_is_not_traced_loads_no_writer() -> None:
     code = (
-        "import sys, elastic_run; elastic_run.mark('x'); elastic_run.span('x'); "
-        "print([name for name in sys.modules if name.endswith(('_trace', '.trace_file')) or name == 'json'])"
+        "import sys, elastic_run; elastic_run.trace.mark('x'); elastic_run.trace.span('x'); "
+        "print(sorted(name for name in sys.modules if 'trace' in name.rpartition('.')[2] or name == 'json'))"
     )
     path = str(Path(next(iter(elastic_run.__path__))).parent)
     environ = {"PYTHONPATH": path, "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
-    assert done.stdout == "['elastic_run.adapters.client.script_trace']\n"
+    assert done.stdout == "['elastic_run.adapters.client.script_trace', 'elastic_run.trace']\n"
 
 
 def test_workers_are_told_of_the_trace_only_while_there_is_one() -> None:

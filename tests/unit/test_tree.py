@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 
-from elastic_run.adapters.torch.tree import Unfit, flatten, places, unflatten
+from elastic_run.adapters.torch.tree import UnsupportedState, flatten, places, unflatten
 
 
 def back(value: object) -> object:
@@ -91,5 +91,5 @@ def test_an_optimizers_state_comes_back() -> None:
     ],
 )
 def test_anything_else_is_refused_by_its_place(value: object, words: str) -> None:
-    with pytest.raises(Unfit, match=words):
+    with pytest.raises(UnsupportedState, match=words):
         flatten(value, "state")

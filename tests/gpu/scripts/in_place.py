@@ -32,9 +32,11 @@ state = elastic.State(model=model, optimizer=optimizer, trained=torch.zeros(STEP
 
 @elastic.run(backend=None if backend == "gloo" else backend)
 def train(state: elastic.State) -> None:
-    world = state.world
+    world = state.context
     net = state.ddp()
-    print(f"group {world.round}: pid {os.getpid()} rank {world.rank} of {world.size} step {state.step}", flush=True)
+    print(
+        f"group {world.round}: pid {os.getpid()} rank {world.rank} of {world.world_size} step {state.step}", flush=True
+    )
     while state.step < STEPS:
         torch.manual_seed(100 * state.step + world.rank)
         optimizer.zero_grad()

@@ -2,8 +2,8 @@
 
 import elastic_run
 
-rank = elastic_run.world().rank
-data = elastic_run.shards("numbers", 400, shard_size=10)
+rank = elastic_run.context().rank
+data = elastic_run.data.shards("numbers", 400, shard_size=10)
 for number, shard in enumerate(data):
     shard.done()
     if number == 3:

@@ -39,8 +39,8 @@ def main() -> None:
     options = parser.parse_args()
 
     dist.init_process_group("gloo")
-    world = elastic_run.world()
-    assert (world.rank, world.size) == (dist.get_rank(), dist.get_world_size())
+    world = elastic_run.context()
+    assert (world.rank, world.world_size) == (dist.get_rank(), dist.get_world_size())
     test = puppet.connect()
     sampler = ElasticBatchSampler(
         options.size,
@@ -60,7 +60,9 @@ def main() -> None:
         state = torch.load(options.checkpoint, weights_only=True)
         counts = state["counts"]
         sampler.load_state_dict(state["sampler"])
-    print(f"rank {world.rank} of {world.size} begins in epoch {sampler.epoch} after step {sampler.step}", flush=True)
+    print(
+        f"rank {world.rank} of {world.world_size} begins in epoch {sampler.epoch} after step {sampler.step}", flush=True
+    )
     began = sampler.step
     for _ in range(sampler.epoch, options.epochs):
         gradient = torch.zeros_like(counts)

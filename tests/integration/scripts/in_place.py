@@ -60,8 +60,8 @@ state = elastic.State(
 def train(state: elastic.State) -> None:
     """To the end, or to the end of this process group."""
     net = state.ddp()
-    world = state.world
-    who = f"pid {os.getpid()} rank {world.rank} of {world.size}"
+    world = state.context
+    who = f"pid {os.getpid()} rank {world.rank} of {world.world_size}"
     print(f"group {world.round}: {who} from step {state.step}", flush=True)
     while sampler.epoch < args.epochs and not enough():
         epoch, batches = sampler.epoch, iter(sampler)

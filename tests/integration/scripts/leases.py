@@ -16,10 +16,10 @@ import time
 import puppet
 
 from elastic_run.adapters.client.channel import Call, Channel
-from elastic_run.adapters.client.context import AGENT, world
+from elastic_run.adapters.client.context import AGENT, context
 from elastic_run.master.data.ledger import Answer, Dataset, Mark, Request
 
-here = world()
+here = context()
 
 
 def main() -> None:
@@ -39,14 +39,14 @@ def main() -> None:
         )
 
     dataset = Dataset("data", options.shards, 1, options.shards, tracking=options.tracking)
-    ask(channel, Request("open", "data", here.round, here.rank, here.size, dataset=dataset))
+    ask(channel, Request("open", "data", here.round, here.rank, here.world_size, dataset=dataset))
     shard_indices: tuple[int, ...] = ()
     number, told = 0, False
     while True:
         number += 1
         marks = tuple(Mark(shard_index) for shard_index in shard_indices)
         request = Request(
-            "exchange", "data", here.round, here.rank, here.size, sequence=number, marks=marks, wants=2
+            "exchange", "data", here.round, here.rank, here.world_size, sequence=number, marks=marks, wants=2
         )  # fmt: skip
         note("told", shard_indices)
         answer = ask(channel, request)

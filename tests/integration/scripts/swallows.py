@@ -17,7 +17,7 @@ state = elastic.State(model=model, optimizer=optimizer, trained=0)
 
 @elastic.run
 def train(state: elastic.State) -> None:
-    net, world = state.ddp(), state.world
+    net, world = state.ddp(), state.context
     while state.trained < 60:
         torch.manual_seed(1000 * state.trained + world.rank)
         if state.trained == 30 and world.round == 1 and world.rank == 2:

@@ -3,7 +3,7 @@
 import pytest
 
 import elastic_run
-from elastic_run.adapters.client.context import RANK_VARIABLES, BadEnvironment, World, largest_world, world
+from elastic_run.adapters.client.context import RANK_VARIABLES, BadEnvironment, Context, context, largest_world
 from elastic_run.adapters.torch.environment import RankAssignment, worker_environment
 
 ASSIGNMENT = RankAssignment(
@@ -30,32 +30,41 @@ GIVEN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": 
 
 def test_a_worker_is_told_all_of_it_by_its_agent() -> None:
     environment = worker_environment({}, ASSIGNMENT)
-    assert world(environment) == World(5, 8, 1, 4, 7, 2, "digits")
+    assert context(environment) == Context(5, 8, 1, 4, 1, 7, 2, "digits")
     assert largest_world(environment) == 16
 
 
 def test_without_a_launcher_it_is_a_world_of_one() -> None:
-    assert world({}) == World(rank=0, size=1, local_rank=0, local_size=1, round=0, restart_count=0, job_id="")
+    assert context({}) == Context(
+        rank=0, world_size=1, local_rank=0, local_world_size=1, node=0, round=0, restart_count=0, job_id=""
+    )
     assert largest_world({}) == 0
 
 
 def test_any_launcher_that_sets_torchruns_variables_will_do() -> None:
-    assert world(GIVEN) == World(5, 8, 1, 4, 0, 0, "")
+    assert context(GIVEN) == Context(5, 8, 1, 4, 1, 0, 0, "")
+    assert context({**GIVEN, "GROUP_RANK": "3"}).node == 3
 
 
 def test_the_package_has_it_under_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*RANK_VARIABLES, "ELASTIC_RUN_ROUND", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"):
+    for name in (
+        *RANK_VARIABLES,
+        "GROUP_RANK",
+        "ELASTIC_RUN_ROUND",
+        "TORCHELASTIC_RESTART_COUNT",
+        "TORCHELASTIC_RUN_ID",
+    ):
         monkeypatch.delenv(name, raising=False)
-    assert elastic_run.world() == elastic_run.World(0, 1, 0, 1, 0, 0, "")
+    assert elastic_run.context() == elastic_run.Context(0, 1, 0, 1, 0, 0, 0, "")
     for name, value in GIVEN.items():
         monkeypatch.setenv(name, value)
-    assert elastic_run.world().rank == 5
+    assert elastic_run.context().rank == 5
 
 
 @pytest.mark.parametrize("missing", RANK_VARIABLES)
 def test_half_an_environment_is_refused_in_words(missing: str) -> None:
     with pytest.raises(BadEnvironment, match=f"but no {missing}: start the script with a launcher"):
-        world({name: value for name, value in GIVEN.items() if name != missing})
+        context({name: value for name, value in GIVEN.items() if name != missing})
 
 
 @pytest.mark.parametrize(
@@ -72,4 +81,4 @@ def test_half_an_environment_is_refused_in_words(missing: str) -> None:
 )
 def test_what_cannot_be_is_refused_in_words(change: dict[str, str], words: str) -> None:
     with pytest.raises(BadEnvironment, match=words):
-        world({**GIVEN, **change})
+        context({**GIVEN, **change})

@@ -1,0 +1,35 @@
+"""What the launcher raises.
+
+ElasticRunError
+├── UsageError                     the command line, or the call of `launch`, cannot be run; nothing was started
+└── LaunchFailed (RuntimeError)    the job of a `launch` did not succeed
+"""
+
+from typing import TYPE_CHECKING
+
+from ..rendezvous.errors import ElasticRunError
+
+if TYPE_CHECKING:
+    from ..elastic_agent.agent import Result
+
+
+class UsageError(ElasticRunError):
+    """The command line cannot be run; the message says what was wrong and what to do. Exit code 2."""
+
+    __module__ = "elastic_run.exceptions"
+
+
+class LaunchFailed(ElasticRunError, RuntimeError):
+    """The job did not succeed.
+
+    Attributes:
+        code: the exit code that `elastic-run` would have had.
+        result: the rest of what the agent of this node knows at the end.
+    """
+
+    __module__ = "elastic_run.exceptions"
+
+    def __init__(self, result: "Result", reason: str = "") -> None:
+        super().__init__(reason or f"{result.reason} (exit code {result.code})")
+        self.code = result.code
+        self.result = result

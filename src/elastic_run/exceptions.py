@@ -1,0 +1,79 @@
+"""Every error that elastic-run raises to a script, or to a caller of `launch`, under one base.
+
+    ElasticRunError
+    ├── UsageError                          launch: a flag, the function or an argument cannot be used
+    ├── LaunchFailed       (RuntimeError)   launch: the job did not succeed
+    ├── BadEnvironment     (ValueError)     the launcher's environment is incomplete
+    ├── AgentGone          (ConnectionError)    the launcher of this worker has ended
+    ├── AgentTimeout       (TimeoutError)   the launcher of this worker does not answer
+    ├── NoAgent         (RuntimeError)   rounds: there is no agent that could give another rank
+    ├── ShardsError                         data: leased shards
+    │   ├── BadDataset     (ValueError)     the script declares what cannot be
+    │   ├── BadShardsState    (ValueError)     the checkpoint is of another dataset, or damaged
+    │   ├── ShardsMisused        (RuntimeError)   the script calls what cannot be called, or not now
+    │   ├── ShardsNotDone        (RuntimeError)   some shards are not done; the loop may go on afterwards
+    │   ├── ShardsRefused        (RuntimeError)   the ranks contradict each other, or an earlier run of the job
+    │   ├── NoLedger       (RuntimeError)   the launcher has no ledger that all ranks could ask
+    │   └── RoundOver      (RuntimeError)   the job is in another round, and the launcher ends this worker
+    ├── SamplerError                       torch: ElasticBatchSampler
+    │   ├── BadSampler        (ValueError)     the script asks for what cannot be
+    │   ├── WorldSizeRefused   (ValueError)     so many ranks cannot train like this
+    │   ├── BadSamplerState       (ValueError)     the checkpoint is of another dataset, or damaged
+    │   ├── RanksDiffer    (ValueError)     the ranks disagree on data or position
+    │   └── SamplerMisused      (RuntimeError)   the script commits what it has not done
+    ├── StateLost          (RuntimeError)   torch: no living worker has a committed step
+    ├── UnsupportedState              (TypeError)      torch: a State is given what cannot travel
+    └── ProcessGroupExists                         torch: the script made process groups before `run` could
+
+`elastic_run.torch.HostsUpdated` is none of them: it is no error, and no `Exception`, so that `except Exception` in a
+training loop lets it by. Arguments of the wrong type or value raise Python's TypeError and ValueError.
+"""
+
+from .adapters.client.channel import AgentGone, AgentTimeout
+from .adapters.client.commits import StateLost
+from .adapters.client.context import BadEnvironment
+from .adapters.client.ledger_client import NoLedger, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
+from .adapters.client.rounds import NoAgent
+from .adapters.torch.errors import ProcessGroupExists, UnsupportedState
+from .launcher.errors import LaunchFailed, UsageError
+from .master.data.lockstep import (
+    BadSampler,
+    BadSamplerState,
+    RanksDiffer,
+    SamplerError,
+    SamplerMisused,
+    WorldSizeRefused,
+)
+from .master.data.shard import BadDataset, BadShardsState, ShardsError
+from .rendezvous.errors import ElasticRunError
+
+__all__ = [
+    "AgentGone",
+    "AgentTimeout",
+    "BadDataset",
+    "BadEnvironment",
+    "BadSampler",
+    "BadSamplerState",
+    "BadShardsState",
+    "ElasticRunError",
+    "LaunchFailed",
+    "NoAgent",
+    "NoLedger",
+    "ProcessGroupExists",
+    "RanksDiffer",
+    "RoundOver",
+    "SamplerError",
+    "SamplerMisused",
+    "ShardsError",
+    "ShardsMisused",
+    "ShardsNotDone",
+    "ShardsRefused",
+    "StateLost",
+    "UnsupportedState",
+    "UsageError",
+    "WorldSizeRefused",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
