@@ -1546,7 +1546,7 @@ elected.2+3.015  etcd_freeze m3 3
         "one member of the store may fail",
         """\
 seed 1
-job nodes=24 min=24 max=24 nproc=16 work=3 ttl=3 cost=50
+job nodes=24 min=24 max=24 nproc=16 work=3 ttl=3 cost=40
 running.1+1      worker n1 0 raise
 """,
     ),
