@@ -20,7 +20,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -156,7 +156,7 @@ class NotedStore(EtcdStore):
 
 
 class NoMachine:
-    """What an agent needs of a machine, without processes: a listener is all that is real. See `machine.Machine`."""
+    """What an agent needs of a machine, without processes: a listener is all that is real. See `local_machine`."""
 
     def __init__(self, number: int, speaks: bool) -> None:
         self._speaks = speaks
@@ -164,6 +164,8 @@ class NoMachine:
         self.address = ""
         self.exits: tuple[Exit, ...] = ()
         self.alive = 0
+        self.pids: Mapping[int, int] = {}
+        self.undead: Sequence[int] = ()
 
     def workers(self, tag: str, silence: float | None) -> "tuple[NoMachine, NoGuard]":
         return self, NoGuard()
@@ -176,6 +178,9 @@ class NoMachine:
 
     def worker_server(self, respond: Respond) -> "NoWorkerServer":
         return NoWorkerServer()
+
+    def process_groups(self, changed: Callable[[], None]) -> "NoProcessGroups":
+        return NoProcessGroups()
 
     def say(self, line: str) -> None:
         if self._speaks:
@@ -196,6 +201,15 @@ class NoMachine:
     async def start(self, specs: Sequence[WorkerSpec]) -> None:
         self.alive = len(specs)
 
+    def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
+        raise AssertionError("no worker stays")
+
+    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+        raise AssertionError("no worker stays")
+
+    def used(self, pids: Collection[int]) -> float:
+        return 0.0
+
     async def stop(self, *, first: int, grace: float) -> tuple[Exit, ...]:
         self.alive = 0
         return ()
@@ -205,7 +219,7 @@ class NoMachine:
 
     resume = pause
 
-    async def close(self) -> None:
+    async def close(self, *, keep_detached: bool = False) -> None:
         return
 
 
@@ -217,7 +231,7 @@ class NoGuard:
 
     beat = pause = start
 
-    async def close(self) -> None:
+    async def close(self, *, keep_detached: bool = False) -> None:
         return
 
 
@@ -233,6 +247,43 @@ class NoPorts:
 
     def release(self, port: int) -> bool:
         return True
+
+
+class NoProcessGroups:
+    """No worker stays when the membership changes, because none has come."""
+
+    short = False
+
+    def start(self, address: str) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+    def staying(self, pids: Collection[int]) -> frozenset[int]:
+        return frozenset()
+
+    holding = done = waiting = forming = staying
+
+    def slowest(self, pids: Collection[int]) -> float:
+        return 0.0
+
+    def trouble(self, pids: Collection[int]) -> str:
+        return ""
+
+    def plan(self, pids: Collection[int], round: int) -> None:
+        return
+
+    shatter = plan
+
+    def assign(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
+        return False
+
+    def forget(self, pid: int) -> None:
+        return
+
+    def forget_all_but(self, pids: Collection[int]) -> None:
+        return
 
 
 class NoWorkerServer:
