@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..adapters.contract import Adapter
 from ..master.controller import Terms
 from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Fingerprint, Report
@@ -24,6 +25,7 @@ class Setup:
         host: what peers call this machine; the workers' MASTER_ADDR where it has rank 0.
         bind: the address that this agent's listener binds; "" is every interface; None: nobody else is in the job.
         nproc: worker processes here.
+        adapter: what their framework expects of a launcher.
         command: the workers' command line.
         environment: what the workers inherit.
         terms: what the master needs.
@@ -40,6 +42,7 @@ class Setup:
     host: str
     bind: str | None
     nproc: int
+    adapter: Adapter
     command: tuple[str, ...]
     environment: Mapping[str, str]
     terms: Terms

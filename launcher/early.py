@@ -6,9 +6,11 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from ..adapters import imports_ahead as ahead
-from ..adapters.torch.environment import DEVICES, PER_WORKER, RankAssignment, worker_environment
+from ..adapters.contract import ImportsAhead, Round, Worker
+from ..adapters.environment import Told, per_worker, worker_environment
 from ..elastic_agent.warm.declared import SEPARATOR
 from ..elastic_agent.zygotes.seed import Recipe, Seed
+from .flags import UsageError
 from .preflight import is_this_interpreter
 from .settings import Command, Options
 
@@ -69,60 +71,51 @@ def recipe(options: Options, environ: Mapping[str, str], trace: str) -> Recipe |
         options: what was asked for.
         environ: what the workers inherit.
         trace: the file that is traced to; empty: none.
+
+    Raises UsageError where the framework's adapter has no environment for them.
     """
     command = options.command
     if never_warm(options, environ):
         return None
-    anyone = RankAssignment(
-        job=options.job_id,
-        rank=0,
-        local_rank=0,
-        world_size=0,
-        local_world_size=options.nproc,
-        group_rank=0,
-        group_size=0,
-        role=options.role,
-        role_rank=0,
-        role_world_size=0,
-        master_addr="",
-        master_port=0,
-        restart_count=0,
-        max_restarts=0,
-        error_file="",
-        signals=heeded(options.signals),
-        largest_world=options.nodes.maximum * options.nproc,
-        tells_saves=options.scale_up == "commit",
-        trace=trace,
-        node=node_name(options),
-    )
+    adapter = options.adapter
+    anyone = Round(options.job_id, 0, 0, 0, "", 0, signals=tuple(number.name for number in heeded(options.signals)))
+    worker = Worker(0, 0, options.nproc, node_name(options), role=options.role)
+    told = Told(options.nodes.maximum * options.nproc, "", options.scale_up == "commit", trace)
+    differing = per_worker(adapter)
     # Libraries may look at the devices in native code: what all workers see, they are to see.
-    varying = PER_WORKER if options.virtual_local_rank else PER_WORKER - {DEVICES}
-    environment = worker_environment(inherited(environ), anyone)
+    varying = differing if options.virtual_local_rank else differing - {adapter.visible_devices}
+    try:
+        environment = worker_environment(adapter, anyone, worker, inherited(environ), told)
+    except ValueError as error:
+        raise UsageError(f"--framework={adapter.name}: {error}") from None
     return Recipe(
         argv=worker_command(command),
         environment={name: value for name, value in environment.items() if name not in varying},
         kind=command.kind,
         target=command.target,
-        per_worker=PER_WORKER,
+        per_worker=differing,
         preload=options.preload,
-        table=table_words(),
+        table=table_words(adapter.imports_ahead),
     )
 
 
-def table_words() -> tuple[str, ...]:
-    """The table of what may be imported ahead, as `warm/declared.py` reads it (pure)."""
+def table_words(more: ImportsAhead) -> tuple[str, ...]:
+    """The table of what may be imported ahead, and what an adapter adds, as `warm/declared.py` reads them (pure)."""
+    packages = {**ahead.PACKAGES, **{package.name: package for package in more.packages}}
+    refused = {**ahead.STDLIB_REFUSED, **ahead.REFUSED}
     rows: list[tuple[str, ...]] = []
-    for package in ahead.PACKAGES.values():
+    for package in packages.values():
         rows.append(("package", package.name, package.distribution, *(package.tested or ("", ""))))
         for late in package.late:
             rows.append(("late", package.name, late.module, ",".join(late.wanted_by), ",".join(late.reads)))
     rows += [("nameless", name) for name in ahead.NAMELESS]
     rows += [("namespace", name) for name in ahead.NAMESPACES]
-    rows += [("refused", name, why) for name, why in {**ahead.STDLIB_REFUSED, **ahead.REFUSED}.items()]
+    rows += [("refused", name, why) for name, why in refused.items() if name not in packages]
     rows += [("thread", name) for name in ahead.THREADS]
     rows += [("walks", module) for module in ahead.WALKS]
     rows += [("reads", module, ",".join(names)) for module, names in ahead.READS_RANK.items()]
     rows += [("draws", name) for name in ahead.DRAWS]
+    rows += [("repair", module, str(file)) for module, file in more.repairs.items()]
     return tuple(SEPARATOR.join(row) for row in rows)
 
 

@@ -290,6 +290,15 @@ FLAGS: tuple[Flag, ...] = (
         "MODULES",
         torchrun=False,
     ),
+    Flag(
+        "framework",
+        COMMAND,
+        "What workers expect of their launcher: torch is torchrun's environment, none is only who they are and where "
+        "rank 0 is, and installed packages may bring others.",
+        "torch|none|NAME",
+        "torch",
+        torchrun=False,
+    ),
     Flag("role", COMMAND, "The workers' ROLE_NAME.", "NAME", "default", remark="`ROLE_NAME`; one role in a job"),
     Flag(
         "virtual-local-rank",

@@ -19,6 +19,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from ..adapters import registry
+from ..adapters.contract import Adapter
 from ..rendezvous.round import ScaleUp
 from ..rendezvous.store.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ..rendezvous.version import VERSION
@@ -33,7 +35,6 @@ from .preflight import (
     check_room,
     check_script,
     check_writable_file,
-    count_gpus,
     workers_python,
 )
 from .settings import (
@@ -122,7 +123,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
     notes = list(flags.notes(scanned))
     nodes = _nodes(scanned, notes)
     nproc_spec = scanned.text("nproc-per-node") or ""
-    nproc = _nproc(scanned, environ)
+    adapter = _adapter(scanned)
+    nproc = _nproc(scanned, environ, adapter)
     check_descriptors(nproc, nodes.maximum)
     timing, credentials_in_conf = _conf(scanned, notes)
     credentials = _credentials(scanned, credentials_in_conf, environ)
@@ -135,6 +137,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         )
     return Options(
         command=command,
+        adapter=adapter,
         nodes=nodes,
         nproc=nproc,
         nproc_spec=nproc_spec,
@@ -209,18 +212,27 @@ def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
     return Nodes(least, most, unit)
 
 
-def _nproc(scanned: Scanned, environ: Mapping[str, str]) -> int:
+def _adapter(scanned: Scanned) -> Adapter:
+    try:
+        adapter = registry.adapter((scanned.text("framework") or "").strip())
+    except registry.NoAdapter as error:
+        raise UsageError(f"{scanned.source('framework')}: {error}") from None
+    if scanned.has("virtual-local-rank") and not adapter.visible_devices:
+        raise UsageError(
+            f"--virtual-local-rank: the adapter for {adapter.name} knows of no variable that shows a worker one device"
+        )
+    return adapter
+
+
+def _nproc(scanned: Scanned, environ: Mapping[str, str], adapter: Adapter) -> int:
     text, source = (scanned.text("nproc-per-node") or "").strip(), scanned.source("nproc-per-node")
     if text == "cpu":
         return len(os.sched_getaffinity(0))
     if text in ("gpu", "auto"):
-        gpus = count_gpus(environ)
-        if not gpus and text == "gpu":
-            raise UsageError(
-                f"{source}: no NVIDIA GPU is visible here (device files /dev/nvidia0 and up, CUDA_VISIBLE_DEVICES): "
-                "for other devices give the number, or use auto or cpu"
-            )
-        return gpus or len(os.sched_getaffinity(0))
+        found = adapter.accelerators(environ)
+        if not found.count and text == "gpu":
+            raise UsageError(f"{source}: no {found.sought}: for other devices give the number, or use auto or cpu")
+        return found.count or len(os.sched_getaffinity(0))
     if re.fullmatch(r"[+-]?[0-9]{1,9}", text):
         if int(text) < 1:
             raise UsageError(f"{source}: a node needs at least one worker: give a number from 1, auto, cpu or gpu")

@@ -1,4 +1,4 @@
-"""What this machine has and lacks, asked before anything starts: files, programs, GPUs, its kernel.
+"""What this machine has and lacks, asked before anything starts: files, programs, its kernel.
 
 Each `check_` raises `UsageError` with what was wrong and what to do; nothing is left behind.
 """
@@ -62,26 +62,6 @@ def check_descriptors(nproc: int, nodes: int) -> None:
         f"worker{'s' if nproc > 1 else ''} here {'take' if nproc > 1 else 'takes'} {needed}: "
         f"run ulimit -n {max(1024, needed)} first (as root, because that is the hard limit)"
     )
-
-
-def count_gpus(environ: Mapping[str, str], root: Path = Path("/")) -> int:
-    """The NVIDIA GPUs that a process with this environment can use, without asking CUDA.
-
-    Device files come first, because a container has only those that it was given, while /proc shows the host's.
-    CUDA_VISIBLE_DEVICES then selects; as for CUDA, whatever follows an entry that does not exist is ignored.
-    """
-    present = len([file for file in (root / "dev").glob("nvidia[0-9]*") if file.name[6:].isdigit()])
-    present = present or len(list((root / "proc/driver/nvidia/gpus").glob("*")))
-    visible = environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None or not present:
-        return present
-    count = 0
-    for entry in (entry.strip() for entry in visible.split(",")):
-        by_name = entry.startswith(("GPU-", "MIG-"))
-        if not by_name and not (entry.isascii() and entry.isdigit() and int(entry) < present):
-            break
-        count += 1
-    return count
 
 
 def check_module(name: str) -> None:

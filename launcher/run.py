@@ -105,6 +105,7 @@ def setup(
         nnodes=str(options.nodes),
         nproc_per_node=options.nproc_spec,
         version=VERSION,
+        framework=options.adapter.name,
         source=() if options.job_id_given or options.store.kind == "memory" else digests(written or command),
     )
     return Setup(
@@ -113,6 +114,7 @@ def setup(
         host=where.host,
         bind=where.bind,
         nproc=options.nproc,
+        adapter=options.adapter,
         command=worker_command(command),
         environment=inherited(environ),
         terms=Terms(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ..adapters.contract import Adapter
 from ..rendezvous.round import Policy, ScaleUp
 from ..rendezvous.store.endpoint import DEFAULT_PORT, Endpoint
 
@@ -154,6 +155,7 @@ class Options:
     """Everything that one `elastic-run` was asked to do.
 
     Attributes:
+        adapter: of the workers' framework (--framework).
         nproc: worker processes on this node, counted where a word was given.
         nproc_spec: the same as typed: a number, `auto`, `cpu` or `gpu`; equal on all nodes of a job.
         job_id: the job's name in the store.
@@ -175,6 +177,7 @@ class Options:
     """
 
     command: Command
+    adapter: Adapter
     nodes: Nodes
     nproc: int
     nproc_spec: str

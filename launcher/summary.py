@@ -6,8 +6,10 @@ On failure the last `LINES` lines say who failed, how, with its own traceback, o
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+from ..adapters.contract import Hint
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Result
 from ..elastic_agent.workers.failure import describe, hint, shortened
@@ -37,14 +39,14 @@ def last_lines(options: Options, result: Result, host: str) -> list[str]:
     if incident is None or incident.exit is None:
         return [verdict, *_advice(options, result, host), totals]
     python = options.command.python if options.command.kind != "executable" else ""
-    return [verdict, *_root_cause(incident, LINES - 2, python), totals]
+    return [verdict, *_root_cause(incident, LINES - 2, python, options.adapter.hints), totals]
 
 
-def _root_cause(incident: Incident, room: int, python: str) -> list[str]:
+def _root_cause(incident: Incident, room: int, python: str, hints: Sequence[Hint]) -> list[str]:
     exit_ = incident.exit
     assert exit_ is not None
     head = f"root cause: {describe(exit_)} on node {incident.node} (host {incident.host}) in round {incident.round}"
-    tail = [f"hint: {words}"] if (words := hint(exit_, python=python)) else []
+    tail = [f"hint: {words}"] if (words := hint(exit_, python=python, hints=hints)) else []
     tail.append(f"log: {exit_.log} on {incident.host}" if exit_.log else "log: above (--log-dir keeps it in files)")
     if exit_.message and not exit_.traceback:
         tail.insert(0, f"  {exit_.message}")

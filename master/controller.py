@@ -721,6 +721,7 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
         "nnodes": "--nnodes",
         "nproc_per_node": "--nproc-per-node",
         "version": "elastic-run's version",
+        "framework": "--framework",
     }
     mine, theirs = dataclasses.asdict(here), dataclasses.asdict(there)
     mine["arguments"], theirs["arguments"] = shlex.join(here.arguments), shlex.join(there.arguments)

@@ -69,10 +69,11 @@ _CRASHES = {
 _COUPLED_KIND = 4
 _COUPLED = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|lost)|closed by peer|broken pipe|socket (timeout|error)"
-    r"|gloo|nccl|mpi_|ucc\b|store.*(timed? ?out|closed)|rendezvous|DistNetworkError|DistBackendError|DistStoreError"
-    r"|remote (process|peer)|peer (closed|exited|is gone)|timed out .*(waiting|store)|HorovodInternalError|RoundOver",
+    r"|rendezvous|remote (process|peer)|peer (closed|exited|is gone)|timed out .*waiting|RoundOver",
     re.IGNORECASE,
 )
+"""What is said of lost connections under any framework. What only one says is marked by the agent that has its adapter
+(`Exit.lost_peer`), so that this folder knows of none."""
 
 _LAST_LINE = r"(?:last line on stderr: )?"
 _SYNTAX = re.compile(r"(?:SyntaxError|IndentationError|TabError)\b")
@@ -214,9 +215,13 @@ def _kind(exit_: Exit) -> int:
         return 2  # the cause, where it is looked at: others lost it
     if exit_.signal is not None:
         return 0 if exit_.signal in _CRASHES else 3
-    if _COUPLED.search(exit_.message):
+    if _lost_peer(exit_):
         return _COUPLED_KIND
     return 1 if exit_.message else 2
+
+
+def _lost_peer(exit_: Exit) -> bool:
+    return exit_.lost_peer or _COUPLED.search(exit_.message) is not None
 
 
 def charge(tally: Tally, incident: Incident | None) -> Tally:
@@ -273,7 +278,7 @@ was an accident. open: it may be gone by then."""
 def prospect(exit_: Exit) -> Prospect:
     """What a restart can do about this failure, if every rank of the round has it."""
     message = exit_.message
-    if not likeness(exit_) or _COUPLED.search(message):
+    if not likeness(exit_) or _lost_peer(exit_):
         return "open"
     if _SYNTAX.match(message):
         # Text that the script itself gave to eval() may be another one at the next start.

@@ -58,6 +58,7 @@ class Exit:
         log: where what explains its end is kept on its machine, its stderr or stdout; empty where it is not kept.
         seconds: how long it had run.
         stopped: its agent had told it to stop, so that its exit says nothing about the job.
+        lost_peer: by its message it has lost another worker, as far as its framework's adapter knows: a consequence.
     """
 
     round: Number
@@ -71,6 +72,7 @@ class Exit:
     log: Words = ""
     seconds: float = 0.0
     stopped: bool = False
+    lost_peer: bool = False
 
     @property
     def ok(self) -> bool:
@@ -89,6 +91,7 @@ class Fingerprint:
     """What must be equal on every node of a job, as it was typed.
 
     Attributes:
+        framework: whose adapter makes the workers' environment.
         source: `file:digest` of what the command runs, where the job's id was derived from the command; else empty,
             and compared with nothing.
     """
@@ -99,6 +102,7 @@ class Fingerprint:
     nproc_per_node: str
     version: str
     source: tuple[str, ...] = ()
+    framework: str = "torch"
 
 
 def differing_sources(here: Fingerprint, there: Fingerprint) -> list[str]:

@@ -10,6 +10,10 @@ RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 NODE = "GROUP_RANK"
 ROUND = "ELASTIC_RUN_ROUND"
 LARGEST_WORLD = "ELASTIC_RUN_MAX_WORLD_SIZE"
+JOB = "ELASTIC_RUN_JOB_ID"
+RESTART_COUNT = "ELASTIC_RUN_RESTART_COUNT"
+"""Not set for PyTorch, where torchrun's names say the same."""
+
 AGENT = "ELASTIC_RUN_AGENT"
 """The variable that names the agent's socket: `@` and its abstract name."""
 
@@ -95,8 +99,8 @@ def context(environment: Mapping[str, str] | None = None) -> Context:
         local_size,
         _number(given, NODE, str(rank // local_size)),
         _number(given, ROUND, "0"),
-        _number(given, "TORCHELASTIC_RESTART_COUNT", "0"),
-        given.get("TORCHELASTIC_RUN_ID", ""),
+        _number(given, RESTART_COUNT if RESTART_COUNT in given else "TORCHELASTIC_RESTART_COUNT", "0"),
+        given.get(JOB, given.get("TORCHELASTIC_RUN_ID", "")),
     )
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.worker_server import Respond
@@ -308,6 +309,7 @@ def setup(job: str, number: int, nodes: str, ttl: int) -> Setup:
         host=HOST,
         bind=HOST,
         nproc=8,
+        adapter=adapter("torch"),
         command=("python", "train.py"),
         environment={},
         terms=Terms(policy, 3, 5, fingerprint),

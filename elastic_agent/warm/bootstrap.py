@@ -176,7 +176,7 @@ class _Zygote:
         self._output = output
         os.set_inheritable(output, False)
         os.set_blocking(output, False)
-        self._stash = Stash(REPAIRS, REREADS, self._stale)
+        self._stash = Stash({**REPAIRS, **orders.table.repairs}, REREADS, self._stale)
         self._installed = _installed()
         self._refused: set[str] = set()
         self._missed = 0

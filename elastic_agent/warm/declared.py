@@ -12,6 +12,7 @@ import sys
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 SEPARATOR = "\x1f"
 
@@ -35,6 +36,22 @@ class LateImport:
         self.reads = frozenset(reads.split(",")) - {""}
 
 
+class FromFile:
+    """The function `repair` of a file, which is no module: the worker finds nothing of it."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __call__(self, module: Any) -> None:
+        with open(self._file, "rb") as file:
+            code = compile(file.read(), self._file, "exec")
+        found: dict[str, Any] = {"__name__": "repair", "__file__": self._file}
+        exec(code, found)
+        found["repair"](module)
+
+
 class Table:
     """See above.
 
@@ -47,6 +64,7 @@ class Table:
         may_walk: the modules that may go through all environment variables.
         threads: the names of threads that may stay: they end before a fork, or a fork does them no harm.
         may_read: (variable, module): what a module may read although it differs from worker to worker.
+        repairs: by module, what an adapter makes anew in each worker.
     """
 
     def __init__(self, words: Sequence[str], extra: Sequence[str] = ()) -> None:
@@ -54,6 +72,7 @@ class Table:
         self.may_walk: frozenset[str] = frozenset()
         self.threads: frozenset[str] = frozenset()
         self.may_read: frozenset[tuple[str, str]] = frozenset()
+        self.repairs: dict[str, FromFile] = {}
         self._namespaces: set[str] = set()
         self._extra = frozenset(name.partition(".")[0] for name in extra)
         self._packages: dict[str, list[str]] = {}
@@ -80,6 +99,8 @@ class Table:
                     self.may_read |= {(name, rest[0]) for name in rest[1].split(",")}
                 case "walks":
                     self.may_walk |= {rest[0]}
+                case "repair":
+                    self.repairs[rest[0]] = FromFile(rest[1])
                 case "draws":
                     self._draws.add(rest[0])
                 case _:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, cast
 
+from ...adapters.contract import Hint
 from ...rendezvous.member import MAX_TRACEBACK_BYTES, Exit, signal_name
 
 MAX_MESSAGE_CHARACTERS = 500
@@ -202,10 +203,11 @@ def out_of_memory(oom_kills: int) -> str:
     return f"killed by the kernel: out of memory (oom_kill rose by {oom_kills})"
 
 
-def hint(exit: Exit, oom_kills: int = 0, python: str = "") -> str:
+def hint(exit: Exit, oom_kills: int = 0, python: str = "", hints: Sequence[Hint] = ()) -> str:
     """One line on what to do about this end; empty only where a signal tells nothing useful.
 
     Args:
+        hints: of the framework's adapter.
         python: the interpreter that runs the workers of this node; empty where none does.
         oom_kills: by how much the kernel's count of processes killed for lack of memory rose while the worker ran.
     """
@@ -218,7 +220,8 @@ def hint(exit: Exit, oom_kills: int = 0, python: str = "") -> str:
         if oom_kills > 0 or "out of memory" in message:
             return "the machine or its memory limit was exhausted: use less memory per worker, or raise the limit"
         return "not sent by this launcher, and the kernel counted no out-of-memory kill: a user or a scheduler did it"
-    for wanted, words in _HINTS_BY_MESSAGE:
+    of_framework = [(re.compile(each.pattern), each.advice) for each in hints]
+    for wanted, words in (*_HINTS_BY_MESSAGE, *of_framework, *_HINTS_AFTER_THE_FRAMEWORK):
         if wanted.search(message) or (exit.code == 1 and wanted.search(exit.traceback[-2000:])):
             return f"{words} (workers here run {python})" if python and words == _LACKS_MODULE else words
     if exit.signal is not None:
@@ -249,10 +252,9 @@ _HINTS_BY_MESSAGE = (
         re.compile(r"[Aa]ddress already in use|EADDRINUSE"),
         "another process holds that port: use MASTER_PORT, which is free in each round, not a fixed one",
     ),
-    (
-        re.compile(r"CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"),
-        "the accelerator's memory is full: try a smaller batch, and look for another process that uses it",
-    ),
+)
+
+_HINTS_AFTER_THE_FRAMEWORK = (
     (
         re.compile(r"No space left on device"),
         "a disk is full; where it is /dev/shm, give the container more shared memory or use fewer data-loader workers",

@@ -18,22 +18,29 @@ _LOWEST = 20_000
 
 
 class Ports:
-    """The ports that this node offers. `offered` never changes but by `renew`."""
+    """The ports that this node offers. `offered` never changes but by `renew`.
 
-    def __init__(self) -> None:
+    Args:
+        count: how many; 0 where the workers need none.
+    """
+
+    def __init__(self, count: int = OFFERED) -> None:
+        self._count = count
         self._held: dict[int, socket.socket] = {}
         self.offered: tuple[int, ...] = ()
         self.renew()
 
     def renew(self) -> None:
-        """Offers other ports."""
+        """Offers other ports. Raises OSError where none is free."""
         self.close()
+        if not self._count:
+            return
         highest = _first_ephemeral_port() - 1
         low = _LOWEST if highest - _LOWEST > 1000 else 10_000
         for port in random.sample(range(low, max(highest, low + 10_000)), 512):
             if held := _bind(port):
                 self._held[port] = held
-                if len(self._held) == OFFERED:
+                if len(self._held) == self._count:
                     break
         self.offered = tuple(self._held)
         if not self.offered:

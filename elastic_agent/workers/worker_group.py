@@ -5,10 +5,12 @@
 
 import asyncio
 import dataclasses
+import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 
-from ...adapters.torch.environment import PER_WORKER, RankAssignment, worker_environment
+from ...adapters import contract
+from ...adapters.environment import Told, per_worker, worker_environment
 from ...rendezvous.header import Header
 from ...rendezvous.member import Exit
 from ...rendezvous.ranks import Assignment
@@ -19,6 +21,7 @@ from ..facts import Facts, Setup
 from ..local_machine import Machine, Reporter
 from ..timeline import Timeline, describe_round
 from .failure import describe
+from .ports import Ports
 from .worker_processes import StartFailed, WorkerSpec
 
 SILENCE = (1.25, 1.0)
@@ -88,8 +91,9 @@ class WorkerGroup:
         self._agent = ""  # where workers reach it
         self._short = False  # of descriptors, and has said so
         self._unready = 0  # times in a row
+        self._lost_peer = re.compile("|".join(setup.adapter.consequences) or "(?!)", re.IGNORECASE)
         self._process_groups = machine.process_groups(self._heard)
-        self.ports = machine.ports()
+        self.ports = machine.ports() if setup.adapter.port else Ports(0)
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
         self._workers, self.guardian = machine.workers(tag, silence)
 
@@ -106,7 +110,12 @@ class WorkerGroup:
     @property
     def exits(self) -> tuple[Exit, ...]:
         """How workers have ended, in order; those of the round before are not among them."""
-        return self._workers.exits
+        return tuple(
+            dataclasses.replace(exit_, lost_peer=True)
+            if exit_.message and self._lost_peer.search(exit_.message)
+            else exit_
+            for exit_ in self._workers.exits
+        )
 
     @property
     def _failed(self) -> tuple[Exit, ...]:
@@ -219,10 +228,10 @@ class WorkerGroup:
             role_world_size=header.world_size + nproc,
         )
         provisional = dataclasses.replace(header, number=0)
-        specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
-        facts.round, facts.total = 0, nproc
-        missing, _ = self._keep(specs)
         try:
+            specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
+            facts.round, facts.total = 0, nproc
+            missing, _ = self._keep(specs)
             await begin(missing)
         except (StartFailed, ValueError, OSError) as error:
             facts.unready, facts.total = True, 0
@@ -242,12 +251,14 @@ class WorkerGroup:
         if waited > LONG_SECONDS and not await self._confirms(header):
             return
         facts.round, facts.total, facts.saved, facts.unready = header.number, assignment.nproc, 0, False
-        missing, kept = self._keep({local: self._spec(header, assignment, local) for local in range(assignment.nproc)})
-        for pid, spec in kept.items():
-            self._process_groups.assign(
-                pid, header.number, {name: spec.env[name] for name in PER_WORKER if name in spec.env}
-            )
+        varying = per_worker(self._setup.adapter)
         try:
+            specs = {local: self._spec(header, assignment, local) for local in range(assignment.nproc)}
+            missing, kept = self._keep(specs)
+            for pid, spec in kept.items():
+                self._process_groups.assign(
+                    pid, header.number, {name: spec.env[name] for name in varying if name in spec.env}
+                )
             await self._workers.fill(missing)
         except (StartFailed, ValueError, OSError) as error:
             self._cannot_start(header, assignment, error)
@@ -347,10 +358,11 @@ class WorkerGroup:
 
     def _release_port(self, header: Header, assignment: Assignment) -> bool:
         """Gives the workers' MASTER_PORT free where it is this node's; False where somebody else has it."""
-        if assignment.group_rank != 0 or self.ports.release(header.master_port):
+        name = self._setup.adapter.port
+        if assignment.group_rank != 0 or not name or self.ports.release(header.master_port):
             return True
         facts = self._facts
-        facts.problem = f"port {header.master_port} for the workers' MASTER_PORT is taken by another program"
+        facts.problem = f"port {header.master_port} for the workers' {name} is taken by another program"
         try:
             self.ports.renew()
         except OSError as error:
@@ -412,46 +424,48 @@ class WorkerGroup:
 
     def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
         error_file = self._reporter.error_file(header.number, local_rank)
-        rank_assignment = self._rank_assignment(header, assignment, local_rank, str(error_file))
+        worker = self._worker(assignment, local_rank, str(error_file))
         command = tuple(part.replace("${local_rank}", str(local_rank)) for part in self._setup.command)
         return WorkerSpec(
             round=header.number,
-            rank=rank_assignment.rank,
+            rank=worker.rank,
             local_rank=local_rank,
             argv=command,
-            env=self._environment(rank_assignment),
+            env=self._environment(header, assignment, worker),
             error_file=error_file,
         )
 
-    def _environment(self, rank_assignment: RankAssignment) -> dict[str, str]:
-        return worker_environment(
-            self._setup.environment, rank_assignment, virtual_local_rank=self._setup.virtual_local_rank
-        )
-
-    def _rank_assignment(
-        self, header: Header, assignment: Assignment, local_rank: int, error_file: str
-    ) -> RankAssignment:
-        return RankAssignment(
-            job=self._setup.job,
-            rank=assignment.first_rank + local_rank,
-            local_rank=local_rank,
+    def _environment(self, header: Header, assignment: Assignment, worker: contract.Worker) -> dict[str, str]:
+        setup = self._setup
+        round = contract.Round(
+            job=setup.job,
+            number=header.number,
             world_size=assignment.world_size,
-            local_world_size=assignment.nproc,
-            group_rank=assignment.group_rank,
-            group_size=assignment.group_size,
-            role=self._setup.role,
-            role_rank=assignment.role_first_rank + local_rank,
-            role_world_size=assignment.role_world_size,
+            nodes=assignment.group_size,
             master_addr=header.master_addr,
             master_port=header.master_port,
             restart_count=header.restart_count,
             max_restarts=header.max_restarts,
-            error_file=error_file,
-            signals=tuple(self._setup.signals),
-            round=header.number,
-            largest_world=self._setup.terms.policy.max_nodes * assignment.nproc,
+            signals=tuple(number.name for number in setup.signals),
+        )
+        told = Told(
+            largest_world=setup.terms.policy.max_nodes * assignment.nproc,
             agent=self._agent,
-            tells_saves=self._setup.terms.policy.scale_up == "commit",
+            tells_saves=setup.terms.policy.scale_up == "commit",
             trace=self._trace.file,
+        )
+        return worker_environment(setup.adapter, round, worker, setup.environment, told)
+
+    def _worker(self, assignment: Assignment, local_rank: int, error_file: str) -> contract.Worker:
+        return contract.Worker(
+            rank=assignment.first_rank + local_rank,
+            local_rank=local_rank,
+            local_world_size=assignment.nproc,
             node=self._setup.node,
+            node_rank=assignment.group_rank,
+            role=self._setup.role,
+            role_rank=assignment.role_first_rank + local_rank,
+            role_world_size=assignment.role_world_size,
+            error_file=error_file,
+            own_device=self._setup.virtual_local_rank,
         )

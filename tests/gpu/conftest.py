@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.launcher.preflight import count_gpus
+from elastic_run.adapters.accelerators import count_gpus
 
 
 def why_not() -> str:

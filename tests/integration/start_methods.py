@@ -27,7 +27,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elastic_run.adapters.torch.environment import RankAssignment, worker_environment
+from elastic_run.adapters.contract import Round, Worker
+from elastic_run.adapters.environment import Told, worker_environment
+from elastic_run.adapters.registry import adapter
 
 from .conftest import free_ports
 
@@ -190,28 +192,28 @@ class Runs:
     def _alone(self, rank: int, restart: int, port: int) -> _Streams:
         case = self.case
         words = case.plain or (sys.executable, "-u", *(["-m"] if "-m" in case.flags else []), *self.command)
-        assignment = RankAssignment(
+        round = Round(
             job=JOB,
-            rank=rank,
-            local_rank=rank,
+            number=1 + restart,
             world_size=case.workers,
-            local_world_size=case.workers,
-            group_rank=0,
-            group_size=1,
-            role="default",
-            role_rank=rank,
-            role_world_size=case.workers,
+            nodes=1,
             master_addr="127.0.0.1",
             master_port=port,
             restart_count=restart,
             max_restarts=1,
-            error_file=str(self.folder / f"error{rank}.json"),
-            signals=HANDED_ON,
-            round=1 + restart,
-            largest_world=case.workers,
-            agent=str(self.folder / "no agent"),
+            signals=tuple(number.name for number in HANDED_ON),
         )
-        env = worker_environment(self._environment(), assignment) | {"ELASTIC_RUN_TAG": "none"}
+        worker = Worker(
+            rank=rank,
+            local_rank=rank,
+            local_world_size=case.workers,
+            role_rank=rank,
+            role_world_size=case.workers,
+            error_file=str(self.folder / f"error{rank}.json"),
+        )
+        told = Told(largest_world=case.workers, agent=str(self.folder / "no agent"))
+        env = worker_environment(adapter("torch"), round, worker, self._environment(), told)
+        env["ELASTIC_RUN_TAG"] = "none"
         code, out, err = self._call(words, env)
         return _Streams(out, err, signal.Signals(-code) if code < 0 else code)
 

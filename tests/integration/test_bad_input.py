@@ -112,6 +112,11 @@ def test_an_unknown_flag_with_the_nearest_one(elastic: Refusing, typed: str, mea
     assert typed.partition("=")[0] in said and meant in said
 
 
+def test_a_framework_that_nobody_knows(elastic: Refusing) -> None:
+    said = one_line(elastic.refuses("--framework=caffe", "train.py"))
+    assert "--framework=caffe" in said and "torch and none are built in" in said
+
+
 @pytest.mark.parametrize("port", ["65536", "-1", "999999"])
 def test_a_port_out_of_range(elastic: Refusing, port: str) -> None:
     said = one_line(elastic.refuses("--nnodes=2", f"--rdzv-endpoint=localhost:{port}", "train.py"))

@@ -28,6 +28,7 @@ from typing import Any
 
 import pytest
 
+from elastic_run.adapters.environment import per_worker
 from elastic_run.adapters.imports_ahead import (
     DRAWS,
     NAMELESS,
@@ -38,8 +39,9 @@ from elastic_run.adapters.imports_ahead import (
     REFUSED,
     THREADS,
 )
-from elastic_run.adapters.torch.environment import PER_WORKER
+from elastic_run.adapters.registry import adapter
 
+PER_WORKER = per_worker(adapter("torch"))
 HERE = Path(__file__).parent / "imports_ahead"
 SECONDS = 300.0
 CONFIG = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")

@@ -354,6 +354,19 @@ running.1+1      worker n1 0 raise
 """,
     ),
     Mutant(
+        "peers-unmarked",
+        "an agent does not mark what only its framework's adapter takes for a lost peer",
+        "elastic_agent/workers/worker_group.py",
+        "lost_peer=True",
+        "lost_peer=False",
+        "the root cause is what was done",
+        """\
+seed 1
+job work=5 restarts=0
+running.1+1      worker n1 0 raise
+""",
+    ),
+    Mutant(
         "blame-first",
         "whoever reports first is to blame",
         "master/incident.py",

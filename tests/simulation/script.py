@@ -16,10 +16,10 @@ MEETING = 60.0
 
 COUPLED = (
     "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.{}]:41233",
-    "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error",
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error",
     "RuntimeError: Connection reset by peer",
 )
-"""What survivors die of when a peer has gone."""
+"""What survivors die of when a peer has gone. Of the second only the framework's adapter knows what it means."""
 
 
 @dataclass(eq=False)

@@ -2133,7 +2133,7 @@ def test_equal_starts_do_not_differ() -> None:
     assert describe_difference(FINGERPRINT, FINGERPRINT) == ""
 
 
-@pytest.mark.parametrize("name", ["script", "nnodes", "nproc_per_node", "version"])
+@pytest.mark.parametrize("name", ["script", "nnodes", "nproc_per_node", "version", "framework"])
 def test_the_difference_of_two_starts_names_the_field_and_both_values(name: str) -> None:
     words = describe_difference(FINGERPRINT, dataclasses.replace(FINGERPRINT, **{name: "other"}))
     assert repr(getattr(FINGERPRINT, name)) in words and "'other'" in words

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from elastic_run.adapters.client.channel import Back, Call
 from elastic_run.adapters.client.commits import NOTHING
+from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent import plan
 from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.facts import Setup
@@ -302,6 +303,7 @@ class World:
             host=machine,
             bind=machine,
             nproc=shape.nproc,
+            adapter=adapter("torch"),
             command=("python", script),
             environment={},
             terms=Terms(policy, shape.restarts, shape.same, fingerprint, FAREWELL),

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent, Result
 from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.plan import FAILED, STORE_LOST, SUCCEEDED
@@ -283,7 +284,7 @@ def live(
         machine = PretendedMachine()
         policy = Policy(min_nodes=1, max_nodes=1)
         terms = Terms(policy, max_restarts=0, same_failure_limit=0, fingerprint=FINGERPRINT)
-        setup = Setup("job", "a", "a.host", None, 1, ("train.py",), {}, terms, signals=())
+        setup = Setup("job", "a", "a.host", None, 1, adapter("torch"), ("train.py",), {}, terms, signals=())
         agent = asyncio.create_task(Agent(setup, store, machine, machine).run())
         try:
             async with asyncio.timeout(enough):

@@ -3,33 +3,27 @@
 import pytest
 
 import elastic_run
-from elastic_run.adapters.client.context import RANK_VARIABLES, BadEnvironment, Context, context, largest_world
-from elastic_run.adapters.torch.environment import RankAssignment, worker_environment
-
-ASSIGNMENT = RankAssignment(
-    job="digits",
-    rank=5,
-    local_rank=1,
-    world_size=8,
-    local_world_size=4,
-    group_rank=1,
-    group_size=2,
-    role="default",
-    role_rank=5,
-    role_world_size=8,
-    master_addr="a.host",
-    master_port=23456,
-    restart_count=2,
-    max_restarts=3,
-    error_file="/tmp/error.json",
-    round=7,
-    largest_world=16,
+from elastic_run.adapters.client.context import (
+    JOB,
+    RANK_VARIABLES,
+    RESTART_COUNT,
+    BadEnvironment,
+    Context,
+    context,
+    largest_world,
 )
+from elastic_run.adapters.contract import Round, Worker
+from elastic_run.adapters.environment import Told, worker_environment
+from elastic_run.adapters.registry import adapter
+
+ROUND = Round("digits", 7, 8, 2, "a.host", 23456, restart_count=2, max_restarts=3)
+WORKER = Worker(5, 1, 4, node_rank=1, role_rank=5, role_world_size=8, error_file="/tmp/error.json")
 GIVEN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
 
 
-def test_a_worker_is_told_all_of_it_by_its_agent() -> None:
-    environment = worker_environment({}, ASSIGNMENT)
+@pytest.mark.parametrize("framework", ["torch", "none"])
+def test_a_worker_is_told_all_of_it_by_its_agent(framework: str) -> None:
+    environment = worker_environment(adapter(framework), ROUND, WORKER, {}, Told(largest_world=16))
     assert context(environment) == Context(5, 8, 1, 4, 1, 7, 2, "digits")
     assert largest_world(environment) == 16
 
@@ -51,6 +45,8 @@ def test_the_package_has_it_under_its_own_name(monkeypatch: pytest.MonkeyPatch) 
         *RANK_VARIABLES,
         "GROUP_RANK",
         "ELASTIC_RUN_ROUND",
+        JOB,
+        RESTART_COUNT,
         "TORCHELASTIC_RESTART_COUNT",
         "TORCHELASTIC_RUN_ID",
     ):

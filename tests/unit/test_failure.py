@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.workers.failure import (
     bounded,
     describe,
@@ -286,7 +287,7 @@ def test_out_of_memory_is_named_only_with_evidence():
     ],
 )
 def test_a_known_end_gets_a_hint(end: dict[str, object], words: str):
-    assert words in hint(exited(**end))
+    assert words in hint(exited(**end), hints=adapter("torch").hints)
 
 
 def test_the_scripts_own_error_gets_a_hint_too():

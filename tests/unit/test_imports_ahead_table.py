@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from elastic_run.adapters import imports_ahead
+from elastic_run.adapters.environment import per_worker
 from elastic_run.adapters.imports_ahead import (
     DRAWS,
     NAMELESS,
@@ -17,7 +18,7 @@ from elastic_run.adapters.imports_ahead import (
     THREADS,
     WALKS,
 )
-from elastic_run.adapters.torch.environment import PER_WORKER
+from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.warm.repairs import REPAIRS
 
 
@@ -45,7 +46,7 @@ def test_reasons_are_words_that_finish_a_sentence():
 def test_whoever_reads_the_rank_reads_it_again_in_each_worker():
     assert READS_RANK.keys() <= REPAIRS.keys()
     assert {module.partition(".")[0] for module in READS_RANK} <= PACKAGES.keys()
-    assert all(set(names) <= PER_WORKER for names in READS_RANK.values())
+    assert all(set(names) <= per_worker(adapter("none")) for names in READS_RANK.values())
 
 
 def test_what_goes_through_all_variables_uses_one_prefix():

@@ -1,11 +1,13 @@
 """Whose fault it was, what it is charged to, and when that ends the job."""
 
+import re
 import signal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastic_run.adapters.registry import adapter
 from elastic_run.master.incident import (
     MAX_PROBLEMS_IN_ROW,
     QUICK_SECONDS,
@@ -37,7 +39,8 @@ def failed(
     trace: str = "",
     seconds: float = 5,
 ) -> FailedWorker:
-    exit_ = Exit(1, 0, 0, 1, None if by else code, by, message, trace, seconds=seconds)
+    lost_peer = re.search("|".join(adapter("torch").consequences), message, re.IGNORECASE) is not None
+    exit_ = Exit(1, 0, 0, 1, None if by else code, by, message, trace, seconds=seconds, lost_peer=lost_peer)
     return FailedWorker(node, f"{node}.host", exit_)
 
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_run import __version__
+from elastic_run.adapters import accelerators
 from elastic_run.launcher.flags import FLAGS, Flag, did_you_mean, scan
 from elastic_run.launcher.options import (
     Command,
@@ -26,7 +27,7 @@ from elastic_run.launcher.options import (
     join_command,
     parse,
 )
-from elastic_run.launcher.preflight import count_gpus, workers_python
+from elastic_run.launcher.preflight import workers_python
 from elastic_run.rendezvous.store.endpoint import Endpoint
 
 USER = {"USER": "ada", "PATH": "/usr/bin:/bin"}
@@ -252,7 +253,7 @@ def test_auto_is_the_gpus_or_else_the_cpus(gpus: int, monkeypatch: pytest.Monkey
     def counted(environ: Mapping[str, str]) -> int:
         return gpus
 
-    monkeypatch.setattr("elastic_run.launcher.options.count_gpus", counted)
+    monkeypatch.setattr("elastic_run.adapters.accelerators.count_gpus", counted)
     assert options("--nproc-per-node=auto").nproc == (gpus or len(os.sched_getaffinity(0)))
     if gpus:
         assert options("--nproc-per-node=gpu").nproc == gpus
@@ -285,14 +286,14 @@ def test_gpus_are_device_files_that_the_environment_lets_through(
     (tmp_path / "dev").mkdir()
     for name in ("nvidia0", "nvidia1", "nvidia5", "nvidiactl", "nvidia-uvm", "nvidia0x"):
         (tmp_path / "dev" / name).touch()
-    assert count_gpus({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}, tmp_path) == count
+    assert accelerators.count_gpus({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}, tmp_path) == count
 
 
 def test_without_device_files_the_driver_is_asked_and_without_a_driver_there_are_none(tmp_path: Path) -> None:
-    assert count_gpus({"CUDA_VISIBLE_DEVICES": "0,1"}, tmp_path) == 0
+    assert accelerators.count_gpus({"CUDA_VISIBLE_DEVICES": "0,1"}, tmp_path) == 0
     for name in ("0000:01:00.0", "0000:02:00.0"):
         (tmp_path / "proc/driver/nvidia/gpus" / name).mkdir(parents=True)
-    assert count_gpus({}, tmp_path) == 2
+    assert accelerators.count_gpus({}, tmp_path) == 2
 
 
 def test_standalone_is_one_machine() -> None:

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 import elastic_run
-from elastic_run.adapters.torch.environment import RankAssignment, worker_environment
+from elastic_run.adapters.contract import Round, Worker
+from elastic_run.adapters.environment import Told, worker_environment
+from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent_trace import Recorder, begin
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Exit, Fingerprint
@@ -412,10 +414,9 @@ def test_a_script_that_is_not_traced_loads_no_writer() -> None:
 
 
 def test_workers_are_told_of_the_trace_only_while_there_is_one() -> None:
-    where = RankAssignment("j", 0, 0, 1, 1, 0, 1, "r", 0, 1, "h", 1, 0, 3, "/e", node="a")
+    torch, round, worker = adapter("torch"), Round("j", 1, 1, 1, "h", 1), Worker(0, 0, 1, "a")
     around = {"ELASTIC_RUN_TRACE": "/of/another/launcher", "ELASTIC_RUN_TRACE_NODE": "b"}
     names = set(around)
-    assert not names & set(worker_environment(around, where))
-    traced = RankAssignment("j", 0, 0, 1, 1, 0, 1, "r", 0, 1, "h", 1, 0, 3, "/e", trace="/t", node="a")
-    found = worker_environment(around, traced)
+    assert not names & set(worker_environment(torch, round, worker, around, Told()))
+    found = worker_environment(torch, round, worker, around, Told(trace="/t"))
     assert (found["ELASTIC_RUN_TRACE"], found["ELASTIC_RUN_TRACE_NODE"]) == ("/t", "a")

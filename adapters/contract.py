@@ -1,0 +1,178 @@
+"""The contract between elastic-run and an adapter: what a framework expects of the launcher of its workers (pure).
+
+An adapter tells; it starts nothing, opens nothing and imports no framework, because the launcher and every agent load
+it. It gets frozen values and returns plain ones. `plain.Plain` is the adapter for no framework in particular: inherit
+from it and change what differs. `registry.adapter` finds an adapter by the name that `--framework` gives.
+
+Whatever the adapter says, a worker has the plain variables (`environment.py`): who it is, and where rank 0 is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from .imports_ahead import Package
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What all workers of a rendezvous round have in common.
+
+    Attributes:
+        job: the job's id.
+        number: of the round, from 1; 0 for workers that are started before they have a part in one.
+        world_size: workers in the round.
+        nodes: nodes in the round.
+        master_addr: host of rank 0.
+        master_port: free there until the workers start; 0 where the adapter wants none.
+        restart_count: failures of the job so far that were charged.
+        max_restarts: how many of them the job may have.
+        signals: names of those that tell a worker to end, as in SIGTERM.
+    """
+
+    job: str
+    number: int
+    world_size: int
+    nodes: int
+    master_addr: str
+    master_port: int
+    restart_count: int = 0
+    max_restarts: int = 0
+    signals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker of a round.
+
+    Attributes:
+        rank: among all workers.
+        local_rank: among those of its node.
+        local_world_size: workers of its node.
+        node: its node's name.
+        node_rank: of its node.
+        role: its role's name. All workers of a job have the same one so far.
+        role_rank: among the workers of its role.
+        role_world_size: workers of its role.
+        error_file: where its library may describe its error: JSON with a `message`, or what torch's `record` writes.
+            Without it the traceback is taken from the worker's stderr.
+        own_device: it sees one accelerator only, as device 0 (--virtual-local-rank); the agent sets `visible_devices`.
+    """
+
+    rank: int
+    local_rank: int
+    local_world_size: int
+    node: str = ""
+    node_rank: int = 0
+    role: str = "default"
+    role_rank: int = 0
+    role_world_size: int = 0
+    error_file: str = ""
+    own_device: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What to do about a failure.
+
+    Attributes:
+        pattern: a regular expression that is searched for in the failure's message and traceback.
+        advice: one line for a person.
+    """
+
+    pattern: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators:
+    """The accelerators of this machine.
+
+    Attributes:
+        count: those that a worker may use.
+        sought: what was looked for, and by what, to go on from the word "no": "NVIDIA GPU is visible here (...)".
+    """
+
+    count: int
+    sought: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportsAhead:
+    """What the warm interpreter may import beyond the table for all (`imports_ahead.py`).
+
+    Attributes:
+        packages: each was tried: its import gives every worker in every run the same result.
+        repairs: by full name, modules that note something of their process when they are imported, each with a file of
+            Python that has a function `repair(module)`. Each worker calls it, as if the module had been imported just
+            now. It is not imported, so that the worker finds nothing of it.
+    """
+
+    packages: tuple[Package, ...] = ()
+    repairs: Mapping[str, Path] = field(default_factory=dict[str, Path])
+
+
+class Adapter(Protocol):
+    """What elastic-run asks of a framework's adapter. Nothing here may take long, print, or change anything."""
+
+    @property
+    def name(self) -> str:
+        """As `--framework` gives it."""
+        ...
+
+    @property
+    def port(self) -> str:
+        """What workers call the port that is kept free for them on the host of rank 0, for messages.
+
+        Each round has another one. Empty: workers need none, and no node offers any.
+        """
+        ...
+
+    @property
+    def per_worker(self) -> frozenset[str]:
+        """Those of the variables of `environment` that are not the same for all workers of a node in all rounds.
+
+        An interpreter from which workers are forked must not read them before it forks.
+        """
+        ...
+
+    @property
+    def visible_devices(self) -> str:
+        """The variable that says which accelerators a process sees, as in CUDA_VISIBLE_DEVICES; empty: none does."""
+        ...
+
+    @property
+    def imports_ahead(self) -> ImportsAhead:
+        """What may be imported before workers are forked."""
+        ...
+
+    @property
+    def consequences(self) -> tuple[str, ...]:
+        """Regular expressions, whatever the case: a worker whose message has one of them has lost another worker.
+
+        Its failure is a consequence, and the cause is looked for elsewhere. Lost connections are known without it.
+        """
+        ...
+
+    @property
+    def hints(self) -> tuple[Hint, ...]:
+        """What to do about this framework's failures; the first that fits is printed."""
+        ...
+
+    def accelerators(self, environ: Mapping[str, str]) -> Accelerators:
+        """How many workers `--nproc-per-node=gpu` starts with this environment, without importing the framework."""
+        ...
+
+    def environment(self, round: Round, worker: Worker, inherited: Mapping[str, str]) -> Mapping[str, str | None]:
+        """The variables that the framework expects, beside the plain ones; None takes one away.
+
+        Args:
+            round: what all workers have in common. It also is asked for with ranks and sizes of 0, for what does not
+                depend on them.
+            worker: whose.
+            inherited: the launcher's own variables, which the worker has as well.
+
+        Raises ValueError where this worker cannot be started, with words.
+        """
+        ...

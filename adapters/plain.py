@@ -1,0 +1,30 @@
+"""The adapter for no framework in particular (`--framework=none`), and what others inherit from (pure)."""
+
+from collections.abc import Mapping
+
+from . import accelerators
+from .contract import Accelerators, Hint, ImportsAhead, Round, Worker
+
+COLLECTIVES = (r"gloo", r"nccl", r"mpi_", r"ucc\b", r"HorovodInternalError")
+"""Words of the libraries by which workers exchange tensors: whoever has an error there has lost a peer. Several
+frameworks use each of them, and so may a script without one."""
+
+
+class Plain:
+    """Tells a script who it is, and nothing that only one framework knows."""
+
+    name: str = "none"
+    port: str = "MASTER_PORT"
+    per_worker: frozenset[str] = frozenset()
+    visible_devices: str = accelerators.VISIBLE
+    imports_ahead: ImportsAhead = ImportsAhead()
+    consequences: tuple[str, ...] = COLLECTIVES
+    hints: tuple[Hint, ...] = ()
+
+    def accelerators(self, environ: Mapping[str, str]) -> Accelerators:
+        """NVIDIA's GPUs."""
+        return Accelerators(accelerators.count_gpus(environ), accelerators.SOUGHT)
+
+    def environment(self, round: Round, worker: Worker, inherited: Mapping[str, str]) -> Mapping[str, str | None]:
+        """Nothing beside the plain variables."""
+        return {}

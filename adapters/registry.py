@@ -1,0 +1,98 @@
+"""Finds a framework's adapter by its name: built in, or brought by an installed package as an entry point."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from .contract import Accelerators, Adapter, Hint, ImportsAhead, Round, Worker
+from .plain import Plain
+from .torch.adapter import Torch
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "elastic_run.adapters"
+"""The group of entry points. A point's name is the framework's; its object is called without arguments, and returns the
+adapter: a class will do."""
+
+BUILT_IN: Mapping[str, type[Plain]] = {"torch": Torch, "none": Plain}
+
+
+class NoAdapter(Exception):
+    """`--framework` names an adapter that is not there, or that cannot be used; the message says which and why."""
+
+
+def adapter(name: str) -> Adapter:
+    """The adapter of that name, tried once. Raises NoAdapter."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]()
+    from importlib.metadata import entry_points  # here, because most jobs need none, and it takes a while to load
+
+    points = entry_points(group=GROUP)
+    found = sorted({_origin(point): point for point in points if point.name == name}.items())
+    if not found:
+        brought = sorted({point.name for point in points} - BUILT_IN.keys())
+        raise NoAdapter(
+            f"there is no adapter for {name!r}: {' and '.join(BUILT_IN)} are built in, and installed packages bring "
+            f"{', '.join(brought) or 'no other'}"
+        )
+    if len(found) > 1:
+        raise NoAdapter(f"{' and '.join(origin for origin, _ in found)} both are an adapter for {name!r}: remove one")
+    ((origin, point),) = found
+    try:
+        made = point.load()()
+        if problem := _problem(made, name):
+            raise NoAdapter(f"{origin} is no adapter that can be used: {problem}")
+    except NoAdapter:
+        raise
+    except Exception as error:  # code that is not ours
+        what = f"{type(error).__name__}: {error}"
+        raise NoAdapter(f"{origin} is no adapter that can be used: {' '.join(what.split())}") from error
+    return cast(Adapter, made)
+
+
+def _origin(point: "EntryPoint") -> str:
+    """Whose it is, for a person."""
+    by = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
+    return f"{point.value}{by}"
+
+
+_KINDS: Mapping[str, type] = {
+    "name": str,
+    "port": str,
+    "per_worker": frozenset,
+    "visible_devices": str,
+    "imports_ahead": ImportsAhead,
+    "consequences": tuple,
+    "hints": tuple,
+}
+
+_TRIALS = (
+    (Round("job", 0, 0, 0, "", 0), Worker(0, 0, 1)),
+    (
+        Round("job", 1, 2, 1, "127.0.0.1", 29500, signals=("SIGTERM",)),
+        Worker(1, 1, 2, role_rank=1, role_world_size=2, error_file="/nowhere"),
+    ),
+)
+
+
+def _problem(made: Any, name: str) -> str:  # Any: whatever a package calls its adapter
+    """What it lacks to be one, in words; empty where it is one. What its own code raises goes through."""
+    for attribute, kind in _KINDS.items():
+        if not hasattr(made, attribute):
+            return f"it has no {attribute}"
+        if not isinstance(getattr(made, attribute), kind):
+            return f"its {attribute} is no {kind.__name__}"
+    if made.name != name:
+        return f"its name is {made.name!r}, and not {name!r}"
+    if not all(isinstance(hint, Hint) for hint in made.hints):
+        return "its hints are not all a Hint"
+    for pattern in (*made.consequences, *(hint.pattern for hint in made.hints)):
+        re.compile(pattern)
+    if not isinstance(made.accelerators({}), Accelerators):
+        return "its accelerators() returns no Accelerators"
+    for round, worker in _TRIALS:
+        variables: dict[object, object] = dict(made.environment(round, worker, {}))
+        if not all(isinstance(key, str) and isinstance(value, str | None) for key, value in variables.items()):
+            return "its environment() returns something that is no text"
+    return ""

@@ -1,0 +1,236 @@
+"""What adapters are asked for, how one is found by its name, and what is said of one that cannot be used."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastic_run.adapters import imports_ahead
+from elastic_run.adapters.contract import Accelerators, Adapter, ImportsAhead, Round, Worker
+from elastic_run.adapters.environment import AdapterFailed, Told, per_worker, worker_environment
+from elastic_run.adapters.imports_ahead import Package
+from elastic_run.adapters.plain import Plain
+from elastic_run.adapters.registry import NoAdapter, adapter
+from elastic_run.elastic_agent.warm.declared import Table
+from elastic_run.elastic_agent.workers.ports import Ports
+from elastic_run.launcher.early import table_words
+from elastic_run.launcher.flags import UsageError
+from elastic_run.launcher.options import parse
+
+ROUND = Round("job", 3, 4, 2, "a.host", 23456, restart_count=1, max_restarts=2, signals=("SIGTERM",))
+WORKER = Worker(3, 1, 2, "b", 1, role_rank=3, role_world_size=4, error_file="/tmp/error.json")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny_adapter.py"
+
+Install = Callable[..., None]
+"""Puts a distribution in a folder on `sys.path`."""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    def put(distribution: str, source: str, **points: str) -> None:
+        site = tmp_path / distribution
+        facts = site / f"{distribution}-1.5.dist-info"
+        facts.mkdir(parents=True)
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.5\n")
+        lines = [f"{name} = {value}" for name, value in points.items()]
+        (facts / "entry_points.txt").write_text("\n".join(["[elastic_run.adapters]", *lines, ""]))
+        (site / f"{distribution}_adapter.py").write_text(source)
+        monkeypatch.syspath_prepend(site)
+
+    return put
+
+
+def refused(name: str) -> str:
+    with pytest.raises(NoAdapter) as caught:
+        adapter(name)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("name", ["torch", "none"])
+def test_the_built_in_adapters_keep_the_contract(name: str) -> None:
+    built_in: Adapter = adapter(name)
+    assert built_in.name == name
+    assert isinstance(built_in.accelerators({}), Accelerators)
+    for pattern in (*built_in.consequences, *(hint.pattern for hint in built_in.hints)):
+        re.compile(pattern)
+
+
+def test_a_variable_that_is_not_the_same_for_all_workers_is_declared_so() -> None:
+    other = Round("job", 4, 3, 1, "b.host", 34567, restart_count=2, max_restarts=2, signals=("SIGTERM",))
+    neighbour = Worker(0, 0, 2, "b", 0, role_rank=0, role_world_size=3, error_file="/tmp/other.json")
+    for name in ("torch", "none"):
+        one, two = (
+            worker_environment(adapter(name), round, worker, {}, Told(agent="@a"))
+            for round, worker in ((ROUND, WORKER), (other, neighbour))
+        )
+        assert {key for key in {*one, *two} if one.get(key) != two.get(key)} <= per_worker(adapter(name))
+
+
+def test_without_a_framework_a_worker_knows_who_it_is_and_where_rank_0_is() -> None:
+    assert worker_environment(adapter("none"), ROUND, WORKER, {"PATH": "/bin"}, Told(8, "@agent")) == {
+        "PATH": "/bin",
+        "RANK": "3",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "4",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "1",
+        "GROUP_WORLD_SIZE": "2",
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": "a.host",
+        "MASTER_PORT": "23456",
+        "ELASTIC_RUN_JOB_ID": "job",
+        "ELASTIC_RUN_RESTART_COUNT": "1",
+        "ELASTIC_RUN_ROUND": "3",
+        "ELASTIC_RUN_MAX_WORLD_SIZE": "8",
+        "ELASTIC_RUN_AGENT": "@agent",
+    }
+
+
+class Odd(Plain):
+    """As `none`, but for what a test changes."""
+
+    name = "odd"
+    port = ""
+    visible_devices = ""
+
+    def environment(self, round: Round, worker: Worker, inherited: Mapping[str, str]) -> Mapping[str, str | None]:
+        if worker.rank == 7:
+            raise KeyError("no such peer")
+        return {"RANK": "of its own", "HOME": None, "ELASTIC_RUN_AGENT": "@forged"}
+
+
+def test_an_adapter_may_change_and_take_away_variables_but_not_what_the_agent_says() -> None:
+    found = worker_environment(Odd(), ROUND, WORKER, {"HOME": "/", "MASTER_PORT": "1"}, Told(agent="@ours"))
+    assert (found["RANK"], found["ELASTIC_RUN_AGENT"]) == ("of its own", "@ours")
+    assert "HOME" not in found
+
+
+def test_without_a_port_none_is_offered_and_a_worker_is_told_of_none() -> None:
+    ports = Ports(0)
+    ports.renew()
+    assert ports.offered == ()
+    portless = Round("job", 3, 4, 2, "a.host", 0)
+    assert "MASTER_PORT" not in worker_environment(Odd(), portless, WORKER, {"MASTER_PORT": "1"}, Told())
+
+
+def test_an_adapter_without_devices_differs_in_none() -> None:
+    assert "" not in per_worker(Odd())
+
+
+def test_what_an_adapter_raises_names_it() -> None:
+    with pytest.raises(AdapterFailed, match=r"the adapter odd failed at the environment of rank 7: KeyError"):
+        worker_environment(Odd(), ROUND, Worker(7, 0, 1), {}, Told())
+
+
+def test_an_adapters_own_packages_are_declared_beside_those_for_all() -> None:
+    more = ImportsAhead((Package("tiny", "tiny", ("1.0", "1.2")), Package("wandb", "wandb", None)))
+    words = table_words(more)
+    assert {*table_words(ImportsAhead())} - {*words} == {
+        word for word in table_words(ImportsAhead()) if word.startswith("refused\x1fwandb\x1f")
+    }
+    assert Table(words).problem("wandb") == ""
+    assert "was not tested" in Table(words).problem("tiny") or "cannot be told" in Table(words).problem("tiny")
+    assert "wandb" in imports_ahead.REFUSED
+
+
+def test_an_adapters_repair_is_run_from_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "repair.py"
+    file.write_text("import os\ndef repair(module):\n    module.pid = os.getpid()\n")
+
+    class Module:
+        pid = 0
+
+    repairs = Table(table_words(ImportsAhead(repairs={"tiny.ids": file}))).repairs
+    module: Any = Module()
+    repairs["tiny.ids"](module)
+    assert module.pid > 0
+
+
+def test_an_installed_package_brings_an_adapter(install: Install) -> None:
+    install("tinydist", EXAMPLE.read_text(), tiny="tinydist_adapter:Tiny")
+    tiny = adapter("tiny")
+    assert tiny.name == "tiny"
+    variables = worker_environment(tiny, ROUND, WORKER, {"TINY_DEBUG": "1"}, Told())
+    assert {name: value for name, value in variables.items() if name.startswith("TINY_")} == {
+        "TINY_MEET": "a.host:23456",
+        "TINY_ID": "3",
+        "TINY_SIZE": "4",
+        "TINY_JOB": "job",
+        "TINY_THREADS": "1",
+    }
+
+
+def test_the_example_is_under_sixty_lines() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) < 60
+
+
+def test_an_unknown_name_is_refused_with_those_that_are_there(install: Install) -> None:
+    install("known", EXAMPLE.read_text(), tiny="known_adapter:Tiny", torch="known_adapter:Tiny")
+    assert refused("tinny") == (
+        "there is no adapter for 'tinny': torch and none are built in, and installed packages bring tiny"
+    )
+
+
+def test_nobody_takes_the_place_of_a_built_in_adapter(install: Install) -> None:
+    install("impostor", EXAMPLE.read_text(), torch="impostor_adapter:Tiny")
+    assert "TORCHELASTIC_RUN_ID" in worker_environment(adapter("torch"), ROUND, WORKER, {}, Told())
+
+
+def test_two_packages_with_one_name_are_refused(install: Install) -> None:
+    install("first", EXAMPLE.read_text(), tiny="first_adapter:Tiny")
+    install("second", EXAMPLE.read_text(), tiny="second_adapter:Tiny")
+    message = refused("tiny")
+    assert "first_adapter:Tiny of first 1.5 and second_adapter:Tiny of second 1.5 both are" in message
+
+
+HEAD = (
+    "from elastic_run.adapters.contract import *\nfrom elastic_run.adapters.plain import Plain\nclass Broken(Plain):\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import no_such_framework\n", "ModuleNotFoundError: No module named 'no_such_framework'"),
+        ("", "AttributeError"),
+        ("def Broken():\n    raise OSError('two\\nlines')\n", "OSError: two lines"),
+        ("class Broken:\n    name = 'broken'\n", "it has no port"),
+        (f"{HEAD}    pass\n", "its name is 'none', and not 'broken'"),
+        (f"{HEAD}    name = 'broken'\n    per_worker = ['RANK']\n", "its per_worker is no frozenset"),
+        (f"{HEAD}    name = 'broken'\n    consequences = ('(',)\n", "error: missing ), unterminated subpattern"),
+        (f"{HEAD}    name = 'broken'\n    hints = ('text',)\n", "its hints are not all a Hint"),
+        (f"{HEAD}    name = 'broken'\n    def accelerators(self, environ):\n        return 4\n", "no Accelerators"),
+        (f"{HEAD}    name = 'broken'\n    def environment(self, *a):\n        return {{'RANK': 3}}\n", "no text"),
+        (f"{HEAD}    name = 'broken'\n    def environment(self, r, w, i):\n        return 1 // r.nodes\n", "Zero"),
+    ],
+)
+def test_a_broken_adapter_is_refused_with_whose_it_is_and_why(install: Install, source: str, words: str) -> None:
+    install("broken", source, broken="broken_adapter:Broken")
+    message = refused("broken")
+    assert message.startswith("broken_adapter:Broken of broken 1.5 is no adapter that can be used: ")
+    assert words in message
+
+
+def test_the_flag_chooses_the_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    environ = {"USER": "ada", "PATH": "/usr/bin:/bin"}
+    assert parse(["train.py"], environ).adapter.name == "torch"
+    chosen = parse(["--framework=none", "--nnodes=2", "train.py"], environ)
+    assert chosen.adapter.name == "none" and "--framework=none" in chosen.given
+    with pytest.raises(UsageError, match=r"--framework=caffe: there is no adapter for 'caffe': torch and none"):
+        parse(["--framework=caffe", "train.py"], environ)
+
+
+def test_devices_that_nobody_can_show_are_not_shared_out(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("blind", f"{HEAD}    name = 'blind'\n    visible_devices = ''\n", blind="blind_adapter:Broken")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    with pytest.raises(UsageError, match="--virtual-local-rank: the adapter for blind knows of no variable"):
+        parse(["--framework=blind", "--virtual-local-rank", "train.py"], {"USER": "ada", "PATH": "/usr/bin:/bin"})
