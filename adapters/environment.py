@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..rendezvous.errors import ElasticRunError
 from .accelerators import own_device
 from .client.context import AGENT, JOB, LARGEST_WORLD, RESTART_COUNT, ROUND, SCALE_UP
 from .client.script_trace import TRACE, TRACE_NODE
@@ -42,7 +43,7 @@ class Told:
     trace: str = ""
 
 
-class AdapterFailed(ValueError):
+class AdapterFailed(ElasticRunError, ValueError):
     """An adapter raised what it should not; the message names it. It is to be mended by its author."""
 
 

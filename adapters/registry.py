@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from ..rendezvous.errors import ElasticRunError
 from .contract import Accelerators, Adapter, Hint, ImportsAhead, Round, Worker
 from .plain import Plain
 from .torch.adapter import Torch
@@ -18,7 +19,7 @@ adapter: a class will do."""
 BUILT_IN: Mapping[str, type[Plain]] = {"torch": Torch, "none": Plain}
 
 
-class NoAdapter(Exception):
+class NoAdapter(ElasticRunError):
     """`--framework` names an adapter that is not there, or that cannot be used; the message says which and why."""
 
 

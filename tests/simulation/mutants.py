@@ -361,9 +361,9 @@ running.1+1      worker n1 0 raise
         "lost_peer=False",
         "the root cause is what was done",
         """\
-seed 1
-job work=5 restarts=0
-running.1+1      worker n1 0 raise
+seed 30
+job
+running.1+1      worker n1 0 exit3
 """,
     ),
     Mutant(

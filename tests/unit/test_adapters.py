@@ -1,6 +1,7 @@
 """What adapters are asked for, how one is found by its name, and what is said of one that cannot be used."""
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (facts / "entry_points.txt").write_text("\n".join(["[elastic_run.adapters]", *lines, ""]))
         (site / f"{distribution}_adapter.py").write_text(source)
         monkeypatch.syspath_prepend(site)
+        monkeypatch.delitem(sys.modules, f"{distribution}_adapter", raising=False)
 
     return put
 

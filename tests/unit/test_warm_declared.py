@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from elastic_run.adapters.contract import ImportsAhead
 from elastic_run.adapters.imports_ahead import PACKAGES
 from elastic_run.elastic_agent.warm.declared import SEPARATOR, Table, installed_version
 from elastic_run.launcher.early import table_words
@@ -76,7 +77,7 @@ def test_names_that_belong_to_no_package_are_known_by_their_beginning() -> None:
 
 
 def test_the_whole_table_arrives() -> None:
-    given = Table(table_words())
+    given = Table(table_words(ImportsAhead()))
     assert {late.module for late in given.late} >= {"torch._dynamo"}
     assert all(late.wanted_by for late in given.late)
     assert given.may_walk >= {"tqdm.utils"}
