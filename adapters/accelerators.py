@@ -39,7 +39,7 @@ def own_device(name: str, visible: str | None, local_rank: int) -> str:
     devices = [device.strip() for device in visible.split(",") if device.strip()]
     if local_rank >= len(devices):
         raise ValueError(
-            f"{name}={visible} has {len(devices)} devices, and --virtual-local-rank gives each worker "
-            f"one of its own: there is none for worker {local_rank}; start fewer with --nproc-per-node"
+            f"{name}={visible} has {len(devices)} devices, and --virtual-local-rank needs one device per worker: "
+            f"there is no device for worker {local_rank}; start fewer with --nproc-per-node"
         )
     return devices[local_rank]

@@ -16,7 +16,7 @@ MASTER_BOUND = 60.0
 ALONE = OURS
 WHOLE = Launcher("elastic-run, agent and worker", "elastic-run")
 
-_LEADS = re.compile(r"this node is the (job's master|master now)")
+_LEADS = re.compile(r"this node is (the job's master|now the master)")
 
 _HOW = (
     f"Three nodes on one machine, --nnodes={RANGE} --nproc-per-node=1 --max-restarts={RESTARTS}. With elastic-run the "

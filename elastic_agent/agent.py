@@ -56,7 +56,7 @@ FAREWELL_SECONDS = 5.0
 
 REGISTRATION = "this node's registration"
 REPORT = "this node's report"
-NEWS = "the news of the job"
+NEWS = "reading the state of the job"
 """What may wait for the store."""
 
 LOOK_INSIDE_SECONDS = (0.25, 30.0)
@@ -296,11 +296,11 @@ class Agent:
             why = f"the store has not answered for {now - health.since:.0f} s ({health.detail})"
             mend = "Start the store again (its machine may be lost)"
         elif wait and now - max(wait.since, ended_at) > patience:
-            why, mend = wait.words(now), "Mend the store"
+            why, mend = wait.words(now), "Repair the store"
         else:
             return ""
         ended = total > 0 and len(exits) == total and well
-        workers = "have all ended with exit code 0" if ended else "do not run"
+        workers = "have all ended with exit code 0" if ended else "are not running"
         return f"{why}, and this node's workers {workers}. {mend}, then start this command again"
 
     async def _unless(self, work: Coroutine[Any, Any, None], stop: Callable[[], bool]) -> None:
@@ -354,12 +354,12 @@ class Agent:
         if facts.notice == "none":
             facts.notice, facts.notice_signal, facts.notice_at = "leave", number, now
             self._output.say(
-                f"{name}: this node leaves the job; its workers get {self._setup.shutdown_timeout:g} s "
-                "(again: they are killed at once)"
+                f"{name}: this node leaves the job; its workers have {self._setup.shutdown_timeout:g} s to exit "
+                "(a second signal kills them at once)"
             )
         else:
             facts.notice = "kill"
-            self._output.say(f"{name} again: kills the workers at once")
+            self._output.say(f"{name} again: killing the workers")
         self._interrupt.set()
         self._changed.set()
 
@@ -413,7 +413,7 @@ class Agent:
             await self._worker_server.start()
             self._workers.listen(self._worker_server.address)
         except OSError as error:
-            self._output.say(f"workers cannot ask this agent for data or anything else: no Unix socket ({error})")
+            self._output.say(f"workers cannot reach this agent: it could not open a Unix socket ({error})")
 
     async def _answer_rpc(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Another agent asks this one's master for data."""
@@ -458,8 +458,8 @@ class Agent:
                 return
             if facts.own_run and (found is None or found[0].final):
                 facts.orphaned = (
-                    "the run of the job that this node was in has ended while it was out of it, and the store does not "
-                    "tell any more how: the other nodes' logs do"
+                    "the run ended while this node was not a member, and the store no longer holds its result: see the "
+                    "logs of the other nodes"
                 )
                 return
             lease = self._unconfirmed = await self._store.grant(setup.lease_ttl)
@@ -503,6 +503,8 @@ class Agent:
         facts.round, facts.total, facts.late, facts.problem = 0, 0, (), ""
         facts.assignment, facts.assigned = None, False
         self._is_registered(registration)
+        if setup.bind is not None:
+            self._output.say(f"this node is registered as {registration.member.node}")
 
         async def look_once_more() -> None:
             """A round may have been opened since, and its header may have come before this registration."""
@@ -532,14 +534,14 @@ class Agent:
             if result == "moved":
                 found = await membership.read_header(self._store, self._keys)
                 if found is None:
-                    await self._give_up(registration, "its lease has ended, and the store holds no round of the job")
+                    await self._give_up(registration, "its lease expired, and the store holds no round of the job")
                 else:
                     await self._take_header(*found)
                 return
             if result == "out":
                 word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
                 facts.refusal = word.reason if word and word.final else ""
-                await self._give_up(registration, word.reason if word else "another node has taken its name")
+                await self._give_up(registration, word.reason if word else "another node uses its name")
                 return
         except (StoreUnavailable, LeaseLost, StoreRefused) as error:
             # Workers that run need no store until membership changes.
@@ -548,7 +550,7 @@ class Agent:
             await self._try_later(REGISTRATION, error, began)
             return
         self._trace.registered()
-        self._output.say("this node is registered again; its workers were not touched")
+        self._output.say("this node is registered again; its workers kept running")
         self._is_registered(result)
 
     async def _try_later(self, what: str, error: StoreError, began: float) -> None:
@@ -636,7 +638,8 @@ class Agent:
         facts.lapsed = True
         self._registered.clear()
         self._output.say(
-            "this node's lease has ended; it registers again, and its workers go on unless the job has replaced them"
+            "this node's lease expired; it registers again, and its workers keep running unless the job has replaced "
+            "them"
         )
         self._changed.set()
 
@@ -769,7 +772,7 @@ class Agent:
             if health.reachable:
                 self._changed.set()
             else:
-                self._output.say(f"the store does not answer ({health.detail}); workers that run go on")
+                self._output.say(f"the store does not answer ({health.detail}); running workers continue")
                 self._changed.set()
             health = await self._store.health_changed()
             if health.reachable:
@@ -811,4 +814,4 @@ class Agent:
                     await self._store.revoke(lease)
         except (TimeoutError, StoreError) as error:
             words = str(error) or f"no answer within {FAREWELL_SECONDS:g} s"
-            self._output.say(f"could not leave the store in order ({words}); its lease ends by itself")
+            self._output.say(f"this node could not deregister ({words}); its lease expires by itself")

@@ -129,7 +129,7 @@ class Candidate:
                 raise
 
         # The store is away in the usual case where the dead machine ran a member of it. The evidence is not had twice.
-        return await self._waits.until_answered(f"the deposition of node {leader.node}, which is dead,", depose)
+        return await self._waits.until_answered(f"the removal of the dead master on node {leader.node}", depose)
 
     async def _be_master(self, leadership: election.Leadership, lease: int) -> Header | None:
         """Runs the master; the final header when the job is over, None where the leadership was lost."""
@@ -152,7 +152,7 @@ class Candidate:
         try:
             return await master.run()
         except Deposed as error:
-            self._say(f"this node is not the master any more: {error}")
+            self._say(f"this node is no longer the master: {error}")
             return None
         finally:
             self.leadership = self._master = None
@@ -170,7 +170,7 @@ class Candidate:
             leader = decode(Leader, held.key.value)
         except Malformed:
             self._say(
-                f"the job's leader key holds what this version cannot read; waits until it changes ({held.key.key})"
+                f"this version cannot read the value of the job's leader key; waiting until it changes ({held.key.key})"
             )
             await self._leader_changed(held)
             return False
@@ -184,7 +184,7 @@ class Candidate:
             self._memory.dead[leader.incarnation] = dead.result()
             if len(self._memory.dead) > MOST_DEAD:
                 del self._memory.dead[next(iter(self._memory.dead))]
-            self._say(f"the master's node {leader.node} is lost: {dead.result()}; electing another")
+            self._say(f"the master's node {leader.node} is lost: {dead.result()}; electing a new master")
             return True
         finally:
             for task in (changed, dead):

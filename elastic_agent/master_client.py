@@ -92,13 +92,13 @@ class Link:
         try:
             found = await self._store.get(self._keys.leader)
             if found is None:
-                return "nobody leads the job"
+                return "the job has no master"
             leader = decode(Leader, found.value)
             if not leader.agent_address:
-                return f"node {leader.node} leads the job alone"
+                return f"the master on node {leader.node} accepts no connections"
             reader, writer = await failure_detector.dial(leader.agent_address, leader.incarnation)
         except (StoreError, Malformed, OSError) as error:
-            return f"the job's master is not reached: {error}"
+            return f"cannot reach the job's master: {error}"
         header = self._header()
         writer.write(hello(header.run if header else ""))
         if self._connection:
@@ -122,7 +122,7 @@ class _Connection:
     async def ask(self, request: Request) -> Answer:
         """Raises ConnectionError, TimeoutError (both are OSError), TooLong."""
         if self.lost:
-            raise ConnectionError(f"the job's master on node {self._node} has hung up")
+            raise ConnectionError(f"the job's master on node {self._node} closed the connection")
         number = next(self._ids)
         message = framed(encode(Asked(number, request)))
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -132,7 +132,7 @@ class _Connection:
                 return await answer
         except TimeoutError:
             self._writer.close()  # for the others' sake too
-            raise TimeoutError(f"the job's master on node {self._node} has been silent for {SILENCE:g} s") from None
+            raise TimeoutError(f"the job's master on node {self._node} has not answered for {SILENCE:g} s") from None
         finally:
             del self._asked[number]
 
@@ -155,4 +155,6 @@ class _Connection:
             self._writer.close()
             for answer in self._asked.values():
                 if not answer.done():
-                    answer.set_exception(ConnectionError(f"the job's master on node {self._node} has hung up"))
+                    answer.set_exception(
+                        ConnectionError(f"the job's master on node {self._node} closed the connection")
+                    )

@@ -215,8 +215,7 @@ def _report(view: View) -> Report:
         return Report("unfit", view.round, exits, view.unfit)
     if view.notice != "none" and (not done or view.told.state in DEPARTING):
         # Who has said that it leaves must not be taken for somebody who stays, whatever its workers did meanwhile.
-        words = f"told to leave by {signal.Signals(view.notice_signal).name}" if view.notice_signal else "told to leave"
-        return Report("leaving", view.round, exits, words)
+        return Report("leaving", view.round, exits, _notice(view))
     if header is None:
         return Report("waiting")
     if header.state != "open" or view.assignment is None:
@@ -232,7 +231,7 @@ def _report(view: View) -> Report:
         return Report("succeeded", view.round, exits)
     keeps = view.keeps and view.staying == view.total  # a new one among them may still be on its way
     if view.stranded:
-        words = f"has workers whose ring is broken, though nobody is known to be lost: {view.stranded}"
+        words = f"has workers whose process group broke, although no node is known to be lost: {view.stranded}"
         return Report("failed", view.round, exits, words, keeps=keeps)
     return Report("running", view.round, exits, saved=view.saved, keeps=keeps, done=view.done > 0)
 
@@ -241,7 +240,7 @@ def act(view: View) -> tuple[Action, str]:
     """What to do now, and why."""
     header = _current(view)
     if view.notice == "kill":
-        return _gone(view, 128 + view.notice_signal, "told twice to leave", 0.0)
+        return _gone(view, 128 + view.notice_signal, "it received a second signal", 0.0)
     if view.refusal:
         return _gone(view, REFUSED, view.refusal, 0.0)
     over = header is not None and header.final
@@ -257,10 +256,10 @@ def act(view: View) -> tuple[Action, str]:
     if view.store_gone and (view.alive == 0 or any(not exit_.ok for exit_ in view.exits)):
         return _gone(view, STORE_LOST, view.store_gone, 0.0)
     if view.lapsed:
-        return Resume(), "its lease has ended, and as far as this node knows nobody has put it out"
+        return Resume(), "its lease expired, and as far as this node knows it was not evicted"
     if not view.registered:
         if view.alive:
-            return _kill(), "this node is no longer a member of the job: others may have its ranks"
+            return _kill(), "this node is no longer a member of the job: other nodes may have its ranks"
         return Register(), "this node is not a member of the job"
     if header is None:
         return Wait(), "waiting for the first round"
@@ -273,12 +272,12 @@ def act(view: View) -> tuple[Action, str]:
             and not view.unready
             and (view.round or view.alive < view.total if view.staying else not view.alive)
         ):
-            return Ready(header), "not in the current round: gets its workers ready"
+            return Ready(header), "not in the current round: preparing workers"
         if view.alive and (view.round or header.state == "waiting"):
             return _kill(), header.reason
         if header.state == "waiting":
             return Wait(), header.reason
-        return Wait(), "not in the current round: waiting to be taken in"
+        return Wait(), "not in the current round: waiting to join"
     if view.round == header.number or view.problem:
         return Wait(), ""
     if view.alive and view.staying:
@@ -295,10 +294,10 @@ def replaced(view: View) -> str:
     header = _current(view)
     killed = any(exit_.signal == signal.SIGKILL and not exit_.stopped for exit_ in view.exits)
     if view.stood_still and killed:
-        return "its lease has ended (this agent stood still, and its workers were ended meanwhile)"
+        return "its lease expired (this agent was suspended, and its workers were killed meanwhile)"
     left_out = header is not None and header.state == "open" and view.assignment is None
     if left_out and view.assigned:
-        return "its lease has ended (this machine was silent or stopped), and a round was opened without it"
+        return "its lease expired (this machine was unreachable or suspended), and a round was opened without it"
     return ""
 
 
@@ -337,7 +336,7 @@ def _current(view: View) -> Header | None:
 
 def _leave(view: View) -> tuple[Action, str]:
     header = _current(view)
-    code, why = 128 + (view.notice_signal or signal.SIGTERM), "told to leave"
+    code, why = 128 + (view.notice_signal or signal.SIGTERM), _notice(view)
     if view.unfit:
         code, why = FAILED, view.unfit
     if header is not None and header.state == "preempted":
@@ -345,17 +344,22 @@ def _leave(view: View) -> tuple[Action, str]:
     told = view.registered and not view.store_gone
     patient = not view.left_out_overdue if view.unfit else view.notice_age < NOTICE_PATIENCE
     if told and view.told.state not in DEPARTING and patient:
-        return Wait(NOTICE_PATIENCE if view.unfit else NOTICE_PATIENCE - view.notice_age), why
+        return Wait(NOTICE_PATIENCE if view.unfit else NOTICE_PATIENCE - view.notice_age), view.unfit
     if view.alive:
         if told and (last_step := _last_step(view, header)):
-            return last_step, why
+            return last_step, view.unfit
         return Stop(view.notice_signal or signal.SIGTERM, view.shutdown_timeout), why
     # What is left to be published: the round without this node, or by its own master the end of the job.
     counted = header is not None and header.state == "open" and view.assignment is not None
     last = view.leading and (header is None or header.state == "waiting")
     if told and view.told.state in DEPARTING and (counted or last) and not view.left_out_overdue:
-        return Wait(0.5), "waiting to be left out of the round"
+        return Wait(0.5), ""  # at most FAREWELL_PATIENCE, and the signal has been announced
     return Leave(code), why
+
+
+def _notice(view: View) -> str:
+    """What told this node to leave, in words."""
+    return f"it received {signal.Signals(view.notice_signal).name}" if view.notice_signal else "it was asked to leave"
 
 
 def _last_step(view: View, header: Header | None) -> Action | None:

@@ -90,8 +90,8 @@ def describe_round(header: Header, assignment: Assignment, down: float, kept: in
     if header.previous_nodes:
         size = f"{header.previous_nodes} -> {size}"
     workers = f"{header.world_size} worker{'s' if header.world_size != 1 else ''}"
-    lost = f"; no worker ran for {down:.2f} s" if header.previous_nodes else ""
+    lost = f"; downtime {down:.2f} s" if header.previous_nodes else ""
     if kept:
         those = "all workers" if kept == assignment.nproc else f"{kept} of {assignment.nproc} workers"
-        lost = f"; {those} here keep their process"
+        lost = f"; {those} here keep running"
     return f"round {header.number}: {size}, {workers}, {ranks} here: {header.reason}{lost}"

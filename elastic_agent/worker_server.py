@@ -91,7 +91,7 @@ class CallHandler:
             why = str(error) or f"it has not answered for {CURRENT_SECONDS:g} s"
             return Back(text=f"the store does not say whether round {round} is the current one: {why}")
         if found is None:
-            return Back(text="the store knows of no round of this job")
+            return Back(text="the store holds no round of this job")
         header = found[0]
         if header.number == round and header.state == "open":
             return Back(current=True)

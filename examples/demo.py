@@ -173,7 +173,7 @@ async def story(folder: Path, board: Board, machines: dict[str, Machine]) -> int
     await board.line(r"round \d+: 3 -> 2 nodes", "a new round without the lost machine", since=since)
     await board.line(r"epoch \d+/", "training on two machines", since=board.mark())
 
-    board.tell(f"3. a new machine D joins, and takes {dead}'s seat in the store")
+    board.tell(f"3. a new machine D joins, and replaces {dead}'s member of the store")
     since = board.mark()
     await machine("D").start()
     await board.line(r"round \d+: 2 -> 3 nodes", "a new round with the new machine", since=since)
@@ -194,7 +194,7 @@ async def story(folder: Path, board: Board, machines: dict[str, Machine]) -> int
         size = (
             f"{change['nodes']} nodes" if change["round"] == 1 else f"{change['previous_nodes']} -> {change['nodes']}"
         )
-        down = "" if change["round"] == 1 else f"; no worker ran for {change['down']:.2f} s"
+        down = "" if change["round"] == 1 else f"; downtime {change['down']:.2f} s"
         print(f"  round {change['round']} ({size}): {change['reason']}{down}")
     print(f"  (as machine {survivor} saw it; its workers ran for {summary['seconds_with_workers']:.1f} s)")
     print(f"\n  {accuracy[0]}")

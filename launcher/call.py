@@ -43,7 +43,8 @@ def main() -> None:
         text = json.dumps(result)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{sys.argv[1]} returned {type(result).__name__}, and results travel as JSON ({error}): return numbers, "
+            f"{sys.argv[1]} returned {type(result).__name__}, which cannot be encoded as JSON ({error}): return "
+            "numbers, "
             "text, lists and dictionaries, and save anything else to a file"
         ) from None
     target = file.with_name(f"result-{os.environ['RANK']}.json")

@@ -56,5 +56,5 @@ def run() -> NoReturn:
 
 
 def _refuse(sentence: str) -> int:
-    sys.stderr.write(f"elastic-run: {sentence}\n")
+    sys.stderr.write(f"[elastic-run] {sentence}\n")
     return 2

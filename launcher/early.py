@@ -55,9 +55,9 @@ def never_warm(options: Options, environ: Mapping[str, str]) -> str:
     """Why each worker is a fresh process, whatever it imports, in words; empty where it may be forked."""
     command = options.command
     if not options.warm:
-        return "--start-method=spawn says so"
+        return "--start-method=spawn is given"
     if command.kind == "executable":
-        return "the command is no Python script or module"
+        return "the command is not a Python script or module"
     if not is_this_interpreter(command.python, environ):
         # A wrapper may keep our PYTHONPATH from Python, which would then run the script where imports are to be made.
         return f"the workers' Python ({command.python}) is another program than the launcher's"

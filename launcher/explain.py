@@ -36,19 +36,21 @@ async def _explain(options: Options) -> int:
     if why:
         _print(f"nothing is imported ahead: {why}; each worker is a fresh interpreter")
         return 0
-    _print(f"workers find imported ({account.modules} modules, {seconds:.1f} s, once for all workers of a node):")
+    _print(
+        f"imported ahead for the workers ({account.modules} modules, {seconds:.1f} s, once for all workers of a node):"
+    )
     for name in account.imported or ["nothing"]:
         _print(f"  {name}")
     for name, reason, where in account.refused:
-        _print(f"workers import {name} by themselves{f' ({where})' if where else ''}: {reason}")
+        _print(f"each worker imports {name} itself{f' ({where})' if where else ''}: {reason}")
     leading = [where for _, _, where in account.refused if where]
     if options.preload is None:
-        _print("--preload=none says so")
+        _print("--preload=none is given")
     elif leading:
-        _print("what the script imports after that is not imported ahead: an import could change what comes after it")
+        _print("later imports of the script are not imported ahead, because this import could change them")
     elif account.ended[0]:
         where, what = account.ended
-        _print(f"what the script imports after {where} is not imported ahead: {what} could change it")
+        _print(f"imports after {where} are not imported ahead, because {what} could change them")
     return 0
 
 

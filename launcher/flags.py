@@ -68,12 +68,12 @@ class Flag:
 
 
 SIZE = "Size of the job"
-MEETING = "Where the nodes meet"
-CHANGES = "Failures and changes of membership"
-COMMAND = "What is run"
+MEETING = "Rendezvous and the store"
+CHANGES = "Failures and membership changes"
+COMMAND = "The command"
 OUTPUT = "Output"
 ETCD = "Your own etcd"
-IGNORED = "Accepted from torchrun's users, without effect here"
+IGNORED = "Accepted for compatibility with torchrun, without effect"
 
 NOT_HERE = "the launcher imports no framework"
 
@@ -92,7 +92,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "node-unit",
         SIZE,
-        "Train with a multiple of this many nodes (slices, racks).",
+        "The number of nodes in a round is a multiple of this number (slices, racks).",
         "N",
         "1",
         torchrun=False,
@@ -108,27 +108,29 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "rdzv-endpoint",
         MEETING,
-        "The store: HOST[:PORT], several with commas. One that names this machine is started if need be.",
+        "The store (etcd): HOST[:PORT], or several with commas. It is started on the machine that it names if none "
+        "answers there.",
         "HOST[:PORT],...",
         "",
-        remark="our store's address, or several with commas; the machine it names starts the store if none answers. "
-        "Port 2379 unless given (torchrun: 29400)",
+        remark="the address of the store (etcd), or several with commas; the machine it names starts the store if none "
+        "answers. Port 2379 unless given (torchrun: 29400)",
     ),
     Flag(
         "rdzv-id",
         MEETING,
-        "The job's name in the store. Without it: derived from the script, its arguments and your user name.",
+        "The job's id in the store (default: derived from the script, its arguments and your user name).",
         "ID",
-        remark="without it the id comes from the script, its arguments, the user's name and Slurm's job, "
-        "so that the same command on several machines is one job (torchrun: `none`)",
+        remark="by default the id is derived from the script, its arguments, the user's name and Slurm's job, so the "
+        "same "
+        "command on several machines is one job (torchrun: `none`)",
     ),
     Flag(
         "rdzv-backend",
         MEETING,
-        "Accepted: c10d, etcd, etcd-v2 and static all mean our store.",
+        "c10d, etcd, etcd-v2 and static all select the etcd store.",
         "NAME",
         "static",
-        remark="`c10d`, `etcd`, `etcd-v2` and `static` all mean our store, which is etcd v3",
+        remark="`c10d`, `etcd`, `etcd-v2` and `static` all select the store, which is etcd v3",
     ),
     Flag(
         "rdzv-conf",
@@ -141,7 +143,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "master-addr",
         MEETING,
-        "With several nodes and no --rdzv-endpoint: the store's host.",
+        "The store's host, for several nodes without --rdzv-endpoint.",
         "HOST",
         "",
         remark="with several nodes and no `--rdzv-endpoint`: the store's host. The workers' `MASTER_ADDR` is the "
@@ -150,7 +152,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "master-port",
         MEETING,
-        "With several nodes and no --rdzv-endpoint: the store's port.",
+        "The store's port, for several nodes without --rdzv-endpoint.",
         "PORT",
         "29500",
         remark="with several nodes and no `--rdzv-endpoint`: the store's port; without `--master-addr` on Slurm's "
@@ -160,24 +162,24 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "node-rank",
         MEETING,
-        "This node's place among the nodes of the first round.",
+        "The order of this node among the nodes of the first round.",
         "N",
         own_node=True,
-        remark="the order of the first round; survivors keep their order after that. Leave it out and the order "
-        "is that of arrival",
+        remark="the order of the first round; afterwards surviving nodes keep their order. Without it nodes "
+        "are in order of registration",
     ),
     Flag(
         "local-addr",
         MEETING,
-        "The address or name by which the other nodes reach this one.",
+        "The address or name under which other nodes reach this node.",
         "HOST",
         own_node=True,
-        remark="the address that this node binds and tells the others",
+        remark="the address that this node binds and gives to the other nodes",
     ),
     Flag(
         "node-name",
         MEETING,
-        "This node's name in the job (default: made from the host's).",
+        "This node's name in the job (default: derived from the host name).",
         "NAME",
         torchrun=False,
         own_node=True,
@@ -185,7 +187,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "topology",
         MEETING,
-        "A label (rack, switch, slice): nodes with the same one get neighbouring ranks.",
+        "A label (rack, switch, slice): nodes with the same label get adjacent ranks.",
         "LABEL",
         torchrun=False,
         own_node=True,
@@ -193,7 +195,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "store-dir",
         MEETING,
-        "Where an etcd started by this node keeps its files.",
+        "The folder for the files of an etcd that this node starts.",
         "DIR",
         torchrun=False,
         own_node=True,
@@ -202,17 +204,16 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "max-restarts",
         CHANGES,
-        "Failures of the script to recover from. Lost, leaving and arriving nodes are free.",
+        "How many failures of the script to recover from. Lost, leaving and joining nodes are not counted.",
         "N",
         "3",
-        remark="3 unless given (torchrun: 0), and only failures of the script are charged: nodes that are lost, "
-        "leave or arrive cost nothing",
+        remark="default 3 (torchrun: 0); counts only failures of the script, and no lost, leaving or joining nodes",
     ),
     Flag(
         "same-failure-limit",
         CHANGES,
-        "Stop early when the same failure repeats this often without progress. Where every rank fails alike, two are "
-        "enough, and one where no restart can change it (a missing module). 0 never stops early.",
+        "Stop early when the same failure repeats this often without progress. Where every rank fails in the same way, "
+        "the limit is two, or one if a restart cannot fix it (a missing module). 0 never stops early.",
         "N",
         "3",
         torchrun=False,
@@ -220,8 +221,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "scale-up",
         CHANGES,
-        "Take arriving nodes in at once (now), after the next checkpoint (commit), or only when a round must be opened "
-        "anyway (never).",
+        "New nodes join at once (now), after the next checkpoint (commit), or only when the membership changes for "
+        "another reason (never).",
         "now|commit|never",
         "now",
         torchrun=False,
@@ -229,24 +230,24 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "signals-to-handle",
         CHANGES,
-        "Signals that are forwarded to the workers and make this node leave in order.",
+        "On these signals this node leaves the job and forwards the signal to its workers.",
         "NAME,...",
         "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-        remark="these are forwarded to the workers, and the node leaves in order",
+        remark="on these the node leaves the job and forwards the signal to its workers",
     ),
     Flag(
         "shutdown-timeout",
         CHANGES,
-        "Seconds that workers get to end before SIGKILL.",
+        "Seconds that workers have to exit before SIGKILL.",
         "SECONDS",
         "30",
-        remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` is read as well",
+        remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` also sets it",
     ),
     Flag(
         "detached",
         CHANGES,
-        "keep: what the script has put into a session of its own (an upload) lives on when the job has succeeded; "
-        "kill: it ends with the job. Otherwise it ends with its round.",
+        "keep: processes that the script started in their own session (an upload) keep running after the job has "
+        "succeeded; kill: they end with the job. Otherwise they end with their round.",
         "keep|kill",
         "keep",
         choices=("keep", "kill"),
@@ -263,30 +264,31 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "no-python",
         COMMAND,
-        "The command is a program of its own, run without Python.",
+        "The command is an executable, run without Python.",
         remark="the command is found on `PATH` or by its path",
     ),
     Flag(
         "run-path",
         COMMAND,
-        "Run the script by runpy.run_path; wins over --no-python.",
-        remark="by `runpy.run_path`, in an interpreter of its own",
+        "Run the script by runpy.run_path; overrides --no-python.",
+        remark="with `runpy.run_path`, in a separate interpreter",
     ),
     Flag(
         "start-method",
         COMMAND,
-        "fork: workers are forked from an interpreter that has imported what the script imports first; spawn: each is "
-        "a fresh one.",
+        "fork: workers are forked from an interpreter that has already made the script's first imports; spawn: each "
+        "worker is a fresh interpreter.",
         "fork|spawn",
         "fork",
         choices=("spawn", "fork", "forkserver"),
-        remark="`fork` unless given (torchrun: `spawn`): from an interpreter that has imported what the script "
-        "imports first; `forkserver` is the same, `spawn` starts each worker as a fresh interpreter",
+        remark="default `fork` (torchrun: `spawn`): workers are forked from an interpreter that has already made the "
+        "script's "
+        "first imports; `forkserver` is the same; `spawn` starts each worker as a fresh interpreter",
     ),
     Flag(
         "preload",
         COMMAND,
-        "Import these modules ahead of the workers as well (MODULE,MODULE...); none: import nothing ahead.",
+        "Also import these modules before workers are forked (MODULE,MODULE...); none: import nothing ahead.",
         "MODULES",
         torchrun=False,
     ),
@@ -299,12 +301,12 @@ FLAGS: tuple[Flag, ...] = (
         "torch",
         torchrun=False,
     ),
-    Flag("role", COMMAND, "The workers' ROLE_NAME.", "NAME", "default", remark="`ROLE_NAME`; one role in a job"),
+    Flag("role", COMMAND, "The workers' ROLE_NAME.", "NAME", "default", remark="sets `ROLE_NAME`; a job has one role"),
     Flag(
         "virtual-local-rank",
         COMMAND,
         "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0.",
-        remark="`LOCAL_RANK` is 0 and `CUDA_VISIBLE_DEVICES` names the worker's own device",
+        remark="sets `LOCAL_RANK` to 0 and `CUDA_VISIBLE_DEVICES` to the worker's device",
     ),
     # -- output
     Flag(
@@ -317,7 +319,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "keep-attempts",
         OUTPUT,
-        "Of the folders attempt_N under --log-dir keep the newest so many; 0 keeps all.",
+        "Keep the newest N folders attempt_N under --log-dir; 0 keeps all.",
         "N",
         "0",
         torchrun=False,
@@ -343,11 +345,12 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "log-line-prefix-template",
         OUTPUT,
-        "What a worker's lines begin with on the terminal: ${rank}, ${local_rank}, ${role_name} and ${hostname} are "
+        "The prefix of a worker's lines on the terminal: ${rank}, ${local_rank}, ${role_name} and ${hostname} are "
         "replaced.",
         "TEXT",
         "",
-        remark="all lines on the terminal, not only those of `--tee`; without it they begin with host and rank",
+        remark="applies to all lines on the terminal, not only to those of `--tee`; by default they begin with host "
+        "and rank",
         since=(2, 14),
     ),
     Flag(
@@ -356,7 +359,7 @@ FLAGS: tuple[Flag, ...] = (
         "Show only these local ranks on the terminal.",
         "N,...",
         "",
-        remark="on the terminal; the files keep everything",
+        remark="applies to the terminal; files contain all ranks",
     ),
     Flag(
         "duplicate-stdout-filters",
@@ -385,7 +388,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "trace",
         OUTPUT,
-        "Record what happens when to this file, for ui.perfetto.dev; one file for each node and run.",
+        "Write a timeline of this node's events to this file, for ui.perfetto.dev; one file for each node and run.",
         "FILE",
         torchrun=False,
         own_node=True,
@@ -402,7 +405,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "explain-preload",
         OUTPUT,
-        "Print what workers of this command are forked with, and why not with more; runs nothing.",
+        "Print which modules are imported before workers are forked, and why not others; runs nothing.",
         torchrun=False,
         own_node=True,
     ),
@@ -414,13 +417,15 @@ FLAGS: tuple[Flag, ...] = (
         choices=("bash", "zsh", "tcsh"),
         mirrored=False,
         own_node=True,
-        remark="flags and files; without the package `shtab`",
+        remark="completes flags and files; does not need the package `shtab`",
         since=(2, 14),
     ),
     Flag("version", OUTPUT, "Print the version and exit.", torchrun=False),
-    Flag("help", OUTPUT, "Print this and exit.", short="h", torchrun=False),
+    Flag("help", OUTPUT, "Print this help and exit.", short="h", torchrun=False),
     # -- your own etcd
-    Flag("etcd-cacert", ETCD, "Speak TLS; trust the authorities in this PEM file.", "FILE", torchrun=False),
+    Flag(
+        "etcd-cacert", ETCD, "Use TLS, and trust the certificate authorities in this PEM file.", "FILE", torchrun=False
+    ),
     Flag("etcd-cert", ETCD, "This client's certificate (PEM), with --etcd-key.", "FILE", torchrun=False),
     Flag("etcd-key", ETCD, "This client's private key (PEM), with --etcd-cert.", "FILE", torchrun=False),
     Flag(
@@ -434,11 +439,11 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "monitor-interval",
         IGNORED,
-        "Worker exits are events; nothing is polled.",
+        "The agent receives worker exits as events and does not poll.",
         "SECONDS",
         "0.1",
         status="no effect",
-        remark="because a worker's exit is an event here; nothing is polled",
+        remark="because the agent receives a worker's exit as an event and does not poll",
     ),
     Flag(
         "event-log-handler",
@@ -452,7 +457,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "logs-specs",
         IGNORED,
-        "A plug-in of torchrun.",
+        "A plug-in of torchrun (unsupported).",
         "NAME",
         status="unsupported",
         mirrored=False,
@@ -461,12 +466,13 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "numa-binding",
         IGNORED,
-        "Not yet.",
+        "Not supported yet.",
         "MODE",
         choices=("node", "socket", "exclusive", "core-complex"),
         status="unsupported",
         mirrored=False,
-        remark="try `os.sched_setaffinity` in the script, by its `LOCAL_RANK`: workers run on every CPU that the "
+        remark="try `os.sched_setaffinity` in the script, according to `LOCAL_RANK`: workers run on every CPU that "
+        "the "
         "launcher may use",
     ),
 )
@@ -642,8 +648,8 @@ def help_text(width: int) -> str:
     blocks = [
         "elastic-run [flags] train.py [the script's own arguments]",
         textwrap.fill(
-            "Starts a training script on one or many machines, and lets their number change while it runs. Every "
-            "flag of torchrun is accepted, also with underscores and through PET_<NAME> in the environment.",
+            "Starts a training script on one or more machines. Machines may join and leave while it runs. Accepts "
+            "every flag of torchrun, also with underscores and as PET_<NAME> in the environment.",
             width,
         ),
     ]

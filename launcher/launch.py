@@ -57,7 +57,7 @@ def launch(
         call = json.dumps({"path": sys.path, "args": list(args), "kwargs": dict(kwargs or {})})
         facts = json.dumps([list(args), dict(kwargs or {})], sort_keys=True)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the arguments of {target} travel as JSON, and these do not fit: {error}") from None
+        raise UsageError(f"the arguments of {target} cannot be encoded as JSON: {error}") from None
     if threading.current_thread() is not threading.main_thread():
         raise UsageError("launch handles signals, so it must be called from the main thread")
     try:
@@ -65,7 +65,7 @@ def launch(
     except RuntimeError:
         pass
     else:
-        raise UsageError("launch runs an event loop of its own and cannot be called inside one (a notebook, a server)")
+        raise UsageError("launch runs its own event loop and cannot be called inside another (a notebook, a server)")
     with call_folder() as folder:
         file = folder / "call.json"
         file.write_text(call, encoding="utf-8")
@@ -83,7 +83,7 @@ def launch(
         silent = [rank for rank in ranks if not (folder / f"result-{rank}.json").is_file()]
         if silent:
             raise LaunchFailed(
-                result, f"{target} did not return on rank {silent[0]}: its worker ended with code 0 by another way"
+                result, f"{target} did not return on rank {silent[0]}: its worker exited with code 0 before that"
             )
         return {rank: json.loads((folder / f"result-{rank}.json").read_bytes()) for rank in ranks}
 
@@ -143,12 +143,14 @@ class elastic_launch:
 def name_of(fn: Callable[..., Any]) -> str:
     """How another process finds `fn`. Raises UsageError for what has no name there."""
     if not isinstance(fn, FunctionType | type):
-        raise UsageError(f"launch takes a function, and {fn!r} is none (a method or a partial has no name elsewhere)")
+        raise UsageError(
+            f"launch takes a function, and {fn!r} is not one (workers cannot import a method or a partial by its name)"
+        )
     name = fn.__qualname__
     if "<lambda>" in name:
-        raise UsageError("launch cannot take a lambda: it has no name by which a worker could find it; use def")
+        raise UsageError("launch cannot take a lambda: a worker cannot import it by name; use def")
     if "<locals>" in name:
-        raise UsageError(f"{name} is defined inside a function, where no worker can find it: move it to the top level")
+        raise UsageError(f"{name} is defined inside a function, and workers cannot import it: move it to the top level")
     if fn.__module__ != "__main__":
         return f"{fn.__module__}:{name}"
     main = sys.modules["__main__"]
@@ -158,8 +160,8 @@ def name_of(fn: Callable[..., Any]) -> str:
     file = getattr(main, "__file__", None)
     if not file or not Path(file).is_file():
         raise UsageError(
-            f"{name} is defined in an interactive session or a notebook, where no worker can find it: "
-            "put it into a module and import it"
+            f"{name} is defined in an interactive session or a notebook, and workers cannot import it: "
+            "put it into a module"
         )
     return f"{Path(file).resolve()}:{name}"
 

@@ -92,11 +92,11 @@ CONF_CREDENTIALS: Mapping[str, str] = {
 
 CONF_WITHOUT_EFFECT: Mapping[str, str] = {
     "is_host": "the machine that the endpoint names starts the store",
-    "read_timeout": "every call to the store has its own short deadline",
-    "heartbeat_timeout": "lease_ttl says when a silent node is lost",
+    "read_timeout": "each call to the store has its own short deadline",
+    "heartbeat_timeout": "lease_ttl determines when a silent node is lost",
     "store_type": "the store is etcd, or inside the agent",
-    "rank": "--node-rank says it",
-    "etcd_prefix": "a job's keys live under /elastic-run/<id>/",
+    "rank": "--node-rank sets it",
+    "etcd_prefix": "a job's keys are under /elastic-run/<id>/",
 }
 """Torchrun's keys that say nothing here, each with the reason."""
 
@@ -315,7 +315,7 @@ def _credentials(scanned: Scanned, conf: Mapping[str, str], environ: Mapping[str
         elif ":" in text:
             # Not echoed: the message may end up in a log.
             raise UsageError(
-                "--etcd-user: everybody on this machine can read a password on a command line: put it into "
+                "--etcd-user: every user of this machine can read a password on a command line: put it into "
                 "ELASTIC_RUN_ETCD_PASSWORD, or user:password into a file and write --etcd-user=@FILE"
             )
         else:
@@ -337,7 +337,7 @@ def _store(
     backend = scanned.text("rdzv-backend") or ""
     if backend not in backends:
         raise UsageError(
-            f"{scanned.source('rdzv-backend')} is not one of {', '.join(backends)} (all mean our store at the "
+            f"{scanned.source('rdzv-backend')} is not one of {', '.join(backends)} (all select the etcd store at the "
             f"endpoint){did_you_mean(backend, backends)}"
         )
     master = [name for name in ("master-addr", "master-port") if scanned.has(name)]
@@ -348,30 +348,32 @@ def _store(
         idle = [*master, "store-dir", "rdzv-endpoint"] if alone else [*master, "store-dir"]
         for name in idle:
             if scanned.has(name) and scanned.text(name):
-                notes.append(f"{scanned.source(name)} has no effect: one node keeps its store to itself")
+                notes.append(f"{scanned.source(name)} has no effect: a job of one node keeps its store in the agent")
         if credentials.user or credentials.tls:
-            notes.append("the credentials for etcd have no effect: one node keeps its store to itself")
+            notes.append("the credentials for etcd have no effect: a job of one node keeps its store in the agent")
         return Store("memory")
     if endpoint:
         text, source = endpoint, scanned.source("rdzv-endpoint")
         for name in master:
             notes.append(f"{scanned.source(name)} has no effect: --rdzv-endpoint says where the store is")
         if _any_port(endpoint):
-            raise UsageError(f"{source}: port 0 is any free port, which the other nodes could not know: give a port")
+            raise UsageError(
+                f"{source}: port 0 means any free port, and the other nodes cannot know which: give a port"
+            )
     elif scanned.has("master-addr"):
         host = (scanned.text("master-addr") or "").strip().removeprefix("[").removesuffix("]")
         text, source = authority(host, port), scanned.source("master-addr")
         if host == "localhost" or host == "::1" or host.startswith("127."):
             notes.append(
-                f"{source} is this machine for itself only: nodes on other machines do not find this job there. "
+                f"{source} is a loopback address: nodes on other machines cannot connect to it. "
                 "Give the address by which they reach this machine"
             )
     else:
         default_port = port if master else DEFAULT_PORT
         if credentials.user or credentials.tls:
             raise UsageError(
-                "credentials for etcd are given but no etcd: name yours with --rdzv-endpoint=HOST:PORT "
-                "(one that elastic-run starts itself has none)"
+                "credentials for etcd are given, but no etcd: name yours with --rdzv-endpoint=HOST:PORT (an etcd "
+                "that elastic-run starts needs no credentials)"
             )
         try:
             host = allocation_host(environ)
@@ -387,7 +389,7 @@ def _store(
         credentials = replace(credentials, tls=True)
         endpoints = tuple(replace(endpoint, tls=True) for endpoint in endpoints)
     if backend == "etcd-v2":
-        notes.append(f"{scanned.source('rdzv-backend')} is read as etcd: version 3 of its protocol is spoken")
+        notes.append(f"{scanned.source('rdzv-backend')} is read as etcd: elastic-run uses version 3 of its protocol")
     kind = "endpoints" if endpoint or scanned.has("master-addr") else "implicit"
     return Store(kind, endpoints, credentials, directory, default_port)
 
@@ -399,7 +401,7 @@ def _any_port(endpoint: str) -> bool:
 
 def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> Command:
     if not scanned.command:
-        raise UsageError("no script is given: elastic-run [flags] train.py [the script's own arguments]")
+        raise UsageError("no script is given: write elastic-run [flags] train.py [the script's own arguments]")
     target, *args = scanned.command
     module, no_python, run_path = (scanned.has(name) for name in ("module", "no-python", "run-path"))
     if run_path:
@@ -421,7 +423,7 @@ def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> 
         if why and kind != "executable":
             notes.append(why)
     if kind != "executable" and shutil.which(python, path=environ.get("PATH")) is None:
-        raise UsageError(f"PYTHON_EXEC={python} is no program that can be run: correct it or unset it")
+        raise UsageError(f"PYTHON_EXEC={python} is not an executable program: correct it or unset it")
     return Command(kind, target, tuple(args), python)
 
 
@@ -434,8 +436,8 @@ def _preload(scanned: Scanned) -> tuple[str, ...] | None:
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
             raise UsageError(
-                f"{scanned.source('preload')}: {name!r} is no name of a module; give names as `import` takes "
-                "them, with commas between, or none"
+                f"{scanned.source('preload')}: {name!r} is not a module name; give names as for `import`, "
+                "separated by commas, or none"
             )
     return names
 
@@ -455,9 +457,9 @@ def _signals(scanned: Scanned) -> tuple[signal.Signals, ...]:
     found: dict[signal.Signals, None] = {}
     for name in (name.strip() for name in (scanned.text("signals-to-handle") or "").split(",")):
         if name in ("SIGKILL", "SIGSTOP"):
-            raise UsageError(f"{source}: nobody can handle {name}: leave it out")
+            raise UsageError(f"{source}: no process can handle {name}: leave it out")
         if name in ("SIGCHLD", "SIGCLD"):
-            raise UsageError(f"{source}: {name} tells the agent of its own children: leave it out")
+            raise UsageError(f"{source}: the agent needs {name} for its own children: leave it out")
         if name not in known:
             raise UsageError(f"{source}: unknown signal {name!r}{did_you_mean(name.upper(), known)}")
         found[signal.Signals[name]] = None
@@ -477,7 +479,9 @@ def _local_addr(scanned: Scanned) -> str | None:
         return None
     host = text.strip().removeprefix("[").removesuffix("]")
     if not host or re.search(r"[\s/,\[\]]", host):
-        raise UsageError(f"{scanned.source('local-addr')} is no address and no host name: write for example 10.0.0.5")
+        raise UsageError(
+            f"{scanned.source('local-addr')} is neither an address nor a host name: write for example 10.0.0.5"
+        )
     try:
         parse_endpoints(authority(host, DEFAULT_PORT))
     except MalformedEndpoint as error:
@@ -493,7 +497,7 @@ def _output(scanned: Scanned, nproc: int, environ: Mapping[str, str]) -> Output:
     if text := scanned.text("local-ranks-filter"):
         if not re.fullmatch(r"\s*[0-9]+\s*(,\s*[0-9]+\s*)*", text):
             source = scanned.source("local-ranks-filter")
-            raise UsageError(f"{source} is no list of local ranks: write for example 0,1")
+            raise UsageError(f"{source} is not a list of local ranks: write for example 0,1")
         shown = frozenset(int(rank) for rank in text.split(","))
     summary = scanned.text("summary-json")
     if summary is not None:
@@ -523,7 +527,7 @@ def _trace(scanned: Scanned) -> Path | None:
     if path.is_file() and os.access(path, os.R_OK):
         with path.open("rb") as file:
             if file.read(1) not in (b"", b"["):
-                raise UsageError(f"{source} holds something that is no trace: name another file")
+                raise UsageError(f"{source} is not a trace file: name another file")
     return path
 
 

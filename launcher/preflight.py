@@ -69,7 +69,9 @@ def check_module(name: str) -> None:
     if "/" in name or "\\" in name or name.endswith(".py"):
         raise UsageError(f"-m takes a module's name, and {name} is a path: write -m {dotted}, or leave out -m")
     if not all(name.split(".")):
-        raise UsageError(f"-m takes a module's full name, and {name!r} is none: write -m {dotted or 'package.module'}")
+        raise UsageError(
+            f"-m takes a module's full name, and {name!r} is not one: write -m {dotted or 'package.module'}"
+        )
 
 
 def check_executable(name: str, environ: Mapping[str, str]) -> None:
@@ -80,7 +82,7 @@ def check_executable(name: str, environ: Mapping[str, str]) -> None:
     elif not Path(name).is_file():
         raise UsageError(f"--no-python: {_no_such_file('program', name)}")
     elif not os.access(name, os.X_OK):
-        raise UsageError(f"--no-python: {name} may not be executed: chmod +x it, or leave out --no-python")
+        raise UsageError(f"--no-python: {name} is not executable: run chmod +x on it, or leave out --no-python")
 
 
 def is_this_interpreter(name: str, environ: Mapping[str, str]) -> bool:
@@ -115,8 +117,8 @@ def workers_python(environ: Mapping[str, str], own: str, prefix: Path) -> tuple[
     for place, python in found:
         if python is not None and not Path(python).parent.resolve().is_relative_to(prefix.resolve()):
             return python, (
-                f"workers run {python} ({place}), because {tool} has installed elastic-run in an environment of its "
-                "own: PYTHON_EXEC names another"
+                f"workers run {python} ({place}), because {tool} installed elastic-run in its own environment: "
+                "set PYTHON_EXEC to use another"
             )
     return own, ""
 
@@ -129,10 +131,10 @@ def check_script(name: str) -> None:
     elif not script.exists():
         hint = ""
         if "/" not in name and not name.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
-            hint = f" A module is run by -m {name}; a program that is no Python by --no-python."
+            hint = f" Use -m {name} to run a module, and --no-python to run a program that is not Python."
         raise UsageError(_no_such_file("script", name) + hint)
     elif not os.access(script, os.R_OK):
-        raise UsageError(f"the script {name} may not be read: check its permissions")
+        raise UsageError(f"the script {name} is not readable: check its permissions")
 
 
 def _no_such_file(what: str, name: str) -> str:
@@ -153,7 +155,7 @@ def _no_such_file(what: str, name: str) -> str:
 
 def check_readable(name: str, source: str) -> None:
     if not Path(name).is_file() or not os.access(name, os.R_OK):
-        raise UsageError(f"{source}: there is no file {name} that may be read")
+        raise UsageError(f"{source}: there is no readable file {name}")
 
 
 def check_writable_file(path: Path, source: str) -> None:
@@ -161,7 +163,7 @@ def check_writable_file(path: Path, source: str) -> None:
         raise UsageError(f"{source} is a folder: name a file")
     if path.exists():
         if not os.access(path, os.W_OK):
-            raise UsageError(f"{source} may not be written: name another file, or change its permissions")
+            raise UsageError(f"{source} is not writable: name another file, or change its permissions")
     else:
         check_room(path.parent, source)
 

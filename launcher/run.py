@@ -181,12 +181,14 @@ async def _run(
             output.say(str(error))
             return Result(plan.REFUSED, str(error), None, "", (), Timeline(asyncio.get_running_loop().time()))
         agent_setup = setup(options, where, environ, trace.file or "", written)
+        # Among others it may get another name, and the agent prints that when it has registered.
+        name = f"; this node is {agent_setup.node}" if agent_setup.bind is None else ""
         output.say(
             f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
-            f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here; this node is {agent_setup.node}"
+            f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here{name}"
         )
         if output.temporary:
-            output.say(f"whole logs are kept in {output.root} (--log-dir names another folder)")
+            output.say(f"complete logs are in {output.root} (--log-dir selects another folder)")
         result = await _take_part(options, endpoints, agent_setup, machine, output, trace)
         succeeded = result.code == plan.SUCCEEDED
         trace.instant("exit", AGENT, code=result.code, reason=result.reason)
@@ -225,7 +227,7 @@ async def _take_part(
     except asyncio.CancelledError:
         if not told:
             raise
-        code, reason = 128 + told[0], f"{signal.Signals(told[0]).name} came while the store was awaited"
+        code, reason = 128 + told[0], f"{signal.Signals(told[0]).name} arrived while this node waited for the store"
     except RendezvousError as error:
         code, reason = _code(error), str(error)
     if agent:
@@ -322,9 +324,9 @@ async def _store(
 
     text = ",".join(map(str, endpoints))
     if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
-        output.say(f"--local-addr={options.local_addr} is no address of this machine: listens on every interface")
+        output.say(f"--local-addr={options.local_addr} is not an address of this machine: listening on every interface")
     if options.store.kind == "implicit" and not options.store.endpoints:
-        output.say(f"no --rdzv-endpoint is given: the job meets at {text}. On the other machines run:")
+        output.say(f"no --rdzv-endpoint is given: the rendezvous endpoint is {text}. Run this on the other machines:")
         output.say(f"  {join_command(options, text)}")
     if agent_setup.bind is not None and not is_loopback(agent_setup.bind):
         output.say(f"traffic between the nodes of this job is not encrypted yet (it uses {agent_setup.host})")
@@ -369,7 +371,7 @@ async def _look_after(local: "Kept | None", store: Store, output: Output) -> Non
         if local is not None:
             await watchdog.look_after(local, store, output.say)
     except* Exception as errors:  # noqa: BLE001  the edge of this task: the job goes on without it
-        output.say(f"the store's etcd on this machine is not looked after any more: {errors.exceptions[0]!r}")
+        output.say(f"the store's etcd on this machine is no longer monitored: {errors.exceptions[0]!r}")
 
 
 def _etcd_store() -> "type[EtcdStore]":
@@ -432,9 +434,9 @@ def _begun(options: Options, early: "tuple[str, Seed] | None") -> Output:
         if early is not None:
             early[1].close()
         if isinstance(error, RuntimeError):
-            raise UsageError(f"this machine starts no more threads ({error}): raise its limit, see ulimit -u") from None
+            raise UsageError(f"cannot start a thread ({error}): raise the limit of processes, see ulimit -u") from None
         raise UsageError(
-            f"no folder can be made for the logs ({error}): make room there, or name another with --log-dir, or with "
+            f"cannot create a folder for the logs ({error}): make room there, or name another with --log-dir, or with "
             "TMPDIR where that is not given"
         ) from None
 

@@ -30,11 +30,11 @@ def last_lines(options: Options, result: Result, host: str) -> list[str]:
         return [f"job {options.job_id} succeeded: {result.reason}", totals]
     verdict = f"job {options.job_id} failed: {result.reason}"
     if result.code >= 128:
-        verdict = f"node {result.node} has left job {options.job_id}: {result.reason}"
+        verdict = f"node {result.node} left job {options.job_id}: {result.reason}"
     elif result.code == plan.STORE_LOST:
-        verdict = f"node {result.node} gives up job {options.job_id}: {result.reason}"
+        verdict = f"node {result.node} gave up on job {options.job_id}: {result.reason}"
     elif result.code == plan.REFUSED:
-        return [f"this node is refused: {result.reason}"]
+        return [f"the job refused this node: {result.reason}"]
     incident = header.incident if over and header else None
     if incident is None or incident.exit is None:
         return [verdict, *_advice(options, result, host), totals]
@@ -58,8 +58,8 @@ def _advice(options: Options, result: Result, host: str) -> list[str]:
     if result.code == plan.TIMEOUT:
         where = ", ".join(map(str, options.store.endpoints)) or "this machine"
         return [
-            f"hint: this node ({host}) met the others at {where}; check that they were started with the same "
-            f"--rdzv-endpoint and --rdzv-id={options.job_id} (without one, the command must be typed alike), or lower "
+            f"hint: the rendezvous endpoint of this node ({host}) is {where}; start all nodes with the same "
+            f"--rdzv-endpoint and --rdzv-id={options.job_id} (without an id, with the same command), or lower "
             f"--nnodes={options.nodes}",
         ]
     return []
@@ -76,10 +76,10 @@ def _totals(result: Result) -> str:
         (tally.problems, "start problem"),
     ]
     counts = [_count(number, name) for number, name in causes if number]
-    happened = ", ".join(counts) or "nothing happened"
+    happened = f"job total: {', '.join(counts)}; " if counts else ""
     return (
-        f"summary: {_count(len(line.changes), 'round')} on this node; in the whole job: {happened}; "
-        f"workers ran for {line.trained:.1f} s and did not for {line.stopped:.1f} s"
+        f"summary: {_count(len(line.changes), 'round')} on this node; {happened}"
+        f"workers ran for {line.trained:.1f} s, downtime {line.stopped:.1f} s"
     )
 
 

@@ -262,7 +262,7 @@ class Controller:
         self._round = Round(header.number, tuple(known), header.state == "open", published, grown_at=grown_at)
         self.in_round = frozenset(known)
         self._exits = _reportable(assigned)
-        self._say(f"this node is the master now; it goes on with round {header.number}")
+        self._say(f"this node is now the master and continues with round {header.number}")
         for success in self._found.successes:
             member = success.member
             if member and member.incarnation not in present and member.report.round == header.number:
@@ -272,7 +272,7 @@ class Controller:
             if assignment.incarnation not in present and self._round.running:
                 how = self._lost_how.get(assignment.incarnation) or self._overdue.get(
                     assignment.incarnation,
-                    "it was gone when this master took over: its lease had ended, or it had been put out",
+                    "it was not registered when this master took over: its lease had expired, or it had been evicted",
                 )
                 self._note(Evidence(header.number, lost=((assignment.node, how),)))
         for seen in self._members.values():
@@ -314,7 +314,7 @@ class Controller:
             if node not in self._ignored:
                 self._ignored[node] = None
                 self._say(
-                    f"ignores {self._keys.node(node)}: its value is not a member (another version of elastic-run?)"
+                    f"ignoring {self._keys.node(node)}: its value is not a member (another version of elastic-run?)"
                 )
             return
         proof = self._lost_how.get(member.incarnation, "")
@@ -376,9 +376,7 @@ class Controller:
             self._unwatch(incarnation)
         report = seen.member.report
         left = report.problem if report.state in DEPARTING else None
-        how = self._lost_how.get(incarnation) or self._overdue.get(
-            incarnation, "it has not been heard of: its lease ended"
-        )
+        how = self._lost_how.get(incarnation) or self._overdue.get(incarnation, "its lease expired")
         loss = Loss(seen.member.node, left, how)
         if incarnation in self._chosen:
             self._gone[incarnation] = loss
@@ -449,12 +447,14 @@ class Controller:
             if self._now < until and incarnation not in self._lost_how:
                 untils.append(until)
                 continue
-            what = "does not register again, though it answers" if awaited.answers else "does not answer"
+            what = "has not registered again, although it answers" if awaited.answers else "does not answer"
             self._give_up(incarnation, what)
         if not untils:
             return None
         names = ", ".join(awaited.node for awaited in self._awaited.values())
-        self._say_once(f"leases have ended while the store was away, or may have: waits for {names} to register again")
+        self._say_once(
+            f"leases may have expired while the store was unavailable: waiting for {names} to register again"
+        )
         return min(untils)
 
     def _give_up(self, incarnation: str, what: str) -> None:
@@ -474,7 +474,7 @@ class Controller:
             seen = self._members.get(node)
             if seen and not seen.gone and (difference := describe_difference(seen.member.fingerprint, ours)):
                 reason = (
-                    f"job {self._keys.job!r} is another job than this node's: {difference}. "
+                    f"job {self._keys.job!r} was started with another command or source than this node: {difference}. "
                     "Give this one its own --rdzv-id, or start both with the same command and source"
                 )
                 word = Eviction(reason[:MAX_REASON], final=True)
@@ -503,7 +503,7 @@ class Controller:
                     not exit_.ok and not exit_.stopped and exit_.round == report.round for exit_ in report.exits
                 )
                 if report.problem or unsaid:
-                    words = report.problem or "has workers that failed, and its report does not say how"
+                    words = report.problem or "has failed workers, and its report gives no reason"
                     self._note(Evidence(self._round.number, problems=((member.node, words),)))
         if report.run and self.header and report.run != self.header.run:
             return

@@ -203,7 +203,8 @@ def describe(failed: FailedWorker) -> str:
     """One failed worker in words. Whoever lost a peer is no cause, even where no other is known (yet)."""
     exit_ = failed.exit
     if _kind(exit_) == _COUPLED_KIND:
-        return f"rank {exit_.rank} on node {failed.node} lost another rank (exit code {exit_.code}: {exit_.brief})"
+        how = f"exit code {exit_.code}: {exit_.brief}"
+        return f"rank {exit_.rank} on node {failed.node} lost its connection to another rank ({how})"
     how = f"died by {signal_name(exit_.signal)} ({exit_.signal})" if exit_.signal else f"exited with code {exit_.code}"
     what = f": {exit_.brief}" if exit_.message else ""
     return f"rank {exit_.rank} on node {failed.node} {how}{what}"
@@ -249,14 +250,14 @@ def fatal(tally: Tally, max_restarts: int, same_failure_limit: int) -> tuple[Out
     """How the job must end once `tally` includes the last incident, with words; None: a new round may be opened."""
     if tally.failures > max_restarts:
         budget = f"--max-restarts={max_restarts}"
-        return "failed", f"that is failure {tally.failures}, and {budget} allows {max_restarts}"
+        return "failed", f"this is failure {tally.failures}, and {budget} allows {max_restarts}"
     if same_failure_limit and tally.repeats >= same_failure_limit:
         return (
             "repeated",
             f"the same failure {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s of the start",
         )
     if tally.problems_in_row >= MAX_PROBLEMS_IN_ROW:
-        return "failed", f"rounds came to nothing {tally.problems_in_row} times in a row"
+        return "failed", f"rounds failed to start {tally.problems_in_row} times in a row"
     return None
 
 
@@ -303,17 +304,17 @@ def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, str] | None:
         return None
     match prospect(incident.exit):
         case "none":
-            return "failed", f"every rank failed alike, and a restart cannot change it ({_OVERRIDE})"
+            return "failed", f"every rank failed in the same way, and a restart cannot fix it ({_OVERRIDE})"
         case "poor" if tally.repeats >= 2:
             return "repeated", (
-                f"every rank failed alike, {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s of the "
-                f"start ({_OVERRIDE})"
+                f"every rank failed in the same way, {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s "
+                f"of the start ({_OVERRIDE})"
             )
         case _:
             return None
 
 
-_OVERRIDE = "--same-failure-limit=0 restarts in any case"
+_OVERRIDE = "--same-failure-limit=0 restarts anyway"
 
 
 def joins(round_number: int, nodes: Sequence[str]) -> Incident:

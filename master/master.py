@@ -38,7 +38,7 @@ ROW = "master"
 """Of the trace."""
 
 LEADING = "the job's master"
-DEAD = "the eviction of nodes that are dead"
+DEAD = "the eviction of dead nodes"
 """What may wait for the store."""
 
 A_TURN = 32
@@ -186,7 +186,7 @@ class Master:
         published = self._store.reached(revision)
         header = _read(Header, found.value) if found else None
         if found and header is None:
-            self._say(f"{found.key} holds what this version cannot read: the job begins again")
+            self._say(f"this version cannot read the value of {found.key}: the job starts over")
         await self._publisher.drop_abandoned(header.prefix if header else "")
         if header is None:
             return events.Found(None, revision, published)
@@ -203,7 +203,7 @@ class Master:
             for item in (await self._store.list(self._keys.evictions)).items:
                 word = _read(Eviction, item.value)
                 incarnation = item.key.removeprefix(self._keys.evictions)
-                evictions.append(events.EvictedBefore(incarnation, word.reason if word else "it was put out"))
+                evictions.append(events.EvictedBefore(incarnation, word.reason if word else "it was evicted"))
         return events.Found(header, revision, published, tuple(assigned), successes, tuple(evictions))
 
     async def _read_successes(self) -> tuple[events.Success, ...]:
@@ -270,7 +270,10 @@ class Master:
         try:
             how = await self._watch(node.address, node.incarnation)
         except Exception as error:  # noqa: BLE001  one member's oddity must not cost the job its master
-            self._say(f"cannot watch node {node.node} at {node.address!r} ({error!r}): its lease decides alone")
+            self._say(
+                f"cannot watch node {node.node} at {node.address!r} ({error!r}): only its lease shows whether it "
+                "is alive"
+            )
             return ""
         key = self._keys.success(node.incarnation)
         found = await self._waits.until_answered(DEAD, lambda: self._store.get(key))

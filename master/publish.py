@@ -33,7 +33,7 @@ WORDS, WORDS_AT_ONCE = 100, 16
 WITHDRAWN = 100
 """Withdrawn rounds since the last header whose assignments are removed again with the next: as many as fit."""
 
-ANOTHER_HEADER = "the job has a header that it did not write"
+ANOTHER_HEADER = "another master wrote the job's header"
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ class Publisher:
         So that none of them takes up its registration in that run again. False: one of them has, and the run goes on;
         from its next header on a late attempt fails.
         """
-        word = encode(Eviction("the run of the job that it was in has ended without it"))
+        word = encode(Eviction("its run of the job ended without it"))
         for start in range(0, len(nodes), BATCH // 2):
             some = nodes[start : start + BATCH // 2]
             result = await self._txn(

@@ -34,7 +34,7 @@ class Leadership:
     def over(self, leader: KeyValue | None) -> str:
         """Why it does not hold any more, in words, where that is the leader key; empty where it does."""
         if leader is None:
-            return "its lease has ended, or another node took it for dead"
+            return "its lease expired, or another node declared it dead"
         return "" if leader.create_revision == self.revision else "another master leads"
 
 

@@ -161,7 +161,7 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
                     pass
                 # Closed: dial again almost at once, the answer is the evidence.
             elif greeting and known:
-                return f"another process has its place ({address})"
+                return f"another process uses its address ({address})"
         except (OSError, TimeoutError, ValueError):
             pass  # ValueError: it talks without an end of line, so it is no agent
         finally:

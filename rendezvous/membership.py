@@ -58,8 +58,8 @@ async def refuse_if_over(store: Store, keys: Keys, own_run: str | None = None) -
 
 def _over(keys: Keys) -> AlreadyOver:
     return AlreadyOver(
-        f"job {keys.job!r} has just succeeded; its id is refused for {OUTCOME_TTL} s after that, so that a node that "
-        f"comes late does not start it again. To run it again now, choose another id: --rdzv-id={keys.job}-2"
+        f"job {keys.job!r} has just succeeded; its id is refused for {OUTCOME_TTL} s, so that a late node does not "
+        f"start it again. To run it again now, choose another id: --rdzv-id={keys.job}-2"
     )
 
 
@@ -125,7 +125,7 @@ async def resume(
     if held is not None and incarnation_of(held.value) == member.incarnation:
         if held.lease == lease:  # by an attempt whose answer was lost
             return Registration(member, key, held.create_revision, lease, held.mod_revision)
-        raise StoreUnavailable("this node's old key is still there, and goes when its lease does")
+        raise StoreUnavailable("this node's old key is still there, and expires with its lease")
     return "moved" if held is None and word is None else "out"
 
 
@@ -187,8 +187,8 @@ async def read_assignment(store: Store, keys: Keys, header: Header, member: Memb
         return None
     if assignment.nproc != member.nproc or not assignment.fits:
         raise Unreadable(
-            f"{found.key} wants {assignment.nproc} workers here, from rank {assignment.first_rank} on, of "
-            f"{assignment.world_size} in all, and this node has {member.nproc}: did another program write it?"
+            f"{found.key} assigns {assignment.nproc} workers to this node, from rank {assignment.first_rank} of "
+            f"{assignment.world_size}, but this node has {member.nproc}: did another program write it?"
         )
     return assignment
 
@@ -219,8 +219,8 @@ def _decoded(kind: type[T], found: KeyValue) -> T:
         return decode(kind, found.value)
     except Malformed as error:
         raise Unreadable(
-            f"{found.key} holds what this version of elastic-run cannot read ({error}): is another version running a "
-            "job of this id? Choose another --rdzv-id"
+            f"{found.key} has a value that this version of elastic-run cannot read ({error}): does another version "
+            "run a job with this id? Choose another --rdzv-id"
         ) from None
 
 

@@ -198,8 +198,8 @@ def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) ->
         names = _names([seen.member for seen in present])
         unfit = [seen.member.report.problem for seen in present if seen.member.report.state == "unfit"]
         if unfit:
-            return Finish("failed"), f"no node is left that can start workers: {unfit[0]}"
-        return Finish("preempted"), f"every node was told to leave ({names})"
+            return Finish("failed"), f"no remaining node can start workers: {unfit[0]}"
+        return Finish("preempted"), f"the job is preempted: every node is leaving ({names})"
     if current.running:
         return _running(members, candidates, current, policy, now)
     return _gathering(candidates, current, policy, now)
@@ -213,19 +213,21 @@ def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: 
         limit = policy.join_timeout if first else policy.recovery_timeout
         deadline = current.opened_at + limit
         if now >= deadline:
-            return Finish("timeout"), f"only {have} came within {limit:g} s"
+            return Finish("timeout"), f"only {have} joined within {limit:g} s"
         missing = _missing(len(candidates), policy)
-        return Keep(deadline), f"{have} are in: waiting for {missing} more, for at most {limit:g} s"
+        return Keep(deadline), f"{have} have joined: waiting for {missing} more, for at most {limit:g} s"
     if not first:
-        return _open(candidates, current, size, "start"), f"{have} are in again"
+        return _open(candidates, current, size, "start"), f"{have} have joined again"
     if size == policy.max_nodes:
-        return _open(candidates, current, size, "start"), f"all {size} nodes are in" if size > 1 else "it is alone"
+        return _open(
+            candidates, current, size, "start"
+        ), f"all {size} nodes have joined" if size > 1 else "single-node job"
     call_ends = max(seen.since for seen in candidates) + policy.last_call
     if now < call_ends:
-        return Keep(call_ends), f"{have} are in: last call, {policy.last_call:g} s after the last arrival"
+        return Keep(call_ends), f"{have} have joined: the last call ends {policy.last_call:g} s after the latest join"
     return (
         _open(candidates, current, size, "start"),
-        f"{have} are in and nobody else came within {policy.last_call:g} s",
+        f"{have} have joined, and no other node joined within {policy.last_call:g} s",
     )
 
 
@@ -240,22 +242,22 @@ def _running(
     fault = current.fault
     if fault and fault.fatal:
         if now < fault.settled_at:
-            return Keep(fault.settled_at), f"{fault.text}; gathering evidence before the verdict"
+            return Keep(fault.settled_at), f"{fault.text}; waiting for other failure reports before the job ends"
         return Finish(fault.fatal), fault.text
 
     cause: Cause | None = None
     what = ""
     if lost:
-        cause, what = "lost", f"{len(lost)} of {len(current.nodes)} nodes lost"
+        cause, what = "lost", f"{len(lost)} of {len(current.nodes)} nodes were lost"
         if fault and fault.cause in ("lost", "left"):  # who has said that it leaves may be gone by now
             cause, what = fault.cause, fault.text
     elif left:
-        cause, what = "left", fault.text if fault else f"{_names([seen.member for seen in left])} leaves in order"
+        cause, what = "left", fault.text if fault else f"{_names([seen.member for seen in left])} left the job"
     elif fault:
         if now < fault.alike_by:
-            return Keep(fault.alike_by), f"{fault.text}; waits for the reports of the other ranks"
+            return Keep(fault.alike_by), f"{fault.text}; waiting for the reports of the other ranks"
         if now < fault.root_by:
-            return Keep(fault.root_by), f"{fault.text}; which rank ended first, and of what, is not known yet"
+            return Keep(fault.root_by), f"{fault.text}; waiting for the report of the rank that failed first"
         cause, what = fault.cause, fault.text
     if cause:
         if cause != "problem":
@@ -264,7 +266,7 @@ def _running(
         if size == 0:
             missing = _missing(len(candidates), policy)
             return Suspend(cause), (
-                f"{what}; {len(candidates)} left, the minimum is {policy.min_nodes}: waiting for {missing} more, "
+                f"{what}; {len(candidates)} of {policy.min_nodes} required nodes remain: waiting for {missing} more, "
                 f"for at most {policy.recovery_timeout:g} s"
             )
         return _open(candidates, current, size, cause), what
@@ -284,8 +286,8 @@ def _running(
         candidates = [seen for seen in candidates if seen.order not in not_yet]
         if busy and policy.usable(len(candidates)) <= len(current.nodes):
             names = _names([seen.member for seen in busy])
-            gets = "get their" if len(busy) > 1 else "gets its"
-            return Keep(min(until[seen.order] for seen in busy)), f"{names} {gets} workers ready"
+            gets = "are preparing their" if len(busy) > 1 else "is preparing its"
+            return Keep(min(until[seen.order] for seen in busy)), f"{names} {gets} workers"
         return _joins(newcomers, candidates, members, current, policy, now, "")
     some = any(seen and seen.member.report.keeps for seen in in_round)
     return _joins(newcomers, candidates, members, current, policy, now, "some workers" if some else "the script")
@@ -326,15 +328,20 @@ def _joins(
     restarted: str,
 ) -> tuple[Decision, str]:
     names = _names([seen.member for seen in newcomers])
+    waits = "waits as a standby" if len(newcomers) == 1 else "wait as standbys"
     price = f", which restarts {restarted}" if restarted else ""
     size = policy.usable(len(candidates))
     if policy.scale_up == "never":
-        return Keep(), f"{names} waits as a spare (--scale-up=never) and enters at the next change"
+        return Keep(), f"{names} {waits} (--scale-up=never) until the next membership change"
     if size <= len(current.nodes):
-        room = "the maximum is in" if len(current.nodes) >= policy.max_nodes else f"node unit {policy.node_unit}"
-        return Keep(), f"{names} waits as a spare ({room}) and enters at the next loss"
+        room = (
+            "the job has its maximum of nodes"
+            if len(current.nodes) >= policy.max_nodes
+            else f"--node-unit={policy.node_unit}"
+        )
+        return Keep(), f"{names} {waits} ({room}) until a node is lost"
     if any(_finishes(seen.member, current.number) for seen in members):
-        return Keep(), f"{names} came at the end: workers of round {current.number} are finishing already"
+        return Keep(), f"{names} joined too late: workers of round {current.number} are already finishing"
     arrived = max(seen.since for seen in newcomers)
     # A node that comes and goes must not keep the others out for ever, from when enough were there to grow.
     need = next(
@@ -345,16 +352,15 @@ def _joins(
     patience = sorted(seen.since for seen in newcomers)[need - 1] + 3 * policy.settle
     ready = max(min(arrived + policy.settle, patience), current.grown_at + policy.scale_up_interval)
     if policy.scale_up == "commit" and current.saved_at < ready:
-        return Keep(), f"{names} arrived and will be taken in after the next checkpoint (--scale-up=commit)"
+        return Keep(), f"{names} will join after the next checkpoint (--scale-up=commit)"
     if now < ready:
         return Keep(ready), (
-            f"{names} arrived and will be taken in {round(ready - arrived, 1):g} s later{price} "
-            "(--scale-up=never keeps arrivals as spares)"
+            f"{names} will join {round(ready - arrived, 1):g} s after registering{price} "
+            "(--scale-up=never keeps new nodes as standbys)"
         )
     why = f"{names} joined"
     if restarted:
-        verb = "are" if restarted.endswith("s") else "is"
-        why += f", for which {restarted} {verb} restarted (--scale-up=never keeps arrivals as spares)"
+        why += f", which restarts {restarted} (--scale-up=never keeps new nodes as standbys)"
     return _open(candidates, current, size, "joined"), why
 
 

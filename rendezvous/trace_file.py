@@ -153,7 +153,7 @@ class Trace:
     def _give_up(self, error: OSError) -> None:
         file = self.file
         self.close()
-        self._say(f"the trace {file} cannot be written ({error.strerror}): nothing more is recorded in it from here")
+        self._say(f"the trace {file} cannot be written ({error.strerror}): no more events are recorded")
 
 
 class _Span:

@@ -75,7 +75,7 @@ class Channel:
             self._socket.connect("\0" + address.removeprefix("@"))
         except OSError as error:
             self._socket.close()
-            raise AgentGone(f"the agent does not listen at {address} ({error}): its launcher has ended") from None
+            raise AgentGone(f"cannot connect to the agent at {address} ({error}): its launcher has exited") from None
 
     def send(self, call: Call) -> None:
         """Asks, and does not wait. Raises AgentGone."""
@@ -83,7 +83,7 @@ class Channel:
         try:
             self._socket.sendall(framed(encode(call)))
         except OSError as error:
-            raise AgentGone(f"the agent does not take a request ({error}): its launcher has ended") from None
+            raise AgentGone(f"cannot send a request to the agent ({error}): its launcher has exited") from None
 
     def ready(self) -> bool:
         """Whether there is something to receive: `receive` will hardly wait."""
@@ -120,7 +120,7 @@ class Channel:
             except TimeoutError:
                 raise AgentTimeout(f"the agent has not answered for {self._socket.gettimeout():g} s") from None
             except OSError as error:
-                raise AgentGone(f"the agent has hung up ({error}): its launcher has ended") from None
+                raise AgentGone(f"the agent closed the connection ({error}): its launcher has exited") from None
             if not part:
-                raise AgentGone("the agent has hung up: its launcher has ended")
+                raise AgentGone("the agent closed the connection: its launcher has exited")
             self._got += part

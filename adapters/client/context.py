@@ -83,7 +83,7 @@ def context(environment: Mapping[str, str] | None = None) -> Context:
     if missing := [name for name in RANK_VARIABLES if name not in given]:
         raise BadEnvironment(
             f"the environment has {' and '.join(set_)} but no {' and '.join(missing)}: start the script with a "
-            "launcher, which sets all of them, or with none of them for a world of one"
+            "launcher, which sets all of them, or set none of them for a world of one"
         )
     rank, size, local_rank, local_size = (_number(given, name) for name in RANK_VARIABLES)
     for name, value, limit, of in (
@@ -91,7 +91,7 @@ def context(environment: Mapping[str, str] | None = None) -> Context:
         ("LOCAL_RANK", local_rank, local_size, "LOCAL_WORLD_SIZE"),
     ):
         if value >= limit:
-            raise BadEnvironment(f"{name}={value} is none of {of}={limit} ranks, which count from 0")
+            raise BadEnvironment(f"{name}={value} is not a rank below {of}={limit}")
     return Context(
         rank,
         size,
@@ -112,5 +112,5 @@ def largest_world(environment: Mapping[str, str] | None = None) -> int:
 def _number(given: Mapping[str, str], name: str, default: str | None = None) -> int:
     text = given[name] if default is None else given.get(name, default)
     if not (text.isascii() and text.isdigit()):
-        raise BadEnvironment(f"{name}={text!r} in the environment is no number of 0 or more")
+        raise BadEnvironment(f"{name}={text!r} in the environment is not a number of 0 or more")
     return int(text)

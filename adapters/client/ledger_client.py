@@ -97,17 +97,17 @@ def client_of(environment: Mapping[str, str] | None) -> Client:
     agent = given.get(AGENT, "")
     if agent and not here.round:
         raise NoLedger(
-            f"the environment has {AGENT}, and does not say which rank this is in which round: leave RANK, WORLD_SIZE, "
+            f"the environment has {AGENT}, but not the rank and the round of this process: leave RANK, WORLD_SIZE, "
             "ELASTIC_RUN_ROUND and the others as elastic-run sets them"
         )
     if here.round and not agent:
         raise NoLedger(
-            f"the environment has no {AGENT}, so this worker cannot ask for shards: leave it as elastic-run sets it, "
-            "or see what the launcher printed about its socket"
+            f"the environment has no {AGENT}, so this worker cannot lease shards: leave it as elastic-run sets it, "
+            "or look for the launcher's line about its socket"
         )
     if here.world_size > 1 and not agent:
         raise NoLedger(
-            f"{here.world_size} ranks share the data, and their launcher has no ledger for it: start the script with "
+            f"{here.world_size} ranks share the data, and their launcher keeps no ledger of it: start the script with "
             "elastic-run, which takes torchrun's arguments; or start one process alone"
         )
     return Client(agent, here.round, here.rank, here.world_size)
@@ -209,7 +209,7 @@ class Leaser:
             self._measure()
             self.begin()
             if len(self.begun) >= HELD:
-                raise ShardsNotDone(f"{self._not_done()}; so many at once cannot be: call done() of each")
+                raise ShardsNotDone(f"{self._not_done()}; a rank cannot hold more at once: call done() of each")
             self._look()
             if self.tracking == "ack":
                 self._ask_of_lost()
@@ -240,12 +240,12 @@ class Leaser:
         """Raises ShardsMisused where this process cannot speak for it."""
         if self.part:
             raise ShardsMisused(
-                f"shard {span.key} was leased by a process that only leases: its main process says what is done, by "
+                f"shard {span.key} was leased in a process that cannot mark it done: the main process does that with "
                 "Shards.mark(shard.index)"
             )
         self._check_process()
         if self.closed and span.shard_index in self.begun:
-            raise ShardsMisused(f"shard {span.key} was given back by close(): another worker may be doing it")
+            raise ShardsMisused(f"shard {span.key} was returned by close(): another worker may be processing it")
 
     def mark(self, shard_index: int, offset: int) -> None:
         """Something is done of a shard that a part was given."""
@@ -277,8 +277,8 @@ class Leaser:
         """The position of all ranks."""
         if self.tracking == "ack":
             raise ShardsMisused(
-                f"state_dict() of dataset {self.layout.name!r} with commit='ack': what is done is in the job's store, "
-                "not in checkpoints; leave it out, or use commit='checkpoint'"
+                f"state_dict() of dataset {self.layout.name!r} with commit='ack': the position is in the job's "
+                "store, not in checkpoints; leave it out, or use commit='checkpoint'"
             )
         with self.io:
             self.begin()
@@ -295,14 +295,14 @@ class Leaser:
         """Is told to the ledger when the dataset is opened."""
         if self.tracking == "ack":
             raise ShardsMisused(
-                f"load_state_dict() of dataset {self.layout.name!r} with commit='ack': where it goes on is in the "
-                "job's store; leave it out, or use commit='checkpoint'"
+                f"load_state_dict() of dataset {self.layout.name!r} with commit='ack': the position is in the job's "
+                "store; leave it out, or use commit='checkpoint'"
             )
         with self.io:
             if self.opened or self.outstanding:
                 raise ShardsMisused(
-                    f"load_state_dict() of dataset {self.layout.name!r} after it was begun: call it before the first "
-                    "shard, and before state_dict()"
+                    f"load_state_dict() of dataset {self.layout.name!r} after the first use: call it before the "
+                    "first shard, and before state_dict()"
                 )
             self.restored = position
 
@@ -350,8 +350,8 @@ class Leaser:
         holder = numbers.holder() if numbers.holder else None
         if holder is not None and not holder.closed and holder.pid == self.pid:
             raise ShardsMisused(
-                f"dataset {self.layout.name!r} is already used by this process: close() the one that began it, or give "
-                "this one another name"
+                f"dataset {self.layout.name!r} is already used by this process: close() the first one, or give this "
+                "one another name"
             )
         if self.client.agent:
             self.wire = Channel(self.client.agent)
@@ -421,14 +421,18 @@ class Leaser:
                 case "ok":
                     return answer
                 case "stale":
-                    raise RoundOver(f"{answer.text}; the launcher ends this worker, and what it did since is repeated")
+                    raise RoundOver(
+                        f"{answer.text}; the launcher ends this worker, and its work since then is repeated"
+                    )
                 case "refused":
                     raise ShardsRefused(answer.text)
                 case "later":
                     now = time.monotonic()
                     if now >= told:
                         told = now + REMINDER
-                        print(f"elastic-run: rank {self.client.rank} waits: {answer.text}", file=sys.stderr, flush=True)
+                        print(
+                            f"[elastic-run] rank {self.client.rank} waits: {answer.text}", file=sys.stderr, flush=True
+                        )
                     self.wire.send(Call("ledger", self.client.round, request))
 
     def _give_back(self, deadline: float) -> None:
@@ -456,9 +460,8 @@ class Leaser:
                 return False
             if self.dry and had_all:
                 raise ShardsRefused(
-                    f"the ledger of {self.layout.name!r} says that rank {self.client.rank} has shards, and it has "
-                    "none: an earlier use of the dataset in this process could not give them back; start the job's "
-                    "round anew"
+                    f"the ledger of {self.layout.name!r} has shards of rank {self.client.rank}, and that has none: "
+                    "an earlier use of the dataset in this process could not return them; restart the job"
                 )
             had_all = self.dry
             self._exchange(self._wants())
@@ -508,25 +511,28 @@ class Leaser:
     def _all_done(self) -> None:
         if self.begun:
             raise ShardsNotDone(
-                f"there are no more shards for this rank, and {self._not_done()}: call done() of each when its records "
-                "are used, before the loop asks for the next; or finish them now, and begin the loop again"
+                f"there are no more shards for this rank, and {self._not_done()}: call done() on each when its "
+                "records are used, before the loop asks for the next; or finish them now, and start the loop again"
             )
 
     def _not_done(self) -> str:
         with self.lock:
             keys = [span.key for span in self.begun.values()]
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
-        return f"dataset {self.layout.name!r} has shards begun that are not done: {', '.join(keys[:5])}{more}"
+        return (
+            f"dataset {self.layout.name!r} has shards that were started and are not done: {', '.join(keys[:5])}{more}"
+        )
 
     def _check_usable(self) -> None:
         self._check_process()
         if self.broken is not None:
             raise self.broken
         if self.closed:
-            raise ShardsMisused(f"dataset {self.layout.name!r} was closed: declare it again to go on")
+            raise ShardsMisused(f"dataset {self.layout.name!r} was closed: declare it again to continue")
 
     def _check_process(self) -> None:
         if self.pid != os.getpid():
             raise ShardsMisused(
-                f"dataset {self.layout.name!r} is another process's: give this one a part of it, shards.part(number)"
+                f"dataset {self.layout.name!r} belongs to another process: give this one a part of it, "
+                "shards.part(number)"
             )

@@ -271,7 +271,7 @@ class Rounds(Iterator[Context]):
             sent = self._socket.sendmsg([message], rights)
             self._socket.sendall(message[sent:])
         except OSError as error:
-            raise AgentGone(f"the agent has hung up ({error}): its launcher has ended") from None
+            raise AgentGone(f"the agent closed the connection ({error}): its launcher has exited") from None
 
     def _listen(self, timeout: float | None = None, *, wait: bool = False) -> None:
         """Takes what the agent has said; with `wait`, for at least something, or `timeout` seconds."""
@@ -284,9 +284,9 @@ class Rounds(Iterator[Context]):
             try:
                 part = self._socket.recv(65536)
             except OSError as error:
-                raise AgentGone(f"the agent has hung up ({error}): its launcher has ended") from None
+                raise AgentGone(f"the agent closed the connection ({error}): its launcher has exited") from None
             if not part:
-                raise AgentGone("the agent has hung up: its launcher has ended")
+                raise AgentGone("the agent closed the connection: its launcher has exited")
             self._got += part
             limit = 0
         for body in take_frames(self._got):
@@ -331,7 +331,7 @@ def _connected(agent: str) -> socket.socket:
         found.connect(f"\0{agent.removeprefix('@')}{SUFFIX}")
     except OSError as error:
         found.close()
-        raise AgentGone(f"the agent does not listen at {agent}{SUFFIX} ({error}): its launcher has ended") from None
+        raise AgentGone(f"cannot connect to the agent at {agent}{SUFFIX} ({error}): its launcher has exited") from None
     return found
 
 

@@ -52,7 +52,7 @@ def _opened(file: str, node: str, process: int) -> "Trace":
 
 
 def _say(line: str) -> None:
-    print(f"elastic-run: {line}", file=sys.stderr, flush=True)
+    print(f"[elastic-run] {line}", file=sys.stderr, flush=True)
 
 
 def _row() -> str:

@@ -161,12 +161,12 @@ class Shard:
         with self._leaser.lock:
             if self._said:
                 raise ShardsMisused(
-                    f"progress({count}) after done() of shard {self.key}: all of it was said to be done"
+                    f"progress({count}) after done() of shard {self.key}: the whole shard was marked done"
                 )
             if not self._progress <= count <= len(self):
                 raise ShardsMisused(
-                    f"progress({count}) of shard {self.key}, which has {len(self)} records to use, {self._progress} of "
-                    "which were said to be done: it can neither go back nor beyond the end"
+                    f"progress({count}) of shard {self.key}, which has {len(self)} records to use, {self._progress} "
+                    "of which were marked done: progress can neither decrease nor exceed the shard"
                 )
             if count == self._progress:
                 return
@@ -284,8 +284,8 @@ class Shards(Iterator[Shard]):
         client = self._leaser.client
         if not client.agent:
             raise NoLedger(
-                f"dataset {self._layout.name!r} cannot be shared with other processes, because without elastic-run its "
-                "ledger is in this one: start the script with elastic-run, or load the data in this process"
+                f"dataset {self._layout.name!r} cannot be shared with other processes, because without elastic-run "
+                "its ledger is in this process: start the script with elastic-run, or load the data in this process"
             )
         self._leaser.begin()
         return Part(self._layout, self._leaser.tracking, client, number)
@@ -308,7 +308,7 @@ class Shards(Iterator[Shard]):
                 raise TypeError(f"mark() with {name}={value!r}, which must be a whole number from {least}")
         size = len(self._layout.span(index))
         if offset > size:
-            raise ShardsMisused(f"mark() says that {offset} records of shard index {index} are done, which has {size}")
+            raise ShardsMisused(f"mark() reports {offset} records of shard {index} as done, but it has {size}")
         self._leaser.mark(index, DONE if offset == size else offset)
 
     def close(self) -> None:

@@ -92,8 +92,8 @@ class ElasticIterableDataset(IterableDataset[T]):
             _refuse_to_be_sent()
         if self._queue.acknowledges:
             raise ShardsMisused(
-                "a plain loop over an ElasticIterableDataset ends before others' shards may come back, which with "
-                "commit='ack' is too early: take dataset.loader(batch_size=...)"
+                "a plain loop over an ElasticIterableDataset ends while other workers' shards may still be returned, "
+                "which is too early with commit='ack': use dataset.loader(batch_size=...)"
             )
         reader = _Reader(self._read, self._queue.layout)
         return self._queue.loop(lambda: _samples(reader, self._queue.orders(1, 1)))
@@ -117,10 +117,10 @@ class ElasticIterableDataset(IterableDataset[T]):
             raise TypeError(f"batch_size={batch_size!r} must be a whole number from 1")
         for name, fine, why in (
             ("drop_last", False, "the records of a smaller batch would be left out, and their shards never be done"),
-            ("in_order", True, "what a commit covers is told by the order of the batches"),
+            ("in_order", True, "a commit covers batches in their order"),
             ("shuffle", False, "the order is that of shards(), which has an argument `shuffle`"),
-            ("sampler", None, "which records come next, the shards say"),
-            ("batch_sampler", None, "which records come next, the shards say"),
+            ("sampler", None, "the shards determine the next records"),
+            ("batch_sampler", None, "the shards determine the next records"),
         ):
             if (given := arguments.pop(name, fine)) not in (fine, None):
                 raise ShardsMisused(f"loader() with {name}={given!r}: {why}; leave it out")
@@ -153,8 +153,8 @@ class ElasticIterableDataset(IterableDataset[T]):
         """
         if self._queue.in_vain:
             warnings.warn(
-                "state_dict() although batches were given out and none was ever committed: with this checkpoint they "
-                "are used again; call commit() after each optimizer step",
+                "state_dict() was called after batches were drawn and none was committed: this checkpoint repeats "
+                "them; call commit() after each optimizer step",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -292,8 +292,8 @@ class _OrderQueue:
                 self._check(number)
             if self._given and self.acknowledges:
                 raise ShardsNotDone(
-                    f"{len(self._given)} batches are not committed, and there are no others for now: call commit() "
-                    "before the next batch is asked for; or commit these, and begin the loop again"
+                    f"{len(self._given)} batches are not committed, and no others are available now: call commit() "
+                    "before asking for the next batch; or commit these, and start the loop again"
                 )
             if self._given:
                 return  # a commit may follow
@@ -301,8 +301,8 @@ class _OrderQueue:
     def _check(self, number: int) -> None:
         if number != self._loops:
             raise ShardsMisused(
-                "this loop over the loader is over, because another one was begun: a dataset is iterated over once at "
-                "a time"
+                "this loop over the loader has ended, because another one was started: only one loop at a time can "
+                "iterate over a dataset"
             )
 
     def orders(self, count: int, workers: int) -> Iterator[_Order]:
@@ -337,8 +337,8 @@ class _OrderQueue:
         """Another shard; None where there is none for now."""
         if len(self._held) >= HELD:
             raise ShardsNotDone(
-                f"{HELD} shards are begun and not committed: call commit() after each step; if you do, take larger "
-                "shards, or fetch less ahead (batch_size, num_workers, prefetch_factor)"
+                f"{HELD} shards are started and not committed: call commit() after each step; if you do, use larger "
+                "shards, or prefetch less (batch_size, num_workers, prefetch_factor)"
             )
         try:
             shard = next(self.source, None)

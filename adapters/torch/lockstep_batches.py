@@ -119,8 +119,8 @@ class ElasticBatchSampler(Sampler[list[int]]):
         # Only whoever iterates tells the two apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
         if caller is not None and isinstance(caller.f_locals.get("self"), BatchSampler):
             raise TypeError(
-                "ElasticBatchSampler gives whole batches, and this loader takes them for records and would make "
-                "batches of batches: write DataLoader(dataset, batch_sampler=sampler), without batch_size, shuffle "
+                "ElasticBatchSampler yields batches, and this loader would treat them as records and make batches of "
+                "batches: write DataLoader(dataset, batch_sampler=sampler), without batch_size, shuffle "
                 "and drop_last"
             )
         rank, size = _rank_and_size()
@@ -132,7 +132,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
             self._pass.over = True
             if self._pass.in_vain:
                 warnings.warn(
-                    f"all batches of epoch {self._pass.epoch} were drawn and no step was committed: this loop begins "
+                    f"all batches of epoch {self._pass.epoch} were drawn and no step was committed: this loop starts "
                     "with the same records again; call the sampler's commit() after each optimizer step",
                     RuntimeWarning,
                     stacklevel=2,
@@ -309,8 +309,8 @@ class _Pass(Iterator[list[int]]):
     def __next__(self) -> list[int]:
         if self.over:
             raise SamplerMisused(
-                "this loop over the loader is over, because another was begun or load_state_dict() was called: begin "
-                "a new one"
+                "this loop over the loader has ended, because another was started or load_state_dict() was called: "
+                "start a new one"
             )
         self._asked += 1
         self._asker = threading.get_ident()
@@ -352,8 +352,8 @@ class _Pass(Iterator[list[int]]):
         if self._committed and not self._warned and self._asker == threading.get_ident() and self._asked > accumulate:
             self._warned = True
             warnings.warn(
-                f"{self._asked} batches were given out since the last commit(), which covers {accumulate}: what is not "
-                "committed is given out again by the next loop. Call commit() once per optimizer step, and with "
+                f"{self._asked} batches were drawn since the last commit(), which covers {accumulate}: the next loop "
+                "repeats batches that are not committed. Call commit() once per optimizer step, and with "
                 "gradient accumulation say accumulate=...",
                 RuntimeWarning,
                 stacklevel=3,

@@ -82,8 +82,8 @@ class ElasticProcessGroup:
         """
         if dist.is_initialized() and not self._members.alone:
             raise ProcessGroupExists(
-                "the script has called init_process_group() itself: remove that, the process group is formed by run() "
-                "or attempts(). A worker that is started later would wait there for others, and they for it here"
+                "the script has called init_process_group() itself: remove that call: run() and attempts() form the "
+                "process group. A worker that is started later would wait there for the others, and they here for it"
             )
         if dist.is_initialized():  # the script's own, from before it asked for process groups that can be formed again
             self._backend = self._backend or dist.get_backend_config()
@@ -166,7 +166,7 @@ class ElasticProcessGroup:
         )
         if store.add("here", 1) == here.world_size:
             store.set("all", "here")
-        self._await(lambda: store.check(["all"]), until, "not all ranks came to form a process group")
+        self._await(lambda: store.check(["all"]), until, "not all ranks joined the process group")
         return store
 
     def _await(self, done: Callable[[], bool], until: float, what: str) -> None:

@@ -120,8 +120,8 @@ class State:
             _refuse_sharded(name, value)
             if isinstance(value, Shards | ElasticIterableDataset | ElasticLoader):
                 raise UnsupportedState(
-                    f"State({name}=...) is leased from the job's master, which goes back to the script's checkpoint in "
-                    "each new round, and in place there is none: use an ElasticBatchSampler"
+                    f"State({name}=...) is leased from the job's master, which returns to the script's checkpoint in "
+                    "each new round, and a script that is not restarted loads none: use an ElasticBatchSampler"
                 )
             if isinstance(value, list | tuple | dict) and any(hasattr(part, "state_dict") for part in _parts(value)):
                 raise UnsupportedState(
@@ -248,19 +248,19 @@ class State:
             claims = [Claim(*map(int, each)) for each in found]
         if lost(claims):
             raise StateLost(
-                "no living worker has a committed step whole: the job goes on from what the script itself has saved"
+                "no living worker has a complete committed step: the job continues from the script's own checkpoint"
             )
         best = newest(claims)
         if here.rank == 0 and best.step == NOTHING and here.round > 1:
-            _say("no living worker has a committed step: the job goes on from what the script has loaded itself")
+            _say("no living worker has a committed step: the job continues from what the script has loaded")
         elif here.rank == 0 and best.step != NOTHING and best.round < here.round - 1:
             # Who was left out of the rounds between: others may have come further in them, and are lost.
-            _say(f"the job goes on after step {best.step}, the newest that a living worker has (of round {best.round})")
+            _say(f"the job continues after step {best.step}, the newest commit of a living worker (round {best.round})")
         if here.rank == 0 and best.step != NOTHING and (others := astray(claims)):
             _say(
-                f"the ranks {', '.join(map(str, others))} have another state after step {best.step} than rank "
-                f"{claims.index(best)}, and get that one. Does the script catch errors of a broken process group, "
-                "and go on?"
+                f"the ranks {', '.join(map(str, others))} have a different state after step {best.step} than rank "
+                f"{claims.index(best)}, and receive that rank's state. Does the script catch errors of a broken "
+                "process group, and continue?"
             )
         step, pairs = transfers(claims)
         current = max(here.round, 1)
@@ -607,7 +607,7 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
             except (RuntimeError, OSError) as error:
                 if members.alone or (own and not self._is_broken(error)):
                     raise
-                self._why = f"forming a process group failed: {_line(error)}"
+                self._why = f"forming the process group failed: {_line(error)}"
                 process_group.drop(broken=True)
         self._watch.enter_context(process_group.watched())
         return self
@@ -705,8 +705,9 @@ def _refuse_a_second_training(members: Rounds) -> None:
     global _trains
     if _trains and not members.alone:
         raise RuntimeError(
-            "this process has had a training already. A worker that takes a lost one's place begins the script anew, "
-            "and would meet the others in another training than theirs: put what comes one after another (the folds of "
+            "this process has already run a training function. A worker that replaces a lost one starts the script "
+            "from the beginning, and would join the others in a different training function: put what runs one after "
+            "another (the folds of "
             "a cross-validation, say) into one training function, with a number in the State that says where it is, or "
             "make each a job of its own"
         )
@@ -730,7 +731,7 @@ def _parts(value: Any) -> list[object]:  # Any: a list, a tuple or a dict
 
 
 def _say(words: str) -> None:
-    print(f"elastic-run: {words}", file=sys.stderr, flush=True)
+    print(f"[elastic-run] {words}", file=sys.stderr, flush=True)
 
 
 def _line(error: BaseException | None) -> str:

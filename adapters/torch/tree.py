@@ -15,7 +15,7 @@ import torch
 from .errors import UnsupportedState
 
 SHARDED = (
-    "after a loss nobody would have that part. Keep the process only with replicated state (DDP), or let the launcher "
+    "after a loss no rank would have that part. Keep the process only with replicated state (DDP), or let the launcher "
     "restart the script from its checkpoints, as it does without State"
 )
 

@@ -196,7 +196,7 @@ class Output:
         except OSError as error:
             if not self._homeless:
                 self._homeless = True
-                self.say(f"cannot make a folder for logs: {error}; the workers go on without")
+                self.say(f"cannot create a log folder: {error}; the workers continue without logs")
 
     def log_file(self, round: int, local_rank: int, stream: StreamName) -> Path | None:
         """Where a worker's stream is kept whole; None where it is not."""
@@ -324,16 +324,16 @@ class Output:
             if idle:
                 return ""
             if news.is_set():
-                return "a signal came while they waited to be read"
+                return "a signal arrived before they were read"
             if writer.taken > taken:
                 taken, moved = writer.taken, now
             elif now - moved >= seconds:
-                return f"nobody has read anything for {seconds:g} s"
+                return f"no output was read for {seconds:g} s"
             if not told and now - begun >= NOTICE_SECONDS:
                 told = True
                 self.say(
-                    "the workers' output is read slowly: waits for its reader, until nothing is read for "
-                    f"{seconds:g} s or a signal comes"
+                    "the workers' output is read slowly: waiting for its reader, until nothing is read for "
+                    f"{seconds:g} s or a signal arrives"
                 )
 
     def _is_shown(self, local_rank: int, stream: StreamName) -> bool:

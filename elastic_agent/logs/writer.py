@@ -612,7 +612,7 @@ class Writer(threading.Thread):
         start = file.size
         if error := file.write(data):
             why = error.strerror or str(error)
-            self._on_error(f"cannot write {file.path}: {why}; the workers go on, and what is lost is counted")
+            self._on_error(f"cannot write {file.path}: {why}; the workers continue, and lost bytes are counted")
         return (start, file.size) if file.size - start >= len(data) else None
 
     def _close(self, file: File) -> None:
@@ -623,7 +623,7 @@ class Writer(threading.Thread):
         moved, error = lane.write(now)
         if error is not None:
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            self._on_error(f"cannot write to {lane.terminal.name} any more: {why}; the workers go on")
+            self._on_error(f"cannot write to {lane.terminal.name}: {why}; the workers continue")
         return moved
 
     def _tell_idle(self) -> None:

@@ -350,7 +350,7 @@ class Guardian:
         lived = time.monotonic() - self._born
         pause = 0.0 if lived > RESTART_PAUSE_SECONDS else RESTART_PAUSE_SECONDS
         if self._lost_words == 0:
-            self._say(f"the guardian of this machine's workers ended ({_ending(code)}); it is started again")
+            self._say(f"the guardian of this machine's workers exited ({_ending(code)}) and is restarted")
         self._lost_words += 1
         if pause:
             self._again = self._loop.call_later(pause, self._retry)

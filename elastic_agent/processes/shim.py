@@ -48,7 +48,7 @@ def main() -> int:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         code = NOT_EXECUTABLE
-    sys.stderr.write(f"elastic-run: cannot run {command[0]}: {why}\n")
+    sys.stderr.write(f"[elastic-run] cannot run {command[0]}: {why}\n")
     sys.stderr.flush()
     return code
 

@@ -65,7 +65,7 @@ for name in names:
 """
 """An import, to be made as the script makes it: what warns of its caller has to find `__main__`, or it is not shown."""
 
-_OF_THE_SCRIPT = "is not installed but a part of the script"
+_OF_THE_SCRIPT = "is a part of the script, not an installed package"
 
 _OWN = "elastic_agent/warm/bootstrap.py"
 
@@ -568,7 +568,7 @@ def _runs_code_of(modules: set[str]) -> str:
     for name in sorted(modules):
         where = getattr(sys.modules.get(name), "__file__", None)
         if isinstance(where, str) and where.startswith(folders) and not name.startswith(_KNOWN_TO_DO_NOTHING):
-            return f"imports {name}, which each worker has to run by itself"
+            return f"imports {name}, which each worker must run itself"
     return ""
 
 

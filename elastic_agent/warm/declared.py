@@ -128,19 +128,19 @@ class Table:
             return ""
         package = self._packages.get(name)
         if package is None:
-            return f"nobody has tested that {name} may be imported ahead; --preload={name} does so"
+            return f"{name} has not been tested for import ahead; --preload={name} imports it ahead"
         distribution, least, greatest = package
         if not least:
             return ""
         version = installed_version(distribution)
         if not version:
-            return f"the version of {name} that is installed cannot be told"
+            return f"the installed version of {name} is unknown"
         found = _numbers(version)
         lowest, highest = _numbers(least), _numbers(greatest)
         if lowest <= found[: len(lowest)] and found[: len(highest)] <= highest:
             return ""
         tested = least if least == greatest else f"{least} to {greatest}"
-        return f"{name} {version} was not tested, only {tested}; --preload={name} imports it ahead all the same"
+        return f"{name} {version} was not tested, only {tested}; --preload={name} imports it ahead"
 
 
 def installed_version(distribution: str) -> str:

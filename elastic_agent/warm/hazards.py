@@ -278,11 +278,11 @@ class Watch:
         if os.getcwd() != self._cwd:
             return "changes the working directory"
         if self.added is None:
-            return "takes something away from Python's lists of folders, finders or warnings"
+            return "removes an entry from sys.path, Python's finders or warning filters"
         return ""
 
     def _named(self) -> str:
-        return "" if self._names_drawn or not _draws_names() else "makes temporary files, which workers would share"
+        return "" if self._names_drawn or not _draws_names() else "creates temporary files, which workers would share"
 
     def _threads(self) -> str:
         if not self._others():

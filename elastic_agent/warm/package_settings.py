@@ -47,7 +47,7 @@ class Settings:
         for path, known in self._noted.items():
             if _stamp(path) != known:
                 return f"{path} has changed"
-        return "" if year == self._year else "another year has begun"
+        return "" if year == self._year else "the year has changed"
 
 
 def _stamp(path: str) -> tuple[int, ...]:
@@ -120,5 +120,5 @@ def makes_temporary_folder(module: str) -> str:
         while not os.path.lexists(there):
             there = os.path.dirname(there)
         if f"{there}/".startswith(_NO_FOLDERS) or not os.path.isdir(there) or not os.access(there, os.W_OK):
-            return f"would make a temporary folder, because {folder} cannot be written"
+            return f"would create a temporary folder, because {folder} is not writable"
     return ""

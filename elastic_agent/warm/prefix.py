@@ -174,11 +174,11 @@ def read_prefix(kind: str, target: str, per_worker: frozenset[str] = frozenset()
     """
     prefix = Prefix()
     if getattr(sys.flags, "safe_path", False):
-        prefix.ended = (target, "Python's safe path leaves the script's own folder out")
+        prefix.ended = (target, "Python's safe path excludes the script's own folder")
         return prefix
     folder, files = _main_files(kind, target)
     if not files:
-        prefix.ended = (target, "no source file that can be read")
+        prefix.ended = (target, "no readable source file")
         return prefix
     reader = _Reader(folder, prefix, per_worker)
     for file, package in files:
@@ -234,7 +234,7 @@ class _Reader:
         self._scopes[file] = names
         tree = parse(file, self._prefix.files)
         if tree is None:
-            self._prefix.ended = (file, "no Python that can be read")
+            self._prefix.ended = (file, "no readable Python source")
             return False
         self._prefix.trees[file] = tree
         part = _File(self, file, list(package), names, main=main)
@@ -243,7 +243,7 @@ class _Reader:
                 part.statement(node)
             except (_Stop, RecursionError) as found:
                 if not self._prefix.ended[0]:
-                    what = str(found) if isinstance(found, _Stop) else "an expression of too many parts"
+                    what = str(found) if isinstance(found, _Stop) else "an expression with too many parts"
                     self._prefix.ended = (f"{os.path.basename(file)}:{node.lineno}", what)
                 return False
         return True
@@ -357,7 +357,7 @@ class _File:
     def _from_own(self, parts: Sequence[str], node: Any) -> None:
         scope = self._reader.scope(self._own(parts))
         if "__getattr__" in scope:
-            raise _Stop(f"an import from {'.'.join(parts)}, which works its names out")
+            raise _Stop(f"an import from {'.'.join(parts)}, which computes its names")
         for alias in node.names:
             if alias.name == "*":
                 if "__all__" in scope:
@@ -472,7 +472,7 @@ class _File:
         # Many modules hand on enum's classes (http.IntEnum), or have made one of theirs (transformers' ExplicitEnum).
         is_enum = any((self._origin(base) or "").endswith(("Enum", "Flag")) for base in node.bases)
         if is_enum and defined & _MEMBER_HOOKS:
-            raise _Stop(f"class {node.name}, whose members are made by code of its own")
+            raise _Stop(f"class {node.name}, whose members its own code creates")
         self._bind(node.name, UNKNOWN if is_enum or defined & _HOOKS else CLASS)
 
     def _assign(self, node: Any) -> None:

@@ -194,7 +194,7 @@ def describe(exit: Exit) -> str:
     if exit.signal is not None:
         return f"{who} died by {signal_name(exit.signal)} ({exit.signal})"
     if exit.code is None:
-        return f"{who} ended"
+        return f"{who} exited"
     return f"{who} exited with code {exit.code}"
 
 
@@ -214,12 +214,14 @@ def hint(exit: Exit, oom_kills: int = 0, python: str = "", hints: Sequence[Hint]
     message = exit.message
     if exit.code == 0:
         return (
-            "the script ended on this rank alone: give every rank the same number of steps, or let them meet at the end"
+            "the script ended only on this rank: give every rank the same number of steps, or add a barrier at the end"
         )
     if exit.signal == signal.SIGKILL:
         if oom_kills > 0 or "out of memory" in message:
             return "the machine or its memory limit was exhausted: use less memory per worker, or raise the limit"
-        return "not sent by this launcher, and the kernel counted no out-of-memory kill: a user or a scheduler did it"
+        return (
+            "elastic-run did not send it, and the kernel counted no out-of-memory kill: a user or a scheduler sent it"
+        )
     of_framework = [(re.compile(each.pattern), each.advice) for each in hints]
     for wanted, words in (*_HINTS_BY_MESSAGE, *of_framework, *_HINTS_AFTER_THE_FRAMEWORK):
         if wanted.search(message) or (exit.code == 1 and wanted.search(exit.traceback[-2000:])):
@@ -227,11 +229,11 @@ def hint(exit: Exit, oom_kills: int = 0, python: str = "", hints: Sequence[Hint]
     if exit.signal is not None:
         return _HINTS_BY_SIGNAL.get(exit.signal, "")
     if exit.traceback:
-        return "the script's own error: it comes back with each restart, unless it depends on data or time"
-    return _HINTS_BY_CODE.get(exit.code or 0, "the script ended itself with this code: what it printed last tells why")
+        return "the script's own error: each restart repeats it, unless it depends on data or time"
+    return _HINTS_BY_CODE.get(exit.code or 0, "the script exited with this code: see its last lines")
 
 
-_LACKS_MODULE = "the workers' environment lacks that module: install it there, or start from the folder that has it"
+_LACKS_MODULE = "the workers' environment lacks that module: install it there, or start in the folder that contains it"
 
 
 def advice(error: OSError) -> str:
@@ -257,7 +259,7 @@ _HINTS_BY_MESSAGE = (
 _HINTS_AFTER_THE_FRAMEWORK = (
     (
         re.compile(r"No space left on device"),
-        "a disk is full; where it is /dev/shm, give the container more shared memory or use fewer data-loader workers",
+        "a disk is full; if it is /dev/shm, give the container more shared memory or use fewer data-loader workers",
     ),
     (
         re.compile(r"Too many open files"),
@@ -271,8 +273,8 @@ _HINTS_AFTER_THE_FRAMEWORK = (
 
 _HINTS_BY_SIGNAL: dict[int, str] = {
     signal.SIGSEGV: "native code crashed: run with PYTHONFAULTHANDLER=1 to see where in the script",
-    signal.SIGBUS: "memory backed by a file could not be had: often /dev/shm is too small for the data-loader workers",
-    signal.SIGABRT: "native code gave up: its reason is usually the last lines of the worker's stderr",
+    signal.SIGBUS: "file-backed memory could not be allocated: often /dev/shm is too small for the data-loader workers",
+    signal.SIGABRT: "native code aborted: the last lines of the worker's stderr usually give the reason",
     signal.SIGFPE: "native code divided by zero: run with PYTHONFAULTHANDLER=1 to see where in the script",
     signal.SIGILL: "this processor lacks an instruction that the program uses: install a build for this machine",
     signal.SIGTERM: "someone sent SIGTERM to the worker itself: a user, a scheduler, or a limit on its run time",

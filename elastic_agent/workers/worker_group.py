@@ -235,7 +235,7 @@ class WorkerGroup:
             await begin(missing)
         except (StartFailed, ValueError, OSError) as error:
             facts.unready, facts.total = True, 0
-            self._reporter.say(f"cannot get its workers ready: {error}")
+            self._reporter.say(f"cannot prepare this node's workers: {error}")
 
     async def reform(self, header: Header, assignment: Assignment) -> None:
         """The next round, in which workers keep their process as far as they are free in time."""
@@ -283,7 +283,7 @@ class WorkerGroup:
         pids, waiting = self._workers.pids, self.waiting
         kept = {pid: specs[local] for local, pid in pids.items() if pid in waiting}
         for pid in self.staying - waiting:
-            self._reporter.say(f"the worker with pid {pid} has not left its ring in time: it starts again")
+            self._reporter.say(f"the worker with pid {pid} did not leave its process group in time: restarting it")
         # Who has failed while the others were waited for is forgotten now, and the master is to know.
         self._facts.late = self._failed or self._facts.late
         self._workers.keep(kept)
@@ -306,7 +306,9 @@ class WorkerGroup:
                 if self.waiting & self.holding:
                     return now - begun
                 if looked is None:
-                    self._reporter.say(f"waits for {', '.join(f'pid {pid}' for pid in sorted(late))} to leave the ring")
+                    self._reporter.say(
+                        f"waiting for {', '.join(f'pid {pid}' for pid in sorted(late))} to leave the process group"
+                    )
                 if looked is None or now >= looked[0] + COMPUTES_WITHIN:
                     used = self._workers.used(late)
                     # Less than before: a child has ended, so something is under way.
@@ -342,7 +344,9 @@ class WorkerGroup:
         """A node with a process that cannot be killed runs no further round: that may hold a device, memory, a port."""
         undead, facts = self._workers.undead, self._facts
         if undead and not facts.unfit and facts.notice == "none":
-            facts.unfit = f"process {undead[0]} of its workers does not die of SIGKILL: the machine may need a restart"
+            facts.unfit = (
+                f"process {undead[0]} of its workers does not exit after SIGKILL: the machine may need a restart"
+            )
 
     def stranded(self, now: float) -> str:
         """See `plan.View`."""
@@ -367,7 +371,7 @@ class WorkerGroup:
             self.ports.renew()
         except OSError as error:
             facts.unfit = str(error)
-        self._reporter.say(f"round {header.number}: {facts.problem}; offers others")
+        self._reporter.say(f"round {header.number}: {facts.problem}; offering other ports")
         return False
 
     def _cannot_start(self, header: Header, assignment: Assignment, error: Exception) -> None:
@@ -390,8 +394,8 @@ class WorkerGroup:
         if self._process_groups.short and not self._short:
             self._short = True
             self._reporter.say(
-                "too many open files: this agent cannot break the rings of all its workers when a peer is lost, and "
-                "they may wait longer then; run ulimit -n with more than workers here x ranks of the job first"
+                "too many open files: this agent cannot break the process groups of all its workers when a peer is "
+                "lost, and they may wait longer: raise ulimit -n above workers here x ranks of the job first"
             )
         if len(self.staying) == self._facts.total > 0:
             self._facts.keeps = True
@@ -417,7 +421,7 @@ class WorkerGroup:
                 pause = UNREADY_SECONDS * 4**self._unready
                 self._unready += 1
                 self._loop.call_later(pause, self._ready_again)
-                self._reporter.say(f"a worker ended while it got ready for a place: tries again in {pause:g} s")
+                self._reporter.say(f"a worker exited before it was assigned a rank: retrying in {pause:g} s")
             if self._workers.alive == 0 or any(not exit_.ok for exit_ in exits):
                 self._timeline.down(self._loop.time())
             self._changed.set()

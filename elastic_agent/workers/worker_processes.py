@@ -326,7 +326,7 @@ class Workers:
         Where the caller is cancelled, what was started meanwhile is found and ended by the next `stop`.
         """
         if undead := self.undead:
-            raise StartFailed(f"process {undead[0]} of the earlier workers still does not die")
+            raise StartFailed(f"process {undead[0]} of the previous workers still does not exit")
         if self.alive or self._ending is not None:
             raise RuntimeError("workers of an earlier round still run: stop them first")
         self.reaper.start()
@@ -602,8 +602,8 @@ class Workers:
         if worker.again is None:
             loop.remove_reader(worker.pidfd)
             self._output.say(
-                f"rank {worker.spec.rank} (pid {worker.pid}) has ended, and a tracer (a debugger, strace) keeps its "
-                "exit code: waits until the tracer lets it go"
+                f"rank {worker.spec.rank} (pid {worker.pid}) has exited, and a tracer (a debugger, strace) holds its "
+                "exit code: waiting until the tracer releases it"
             )
         else:
             worker.again.cancel()
@@ -619,7 +619,7 @@ class Workers:
             try:
                 stream, message, trace = self._explain(worker, signum)
             except OSError as error:  # its end counts, whether or not it can be explained
-                message = f"how it ended cannot be read: {error}"
+                message = f"its exit status cannot be read: {error}"
         log = self._output.log_file(spec.round, spec.local_rank, stream)
         if log is None and code != 0 and not self._stopping:
             pipe = worker.out if stream == "stdout" else worker.err
@@ -652,7 +652,7 @@ class Workers:
             stream, line = last_words(worker.err.tail, worker.out.tail)
             if stream == "stdout":
                 message, trace = read_failure(worker.out.tail, None)
-            ours = line.removeprefix("elastic-run: ")
+            ours = line.removeprefix("[elastic-run] ")
             message = message or (ours if ours != line else (f"last line on {stream}: {line}" if line else ""))
         if not message and signum == signal.SIGABRT and (line := last_line(worker.err.tail)):
             message = f"last line on stderr: {line}"
@@ -788,7 +788,7 @@ class Workers:
         self._undead |= {worker.pid: None for worker in stuck}
         self._count_out(stuck)
         self._output.say(
-            "this agent can open no more files, so what the workers may have left behind was not looked for; "
+            "this agent has no free file descriptors and did not look for processes that its workers left behind; "
             "the guardian does it when this agent ends"
         )
 
@@ -820,8 +820,8 @@ class Workers:
                 names = ", ".join(f"pid {found.pid} ({command_of(found.pid)})" for found in detached[:NAMED])
                 more = f" and {len(detached) - NAMED} more" if len(detached) > NAMED else ""
                 self._output.say(
-                    f"leaves running what the script has put into a session of its own: {names}{more} "
-                    "(--detached=kill ends it with the job)"
+                    f"processes that the script started in their own session keep running: {names}{more} "
+                    "(--detached=kill ends them with the job)"
                 )
             ways = {
                 pipe.descriptor: self._output.target(worker.spec.round, worker.spec.local_rank, stream)
@@ -836,7 +836,7 @@ class Workers:
                     argv = [sys.executable, "-I", "-S", str(DRAIN), *(f"{pipe}:{to}" for pipe, to in ways.items())]
                     os.posix_spawn(sys.executable, argv, os.environ, setsid=True)
             except OSError as error:
-                self._output.say(f"what these processes print is not read any more: {error}")
+                self._output.say(f"the output of these processes is no longer read: {error}")
 
     def _belonging(self, sessions: Collection[int], *, all_of_ours: bool = True) -> list[Process]:
         """What runs in these sessions or descends from them; with `all_of_ours` also tagged processes and daemons.
@@ -918,7 +918,7 @@ def describe_state(found: Process) -> str:
         case "t":
             return "t (a tracer, such as a debugger, holds it)"
         case "Z":
-            return "Z (its first thread has ended, and another of its threads has not)"
+            return "Z (its first thread has exited, and another has not)"
         case state:
             return state
 

@@ -176,8 +176,8 @@ class Zygotes:
             match [os.fsdecode(word) for word in words]:
                 case ["stale", module, names]:
                     self._say_once(
-                        f"{module} was imported ahead, before the script changed {names}: what else it has made of the "
-                        "old values stays; --preload=none leaves all imports to the workers"
+                        f"{module} was imported ahead, before the script changed {names}: values that it derived from "
+                        "the old settings stay; --preload=none leaves all imports to the workers"
                     )
                 case _:
                     pass

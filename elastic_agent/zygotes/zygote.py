@@ -125,7 +125,7 @@ class Zygote:
         descriptors = [descriptor for pair in streams for descriptor in pair]
         data = pack(words)
         answer = self._answer = self._loop.create_future()
-        why = "its order was withdrawn"
+        why = "the request to start it was withdrawn"
         try:
             try:
                 async with asyncio.timeout(FORK_SECONDS):
@@ -211,7 +211,7 @@ class Zygote:
             data = b""
         if not data:
             self.session = 0  # nothing is left of it, and its number may go to others
-            self.end("it ended by itself")
+            self.end("it exited")
             return
         self._take(data)
 

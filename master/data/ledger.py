@@ -384,8 +384,8 @@ class Ledger:
         elif request.sequence != worker.sequence:
             return Answer(
                 "refused",
-                f"request {request.sequence} of rank {request.rank} came after its request {worker.sequence}: is "
-                f"dataset {self.dataset.name!r} used by two processes as one?",
+                f"request {request.sequence} of rank {request.rank} arrived after its request {worker.sequence}: do "
+                f"two processes use dataset {self.dataset.name!r} as the same rank?",
             )
         if worker.answer is None:
             answer = self._cut(request) if request.kind == "cut" else self._grant(worker, request.wants, now)
@@ -407,13 +407,15 @@ class Ledger:
         """In words, what a request waits for that `answer` gave None for."""
         name = self.dataset.name
         if request.kind == "open":
-            return f"dataset {name!r} begins when every rank has opened it: {named(self.missing(request))} did not yet"
+            return (
+                f"dataset {name!r} starts when every rank has opened it; still missing: {named(self.missing(request))}"
+            )
         if request.kind == "cut":
             return (
-                f"state_dict() of {name!r} is one position for all ranks, so that every rank must call it: "
-                f"{named(self.missing(request))} did not yet"
+                f"state_dict() of {name!r} is one position for all ranks, so every rank must call it; "
+                f"still missing: {named(self.missing(request))}"
             )
-        return f"every shard of {name!r} is done or with another worker: waits until those are done, or come back"
+        return f"every shard of {name!r} is done or leased to another worker: waiting until those are done or returned"
 
     def due(self, now: float) -> float | None:
         """When a waiting exchange may be answered without any change; None: never. In seconds on the caller's clock."""
@@ -434,7 +436,7 @@ class Ledger:
             advice = (
                 "declare it alike on every rank"
                 if self.dataset.tracking == "checkpoint"
-                else "its records were dealt out like that before: keep to it, or give the new one another name"
+                else "its records were distributed like that before: keep it, or give the new dataset another name"
             )
             return Answer(
                 "refused",
@@ -574,7 +576,9 @@ class Ledger:
     def _cut(self, request: Request) -> Answer | None:
         state = self._state
         if self.dataset.tracking == "ack":
-            return Answer("refused", f"dataset {self.dataset.name!r} has its position in the store, and none to save")
+            return Answer(
+                "refused", f"dataset {self.dataset.name!r} keeps its position in the store, and has none to save"
+            )
         if request.cut == state.cuts and state.cut is not None:
             return self._at(request, state.step, state.cut)
         if request.cut != state.cuts + 1:
@@ -731,9 +735,9 @@ def _positions(opened: Mapping[int, Request]) -> str:
         who = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:8]))}"
         what = "nothing"
         if position is not None:
-            what = f"a position with {position.frontier} shards begun and {len(position.todo)} of them not done"
+            what = f"a position with {position.frontier} shards started and {len(position.todo)} of them not done"
         words.append(f"{who} restored {what}")
-    return f"{'; '.join(words)}. Load the same checkpoint on every rank, or none on any"
+    return f"{'; '.join(words)}. Load the same checkpoint on every rank, or no checkpoint on any rank"
 
 
 def named(ranks: Sequence[int]) -> str:

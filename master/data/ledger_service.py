@@ -163,7 +163,7 @@ class Ledgers:
                     return answer
             finally:
                 waiting.answer.cancel()
-        raise Deposed("the master on this node has ended")
+        raise Deposed("the master on this node has stopped")
 
     async def run(self) -> None:
         """Serves until it is cancelled. Raises Deposed when another master leads, StoreRefused."""
@@ -193,7 +193,7 @@ class Ledgers:
     def _why(self, waiting: _Waiting) -> str:
         request, current = waiting.request, self._current()
         if current is None or request.round > current.round:
-            return f"the job's master does not know of round {request.round} yet"
+            return f"the job's master does not know round {request.round} yet"
         if not current.running:
             return "the job is suspended"
         entry = (self._entries or {}).get(request.name)
@@ -308,8 +308,8 @@ class Ledgers:
         for piece in ledger.troubled:
             if piece.returned >= OFTEN and piece.shard_index not in before:
                 self._say(
-                    f"{piece.returned} rounds have ended while a worker was at shard index {piece.shard_index} of "
-                    f"dataset {ledger.dataset.name!r}: is there a record in that shard that kills it?"
+                    f"{piece.returned} rounds ended while a worker was processing shard {piece.shard_index} of dataset "
+                    f"{ledger.dataset.name!r}: does a record in that shard crash the worker?"
                 )
 
     # -- the store ------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ class Ledgers:
             value = written(ledger.state)
             if len(value) > MAX_VALUE_BYTES:
                 too_large[name] = (
-                    f"what the workers have of dataset {name!r} takes {len(value)} bytes in the store, and "
+                    f"the leases of dataset {name!r} take {len(value)} bytes in the store, and "
                     f"{MAX_VALUE_BYTES} fit: lease fewer shards ahead, or larger ones"
                 )
                 self._take(entry, name, run)
@@ -390,7 +390,7 @@ class Ledgers:
             # It holds what was to be written where an attempt was applied whose answer was lost.
             held = [item for item in current if item is not None]
             if [item.value for item in held] != [value for _, value in batch]:
-                raise Deposed("the job's ledgers were changed by somebody else")
+                raise Deposed("another process changed the job's ledgers")
             revisions = [item.mod_revision for item in held]
         for (entry, value), revision in zip(batch, revisions, strict=True):
             entry.value, entry.revision = value, revision
@@ -400,7 +400,7 @@ class Ledgers:
 
 def _another_world(request: Request, current: Current) -> str:
     return (
-        f"rank {request.rank} says that round {request.round} has {request.world} workers, and it has {current.world}: "
+        f"rank {request.rank} has WORLD_SIZE {request.world}, but round {request.round} has {current.world} workers: "
         "leave WORLD_SIZE as elastic-run has set it"
     )
 
@@ -414,7 +414,7 @@ def _in_vain(entries: dict[str, _Entry], request: Request, ended: frozenset[int]
         return ""
     what = "open" if request.kind == "open" else "call state_dict() of"
     return (
-        f"rank {request.rank} waits for {named(gone)}, which ended with exit code 0 and will never {what} dataset "
+        f"rank {request.rank} waits for {named(gone)}, which exited with code 0 and will never {what} dataset "
         f"{request.name!r} at this point: every rank must do so, at the same steps"
     )
 

@@ -183,9 +183,9 @@ class Plan:
         _whole("seed", self.seed, -(2**63), "as seeds go", most=2**63 - 1)
         _whole("the largest world", self.largest_world, 0, "ranks")
         if self.tail not in TAILS:
-            raise BadSampler(f"tail={self.tail!r} is unknown: say one of {', '.join(map(repr, TAILS))}")
+            raise BadSampler(f"tail={self.tail!r} is unknown: use one of {', '.join(map(repr, TAILS))}")
         if not isinstance(self.shuffle, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
-            raise TypeError(f"shuffle={self.shuffle!r} must be True or False; a generator's place is `seed`")
+            raise TypeError(f"shuffle={self.shuffle!r} must be True or False; give a generator as `seed`")
         if self.fixed_global_batch is not None:
             _whole("fixed_global_batch", self.fixed_global_batch, 1, "records per step of all ranks, or None")
             if self.accumulate != 1:
@@ -198,16 +198,17 @@ class Plan:
     def check(self, world: int) -> None:
         """Raises WorldSizeRefused where `world` ranks cannot train like this."""
         if world < 1:
-            raise WorldSizeRefused(f"a world of {world} ranks trains nothing")
+            raise WorldSizeRefused(f"{world} ranks cannot train")
         if self.size < world:
             raise WorldSizeRefused(
-                f"the dataset has {self.size} records and the world {world} ranks: some would have none to train on; "
-                "start fewer workers"
+                f"the dataset has {self.size} records and the world {world} ranks: some would have no record; start "
+                "fewer workers"
             )
         if self.fixed_global_batch is not None and self.fixed_global_batch < world:
             raise WorldSizeRefused(
-                f"fixed_global_batch={self.fixed_global_batch} records cannot be shared by {world} ranks: start at "
-                f"most {self.fixed_global_batch} workers (--nnodes, --nproc-per-node), or choose a larger global batch"
+                f"fixed_global_batch={self.fixed_global_batch} records cannot be divided among {world} ranks: start "
+                f"at most {self.fixed_global_batch} workers (--nnodes, --nproc-per-node), or choose a larger global "
+                "batch"
             )
         if self.tail == "drop" and self.size < self.full(world):
             raise WorldSizeRefused(
@@ -302,12 +303,12 @@ class Plan:
     def restored(self, state: Mapping[str, object]) -> Position:
         """The position that `state` says. Raises BadSamplerState where it is no index in this plan's orders."""
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
-            raise BadSamplerState(f"the checkpoint's sampler state is {state!r}, and not what `state_dict()` gave")
+            raise BadSamplerState(f"the checkpoint's sampler state is {state!r}, and not a result of `state_dict()`")
         version = state.get("version")
         if version != STATE_VERSION:
             raise BadSamplerState(
                 f"the checkpoint's sampler state has version {version!r}, and this elastic-run reads {STATE_VERSION}: "
-                "load what `state_dict()` gave, with a version of elastic-run that is not older"
+                "load a result of `state_dict()`, with the same or a newer version of elastic-run"
             )
         values: dict[str, int] = {}
         for name in ("size", "shuffle", "seed", "epoch", "consumed", "step"):
@@ -320,7 +321,7 @@ class Plan:
             if values[name] != value and (name != "seed" or self.shuffle):
                 raise BadSamplerState(
                     f"the checkpoint is of another dataset or order: its sampler has {name}={state[name]!r}, and this "
-                    f"one {name}={value!r}; give the sampler what it had, or begin without that checkpoint"
+                    f"one {name}={value!r}; give the sampler the same arguments, or start without that checkpoint"
                 )
         epoch, consumed, step = values["epoch"], values["consumed"], values["step"]
         if not (0 <= epoch <= LARGEST and 0 <= consumed <= self.size and 0 <= step <= LARGEST):
@@ -414,7 +415,7 @@ def disagreement(claims: Sequence[Sequence[int]]) -> str:
         return ""
     advice = [
         *(["give the sampler the same arguments on every rank"] if settings else []),
-        *(["load the same checkpoint on every rank, or none on any"] if positions else []),
+        *(["load the same checkpoint on every rank, or no checkpoint on any rank"] if positions else []),
     ]
     return f"the ranks would not train on the same data: {'; '.join(found)}. What to do: {'; '.join(advice)}"
 

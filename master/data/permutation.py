@@ -52,7 +52,7 @@ class Permutation:
 
     def __init__(self, n: int, key: bytes) -> None:
         if not 1 <= n <= 2**64:
-            raise ValueError(f"there is no order of {n} records: the number must be from 1 to 2**64")
+            raise ValueError(f"cannot order {n} records: the number must be from 1 to 2**64")
         self.n = n
         root = math.isqrt(n - 1) + 1  # rounded up
         self.height = 1 if n == 1 else root + root % 2

@@ -124,7 +124,7 @@ class Layout:
         _whole("epochs", epochs, 1, "how often each record is used")
         _whole("seed", seed, -(2**63), "as seeds go", most=2**63 - 1)
         if not isinstance(shuffle, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
-            raise TypeError(f"shuffle={shuffle!r} must be True or False; a generator's place is `seed`")
+            raise TypeError(f"shuffle={shuffle!r} must be True or False; give a generator as `seed`")
         self.name = name
         self.shard_size = shard_size
         self.epochs = epochs
@@ -132,7 +132,7 @@ class Layout:
         self.seed = seed
         self._names: tuple[str, ...] = ("",)
         if isinstance(size, int):
-            _whole("size", size, 1, "records; a dataset without any has nothing to lease")
+            _whole("size", size, 1, "records; an empty dataset has nothing to lease")
             self._counts: tuple[int, ...] = (size,)
             self.files = ""
         else:
@@ -150,7 +150,7 @@ class Layout:
     def dataset(self, tracking: Tracking) -> Dataset:
         """As it is declared to the ledger. Raises BadDataset where there is no such tracking mode."""
         if tracking not in TRACKING_MODES:
-            raise BadDataset(f"commit={tracking!r} is unknown: say one of {', '.join(map(repr, TRACKING_MODES))}")
+            raise BadDataset(f"commit={tracking!r} is unknown: use one of {', '.join(map(repr, TRACKING_MODES))}")
         return Dataset(
             self.name,
             self.size,
@@ -202,13 +202,13 @@ class Layout:
         """The position that `state` says; its number of epochs does not matter. Raises BadShardsState."""
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
             raise BadShardsState(
-                f"the checkpoint's state of dataset {self.name!r} is {state!r}, and not what `state_dict()` gave"
+                f"the checkpoint's state of dataset {self.name!r} is {state!r}, and not a result of `state_dict()`"
             )
         version = state.get("version")
         if version != POSITION_VERSION:
             raise BadShardsState(
                 f"the checkpoint's state of dataset {self.name!r} has version {version!r}, and this elastic-run reads "
-                f"{POSITION_VERSION}: load what `state_dict()` gave, with a version of elastic-run that is not older"
+                f"{POSITION_VERSION}: load a result of `state_dict()`, with the same or a newer version of elastic-run"
             )
         here = {
             "name": self.name,
@@ -226,7 +226,7 @@ class Layout:
                 what = "has other files" if name == "files" else f"has {name}={found!r}, and this one {name}={value!r}"
                 raise BadShardsState(
                     f"the checkpoint is of another dataset or order: its dataset {state.get('name')!r} {what}; give "
-                    "shards() what it had, or begin without that checkpoint"
+                    "shards() the same arguments, or start without that checkpoint"
                 )
         return self._position(state.get("frontier"), state.get("todo"))
 
@@ -242,15 +242,13 @@ class Layout:
         for item in cast(Sequence[object], todo):
             pair = tuple(cast(Sequence[object], item)) if isinstance(item, list | tuple) else ()
             if len(pair) != 2 or type(pair[0]) is not int or type(pair[1]) is not int:
-                raise damaged(f"{item!r} is in todo, and no place and offset")
+                raise damaged(f"{item!r} is in todo, and is not a shard index with an offset")
             shard_index, offset = pair[0], pair[1]
             if not (pieces[-1].shard_index if pieces else -1) < shard_index < frontier:
-                raise damaged(
-                    f"shard index {shard_index} stands in todo, out of order or not before the frontier {frontier}"
-                )
+                raise damaged(f"shard {shard_index} in todo is out of order or not below the frontier {frontier}")
             if not 0 <= offset < len(self.span(shard_index)):
                 raise damaged(
-                    f"{offset} records of shard index {shard_index} are done, which has {len(self.span(shard_index))}"
+                    f"{offset} records of shard {shard_index} are done, but it has {len(self.span(shard_index))}"
                 )
             pieces.append(Piece(shard_index, offset))
         return Position(frontier, tuple(pieces))
@@ -276,10 +274,12 @@ def _files(given: Files) -> tuple[tuple[str, ...], tuple[int, ...]]:
     counts: list[int] = []
     for pair in given:
         if not isinstance(pair, list | tuple) or len(pair) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
-            raise TypeError(f"size has {pair!r} among its files, where a pair of a file and its records belongs")
+            raise TypeError(
+                f"size has {pair!r} among its files, where a pair of a file and its number of records is expected"
+            )
         name = os.fspath(pair[0])
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"the file {name!r} must be named by a text, or a path")
+            raise TypeError(f"the file {name!r} must be a string or a path")
         if not name:
             raise BadDataset("size lists a file without a name: give each its path")
         _whole(f"the records of file {name!r}", pair[1], 0, "records")
@@ -308,7 +308,7 @@ def unfit_name(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        return f"the dataset's name {name!r} is no text that can be written"
+        return f"the dataset's name {name!r} is not a valid string"
     if not 0 < len(name) <= MAX_NAME:
         return f"the dataset's name has {len(name)} characters: give it one of 1 to {MAX_NAME}"
     return ""

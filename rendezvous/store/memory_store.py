@@ -314,4 +314,4 @@ def _size(events: Sequence[Event]) -> int:
 
 
 def _gone(lease: int) -> str:
-    return f"lease {lease:x} has expired or was revoked, and its keys went with it: register again"
+    return f"lease {lease:x} has expired or was revoked, and its keys are deleted: register again"

@@ -50,14 +50,14 @@ class Wait:
     def words(self, now: float) -> str:
         """What waits, for how long, and why."""
         if isinstance(self.error, StoreRefused):
-            does = "refuses"
+            does = "the store refuses"
         elif isinstance(self.error, LeaseLost):
-            does = "needs longer than a lease lives"
+            does = "the store takes longer than a lease lasts"
         else:
-            does = "does not answer in time"
+            does = "the store does not answer in time"
         seconds = round(now - self.since)
-        waits = f"has waited for it for {seconds} s" if seconds else "waits for it"
-        return f"the store {does} ({self.error}); {self.what} {waits}"
+        waits = f"has waited for {seconds} s" if seconds else "is delayed"
+        return f"{does} ({self.error}); {self.what} {waits}"
 
 
 class Waits:
@@ -119,7 +119,7 @@ class Waits:
             wait.due = now  # it will not pass by itself
         if now >= wait.due:
             wait.told, wait.due = True, now + TOLD_AGAIN
-            self._say(f"{wait.words(now)}; tries again, and workers that run go on")
+            self._say(f"{wait.words(now)}; retrying, and running workers continue")
         self._changed()
 
     def _end(self, wait: Wait, began: float, *, answered: bool) -> None:
@@ -129,7 +129,7 @@ class Waits:
             return
         del self._waits[wait.what]
         if answered and wait.told:
-            self._say(f"{wait.what} waits for the store no more: it took {self._now() - began:.0f} s")
+            self._say(f"the store answered after {self._now() - began:.0f} s: {wait.what} continues")
 
     @property
     def longest(self) -> Wait | None:

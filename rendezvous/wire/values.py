@@ -177,7 +177,7 @@ def _text(raw: Any) -> object:
         try:
             raw.encode(errors="surrogateescape")  # as Python reads file names and arguments
         except UnicodeEncodeError:
-            raise _Unfit("it is no text: half of a character stands alone") from None
+            raise _Unfit("it is not a valid string: it contains half of a character") from None
     return raw
 
 
@@ -188,7 +188,7 @@ def _optional(inner: Reader) -> Reader:
 def _one_of(choices: tuple[object, ...]) -> Reader:
     def read(raw: Any) -> object:
         if raw not in choices:
-            raise _Unfit(f"{raw!r} is none of {choices}")
+            raise _Unfit(f"{raw!r} is not one of {choices}")
         return raw
 
     return read

@@ -49,11 +49,11 @@ OURS = "[elastic-run] "
 
 _WORKER = re.compile(r"\[\S+ rank \d+\] ")
 _ROUND = re.compile(r"\[elastic-run\] round (\d+): (.*)")
-_CAUSE = re.compile(r"(?:\d+ -> )?\d+ nodes?, \d+ workers?, ranks? [\d-]+ here: (.+?)(?:; no worker ran for [\d.]+ s)?")
+_CAUSE = re.compile(r"(?:\d+ -> )?\d+ nodes?, \d+ workers?, ranks? [\d-]+ here: (.+?)(?:; downtime [\d.]+ s)?")
 _STEP = re.compile(r"\] step (\d+)$")
 _END = re.compile(
-    r"job \S+ (?:succeeded|failed): \S|has left job \S+: \S|gives up job \S+: \S|this node is refused: \S"
-    r"|no longer a member of the job: \S|waiting for \S|^round \d+: |told twice"
+    r"job \S+ (?:succeeded|failed): \S|left job \S+: \S|gave up on job \S+: \S|the job refused this node: \S"
+    r"|no longer a member of the job: \S|waiting for \S|^round \d+: |second signal"
 )
 """What may explain why the workers of a round run no more."""
 
@@ -179,7 +179,7 @@ class Job(Cluster):
         Where the consequence was known before the cause, the master's node says the cause when it has it, if ever.
         """
         _, found = self.wait_anywhere(rf"\[elastic-run\] round {round}: \d.* here: (.*)")
-        if "lost another rank" in found[1]:
+        if "lost its connection to another rank" in found[1]:
             with contextlib.suppress(AssertionError):
                 _, found = self.wait_anywhere(rf"\[elastic-run\] round {round} was opened because (.*)", GATHER + 1)
         return found[1]

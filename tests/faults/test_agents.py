@@ -52,14 +52,14 @@ def test_an_agent_is_told_to_go_and_another_twice(job: Job) -> None:
     job.advances()
     leaver = job.stays()
     job.send(leaver, signal.SIGTERM)
-    assert f"node {leaver} left: told to leave by SIGTERM" in job.cause(2)
+    assert f"node {leaver} left: it received SIGTERM" in job.cause(2)
     job.advances()
     hurried = job.master()
     stubborn = job.worker_of(hurried)
     stubborn.does("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)")
     job.advances()
     job.send(hurried, signal.SIGINT)
-    job.wait_for_line(hurried, "SIGINT: this node leaves the job; its workers get 30 s")
+    job.wait_for_line(hurried, "SIGINT: this node leaves the job; its workers have 30 s to exit")
     for _ in range(100):
         # A person presses again and again; what comes within an instant of the first counts as the first.
         job.send(hurried, signal.SIGINT)
@@ -67,7 +67,7 @@ def test_an_agent_is_told_to_go_and_another_twice(job: Job) -> None:
             job.nodes[hurried].process.wait(0.3)
             break
     job.gone(stubborn.pid)
-    assert f"node {hurried} left: told to leave by SIGINT" in job.cause(3)
+    assert f"node {hurried} left: it received SIGINT" in job.cause(3)
     job.advances()
     (last,) = {"A", "B", "C"} - {leaver, hurried}
     assert job.ends() == {leaver: 143, hurried: 130, last: 0}
@@ -111,6 +111,6 @@ def test_below_the_minimum_for_longer_than_the_deadline(job: Job) -> None:
     lost = job.stays()
     job.kill_machine(lost)
     (survivor,) = job.running()
-    job.wait_for_line(survivor, "1 left, the minimum is 2: waiting for 1 more, for at most 2 s")
+    job.wait_for_line(survivor, "1 of 2 required nodes remain: waiting for 1 more, for at most 2 s")
     assert job.finish() == {survivor: 3}
-    assert "only 1 of 2 nodes came within 2 s" in job.last_lines(survivor)
+    assert "only 1 of 2 nodes joined within 2 s" in job.last_lines(survivor)

@@ -126,7 +126,7 @@ def master(scene: Scene) -> str:
         if name in scene.job.running():
             return name
         if time.monotonic() > until:
-            raise scene.job.failed("nobody leads the job")
+            raise scene.job.failed("the job has no master")
         time.sleep(0.05)  # the store would have to be watched for it
 
 
@@ -229,7 +229,7 @@ def test_a_master_is_deposed_around_a_write_and_the_round_goes_on(job: Counted, 
     job.advances(5)
     assert [worker.pid for worker in job.living()] == workers
     assert job.ends() == {"A": 0, "B": 0}
-    assert "is not the master any more" in job.log("A") + job.log("B")
+    assert "is no longer the master" in job.log("A") + job.log("B")
 
 
 @pytest.mark.parametrize("kind", [LEASED, OUTPUTS], ids=["leased", "acknowledged"])

@@ -5,11 +5,11 @@ import pytest
 from .job import question
 
 STORY = (
-    "[elastic-run] job j: 2 nodes, 1 worker here; this node is A",
-    "[elastic-run] round 1: 2 nodes, 2 workers, rank 0 here: all 2 nodes are in",
+    "[elastic-run] job j: 2 nodes, 1 worker here",
+    "[elastic-run] round 1: 2 nodes, 2 workers, rank 0 here: all 2 nodes have joined",
     "[A rank 0] step 10",
-    "[elastic-run] round 2: 2 -> 2 nodes, 2 workers, rank 0 here: rank 1 on node B died by SIGKILL (9); no worker ran "
-    "for 0.02 s",
+    "[elastic-run] round 2: 2 -> 2 nodes, 2 workers, rank 0 here: rank 1 on node B died by SIGKILL (9); downtime "
+    "0.02 s",
     "[elastic-run] job j succeeded: every worker of round 2 ended with exit code 0",
     "[elastic-run] summary: 2 rounds on this node",
 )
@@ -31,7 +31,7 @@ def test_a_whole_story_leaves_no_question() -> None:
             (
                 STORY[0],
                 "[elastic-run] round 2: 2 -> 1 node, 1 worker, rank 0 here: rank 0 on node A exited with code 1: "
-                "RuntimeError: Connection closed by peer; no worker ran for 0.02 s",
+                "RuntimeError: Connection closed by peer; downtime 0.02 s",
                 *STORY[4:],
             ),
             "who is to blame for round 2",

@@ -58,7 +58,7 @@ def test_the_disk_is_full_under_log_dir(job: Job, small_disk: Path) -> None:
     job.fault("the disk is full")
     fill(small_disk)
     job.worker(0).does("print('x' * 10_000, flush=True)")
-    job.wait_anywhere("cannot write .*: No space left on device; the workers go on")
+    job.wait_anywhere("cannot write .*: No space left on device; the workers continue")
     job.advances()
     job.worker(1).kill()
     job.cause(2)
@@ -139,7 +139,7 @@ def test_a_second_notice_is_heard_where_only_one_more_file_can_be_opened(job: Jo
         with contextlib.suppress(subprocess.TimeoutExpired):
             job.nodes["A"].process.wait(0.6)
             break
-    job.wait_for_line("A", "SIGTERM again: kills the workers at once", 5)
+    job.wait_for_line("A", "SIGTERM again: killing the workers", 5)
     assert job.finish() == {"A": 143}
 
 
@@ -183,7 +183,7 @@ def test_two_different_jobs_with_one_id_are_started_in_the_same_instant(job: Job
     job.fault("two jobs with one id")
     job.train("A", nnodes="1:2", args=["--rate=1"], conf={"last_call_timeout": 0})
     job.train("B", args=["--rate=2"])
-    refused, _ = job.wait_anywhere(r"this node is refused: .*the script's arguments is '--rate=\d' there and")
+    refused, _ = job.wait_anywhere(r"the job refused this node: .*the script's arguments is '--rate=\d' there and")
     assert job.nodes[refused].process.wait(DEADLINE) == 2
     job.advances()
     (other,) = {"A", "B"} - {refused}

@@ -127,13 +127,13 @@ def test_a_node_cut_off_keeps_its_workers_until_it_is_healed_and_then_rejoins(jo
     (left_behind,) = (worker.pid for worker in first if worker.node == lost)
     job.net.cut(lost)
     first[0].tell("go")  # now both sit in a collective that neither can end
-    job.wait_for_line(survivor(job, lost), rf"round 2: 2 -> 1 node, .*node {lost} was lost: .* its lease ended")
+    job.wait_for_line(survivor(job, lost), rf"round 2: 2 -> 1 node, .*node {lost} was lost: .*its lease expired")
     alone = job.workers(1)
     alone.wait_for("step 8")
-    job.wait_for_line(lost, r"the store does not answer \(.*\); workers that run go on")
+    job.wait_for_line(lost, r"the store does not answer \(.*\); running workers continue")
     os.kill(left_behind, 0)  # by design: nobody can tell it that others have its rank
     job.net.heal()
-    job.wait_for_line(lost, "no longer a member of the job: its lease has ended .*; it registers again")
+    job.wait_for_line(lost, "no longer a member of the job: its lease expired .*; it registers again")
     job.gone(left_behind)
     for name in "AB":
         job.wait_for_line(name, rf"round 3: .*2 nodes, .*{lost} joined")
@@ -168,13 +168,13 @@ def test_a_node_cut_off_while_the_job_failed_does_not_begin_it_again(job: Machin
     job.wait_for_line(lost, "no longer a member of the job")
 
     def founds() -> bool:
-        return "1 of 1:2 nodes are in" in job.log(lost)
+        return "1 of 1:2 nodes have joined" in job.log(lost)
 
     job.wait_until(lambda: job.nodes[lost].ended or founds() or None, f"{lost} ends, or founds the job anew")
     if founds():
         job.kill_machine(lost)
     # The survivor's last word goes with its lease: the store still has it, or tells only that there was one.
-    told = ("has ended while it was out of it", "failed: rank 0 on node")
+    told = ("ended while this node was not a member", "failed: rank 0 on node")
     assert any(words in job.log(lost) for words in told)
     assert job.finish() == {survivor(job, lost): 1, lost: 1}
 
@@ -203,7 +203,7 @@ def test_the_masters_node_is_cut_off_and_another_leads(job: Machines) -> None:
         job.wait_for_line(name, rf"round 2: 3 -> 2 nodes, .*node {old} was lost")
     job.net.heal()
     third = job.workers(3)
-    job.wait_for_line(old, "this node is not the master any more")
+    job.wait_for_line(old, "this node is no longer the master")
     assert job.master() != old
     third.release()
     assert job.finish() == {"A": 0, "B": 0, "C": 0}
@@ -240,7 +240,7 @@ def test_an_agent_that_dies_unheard_is_lost_by_its_lease(job: Machines) -> None:
     lost = survivor(job, master)
     job.net.cut(lost, master)
     job.kill_agent(lost)
-    job.wait_for_line(master, rf"round 2: 2 -> 1 node, .*node {lost} was lost: .*its lease ended")
+    job.wait_for_line(master, rf"round 2: 2 -> 1 node, .*node {lost} was lost: .*its lease expired")
     job.workers(1).release()
     assert job.finish() == {master: 0}
     job.rounds()
@@ -256,7 +256,10 @@ def test_a_process_group_that_breaks_costs_rounds_and_no_member_while_the_store_
     job.net.cut("A", "B")
     job.net.cut("B", "A")
     for name in "AB":
-        job.wait_for_line(name, r"round 2: 2 -> 2 nodes, .*rank [01] on node [AB] lost another rank \(exit code 1: .*")
+        job.wait_for_line(
+            name,
+            r"round 2: 2 -> 2 nodes, .*rank [01] on node [AB] lost its connection to another rank \(exit code 1: .*",
+        )
     job.net.heal()
     assert job.finish() == {"A": 0, "B": 0}
     assert json.loads(checkpoint.read_text()) == [100, 5050]

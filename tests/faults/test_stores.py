@@ -42,14 +42,14 @@ def widowed(
         made.train("A", nnodes="1:2", store_dir=str(folder.parent / "a"), conf={"last_call_timeout": DEADLINE})
         made.train("B", store_dir=str(folder.parent / "b"))
         made.advances()
-        host, _ = made.wait_anywhere("starts etcd")
+        host, _ = made.wait_anywhere("starting etcd")
         made.kill_machine(host)
         yield made
 
 
 def test_where_the_machine_of_the_only_embedded_member_is_lost_the_others_say_so(widowed: Job) -> None:
     (other,) = widowed.running()
-    widowed.wait_for_line(other, r"the store does not answer \(.*\); workers that run go on")
+    widowed.wait_for_line(other, r"the store does not answer \(.*\); running workers continue")
 
 
 def test_workers_train_on_while_the_stores_leader_dies_and_while_all_of_it_is_gone(frail: Job, etcd: Etcd) -> None:
@@ -65,7 +65,7 @@ def test_workers_train_on_while_the_stores_leader_dies_and_while_all_of_it_is_go
     etcd.kill()
     back = time.monotonic() + OUTAGE
     for node in "AB":
-        frail.wait_for_line(node, r"the store does not answer \(.*\); workers that run go on")
+        frail.wait_for_line(node, r"the store does not answer \(.*\); running workers continue")
     while time.monotonic() < back:
         frail.advances()
     etcd.start()
@@ -98,7 +98,7 @@ def untouched(job: Job, what: str, hurt: Callable[[], None], heal: Callable[[], 
     hurt()
     back = time.monotonic() + STALL
     for node in "AB":
-        job.wait_for_line(node, r"the store does not answer \(.*\); workers that run go on")
+        job.wait_for_line(node, r"the store does not answer \(.*\); running workers continue")
     while time.monotonic() < back:
         job.advances()
     heal()
@@ -118,7 +118,7 @@ def untouched(job: Job, what: str, hurt: Callable[[], None], heal: Callable[[], 
 def test_the_only_member_is_stopped_for_longer_than_a_lease_and_no_worker_is_touched(lone: Job) -> None:
     assert lone.etcd is not None
     untouched(lone, "etcd is stopped", lone.etcd.pause, lone.etcd.resume)
-    assert any("is registered again; its workers were not touched" in lone.log(node) for node in "AB")
+    assert any("is registered again; its workers kept running" in lone.log(node) for node in "AB")
 
 
 def test_the_only_member_is_killed_and_comes_back_after_a_lease_and_no_worker_is_touched(lone: Job) -> None:

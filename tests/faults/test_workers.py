@@ -36,7 +36,7 @@ def test_each_way_in_which_a_worker_dies_is_named_and_costs_one_restart(job: Job
         assert words in job.cause(round)
     job.advances()
     assert job.ends() == {"A": 0, "B": 0}
-    assert "in the whole job: 4 worker failures;" in job.log("A")
+    assert "job total: 4 worker failures;" in job.log("A")
 
 
 def test_a_worker_that_hangs_in_native_code_at_its_exit_is_not_done_and_a_stop_kills_it(job: Job) -> None:
@@ -50,7 +50,7 @@ def test_a_worker_that_hangs_in_native_code_at_its_exit_is_not_done_and_a_stop_k
     assert job.running() == ["A", "B"], "the job is not done while one of its workers is not"
     job.send(hangs.node, signal.SIGTERM)
     job.gone(hangs.pid)
-    assert f"node {hangs.node} left: told to leave by SIGTERM" in job.cause(2)
+    assert f"node {hangs.node} left: it received SIGTERM" in job.cause(2)
     assert job.finish() == {hangs.node: 143, other.node: 0}
 
 

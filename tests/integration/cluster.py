@@ -6,7 +6,7 @@ A test of a fault is short:
         job.start("A", "B", nnodes="1:2")
         job.workers(2)                                  # the first round's workers are there
         job.kill_machine("B")
-        job.wait_for_line("A", r"round 2: 2 -> 1 node, .* 1 of 2 nodes lost")
+        job.wait_for_line("A", r"round 2: 2 -> 1 node, .* 1 of 2 nodes were lost")
         job.workers(1).release()                        # those of the next one end with exit code 0
         assert job.finish() == {"A": 0}
 

@@ -79,7 +79,7 @@ def elastic(tmp_path: Path) -> Refusing:
 
 def one_line(text: str) -> str:
     """`text`, which must be one line that begins with the program's name."""
-    assert text.startswith("elastic-run: ") and text.count("\n") == 1, text
+    assert text.startswith("[elastic-run] ") and text.count("\n") == 1, text
     return text
 
 
@@ -100,7 +100,7 @@ def test_no_script_at_all(elastic: Refusing) -> None:
 @pytest.mark.parametrize("endpoint", ["host:port", "host:1:2", ":2379", "a b:2379", "host:2379,,", "[::1:2379"])
 def test_a_malformed_endpoint(elastic: Refusing, endpoint: str) -> None:
     said = one_line(elastic.refuses("--nnodes=2", f"--rdzv-endpoint={endpoint}", "train.py"))
-    assert said.startswith("elastic-run: --rdzv-endpoint")
+    assert said.startswith("[elastic-run] --rdzv-endpoint")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_no_etcd_where_one_must_be_started(elastic: Refusing, tmp_path_factory: 
         "train.py",
         env={"PATH": str(hidden), "PYTHONPATH": path},
     )
-    assert "there is no etcd to start" in said
+    assert "etcd is not installed" in said
     assert "etcd-server" in said and "pip install 'elastic-run[etcd]'" in said
 
 

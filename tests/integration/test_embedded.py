@@ -324,7 +324,7 @@ async def test_a_supervisor_that_was_killed_is_started_again_with_its_etcd_on_it
             kept = await follows(kept)
             await eventually_answers(endpoint)
             assert await holds(endpoint, "key")
-    assert sum("has ended: waits until it is started again" in line for line in machines.said) == 2
+    assert sum("has exited: waiting until it is restarted" in line for line in machines.said) == 2
 
 
 async def test_a_supervisor_that_is_killed_again_before_its_etcd_answers_is_started_again(machines: Machines) -> None:
@@ -362,7 +362,7 @@ async def test_of_two_agents_that_look_after_a_supervisor_one_starts_it_again(ma
             os.kill(kept.supervisor_pid, signal.SIGKILL)
             kept = await follows(kept)
             await eventually_answers(endpoint)
-    assert sum("again, on its data" in line for line in machines.said) == 2
+    assert sum("with its data in" in line for line in machines.said) == 2
 
 
 async def test_who_does_not_have_its_data_does_not_look_after_a_supervisor(machines: Machines) -> None:
@@ -405,7 +405,7 @@ async def test_a_supervisor_does_not_come_back_on_its_data_after_another_has_kep
     await machines.kill(await machines.start("b", endpoints))
     async with looked_after(old.local, machines.said) as looking:  # as an agent that was stopped all the while
         async with asyncio.timeout(GENEROUS):
-            await says(machines.said, "another has taken its place")
+            await says(machines.said, "another has replaced it")
         assert not looking.done()
     assert machines.own() == []
 
@@ -416,7 +416,7 @@ async def test_a_supervisor_whose_data_is_gone_is_not_started_again_and_a_line_s
     assert hosting.local is not None
     shutil.rmtree(hosting.local.folder)
     async with looked_after(hosting.local, machines.said):
-        await says(machines.said, "is not started again: its data is gone")
+        await says(machines.said, "is not restarted: its data was removed")
     assert machines.own() == []
 
 
@@ -425,7 +425,7 @@ async def test_a_supervisor_that_is_told_to_stop_is_not_started_again_and_a_line
     assert hosting.local is not None
     async with looked_after(hosting.local, machines.said):
         os.kill(hosting.local.supervisor_pid, signal.SIGTERM)
-        await says(machines.said, "is not started again: it was told to stop")
+        await says(machines.said, "is not restarted: it was asked to stop")
     assert machines.own() == []
 
 
@@ -641,7 +641,7 @@ async def test_a_lone_member_of_three_says_who_is_missing_and_gives_up_at_the_de
 
 async def test_a_cancelled_wait_leaves_nothing_running(machines: Machines) -> None:
     started = asyncio.Event()
-    machines.announce = lambda line: started.set() if "starts etcd" in line else None
+    machines.announce = lambda line: started.set() if "starting etcd" in line else None
     task = asyncio.create_task(machines.start("a", free_endpoints(3)))
     async with asyncio.timeout(GENEROUS):
         await started.wait()
@@ -726,7 +726,7 @@ async def test_a_store_forms_beside_data_that_an_earlier_one_left(
         await machines.kill(hosting)
 
     restarted = asyncio.Event()
-    machines.announce = lambda line: restarted.set() if "comes back with its data" in line else None
+    machines.announce = lambda line: restarted.set() if "restarts with its data" in line else None
     old = asyncio.create_task(machines.start("c", endpoints))
     async with asyncio.timeout(GENEROUS):
         await restarted.wait()

@@ -545,7 +545,7 @@ async def test_a_wrong_password_is_refused(guarded: "Cluster", connect: Connect)
 async def test_no_password_where_one_is_asked_for_is_refused(guarded: "Cluster", connect: Connect) -> None:
     store = connect(guarded.endpoints)
 
-    with pytest.raises(StoreRefused, match="asks for a user and a password"):
+    with pytest.raises(StoreRefused, match="requires a user and a password"):
         await store.get("/w/a")
     with pytest.raises(StoreRefused):
         await asyncio.wait_for(Reader(store).task, SOON)

@@ -35,7 +35,7 @@ def test_a_killed_worker_restarts_all_and_the_job_succeeds(job: Cluster) -> None
         job.wait_for_line(node, rf"round 2: 2 -> 2 nodes, .*rank 1 on node {victim.node} died by SIGKILL \(9\)")
     second.release()
     assert job.finish() == {"A": 0, "B": 0}
-    assert "in the whole job: 1 worker failure;" in job.log("A")
+    assert "job total: 1 worker failure;" in job.log("A")
 
 
 def test_a_worker_that_raises_is_named_with_its_message_and_counted_on_every_node(job: Cluster) -> None:
@@ -54,7 +54,7 @@ def test_a_node_whose_worker_cannot_be_killed_leaves_and_the_others_go_on(job: C
     mine, stuck = sorted(job.workers(2), key=lambda worker: worker.node)
     with held("exit", stuck.pid):
         job.kill_worker(mine.rank)
-        words = f"process {stuck.pid} of its workers does not die of SIGKILL"
+        words = f"process {stuck.pid} of its workers does not exit after SIGKILL"
         job.wait_for_line("A", f"round 3: 2 -> 1 node, .*node B left: {words}")
         job.workers(1).release()
         assert job.finish() == {"A": 0, "B": 1}
@@ -66,7 +66,7 @@ def test_all_workers_killed_at_once_are_one_failure(job: Cluster) -> None:
     job.workers(4).tell("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     job.workers(4).release()
     assert job.finish() == {"A": 0, "B": 0}
-    assert "in the whole job: 1 worker failure;" in job.log("A")
+    assert "job total: 1 worker failure;" in job.log("A")
 
 
 def test_without_restarts_every_node_ends_with_1_and_prints_the_same_root_cause(job: Cluster) -> None:
@@ -87,7 +87,7 @@ def test_when_the_budget_is_spent_the_job_fails(job: Cluster) -> None:
         job.workers(2)[0].tell("import sys; sys.exit(7)")
     assert job.finish() == {"A": 1, "B": 1}
     assert "exited with code 7" in job.last_lines("B")
-    assert "that is failure 3, and --max-restarts=2 allows 2" in job.last_lines("B")
+    assert "this is failure 3, and --max-restarts=2 allows 2" in job.last_lines("B")
 
 
 def test_the_same_failure_again_and_again_ends_the_job_early_with_5(job: Cluster) -> None:
@@ -164,7 +164,7 @@ def test_the_killed_agent_that_hosts_the_master_is_replaced(job: Cluster) -> Non
     second = job.workers(2)
     assert second.nodes == survivors
     assert job.master() in survivors
-    job.wait_anywhere(rf"the master's node {lost} is lost: its agent's process is gone .*; electing another")
+    job.wait_anywhere(rf"the master's node {lost} is lost: its agent's process is gone .*; electing a new master")
     for node in survivors:
         job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*{lost} was lost")
     second.release()
@@ -180,7 +180,7 @@ def test_every_node_but_one_is_killed_one_after_the_other(job: Cluster) -> None:
     (last,) = workers.nodes
     workers.release()
     assert job.finish() == {last: 0}
-    assert "in the whole job: 2 lost nodes;" in job.log(last)
+    assert "job total: 2 lost nodes;" in job.log(last)
 
 
 def test_a_node_that_is_silent_is_lost_and_comes_back_as_a_new_member(job: Cluster) -> None:
@@ -235,7 +235,7 @@ def test_a_node_that_is_added_is_admitted(job: Cluster) -> None:
         job.wait_for_line(node, "round 2: 1 -> 2 nodes, 2 workers, .*B joined")
     second.release()
     assert job.finish() == {"A": 0, "B": 0}
-    assert "in the whole job: 1 arrival;" in job.log("A")
+    assert "job total: 1 arrival;" in job.log("A")
 
 
 def test_a_joining_node_gives_scripts_time_to_save(job: Cluster) -> None:
@@ -252,8 +252,8 @@ def test_with_scale_up_never_a_joining_node_is_a_standby_until_the_next_change(j
     job.start("A", nnodes="1:2", scale_up="never")
     first = job.workers(1)
     job.start("B")
-    job.wait_for_line("A", r"B waits as a spare \(--scale-up=never\)")
-    job.wait_for_line("B", "waiting to be taken in")
+    job.wait_for_line("A", r"B waits as a standby \(--scale-up=never\)")
+    job.wait_for_line("B", "waiting to join")
     first[0].tell("raise RuntimeError('a change')")
     second = job.workers(2)
     assert second.nodes == ["A", "B"]
@@ -265,8 +265,8 @@ def test_a_standby_beyond_the_maximum_enters_at_the_next_loss(job: Cluster) -> N
     job.start("A", "B", nnodes=2)
     first = job.workers(2)
     job.start("C")
-    job.wait_for_line("C", "waiting to be taken in")
-    job.wait_for_line(job.master(), r"C waits as a spare \(the maximum is in\) and enters at the next loss")
+    job.wait_for_line("C", "waiting to join")
+    job.wait_for_line(job.master(), r"C waits as a standby \(the job has its maximum of nodes\) until a node is lost")
     lost = next(node for node in "AB" if node != job.master())
     job.kill_machine(lost)
     second = job.workers(2)
@@ -280,7 +280,7 @@ def test_a_standby_that_is_never_needed_ends_with_the_job(job: Cluster) -> None:
     job.start("A", nnodes="1")
     first = job.workers(1)
     job.start("B")
-    job.wait_for_line("B", "waiting to be taken in")
+    job.wait_for_line("B", "waiting to join")
     first.release()
     assert job.finish() == {"A": 0, "B": 0}
 
@@ -291,12 +291,12 @@ def test_below_the_minimum_the_job_waits_and_goes_on_when_a_node_comes(job: Clus
     lost = next(node for node in "AB" if node != job.master())
     survivor = next(worker for worker in first if worker.node != lost)
     job.kill_agent(lost)
-    job.wait_for_line(survivor.node, "1 left, the minimum is 2: waiting for 1 more, for at most 600 s")
+    job.wait_for_line(survivor.node, "1 of 2 required nodes remain: waiting for 1 more, for at most 600 s")
     job.gone(survivor.pid)
     job.start("C")
     second = job.workers(2)
     assert second.nodes == [survivor.node, "C"]
-    job.wait_for_line("C", "2 of 2 nodes are in again")
+    job.wait_for_line("C", "2 of 2 nodes have joined again")
     second.release()
     assert job.finish() == {survivor.node: 0, "C": 0}
 
@@ -308,7 +308,7 @@ def test_below_the_minimum_for_too_long_ends_with_3(job: Cluster) -> None:
     job.kill_machine(lost)
     (survivor,) = {"A", "B"} - {lost}
     assert job.finish() == {survivor: 3}
-    assert "only 1 of 2 nodes came within 1 s" in job.last_lines(survivor)
+    assert "only 1 of 2 nodes joined within 1 s" in job.last_lines(survivor)
 
 
 # -- notices ----------------------------------------------------------------------------------------------------------
@@ -323,11 +323,11 @@ def test_a_node_that_is_told_to_go_leaves_in_order(job: Cluster) -> None:
     stay = [node for node in first.nodes if node != leaver.node]
     assert second.nodes == stay
     for node in stay:
-        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*node {leaver.node} left: told to leave by SIGTERM")
+        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*node {leaver.node} left: it received SIGTERM")
     job.gone(leaver.pid)
     second.release()
     assert job.finish() == {**dict.fromkeys(stay, 0), leaver.node: 128 + signal.SIGTERM}
-    assert "in the whole job: 1 departure;" in job.log(stay[0])
+    assert "job total: 1 departure;" in job.log(stay[0])
 
 
 def test_the_master_that_is_told_to_go_hands_over(job: Cluster) -> None:
@@ -340,7 +340,7 @@ def test_the_master_that_is_told_to_go_hands_over(job: Cluster) -> None:
     assert second.nodes == stay
     second.release()
     assert job.finish() == {**dict.fromkeys(stay, 0), leaver: 128 + signal.SIGTERM}
-    assert "in the whole job: 1 departure;" in job.log(stay[0])
+    assert "job total: 1 departure;" in job.log(stay[0])
 
 
 def test_workers_get_the_notice_and_their_time_to_save(job: Cluster) -> None:
@@ -379,9 +379,17 @@ def test_when_every_node_is_told_to_go_the_job_is_preempted_and_starts_again_at_
 
 def test_a_node_that_is_told_to_go_while_it_waits_for_others_goes_at_once(job: Cluster) -> None:
     job.start("A", nnodes=2)
-    job.wait_for_line("A", "1 of 2 nodes are in: waiting for 1 more, for at most 600 s")
+    job.wait_for_line("A", "1 of 2 nodes have joined: waiting for 1 more, for at most 600 s")
     job.send("A", signal.SIGTERM)
     assert job.finish() == {"A": 143}
+
+
+def test_agents_with_the_same_name_print_the_names_under_which_they_registered(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2, node_name="host")
+    job.workers(2).release()
+    assert job.finish() == {"A": 0, "B": 0}
+    names = {job.wait_for_line(node, r"this node is registered as (\S+)$")[1] for node in "AB"}
+    assert names == {"host", "host-2"}
 
 
 def test_ctrl_c_ends_a_standalone_job_in_order(alone: Cluster) -> None:
@@ -391,6 +399,9 @@ def test_ctrl_c_ends_a_standalone_job_in_order(alone: Cluster) -> None:
     alone.send("A", signal.SIGINT)
     assert alone.finish() == {"A": 130}
     assert "saved" in alone.log("A")
+    ours = [line for line in alone.log("A").splitlines() if line.startswith("[elastic-run] ")]
+    begun = next(number for number, line in enumerate(ours) if "SIGINT" in line)
+    assert len(ours) - begun == 3, "what it does, how it ended, and the summary"
 
 
 def test_ctrl_c_twice_kills(alone: Cluster) -> None:
@@ -405,8 +416,8 @@ def test_ctrl_c_twice_kills(alone: Cluster) -> None:
             alone.nodes["A"].process.wait(0.2)
             break
     assert alone.finish() == {"A": 130}
-    alone.wait_for_line("A", "SIGINT: this node leaves the job; its workers get 30 s")
-    alone.wait_for_line("A", "SIGINT again: kills the workers at once")
+    alone.wait_for_line("A", "SIGINT: this node leaves the job; its workers have 30 s to exit")
+    alone.wait_for_line("A", "SIGINT again: killing the workers")
     for worker in workers:
         alone.gone(worker.pid)
 
@@ -418,7 +429,9 @@ def test_the_same_id_with_other_arguments_is_refused(job: Cluster) -> None:
     job.start("A", nnodes="1:2", args=["--rate=1"])
     first = job.workers(1)
     job.start("B", args=["--rate=2"])
-    job.wait_for_line("B", "this node is refused: .*the script's arguments is '--rate=1' there and '--rate=2' here")
+    job.wait_for_line(
+        "B", "the job refused this node: .*the script's arguments is '--rate=1' there and '--rate=2' here"
+    )
     job.wait_for_line("B", "Give this one its own --rdzv-id, or start both with the same command and source")
     job.nodes["B"].process.wait(DEADLINE)
     assert first[0].alive, "the job that runs is not touched"
@@ -469,7 +482,7 @@ def test_a_failed_id_starts_again_at_once(job: Cluster) -> None:
 def test_nodes_that_do_not_come_end_the_wait_with_3_and_words(job: Cluster) -> None:
     job.start("A", nnodes=2, conf={"join_timeout": 1})
     assert job.finish() == {"A": 3}
-    assert "only 1 of 2 nodes came within 1 s" in job.last_lines("A")
+    assert "only 1 of 2 nodes joined within 1 s" in job.last_lines("A")
 
 
 def test_two_jobs_share_a_store_and_leave_each_other_alone(
@@ -502,7 +515,7 @@ def test_the_nodes_start_their_store_and_lose_a_machine_with_its_member(
         assert second.nodes == [node for node in first.nodes if node != lost]
         # A new machine takes the dead member's member slot.
         job.start("D")
-        job.wait_for_line("D", "starts etcd")
+        job.wait_for_line("D", "starting etcd")
         job.workers(3).release()
         assert set(job.finish().values()) == {0}
 
@@ -529,7 +542,7 @@ def test_ddp_goes_on_from_its_checkpoint_when_a_worker_is_killed(job: Cluster) -
         job.wait_for_line(node, r"round 2: .*rank 1 on node \w died by SIGKILL \(9\)")
         assert "begins at step 10" in job.log(node)
         assert STEPS in job.log(node)
-    assert "in the whole job: 1 worker failure;" in job.log("A")
+    assert "job total: 1 worker failure;" in job.log("A")
 
 
 @pytest.mark.torch

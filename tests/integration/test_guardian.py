@@ -268,7 +268,7 @@ async def test_a_guardian_that_dies_is_started_again_and_knows_whom_to_watch(sle
     assert first is not None
     os.kill(first, signal.SIGKILL)
     await until(lambda: guardian.pid not in (first, None))
-    assert said == ["the guardian of this machine's workers ended (signal 9); it is started again"]
+    assert said == ["the guardian of this machine's workers exited (signal 9) and is restarted"]
     assert is_alive(sleeper.pid)
     await guardian.close()
     assert sleeper.wait(DEADLINE) == -signal.SIGKILL

@@ -35,7 +35,7 @@ def test_the_same_failure_of_every_rank_is_not_retried_to_the_end(job: Cluster, 
     assert job.finish() == {"A": code, "B": code}
     for node in "AB":
         assert words in job.last_lines(node)
-        assert "every rank failed alike" in job.last_lines(node)
+        assert "every rank failed in the same way" in job.last_lines(node)
         assert f"in round {rounds}" in job.last_lines(node)
 
 

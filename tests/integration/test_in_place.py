@@ -101,7 +101,7 @@ def test_where_all_are_lost_the_script_begins_as_it_always_does_and_says_so(
     epochs, mark = ends(alone, "A")
     assert mark == undisturbed[epochs]
     assert {step for round, *_, step in groups(alone, "A") if round == 2} == {0}
-    assert "no living worker has a committed step: the job goes on from what the script has loaded" in alone.log("A")
+    assert "no living worker has a committed step: the job continues from what the script has loaded" in alone.log("A")
 
 
 def test_nodes_that_die_come_and_leave_cost_no_process_and_no_record(job: Cluster) -> None:
@@ -160,7 +160,7 @@ def test_a_join_after_the_training_does_not_begin_it_again(job: Cluster) -> None
     (job.directory / "enough").touch()
     job.wait_for_line("A", END)
     begin(job, "B", nnodes="1:2", tail=tail)
-    job.wait_for_line("A", r"B came at the end: workers of round 1 are finishing already")
+    job.wait_for_line("A", r"B joined too late: workers of round 1 are already finishing")
     tail.unlink()
     assert job.finish() == {"A": 0, "B": 0}
     assert [round for round, *_ in groups(job, "A")] == [1]
@@ -172,7 +172,7 @@ def test_survivors_below_the_minimum_wait_with_their_model(job: Cluster) -> None
     trains(job, "A", 1)
     lost, left = ("B", "A") if job.master() == "A" else ("A", "B")
     job.kill_machine(lost)
-    job.wait_for_line(left, r"1 left, the minimum is 2")
+    job.wait_for_line(left, r"1 of 2 required nodes remain")
     begin(job, "C", nnodes="2:2")
     trains(job, "C", 3)
     ends(job, left, "C")
@@ -193,7 +193,7 @@ def rank_1_is(job: Cluster, what: str, folder: Path, nproc: int) -> tuple[Path, 
 def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(alone: Cluster, tmp_path: Path) -> None:
     stuck, one = rank_1_is(alone, "stuck", tmp_path, nproc=3)
     alone.kill_worker(2)
-    alone.wait_for_line("A", f"the worker with pid {one} has not left its ring in time: it starts again")
+    alone.wait_for_line("A", f"the worker with pid {one} did not leave its process group in time: restarting it")
     stuck.unlink()
     trains(alone, "A", 2)
     ends(alone, "A")
@@ -206,7 +206,7 @@ def test_the_only_worker_that_has_the_state_gets_the_time_to_end_what_it_compute
 ) -> None:
     busy, one = rank_1_is(alone, "busy", tmp_path, nproc=2)
     alone.kill_worker(0)
-    alone.wait_for_line("A", f"waits for pid {one} to leave the ring")
+    alone.wait_for_line("A", f"waiting for pid {one} to leave the process group")
     time.sleep(2)  # longer than who waits for something would get
     busy.unlink()
     trains(alone, "A", 2)
@@ -233,7 +233,7 @@ def test_a_worker_whose_steps_are_long_gets_the_time_to_come_out_of_one(alone: C
     alone.send("A", signal.SIGTERM)
     assert alone.finish() == {"A": 128 + signal.SIGTERM}
     assert len({pid for _, pid, rank, *_ in groups(alone, "A") if rank == 0}) == 1
-    assert "has not left its ring in time" not in alone.log("A")
+    assert "did not leave its process group in time" not in alone.log("A")
 
 
 def test_a_loop_of_its_own_needs_no_decorator(alone: Cluster, undisturbed: dict[int, str]) -> None:
@@ -249,7 +249,7 @@ def test_a_process_group_that_breaks_though_nobody_is_lost_is_formed_again(
     alone: Cluster, undisturbed: dict[int, str]
 ) -> None:
     begin(alone, "A", nproc=2, snap=7)
-    alone.wait_for_line("A", "node A has workers whose ring is broken, though nobody is known to be lost: ")
+    alone.wait_for_line("A", "node A has workers whose process group broke, although no node is known to be lost: ")
     trains(alone, "A", 2)
     epochs, mark = ends(alone, "A")
     assert mark == undisturbed[epochs]

@@ -90,7 +90,7 @@ def test_of_a_function_that_fails_raises_with_the_root_cause_and_the_exit_code(t
 
 def test_of_a_result_that_is_no_json_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "elastic_run.launch(things.returns_a_set, max_restarts=0)")
-    assert "things:returns_a_set returned set, and results travel as JSON" in done.stderr
+    assert "things:returns_a_set returned set, which cannot be encoded as JSON" in done.stderr
 
 
 def test_of_a_worker_that_ends_well_without_returning_says_so(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_refuses_what_has_no_name_in_another_process(function: object, words: st
 
 
 def test_refuses_arguments_that_are_no_json() -> None:
-    with pytest.raises(UsageError, match="travel as JSON"):
+    with pytest.raises(UsageError, match="cannot be encoded as JSON"):
         elastic_run.launch(run, [object()])
 
 

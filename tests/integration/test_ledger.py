@@ -76,7 +76,7 @@ def test_the_next_masters_of_a_round_lease_no_shard_twice(job: Cluster) -> None:
     leases = noted(job, "lease")
     assert set(leases) == {1}
     assert sorted(leases[1]) == list(range(SHARDS))
-    assert "is not the master any more" in job.log("A") + job.log("B")
+    assert "is no longer the master" in job.log("A") + job.log("B")
     assert asyncio.run(_keys(job)) == [Keys(job.job).outcome]
 
 
@@ -110,4 +110,4 @@ def test_a_single_node_without_a_store_has_a_ledger_too(job: Cluster) -> None:
 def test_a_rank_that_waits_for_one_that_has_ended_is_told_and_does_not_wait_for_ever(job: Cluster) -> None:
     job.start("A", script=SCRIPTS / "ends_early.py", args=(), nproc_per_node=2, max_restarts=0)
     assert job.finish() == {"A": 1}
-    job.wait_for_line("A", r"rank 0 waits for rank 1, which ended with exit code 0 and will never call state_dict\(\)")
+    job.wait_for_line("A", r"rank 0 waits for rank 1, which exited with code 0 and will never call state_dict\(\)")

@@ -72,7 +72,7 @@ def test_with_scale_up_commit_a_joining_node_is_admitted_after_a_checkpoint(job:
     first = job.workers(1)
     first.wait_for("trains")
     job.start("B", env={"ELASTIC_RUN_MAX_WORLD_SIZE": "2"})
-    job.wait_for_line("A", r"B arrived and will be taken in after the next checkpoint \(--scale-up=commit\)")
+    job.wait_for_line("A", r"B will join after the next checkpoint \(--scale-up=commit\)")
     first[0].tell("go")
 
     second = job.workers(2)

@@ -97,7 +97,7 @@ def test_a_machine_that_cannot_start_workers_fails_and_is_not_taken_for_preempte
         check=False,
     )
     assert done.returncode == 1, done.stderr
-    assert "Too many open files" in done.stderr and "no node is left that can start workers" in done.stderr
+    assert "Too many open files" in done.stderr and "no remaining node can start workers" in done.stderr
     assert json.loads(summary.read_text())["outcome"] == "failed"
 
 
@@ -119,19 +119,19 @@ def test_a_reader_that_stalls_gets_every_line_in_the_end(prints_much: Path) -> N
     job.stdout.close()
     job.stderr.close()
     assert job.wait(DEADLINE) == 0, said
-    assert "the workers' output is read slowly: waits for its reader" in said
+    assert "the workers' output is read slowly: waiting for its reader" in said
 
 
 def test_a_signal_ends_the_wait_for_a_reader_and_what_is_dropped_is_counted(prints_much: Path) -> None:
     job = subprocess.Popen([*COMMAND, str(prints_much)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert job.stdout and job.stderr
     said = ""
-    while "waits for its reader" not in said:
+    while "waiting for its reader" not in said:
         line = job.stderr.readline()
         assert line, said
         said += line
     job.send_signal(signal.SIGINT)
-    assert re.search(r"\d+ bytes for standard output were dropped: a signal came", job.stderr.read())
+    assert re.search(r"\d+ bytes for standard output were dropped: a signal arrived", job.stderr.read())
     assert job.wait(DEADLINE) == 0
     job.stdout.close()
     job.stderr.close()
@@ -146,7 +146,7 @@ def test_redirected_output_without_a_log_dir_says_where_it_is(script: Path) -> N
         timeout=DEADLINE,
         check=False,
     )
-    kept = re.search(r"whole logs are kept in (\S+) ", done.stderr)
+    kept = re.search(r"complete logs are in (\S+) ", done.stderr)
     assert done.returncode == 0 and kept, done.stderr
     assert (Path(kept[1]) / "attempt_1" / "0" / "stdout.log").read_text() == "begins\n"
     shutil.rmtree(kept[1])
@@ -221,7 +221,7 @@ def test_a_signal_while_the_store_is_awaited_ends_in_words_and_a_summary(script:
             job.send_signal(signal.SIGTERM)
             _, said = job.communicate(timeout=DEADLINE)
     assert job.returncode == 128 + signal.SIGTERM, said
-    assert "SIGTERM came while the store was awaited" in said and "Traceback" not in said
+    assert "SIGTERM arrived while this node waited for the store" in said and "Traceback" not in said
     assert json.loads(summary.read_text())["exit_code"] == 128 + signal.SIGTERM
 
 

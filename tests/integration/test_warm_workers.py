@@ -565,7 +565,7 @@ def test_matplotlib_is_left_to_the_workers_where_it_would_make_a_temporary_folde
     ran = runs.all("--preload=matplotlib", MPLCONFIGDIR="/proc/nowhere")
     assert ran.code == 0, ran.text
     assert set(ran.executed["matplotlib"]) == ran.pids
-    assert "would make a temporary folder, because /proc/nowhere cannot be written" in ran.text
+    assert "would create a temporary folder, because /proc/nowhere is not writable" in ran.text
 
 
 GENERATOR = """
@@ -682,7 +682,10 @@ def test_so_it_is_where_a_library_that_takes_every_error_finds_it(runs: Runs) ->
     ran = runs.all("--nproc-per-node=2")
     assert [fact["found"] for fact in ran.facts] == [True, True], ran.text
     assert sorted(runs.executed("own")) == sorted(ran.pids)
-    assert "lenient is not imported ahead, it imports own, which is not installed but a part of the script" in ran.text
+    assert (
+        "lenient is not imported ahead, it imports own, which is a part of the script, not an installed package"
+        in ran.text
+    )
 
 
 def test_a_warning_of_an_import_that_is_meant_for_the_script_is_shown_by_each_worker(runs: Runs) -> None:

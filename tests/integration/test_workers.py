@@ -500,7 +500,7 @@ async def test_what_has_left_its_session_may_outlive_the_end_and_still_be_heard(
     await machine.guardian.close(keep_detached=True)
     assert is_alive(own) and not is_alive(same)
     await machine.output.flush()
-    assert f"leaves running what the script has put into a session of its own: pid {own} (".encode() in (
+    assert f"processes that the script started in their own session keep running: pid {own} (".encode() in (
         machine.err.getvalue()
     )
     go.touch()

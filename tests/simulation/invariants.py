@@ -999,7 +999,7 @@ class Checker:
                 trouble = self._did.get("taken_port", 0) + self._did.get("failed_start", 0) + self._did.get("hold", 0)
                 row = self._problems_in_a_row(header)
                 if not over and (
-                    not trouble or (self.calm and "rounds came to nothing" in header.reason and row < IN_A_ROW)
+                    not trouble or (self.calm and "rounds failed to start" in header.reason and row < IN_A_ROW)
                 ):
                     self._violated(
                         "a job fails when its budget is spent", f"{header.restart_count} failures, {row} starts"
@@ -1136,7 +1136,11 @@ class Checker:
                 fine = "succeeded" in states
             case 1:
                 fine = "failed" in states or bool(self._did.get("failed_start", 0) + self._did.get("taken_port", 0))
-                fine = fine or (bool(states) and "while it was out of it" in end.reason) or self._has_undead(end.owner)
+                fine = (
+                    fine
+                    or (bool(states) and "while this node was not a member" in end.reason)
+                    or self._has_undead(end.owner)
+                )
             case 2:
                 fine = stranger or ("succeeded" in states and late) or self._did.get("stranger", 0) > 0
             case 3:

@@ -146,7 +146,7 @@ class SimulatedWorkers:
 
     async def start(self, specs: Sequence[WorkerSpec]) -> None:
         if self._given_up:
-            raise StartFailed(f"process {self.undead[0]} of the earlier workers still does not die")
+            raise StartFailed(f"process {self.undead[0]} of the previous workers still does not exit")
         if self.alive or self._ending is not None:
             raise RuntimeError("workers of an earlier round still run: stop them first")
         self.current, self._exits, self._stopping = [], [], False

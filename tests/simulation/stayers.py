@@ -270,7 +270,7 @@ class Stayers(Script):
 
     def _gives_up(self, stayer: Stayer) -> None:
         if stayer.doing == "meets":
-            self._leave(stayer, f"forming a process group failed: TimeoutError: not all ranks came within {FORM:g} s")
+            self._leave(stayer, f"forming the process group failed: TimeoutError: not all ranks came within {FORM:g} s")
 
     def _try_to_meet(self, group: ProcessGroup) -> None:
         if group.gone or len(group.here) < group.world or any(mate.doing != "meets" for mate in group.here.values()):
@@ -297,7 +297,7 @@ class Stayers(Script):
         self._try_to_gather(group)
 
     def _cannot_connect(self, stayer: Stayer) -> None:
-        self._leave(stayer, "forming a process group failed: DistNetworkError: the groups did not connect")
+        self._leave(stayer, "forming the process group failed: DistNetworkError: the groups did not connect")
 
     # -- who has the job's state
 
@@ -550,7 +550,7 @@ class Stayers(Script):
         if stayer.doing != "meets":
             return
         if self._world.is_on(machine) and self._world.reaches(machine, stayer.worker.machine):
-            self._leave(stayer, "forming a process group failed: DistNetworkError: the store of rank 0 is closed")
+            self._leave(stayer, "forming the process group failed: DistNetworkError: the store of rank 0 is closed")
         else:
             self._later(stayer, 1.0, self._loses_store, machine)
 

@@ -934,7 +934,7 @@ def test_a_watcher_proves_the_death_of_a_process_whose_machine_has_booted_again(
 def test_a_watcher_knows_another_incarnation_in_the_same_place(watched: Watched) -> None:
     watched.process.kill()
     watched.serve("A2")
-    assert "another process has its place" in watched.after(60)
+    assert "another process uses its address" in watched.after(60)
 
 
 def test_a_firewall_that_refuses_is_taken_for_proof_once_the_connection_is_lost(

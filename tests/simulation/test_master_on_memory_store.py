@@ -232,7 +232,7 @@ class Node:
         await self.report(Report("succeeded", round, (Exit(round, 0, 0, 1, code=0),)))
 
     async def leave(self, round: int) -> None:
-        await self.report(Report("leaving", round, (), "told to leave by SIGTERM"))
+        await self.report(Report("leaving", round, (), "it received SIGTERM"))
 
     async def go(self) -> None:
         """Takes itself out of the store, in order."""
@@ -876,7 +876,7 @@ class TestAFailure:
             await later(2)
             await b.fail(1, "ModuleNotFoundError: No module named 'wandb'", rank=1)
             header = await job.header(2)
-            assert header.state == "failed" and "every rank failed alike" in header.reason
+            assert header.state == "failed" and "every rank failed in the same way" in header.reason
 
         simulate(scenario, same_failure_limit=3)
 
@@ -1361,7 +1361,7 @@ class TestAStoreThatWasAway:
             assert await job.now() == before
             header = await job.header(2)
             assert clock() - began == RETURN_SECONDS
-            assert "though it answers" in header.reason
+            assert "although it answers" in header.reason
 
         simulate(scenario)
 
@@ -1419,7 +1419,7 @@ class TestAStoreThatWasAway:
             await a.come_back()
             await later(60)
             assert await job.now() == before
-            assert any("goes on with round 1" in line for line in job.said)
+            assert any("continues with round 1" in line for line in job.said)
 
         simulate(scenario)
 
@@ -1468,7 +1468,7 @@ class TestAStoreThatWasAway:
             await later(60)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-            assert any("goes on with round 1" in line for line in job.said)
+            assert any("continues with round 1" in line for line in job.said)
             assert await job.now() == before
 
         simulate(scenario)
@@ -1603,7 +1603,7 @@ class TestTakeover:
             await job.lead(b)
             await later(3600)
             assert await job.now() == before
-            assert any("goes on with round 1" in line for line in job.said)
+            assert any("continues with round 1" in line for line in job.said)
 
         simulate(scenario)
 
@@ -2036,7 +2036,7 @@ class TestADeposedMaster:
         async def scenario(job: Job) -> None:
             a, _, _ = await running_job(job, "abc")
             await a.fall_silent()  # as where its process was stopped for longer than its lease
-            with pytest.raises(Deposed, match="its lease has ended"):
+            with pytest.raises(Deposed, match="its lease expired"):
                 await job.masters[0]
 
         simulate(scenario)

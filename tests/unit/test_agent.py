@@ -373,7 +373,7 @@ class TestAStoreThatSaysNo:
         ended, machine = live(store, trains_once)
         assert store.happened and ended.code == SUCCEEDED
         assert machine.set.started == [1]
-        assert any("no space left" in line and "workers that run go on" in line for line in machine.said)
+        assert any("no space left" in line and "running workers continue" in line for line in machine.said)
 
     def test_to_the_master_does_not_end_the_agent(self) -> None:
         store = PickedStore(lambda verb, key, _: verb == "put" and key == KEYS.round, StoreRefused("no space left"))
@@ -569,7 +569,7 @@ class TestAStoreThatTakesNoWrites:
 
         ended, machine = live(Closed(error, after), scenario, enough=2 * PATIENCE)
         assert ended.code == STORE_LOST
-        assert str(error) in ended.reason and "this node's workers do not run" in ended.reason
+        assert str(error) in ended.reason and "this node's workers are not running" in ended.reason
         assert "then start this command again" in ended.reason
         assert sum(str(error) in line for line in machine.said) in (1, 2)  # at once, and again after a minute
 
@@ -604,7 +604,7 @@ class TestAStoreThatTakesNoWrites:
 
         ended, machine = live(store, scenario, enough=2 * PATIENCE)
         assert ended.code == SUCCEEDED and len(store.births) == 2
-        assert sum("this node's registration waits for it" in line for line in machine.said) == 1
+        assert sum("this node's registration is delayed" in line for line in machine.said) == 1
 
     def test_ends_a_node_that_was_evicted_in_words_and_in_time(self) -> None:
         store = Closed(NO_SPACE, "nothing")
@@ -664,7 +664,9 @@ class TestAStoreWithWhatNobodyCanRead:
             await job.store.txn([], [Put(KEYS.round, b'{"number":-1}')])
             await later(1)
             assert job.machine.set.alive
-            assert any("round holds what this version of elastic-run cannot read" in line for line in job.machine.said)
+            assert any(
+                "round has a value that this version of elastic-run cannot read" in line for line in job.machine.said
+            )
             raise Seen
 
         with pytest.raises(Seen):
@@ -686,7 +688,7 @@ class TestAStoreWithWhatNobodyCanRead:
         async def scenario(job: Job) -> None:
             await later(5)
             assert job.machine.set.started == []
-            assert any("wants 120 workers here" in line and "this node has 1" in line for line in job.machine.said)
+            assert any("assigns 120 workers to this node" in line and "has 1" in line for line in job.machine.said)
             raise Seen
 
         with pytest.raises(Seen):

@@ -225,7 +225,7 @@ class TestANodeWhoseLeaseHasEnded:
 
     def test_is_out_where_its_guardian_ended_its_workers(self) -> None:
         killed = (ended(None, by=9),)
-        assert "stood still" in replaced(view(RUNNING, lapsed=True, stood_still=True, alive=0, exits=killed))
+        assert "was suspended" in replaced(view(RUNNING, lapsed=True, stood_still=True, alive=0, exits=killed))
 
     def test_goes_on_where_it_stood_still_and_its_workers_live(self) -> None:
         assert replaced(view(RUNNING, lapsed=True, stood_still=True)) == ""
@@ -272,7 +272,7 @@ class TestARound:
 
     def test_without_a_part_for_this_node_is_sat_out_as_a_standby(self) -> None:
         chosen, why = act(View(header=header(4)))
-        assert chosen == Wait() and "taken in" in why
+        assert chosen == Wait() and "waiting to join" in why
 
     def test_without_a_part_for_this_node_ends_its_workers(self) -> None:
         assert action(view(RUNNING, header=header(2), assignment=None)) == NOW_KILL
@@ -467,7 +467,7 @@ class TestWorkersThatKeepTheirProcess:
     def test_whose_process_group_broke_for_no_reason_that_is_known_want_a_new_round(self) -> None:
         told = report(view(STAYING, keeps=True, waiting=2, stranded="reset"))
         assert (told.state, told.round, told.keeps) == ("failed", 1, True)
-        assert told.problem == "has workers whose ring is broken, though nobody is known to be lost: reset"
+        assert told.problem == "has workers whose process group broke, although no node is known to be lost: reset"
 
 
 OUTSIDE = View(header=header(4), outside=True, told=said("waiting", 4))

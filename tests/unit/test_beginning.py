@@ -51,7 +51,7 @@ async def test_an_error_while_the_store_is_looked_after_is_told_and_does_not_end
     kept = watchdog.Kept(Endpoint("127.0.0.1", 1), 1, Path("/none"), Path("/none"), ())
     said = Said()
     await wiring._look_after(kept, MemoryStore(), cast(Output, said))  # pyright: ignore[reportPrivateUsage]
-    assert len(said) == 1 and "not looked after any more" in said[0] and "what nobody thought of" in said[0]
+    assert len(said) == 1 and "no longer monitored" in said[0] and "what nobody thought of" in said[0]
 
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -76,8 +76,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (break_folders, "no folder can be made for the logs ([Errno 28] No space left on device: '/logs/job')"),
-        (break_threads, "this machine starts no more threads (can't start new thread): raise its limit, see ulimit -u"),
+        (break_folders, "cannot create a folder for the logs ([Errno 28] No space left on device: '/logs/job')"),
+        (break_threads, "cannot start a thread (can't start new thread): raise the limit of processes, see ulimit -u"),
     ],
 )
 def test_no_room_for_the_output_is_said_in_one_sentence(
@@ -86,7 +86,7 @@ def test_no_room_for_the_output_is_said_in_one_sentence(
     broken(monkeypatch)
     assert cli.main(["--start-method=spawn", script]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"elastic-run: {words}") and said.count("\n") == 1
+    assert said.startswith(f"[elastic-run] {words}") and said.count("\n") == 1
 
 
 def test_what_was_begun_before_is_ended(script: str, monkeypatch: pytest.MonkeyPatch) -> None:

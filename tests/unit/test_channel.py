@@ -171,7 +171,7 @@ async def test_a_deposed_master_hangs_up_and_the_next_one_is_asked(side: Side) -
         await side.elect(master)
         asked = asyncio.create_task(side.link.ask(asks()))
         await master.heard(3)
-        assert "hung up" in side.link.trouble
+        assert "closed the connection" in side.link.trouble
         await side.elect(second)
         assert await asked == answered(1)
 
@@ -227,7 +227,7 @@ async def test_a_request_of_a_round_that_is_over_is_not_asked_for_ever(side: Sid
 async def test_another_run_of_the_job_is_not_answered(side: Side) -> None:
     async with leading(side, run="another") as master:
         asked = asyncio.create_task(side.link.ask(asks()))
-        await side.trouble("hung up")
+        await side.trouble("closed the connection")
         assert master.asked == []
         master.run = "run"
         assert await asked == answered(1)
@@ -271,7 +271,7 @@ async def test_a_master_that_says_what_cannot_be_understood_is_dialled_again(sid
     await server.start(LOOPBACK, LOOPBACK)
     await side.elect(Master("M1"), server.address)
     asked = asyncio.create_task(side.link.ask(asks()))
-    await side.trouble("hung up")
+    await side.trouble("closed the connection")
     await server.close()
     async with leading(side, "M2"):
         assert await asked == answered(1)
@@ -283,7 +283,7 @@ async def test_a_master_that_says_what_cannot_be_understood_is_dialled_again(sid
 async def test_a_call_that_nobody_answers_is_answered_in_words(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_server, "CALL_SECONDS", 0.05)
     back = await side.handler.answer(Call("ledger", 1, asks()))
-    assert back.answer is None and "nobody leads the job" in back.text
+    assert back.answer is None and "the job has no master" in back.text
 
 
 async def test_later_is_passed_on(side: Side) -> None:
@@ -302,7 +302,7 @@ async def test_a_round_is_current_where_the_store_says_so_now(side: Side) -> Non
         back = await side.handler.answer(Call("current", 1))
         return back.current, back.text
 
-    assert await current() == (False, "the store knows of no round of this job")
+    assert await current() == (False, "the store holds no round of this job")
     for number, state, yes in ((1, "open", True), (2, "open", False), (1, "waiting", False), (1, "failed", False)):
         await side.store.txn([], [Put(KEYS.round, encode(header(number, cast(HeaderState, state))))])
         found, text = await current()

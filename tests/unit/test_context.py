@@ -66,11 +66,11 @@ def test_half_an_environment_is_refused_in_words(missing: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"RANK": "8"}, "RANK=8 is none of WORLD_SIZE=8 ranks"),
-        ({"LOCAL_RANK": "4"}, "LOCAL_RANK=4 is none of LOCAL_WORLD_SIZE=4 ranks"),
+        ({"RANK": "8"}, "RANK=8 is not a rank below WORLD_SIZE=8"),
+        ({"LOCAL_RANK": "4"}, "LOCAL_RANK=4 is not a rank below LOCAL_WORLD_SIZE=4"),
         ({"WORLD_SIZE": "0"}, "WORLD_SIZE=0"),
-        ({"RANK": "-1"}, "RANK='-1' in the environment is no number"),
-        ({"RANK": ""}, "RANK='' in the environment is no number"),
+        ({"RANK": "-1"}, "RANK='-1' in the environment is not a number"),
+        ({"RANK": ""}, "RANK='' in the environment is not a number"),
         ({"WORLD_SIZE": "four"}, "WORLD_SIZE='four'"),
         ({"ELASTIC_RUN_ROUND": "x"}, "ELASTIC_RUN_ROUND='x'"),
     ],

@@ -296,7 +296,7 @@ def test_after_a_restore_the_old_loop_is_over() -> None:
     committed(sampler, batches, 2)
     next(batches)
     sampler.load_state_dict(sampler.state_dict())
-    with pytest.raises(SamplerMisused, match="this loop over the loader is over"):
+    with pytest.raises(SamplerMisused, match="this loop over the loader has ended"):
         next(batches)
     with pytest.raises(SamplerMisused, match="before any batch was drawn"):
         sampler.commit()
@@ -339,7 +339,7 @@ def test_arrays_of_indices_are_permuted_as_single_ones_are(n: int, seed: int, da
 def test_commits_that_fall_behind_the_batches_are_noticed() -> None:
     sampler = ElasticBatchSampler(100, 2)
     loader = DataLoader(Numbers(100), batch_sampler=sampler)
-    with pytest.warns(RuntimeWarning, match="2 batches were given out since the last commit"):
+    with pytest.warns(RuntimeWarning, match="2 batches were drawn since the last commit"):
         for number, _ in enumerate(loader):
             if number % 2:
                 sampler.commit()
@@ -357,7 +357,7 @@ def test_a_loop_that_draws_one_batch_ahead_is_not_complained_of() -> None:
 
 @pytest.mark.parametrize("state", [None, [], "x", 5])
 def test_a_state_that_is_none_is_refused_in_words(state: object) -> None:
-    with pytest.raises(BadSamplerState, match=r"not what `state_dict\(\)` gave"):
+    with pytest.raises(BadSamplerState, match=r"not a result of `state_dict\(\)`"):
         ElasticBatchSampler(10, 2).load_state_dict(state)  # type: ignore[arg-type]  # that is the point
 
 

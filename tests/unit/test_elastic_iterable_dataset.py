@@ -336,7 +336,7 @@ def test_a_checkpoint_without_any_commit_is_told() -> None:
     batches = iter(loader(dataset, 8))
     dataset.state_dict()
     next(batches)
-    with pytest.warns(RuntimeWarning, match=r"none was ever committed.*call commit\(\)"):
+    with pytest.warns(RuntimeWarning, match=r"none was committed.*call commit\(\)"):
         dataset.state_dict()
 
 
@@ -399,7 +399,7 @@ def test_with_ack_a_shard_is_done_when_its_last_batch_is_committed() -> None:
 def test_with_ack_the_loop_does_not_end_over_batches_that_are_not_committed() -> None:
     data = loader(alone(20, 10, commit="ack"), 8)
     found: list[Sample] = []
-    with pytest.raises(ShardsNotDone, match="3 batches are not committed, and there are no others for now"):
+    with pytest.raises(ShardsNotDone, match="3 batches are not committed, and no others are available now"):
         for batch in data:
             found += batch
     data.commit()
@@ -442,12 +442,12 @@ def test_a_reader_that_gives_other_than_what_was_asked_for_is_told(
 @pytest.mark.parametrize("context", [pytest.param("fork", marks=LINGERS), "spawn"])
 def test_a_plain_loader_with_workers_is_refused(context: str) -> None:
     dataset = alone(10, 10, operator.attrgetter("indices"))
-    with pytest.raises(ShardsMisused, match=r"leases in the main process.*take dataset.loader\(batch_size"):
+    with pytest.raises(ShardsMisused, match=r"leases in the main process.*use dataset.loader\(batch_size"):
         next(iter(DataLoader(dataset, batch_size=4, num_workers=1, multiprocessing_context=context)))
 
 
 def test_a_plain_loader_is_refused_with_ack() -> None:
-    with pytest.raises(ShardsMisused, match=r"take dataset.loader\(batch_size"):
+    with pytest.raises(ShardsMisused, match=r"use dataset.loader\(batch_size"):
         next(iter(alone(commit="ack")))
 
 
@@ -473,12 +473,12 @@ def test_a_commit_needs_batches() -> None:
 def test_a_loop_is_over_when_another_is_begun(workers: int) -> None:
     data = loader(alone(), 8, workers, persistent_workers=workers > 0)
     first, second = iter(data), iter(data)
-    with pytest.raises(ShardsMisused, match="this loop over the loader is over"):
+    with pytest.raises(ShardsMisused, match="this loop over the loader has ended"):
         next(first)
     batch = next(second)
     third = iter(data)
     assert next(third) == batch
-    with pytest.raises(ShardsMisused, match="iterated over once at a time"):
+    with pytest.raises(ShardsMisused, match="only one loop at a time"):
         next(second)
     data.commit()
     assert set(next(third)).isdisjoint(batch)
@@ -488,7 +488,7 @@ def test_a_position_comes_before_the_first_batch() -> None:
     dataset = alone()
     state = dataset.state_dict()
     next(iter(dataset))
-    with pytest.raises(ShardsMisused, match="after it was begun"):
+    with pytest.raises(ShardsMisused, match="after the first use"):
         dataset.load_state_dict(state)
 
 
@@ -509,7 +509,7 @@ def test_a_batch_has_records(wrong: Any) -> None:
 
 
 def test_too_many_small_shards_at_once_are_told() -> None:
-    with pytest.raises(ShardsNotDone, match=r"256 shards are begun and not committed.*take larger shards"):
+    with pytest.raises(ShardsNotDone, match=r"256 shards are started and not committed.*use larger shards"):
         next(iter(loader(alone(1000, 1), 300)))
 
 

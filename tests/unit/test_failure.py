@@ -295,7 +295,7 @@ def test_the_scripts_own_error_gets_a_hint_too():
 
 
 def test_a_code_that_says_nothing_sends_the_reader_to_the_workers_last_words():
-    assert "printed last" in hint(exited(code=9))
+    assert "see its last lines" in hint(exited(code=9))
 
 
 def test_the_hint_about_a_missing_module_names_the_workers_interpreter() -> None:

@@ -204,7 +204,7 @@ def test_the_header_of_a_mass_loss_is_small() -> None:
 
 
 def test_the_header_of_a_mass_departure_is_small() -> None:
-    incident = judge(Evidence(8, left=tuple((host(number), "told to leave by SIGTERM") for number in range(5000))))
+    incident = judge(Evidence(8, left=tuple((host(number), "it received SIGTERM") for number in range(5000))))
     assert len(encode(header(incident.text, incident))) < HEADER_BYTES
 
 

@@ -60,15 +60,15 @@ class TestTheVerdict:
         assert incident.exit and len(incident.exit.message) > 400
 
     def test_on_a_lost_node_is_free_and_names_it_and_how_it_was_noticed(self) -> None:
-        incident = judge(Evidence(3, lost=(("b", "its lease ended"),)))
+        incident = judge(Evidence(3, lost=(("b", "its lease expired"),)))
         assert (incident.cause, incident.node, incident.round, incident.exit) == ("lost", "b", 3, None)
-        assert "b" in incident.text and "its lease ended" in incident.text
+        assert "b" in incident.text and "its lease expired" in incident.text
 
     def test_on_failures_beside_a_loss_is_the_loss(self) -> None:
         assert judge(Evidence(1, (failed("a", "ValueError: no"),), lost=(("b", "gone"),))).cause == "lost"
 
     def test_on_failures_beside_a_departure_is_the_departure(self) -> None:
-        incident = judge(Evidence(1, (failed("a", LOST_PEER),), left=(("b", "told to leave by SIGTERM"),)))
+        incident = judge(Evidence(1, (failed("a", LOST_PEER),), left=(("b", "it received SIGTERM"),)))
         assert incident.cause == "left" and "SIGTERM" in incident.text
 
     def test_on_a_loss_beside_a_departure_is_the_loss(self) -> None:
@@ -339,7 +339,12 @@ class TestWhatARestartCanDo:
     def test_ends_the_job_at_once_where_it_is_nothing(self) -> None:
         incident = failure("ModuleNotFoundError: No module named 'wandb'")
         end = hopeless(charge(Tally(), incident), incident)
-        assert end and end[0] == "failed" and "every rank failed alike" in end[1] and "--same-failure-limit=0" in end[1]
+        assert (
+            end
+            and end[0] == "failed"
+            and "every rank failed in the same way" in end[1]
+            and "--same-failure-limit=0" in end[1]
+        )
 
     def test_ends_the_job_after_one_repetition_where_it_is_little(self) -> None:
         incident = judge(Evidence(1, (failed("a", "ValueError: no", trace=TRACE + "ValueError: no"),)))

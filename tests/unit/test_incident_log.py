@@ -15,7 +15,7 @@ def round_of(number: int, opened_at: float) -> Round:
 
 
 def problem(number: int) -> Evidence:
-    return Evidence(number, problems=(("a", "has workers whose ring is broken"),))
+    return Evidence(number, problems=(("a", "has workers whose process group broke"),))
 
 
 def test_a_round_has_been_there_until_the_first_evidence() -> None:
@@ -72,7 +72,7 @@ def test_a_failure_that_no_restart_can_change_ends_the_job_once_every_rank_has_i
     first = told(log, 1, MISSING, workers=2)
     assert first.fatal is None and first.alike_by == 2.0 + ALIKE_SECONDS
     both = told(log, 1, MISSING, MISSING, workers=2)
-    assert both.fatal == "failed" and "No module named 'wandb'; every rank failed alike" in both.text
+    assert both.fatal == "failed" and "No module named 'wandb'; every rank failed in the same way" in both.text
 
 
 def test_what_one_rank_lacks_may_be_there_at_the_next_start() -> None:
@@ -160,7 +160,7 @@ def test_a_loss_costs_the_same_however_many_nodes_are_lost() -> None:
 
         def work() -> None:
             for node in range(nodes):
-                log.note(Evidence(1, lost=((Name(f"n{node}"), "its lease ended"),)), round_of(1, 0.0), 1.0)
+                log.note(Evidence(1, lost=((Name(f"n{node}"), "its lease expired"),)), round_of(1, 0.0), 1.0)
                 log.fault(1, 3, 5)
 
         return work

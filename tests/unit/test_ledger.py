@@ -583,7 +583,7 @@ def test_a_round_begins_when_every_rank_has_opened_it() -> None:
     ledger = Ledger(fresh(DATA), 0.0)
     assert ledger.answer(opening(0, 3), 0.0) is None
     assert ledger.answer(opening(2, 3), 0.0) is None
-    assert ledger.why(opening(0, 3)) == "dataset 'data' begins when every rank has opened it: rank 1 did not yet"
+    assert ledger.why(opening(0, 3)) == "dataset 'data' starts when every rank has opened it; still missing: rank 1"
     assert refusal(ledger.answer(exchange(0, 1, 1, world=3), 0.0)) == "dataset 'data' was not opened in this round"
     for rank in (1, 0, 2, 1):
         assert ledger.answer(opening(rank, 3), 0.0) == Answer()
@@ -605,8 +605,10 @@ def test_ranks_that_have_restored_different_positions_are_refused_before_the_fir
     assert [ledger.answer(request, 0.0) for request in requests[:2]] == [None, None]
     texts = {refusal(ledger.answer(request, 0.0)) for request in (requests[2], *requests)}
     assert texts == {
-        "the ranks would not train on the same data of 'data': ranks 0, 2 restored nothing; rank 1 restored a position "
-        "with 3 shards begun and 1 of them not done. Load the same checkpoint on every rank, or none on any"
+        "the ranks would not train on the same data of 'data': ranks 0, 2 restored nothing; rank 1 restored a "
+        "position with 3 shards started and 1 of them not done. Load the same checkpoint on every rank, or no "
+        "checkpoint on any "
+        "rank"
     }
     assert not ledger.state.begun
 
@@ -621,7 +623,7 @@ def test_a_rank_that_opens_a_round_that_has_begun_with_another_position_is_refus
     ("dataset", "advice"),
     [
         (DATA, "declare it alike on every rank"),
-        (QUEUE, "its records were dealt out like that before: keep to it, or give the new one another name"),
+        (QUEUE, "its records were distributed like that before: keep it, or give the new dataset another name"),
     ],
 )
 def test_a_dataset_that_is_declared_in_two_ways_is_refused(dataset: Dataset, advice: str) -> None:
@@ -718,7 +720,8 @@ def test_two_processes_that_ask_as_one_are_told_and_leave_no_trace() -> None:
     before = ledger.state
     for sequence in (3, 7):
         assert refusal(ledger.answer(exchange(0, sequence, 1), 0.0)) == (
-            f"request {sequence} of rank 0 came after its request 1: is dataset 'data' used by two processes as one?"
+            f"request {sequence} of rank 0 arrived after its request 1: do two processes use dataset 'data' as the "
+            "same rank?"
         )
     refusal(ledger.answer(exchange(1, 5, 1), 0.0))
     assert ledger.state == before
@@ -751,7 +754,7 @@ def test_a_cut_waits_for_every_rank_and_says_so() -> None:
     request = cutting(1, 1, 1, 10)
     assert ledger.answer(request, 0.0) is None
     assert ledger.why(request) == (
-        "state_dict() of 'data' is one position for all ranks, so that every rank must call it: rank 0 did not yet"
+        "state_dict() of 'data' is one position for all ranks, so every rank must call it; still missing: rank 0"
     )
     ledger = again(ledger)
     assert ledger.answer(cutting(0, 1, 1, 10), 0.0) is None, "the next master asks everybody again"
@@ -815,7 +818,7 @@ def test_outputs_are_of_whole_shards() -> None:
 
 
 def test_a_queue_has_no_position_to_save() -> None:
-    assert "has its position in the store" in refusal(begun(QUEUE).answer(cutting(0, 1, 1, 10), 0.0))
+    assert "keeps its position in the store" in refusal(begun(QUEUE).answer(cutting(0, 1, 1, 10), 0.0))
 
 
 def test_an_idle_worker_is_given_the_last_shard_of_the_longest_queue_at_once() -> None:
@@ -833,7 +836,7 @@ def test_a_shard_that_takes_long_is_leased_a_second_time_when_it_is_due() -> Non
     ok(ledger, exchange(0, 2, 0, Mark(0), Mark(1)), 4.0)  # 2 s for each
     idle = exchange(1, 2, 1, Mark(3))
     assert ledger.answer(idle, 4.0) is None
-    assert "waits until those are done, or come back" in ledger.why(idle)
+    assert "waiting until those are done or returned" in ledger.why(idle)
     due = ledger.due(4.0)
     assert due is not None
     assert 4.0 < due <= 4.0 + SLOW * 4.0

@@ -377,7 +377,7 @@ def test_a_step_of_billions_of_records_costs_no_more() -> None:
         ({"accumulate": 0}, "accumulate=0"),
         ({"fixed_global_batch": 0}, "fixed_global_batch=0"),
         ({"fixed_global_batch": 8, "accumulate": 2}, "contradict"),
-        ({"tail": "keep"}, "tail='keep' is unknown: say one of 'uneven', 'drop', 'pad'"),
+        ({"tail": "keep"}, "tail='keep' is unknown: use one of 'uneven', 'drop', 'pad'"),
         ({"seed": 2**63}, "seed="),
     ],
 )
@@ -395,7 +395,7 @@ def test_what_is_no_number_is_refused_in_words(arguments: dict[str, object]) -> 
 def test_a_world_that_a_plan_cannot_feed_is_refused_in_words() -> None:
     with pytest.raises(WorldSizeRefused, match="3 records and the world 4 ranks"):
         Plan(3, 2).check(4)
-    with pytest.raises(WorldSizeRefused, match="cannot be shared by 9 ranks: start at most 8"):
+    with pytest.raises(WorldSizeRefused, match="cannot be divided among 9 ranks: start at most 8"):
         Plan(100, 2, fixed_global_batch=8).check(9)
     with pytest.raises(WorldSizeRefused, match="would drop everything: the dataset has 10 records"):
         Plan(10, 4, tail="drop").check(3)

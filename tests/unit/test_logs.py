@@ -335,7 +335,7 @@ async def test_the_end_says_how_many_bytes_nobody_has_read(make: Make, screen: S
             lines.feed(b"%0500d\n" % n)
         lines.close()
         await output.close(succeeded=True, seconds=0.05)
-    told = re.search(rb"(\d+) bytes for standard output were dropped: nobody has read", screen.err.getvalue())
+    told = re.search(rb"(\d+) bytes for standard output were dropped: no output was read", screen.err.getvalue())
     assert told
     taken = _read_exactly(reading, 1 << 30)
     assert len(taken) + int(told[1]) == 2_000 * len(b"[node1 rank 0] %0500d\n" % 0)
@@ -352,7 +352,7 @@ async def test_the_end_waits_no_longer_where_a_signal_has_come(make: Make, scree
         hurry = asyncio.Event()
         hurry.set()
         await output.close(succeeded=True, hurry=hurry)
-    assert b"were dropped: a signal came while they waited to be read; they are in " in screen.err.getvalue()
+    assert b"were dropped: a signal arrived before they were read; they are in " in screen.err.getvalue()
     os.close(reading)
 
 
@@ -426,7 +426,7 @@ async def test_a_terminal_that_was_closed_is_named_once_and_the_files_go_on(make
             await output.flush()
         await output.close(succeeded=True)
     said = screen.err.getvalue().decode()
-    assert said.count("cannot write to standard output any more: Broken pipe") == 1
+    assert said.count("cannot write to standard output: Broken pipe") == 1
     assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"line\n" * 3
 
 

@@ -95,7 +95,7 @@ def test_an_even_number_on_other_machines_is_refused_once_nobody_can_be_expected
     nobody = seen(a=DEAD, b=Reach.UNREACHABLE)
     assert decide(View(nobody)).action == "wait"
     decision = decide(View(nobody, patient=True))
-    assert decision.action == "refuse" and "an odd number of them" in decision.reason
+    assert decision.action == "refuse" and "an odd number of endpoints" in decision.reason
     for somebody in (seen(a=DEAD, b=MUTE), seen(a=DEAD, b=DEAD, c=DEAD)):
         assert decide(View(somebody, patient=True)).action == "wait"
     secure = tuple(Probe(Endpoint(host, tls=True), DEAD) for host in "ab")

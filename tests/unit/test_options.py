@@ -162,7 +162,7 @@ def test_an_empty_value_is_refused_unless_torchrun_means_nothing_by_it() -> None
 
 def test_no_script_is_an_error_that_shows_where_it_goes() -> None:
     assert refusal("--nnodes=2", "") == (
-        "no script is given: elastic-run [flags] train.py [the script's own arguments]"
+        "no script is given: write elastic-run [flags] train.py [the script's own arguments]"
     )
 
 
@@ -301,7 +301,7 @@ def test_standalone_is_one_machine() -> None:
     assert (it.store.kind, it.nodes.maximum) == ("memory", 1)
     assert it.notes == (
         "--nnodes=1:4 is read as 1: --standalone means this machine only",
-        "--rdzv-endpoint=a:1 has no effect: one node keeps its store to itself",
+        "--rdzv-endpoint=a:1 has no effect: a job of one node keeps its store in the agent",
     )
     assert "asks for 2" in refusal("--standalone --nnodes=2")
 
@@ -314,7 +314,9 @@ def test_every_backend_means_our_store_at_the_endpoint(backend: str) -> None:
     it = options(f"--nnodes=2 --rdzv-backend={backend} --rdzv-endpoint=h1:29400")
     assert (it.store.kind, it.store.endpoints) == ("endpoints", (Endpoint("h1", 29400),))
     assert it.notes == (
-        ("--rdzv-backend=etcd-v2 is read as etcd: version 3 of its protocol is spoken",) if backend == "etcd-v2" else ()
+        ("--rdzv-backend=etcd-v2 is read as etcd: elastic-run uses version 3 of its protocol",)
+        if backend == "etcd-v2"
+        else ()
     )
 
 
@@ -376,12 +378,14 @@ def test_the_masters_port_alone_is_that_of_a_store_which_other_machines_can_reac
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
 def test_a_masters_address_that_is_loopback_is_warned_of(host: str) -> None:
     (note,) = options(f"--nnodes=2 --master-addr={host}").notes
-    assert f"--master-addr={host} is this machine for itself only" in note
+    assert f"--master-addr={host} is a loopback address" in note
     assert options("--nnodes=2 --master-addr=h1").notes == ()
 
 
 def test_the_masters_address_says_nothing_where_it_is_not_needed() -> None:
-    assert options("--master-port=7").notes == ("--master-port=7 has no effect: one node keeps its store to itself",)
+    assert options("--master-port=7").notes == (
+        "--master-port=7 has no effect: a job of one node keeps its store in the agent",
+    )
     it = options("--nnodes=2 --rdzv-endpoint=h1 --master-addr=h2")
     assert it.store.endpoints == (Endpoint("h1"),)
     assert it.notes == ("--master-addr=h2 has no effect: --rdzv-endpoint says where the store is",)
@@ -402,7 +406,7 @@ def test_the_place_of_a_node_lies_within_the_range() -> None:
 
 def test_a_local_address_loses_its_brackets() -> None:
     assert options("--local-addr=[fd00::7]").local_addr == "fd00::7"
-    assert "no address and no host name" in refusal("--local-addr='a b'")
+    assert "neither an address nor a host name" in refusal("--local-addr='a b'")
 
 
 # -- the id -----------------------------------------------------------------------------------------------------
@@ -479,7 +483,7 @@ def test_our_own_key_wins_over_torchruns() -> None:
 def test_keys_of_torchrun_that_say_nothing_here_are_noted() -> None:
     assert options("--rdzv-conf=is_host=true,read_timeout=60").notes == (
         "--rdzv-conf: is_host=true has no effect: the machine that the endpoint names starts the store",
-        "--rdzv-conf: read_timeout=60 has no effect: every call to the store has its own short deadline",
+        "--rdzv-conf: read_timeout=60 has no effect: each call to the store has its own short deadline",
     )
 
 
@@ -549,7 +553,7 @@ def test_signals_are_named() -> None:
     [
         ("SIGUSER1", "did you mean SIGUSR1?"),
         ("sigterm", "did you mean SIGTERM?"),
-        ("SIGKILL", "nobody can handle"),
+        ("SIGKILL", "no process can handle"),
         ("SIGCHLD", "leave it out"),
     ],
 )
@@ -568,7 +572,7 @@ def test_a_script_that_does_not_exist_is_refused_with_its_neighbours(folder: Pat
 
 
 def test_a_word_that_could_be_a_module_gets_a_hint() -> None:
-    assert "A module is run by -m pkg.main" in refusal(command="pkg.main")
+    assert "Use -m pkg.main" in refusal(command="pkg.main")
 
 
 def test_a_folder_is_a_script_only_with_a_main(folder: Path) -> None:
@@ -619,7 +623,7 @@ def test_run_path_takes_precedence() -> None:
 
 def test_another_interpreter_may_be_named() -> None:
     assert options(PYTHON_EXEC="sh").command.python == "sh"
-    assert refusal(PYTHON_EXEC="zzz").startswith("PYTHON_EXEC=zzz is no program")
+    assert refusal(PYTHON_EXEC="zzz").startswith("PYTHON_EXEC=zzz is not an executable program")
 
 
 # -- output -----------------------------------------------------------------------------------------------------
@@ -648,7 +652,7 @@ def test_other_streams_are_refused(text: str) -> None:
 def test_local_ranks_are_filtered() -> None:
     assert options("--local-ranks-filter='0, 2'").output.shown_ranks == frozenset({0, 2})
     assert options().output.shown_ranks is None
-    assert "no list of local ranks" in refusal("--local-ranks-filter=0,a")
+    assert "not a list of local ranks" in refusal("--local-ranks-filter=0,a")
 
 
 def test_filters_split_at_single_commas_only() -> None:
@@ -699,7 +703,7 @@ def test_a_trace_that_cannot_be_written_is_refused(folder: Path) -> None:
 
 def test_what_is_no_trace_is_not_written_to(folder: Path) -> None:
     (folder / "notes.txt").write_text("dear diary")
-    assert refusal("--trace=notes.txt") == "--trace=notes.txt holds something that is no trace: name another file"
+    assert refusal("--trace=notes.txt") == "--trace=notes.txt is not a trace file: name another file"
     assert (folder / "notes.txt").read_text() == "dear diary"
 
 
@@ -726,7 +730,7 @@ def test_a_certificate_and_its_key_belong_together(folder: Path) -> None:
     credentials = options("--rdzv-endpoint=h1 --etcd-cert=cert.pem --etcd-key=key.pem").store.credentials
     assert (credentials.cert, credentials.key) == (Path("cert.pem"), Path("key.pem"))
     assert "belong together" in refusal("--rdzv-endpoint=h1 --etcd-cert=cert.pem")
-    assert "no file zzz.pem" in refusal("--rdzv-endpoint=h1 --etcd-cacert=zzz.pem")
+    assert "no readable file zzz.pem" in refusal("--rdzv-endpoint=h1 --etcd-cacert=zzz.pem")
     assert "contradicts" in refusal("--rdzv-endpoint=h1 --rdzv-conf=protocol=http --etcd-cacert=cert.pem")
 
 
@@ -752,7 +756,7 @@ def test_credentials_need_an_etcd_to_go_to(folder: Path) -> None:
     (folder / "ca.pem").touch()
     assert "name yours with --rdzv-endpoint" in refusal("--nnodes=2 --etcd-cacert=ca.pem")
     assert options("--etcd-cacert=ca.pem").notes == (
-        "the credentials for etcd have no effect: one node keeps its store to itself",
+        "the credentials for etcd have no effect: a job of one node keeps its store in the agent",
     )
 
 
@@ -894,7 +898,7 @@ class TestALauncherThatIsAToolOfItsOwn:
         self.interpreter(folder / "mine")
         active = {"VIRTUAL_ENV": str(folder / "mine")}
         (tool / "uv-receipt.toml").rename(tool / "pipx_metadata.json")
-        assert "because pipx has" in self.python(tool, **active)[1]
+        assert "because pipx installed" in self.python(tool, **active)[1]
         (tool / "pipx_metadata.json").unlink()
         assert self.python(tool, **active) == (str(tool / "bin" / "python"), "")
 

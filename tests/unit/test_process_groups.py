@@ -314,5 +314,5 @@ def test_without_an_agent_there_is_one_rank() -> None:
 
 
 def test_without_an_agent_that_answers_it_is_said() -> None:
-    with pytest.raises(AgentGone, match="does not listen"):
+    with pytest.raises(AgentGone, match="cannot connect to the agent"):
         Rounds(environment("@nobody-is-here"))

@@ -91,7 +91,7 @@ class TestTheFirstRound:
         decision, reason = plan(members, FIRST, POLICY, 0.0)
         assert opened(decision) == ["a", "b", "c", "d"]
         assert isinstance(decision, Open) and decision.cause == "start"
-        assert "all 4 nodes are in" in reason
+        assert "all 4 nodes have joined" in reason
 
     def test_waits_for_the_minimum_until_the_join_timeout_and_says_for_how_many(self) -> None:
         decision, reason = plan([seen("a", state="waiting", round=0)], FIRST, POLICY, 5.0)
@@ -198,7 +198,7 @@ class TestARunningRound:
         decision, reason = plan([seen("b"), seen("c")], running("a", "b", "c"), POLICY, 0.0)
         assert opened(decision) == ["b", "c"]
         assert isinstance(decision, Open) and decision.cause == "lost"
-        assert "1 of 3 nodes lost" in reason
+        assert "1 of 3 nodes were lost" in reason
 
     def test_keeps_its_rank_order_whatever_the_order_of_arrival(self) -> None:
         members = [seen("a", 1), seen("b", 2), seen("c", 3)]
@@ -213,7 +213,7 @@ class TestARunningRound:
         decision, reason = plan(members, running("a", "b", "c"), POLICY, 0.0)
         assert opened(decision) == ["b", "c"]
         assert isinstance(decision, Open) and decision.cause == "left"
-        assert "a leaves" in reason
+        assert "a left the job" in reason
 
     def test_is_replaced_although_the_leaver_never_started_its_workers(self) -> None:
         members = [seen("a", state="leaving", round=0), seen("b"), seen("c")]
@@ -260,11 +260,11 @@ class TestARunningRound:
         assert isinstance(plan([seen("a"), seen("b")], running("a", "b", fault=fault), POLICY, 0.0)[0], Open)
 
     def test_waits_a_moment_for_the_cause_where_only_consequences_are_known(self) -> None:
-        fault = dataclasses.replace(failure("rank 1 lost another rank"), root_by=0.25)
+        fault = dataclasses.replace(failure("rank 1 lost its connection to another rank"), root_by=0.25)
         current = running("a", "b", fault=fault)
         members = [seen("a"), seen("b", state="failed")]
         decision, reason = plan(members, current, POLICY, 0.0)
-        assert decision == Keep(0.25) and "not known yet" in reason
+        assert decision == Keep(0.25) and "failed first" in reason
         assert isinstance(plan(members, current, POLICY, 0.25)[0], Open)
         decision, _ = plan([seen("b", state="failed"), seen("c")], running("a", "b", fault=fault), POLICY, 0.0)
         assert isinstance(decision, Open) and decision.cause == "lost", "a loss explains it"
@@ -273,7 +273,7 @@ class TestARunningRound:
         fault = failure("no budget", "failed", settled_at=1.0)
         decision, reason = plan([seen("a"), seen("b")], running("a", "b", fault=fault), POLICY, 0.5)
         assert decision == Keep(1.0)
-        assert "no budget" in reason and "gathering" in reason
+        assert "no budget" in reason and "waiting for other failure reports" in reason
 
     @pytest.mark.parametrize("outcome", ["failed", "repeated"])
     def test_ends_by_the_verdict_when_the_evidence_is_complete(self, outcome: Outcome) -> None:
@@ -405,19 +405,19 @@ class TestAJoiningNode:
         policy = dataclasses.replace(POLICY, max_nodes=2)
         decision, reason = plan(self.MEMBERS, running("a", "b"), policy, OLD)
         assert decision == Keep()
-        assert "c waits as a spare" in reason and "maximum" in reason
+        assert "c waits as a standby" in reason and "maximum" in reason
 
     def test_waits_as_a_standby_where_the_user_wants_no_restarts(self) -> None:
         policy = dataclasses.replace(POLICY, scale_up="never")
         decision, reason = plan(self.MEMBERS, running("a", "b"), policy, OLD)
         assert decision == Keep()
-        assert "c waits as a spare" in reason
+        assert "c waits as a standby" in reason
 
     def test_waits_for_a_checkpoint_that_is_written_once_it_has_settled_where_the_user_wants_that(self) -> None:
         policy = dataclasses.replace(POLICY, scale_up="commit")
         decision, reason = plan(self.MEMBERS, running("a", "b"), policy, OLD)
         assert decision == Keep()
-        assert "c arrived and will be taken in after the next checkpoint" in reason
+        assert "c will join after the next checkpoint" in reason
         early = dataclasses.replace(running("a", "b"), saved_at=109.0)
         assert plan(self.MEMBERS, early, policy, OLD)[0] == Keep()
         since = dataclasses.replace(running("a", "b"), saved_at=110.0)
@@ -432,7 +432,7 @@ class TestAJoiningNode:
         policy = dataclasses.replace(POLICY, node_unit=2)
         decision, reason = plan(self.MEMBERS, running("a", "b"), policy, OLD)
         assert decision == Keep()
-        assert "node unit 2" in reason
+        assert "--node-unit=2" in reason
 
     def test_at_the_end_of_the_job_opens_no_round(self) -> None:
         finished = seen("a", state="running", exits=(ok_exit(),))
@@ -492,7 +492,7 @@ class TestAJoiningNodeWhereWorkersKeepTheirProcess:
     def test_is_not_admitted_before_its_workers_are_ready(self) -> None:
         decision, reason = plan(self.members(ready=False, since=OLD), self.ROUND, POLICY, OLD + 30)
         assert decision == Keep(OLD + READY_SECONDS)
-        assert reason == "c gets its workers ready"
+        assert reason == "c is preparing its workers"
 
     def test_is_admitted_soon_after_they_are(self) -> None:
         members = self.members(ready=True, since=OLD)
@@ -522,7 +522,7 @@ class TestAJoiningNodeWhereWorkersKeepTheirProcess:
         members[0] = dataclasses.replace(members[0], member=dataclasses.replace(members[0].member, report=report))
         decision, reason = plan(members, self.ROUND, POLICY, OLD)
         assert decision == Keep()
-        assert reason == "c came at the end: workers of round 1 are finishing already"
+        assert reason == "c joined too late: workers of round 1 are already finishing"
 
     def test_enters_at_once_where_too_few_are_left_without_it(self) -> None:
         members = self.members(ready=False, since=OLD)
@@ -577,7 +577,7 @@ class TestAChangeWhereWorkersKeepTheirProcess:
         members = self.members(state="waiting", round=2)
         decision, reason = plan(members, current, self.WIDE, OLD + 5)
         assert decision == Keep(OLD + READY_SECONDS)
-        assert reason == "b gets its workers ready"
+        assert reason == "b is preparing its workers"
         members = self.members(state="waiting", round=2, ready=True)
         assert opened(plan(members, current, self.WIDE, OLD + 5)[0]) == ["a", "c", "b"]
 

@@ -150,7 +150,7 @@ def test_a_name_may_be_as_long_as_the_ledger_takes() -> None:
         ({"size": [("a", 1), ("b", 2), ("a", 3)]}, "the file 'a' is listed twice"),
         ({"name": ""}, "has 0 characters"),
         ({"name": "x" * 201}, "has 201 characters"),
-        ({"name": "\ud800"}, "is no text"),
+        ({"name": "\ud800"}, "is not a valid string"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(given: dict[str, Any], words: str) -> None:
@@ -171,7 +171,7 @@ def test_what_cannot_be_is_refused_in_words(given: dict[str, Any], words: str) -
         ({"size": [("a.csv", 1, 2)]}, "among its files"),
         ({"size": [("a.csv", 1.5)]}, "must be a whole number"),
         ({"size": [("a.csv", True)]}, "must be a whole number"),
-        ({"size": [(b"a.csv", 1)]}, "named by a text"),
+        ({"size": [(b"a.csv", 1)]}, "must be a string"),
         ({"shard_size": 1.0}, "shard_size=1.0 must be a whole number"),
         ({"shard_size": True}, "shard_size=True"),
         ({"epochs": "1"}, "epochs='1'"),
@@ -187,7 +187,7 @@ def test_what_is_of_the_wrong_kind_is_refused_in_words(given: dict[str, Any], wo
 
 
 def test_an_unknown_tracking_mode_is_refused() -> None:
-    with pytest.raises(BadDataset, match="commit='never' is unknown: say one of 'checkpoint', 'ack'"):
+    with pytest.raises(BadDataset, match="commit='never' is unknown: use one of 'checkpoint', 'ack'"):
         Layout("data", 10, 1).dataset("never")  # pyright: ignore[reportArgumentType]
 
 
@@ -283,7 +283,7 @@ def test_refusals_are_of_one_tree() -> None:
 
 @pytest.mark.parametrize("state", [None, [], "x", 5])
 def test_a_state_that_is_none_is_refused_in_words(state: object) -> None:
-    with pytest.raises(BadShardsState, match=r"not what `state_dict\(\)` gave"):
+    with pytest.raises(BadShardsState, match=r"not a result of `state_dict\(\)`"):
         Layout("data", 10, 2).restored(state)  # type: ignore[arg-type]  # that is the point
 
 

@@ -193,7 +193,7 @@ class TestRestoring:
         state.commit()
         step(state)
         state._restore()  # pyright: ignore[reportPrivateUsage]  # what is done where the process group has broken
-        with pytest.raises(StateLost, match="no living worker has a committed step whole"):
+        with pytest.raises(StateLost, match="no living worker has a complete committed step"):
             state.sync()
 
     def test_of_a_step_that_has_collectives_itself_is_always_possible(self) -> None:
@@ -465,7 +465,7 @@ class TestRefusing:
             pass
 
         with pytest.raises(
-            UnsupportedState, match=r"sharded over the ranks \(FullyShardedDataParallel\): after a loss nobody"
+            UnsupportedState, match=r"sharded over the ranks \(FullyShardedDataParallel\): after a loss no rank"
         ):
             State(model=nn.Sequential(FullyShardedDataParallel()))
 
@@ -664,5 +664,5 @@ def test_a_second_training_under_a_launcher_is_refused_in_words(monkeypatch: pyt
     state = State(note=0)
     monkeypatch.setattr(state, "_members", Assigned())
     next(state.attempts())
-    with pytest.raises(RuntimeError, match=r"has had a training already.* into one training function"):
+    with pytest.raises(RuntimeError, match=r"has already run a training function.* into one training function"):
         next(state.attempts())

@@ -56,11 +56,13 @@ def test_the_totals_name_what_happened_and_the_time_with_and_without_workers(opt
     assert "arrival" not in totals
 
 
-def test_where_nothing_happened_the_totals_say_so(options: Options) -> None:
+def test_where_nothing_happened_the_totals_are_those_of_this_node(options: Options) -> None:
     quiet = result(0, "succeeded")
     assert quiet.header
     quiet = dataclasses.replace(quiet, header=dataclasses.replace(quiet.header, tally=Tally()))
-    assert "nothing happened" in last_lines(options, quiet, "a.host")[-1]
+    assert last_lines(options, quiet, "a.host")[-1] == (
+        "summary: 1 round on this node; workers ran for 10.0 s, downtime 2.0 s"
+    )
 
 
 @pytest.mark.parametrize("exit_", [RAISED, KILLED, OUT_OF_MEMORY])
@@ -107,13 +109,13 @@ def test_a_timeout_says_where_the_nodes_met_and_what_to_check(options: Options) 
 
 def test_a_refused_node_reads_the_sentence_only(options: Options) -> None:
     assert last_lines(options, result(2, "open", reason="another job"), "a.host") == [
-        "this node is refused: another job"
+        "the job refused this node: another job"
     ]
 
 
 def test_a_node_that_left_is_not_told_that_the_job_failed(options: Options) -> None:
-    lines = last_lines(options, result(143, "open", reason="told to leave"), "a.host")
-    assert "node a has left job job" in lines[0]
+    lines = last_lines(options, result(143, "open", reason="it received SIGTERM"), "a.host")
+    assert "node a left job job" in lines[0]
     assert not any("failed" in line for line in lines[:-1])
 
 

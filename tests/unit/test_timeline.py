@@ -84,7 +84,7 @@ def assignment(nproc: int = 1) -> Assignment:
 
 def test_a_change_is_one_line_with_both_sizes_the_cause_and_the_seconds_that_it_cost() -> None:
     line = describe_round(header(7), assignment(), 1.234)
-    assert line == "round 7: 3 -> 2 nodes, 4 workers, rank 2 here: b was lost; no worker ran for 1.23 s"
+    assert line == "round 7: 3 -> 2 nodes, 4 workers, rank 2 here: b was lost; downtime 1.23 s"
 
 
 def test_the_first_round_cost_nothing_and_replaced_nothing() -> None:

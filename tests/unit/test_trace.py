@@ -236,7 +236,7 @@ def test_a_file_that_cannot_be_written_is_said_once(path: str, why: str, said: l
     with it.span("y", AGENT):
         it.since(0.0, "z", AGENT)
     assert it.file is None
-    assert said == [f"the trace {path} cannot be written ({why}): nothing more is recorded in it from here"]
+    assert said == [f"the trace {path} cannot be written ({why}): no more events are recorded"]
 
 
 def test_a_disk_that_becomes_full_is_said_once(trace: Trace, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +294,7 @@ def test_the_user_guide_s_code_loads_files_and_lays_them_beside_each_other(
     other.instant("there", AGENT)
     other.close()
     file.rename(tmp_path / "host1.json")
-    section = GUIDE.read_text(encoding="utf-8").partition("\n## A picture of each recovery\n")[2].partition("\n## ")[0]
+    section = GUIDE.read_text(encoding="utf-8").partition("\n## A timeline of each recovery\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"(?:^    .*\n|^\n)+", section, flags=re.MULTILINE)
     code = next(block for block in blocks if "def together" in block)
     monkeypatch.chdir(tmp_path)

@@ -62,10 +62,10 @@ def test_a_wait_that_lasts_is_told_once_a_minute_and_when_it_is_over() -> None:
         *told, last = scene.said
         assert len(told) == 3
         assert told[0] == (
-            "the store does not answer in time (no endpoint answered); the news has waited for it for 5 s; "
-            "tries again, and workers that run go on"
+            "the store does not answer in time (no endpoint answered); the news has waited for 5 s; "
+            "retrying, and running workers continue"
         )
-        assert last.startswith("the news waits for the store no more: it took 13")
+        assert last.startswith("the store answered after 13")
 
     live(body)
 
@@ -96,7 +96,7 @@ def test_what_one_has_been_answered_another_waits_for_still() -> None:
         assert wait is not None and wait.since == 2.0
         await waiting
         told, last = scene.said
-        assert "has waited for it for 5 s" in told and last.startswith("the news waits for the store no more")
+        assert "has waited for 5 s" in told and last.endswith(": the news continues")
         assert scene.waits.longest is None
 
     live(body)
@@ -108,7 +108,7 @@ def test_a_refusal_is_told_at_once() -> None:
             scene.waits.failed("the report", StoreRefused("no space left"))
             await asyncio.sleep(1)
         assert scene.said == [
-            "the store refuses (no space left); the report waits for it; tries again, and workers that run go on"
+            "the store refuses (no space left); the report is delayed; retrying, and running workers continue"
         ]
 
     live(body)
@@ -120,7 +120,7 @@ def test_a_lease_that_ended_before_it_was_used_is_no_silence() -> None:
         wait = scene.waits.longest
         assert wait is not None
         assert wait.words(60.0) == (
-            "the store needs longer than a lease lives (lease 7 has expired); the report has waited for it for 60 s"
+            "the store takes longer than a lease lasts (lease 7 has expired); the report has waited for 60 s"
         )
 
     live(body)
@@ -134,7 +134,7 @@ def test_the_longest_wait_is_known_with_its_reason() -> None:
         await scene.until(100)
         wait = scene.waits.longest
         assert wait is not None and wait.since == 4.0
-        assert wait.words(100.0) == "the store refuses (no); the news has waited for it for 96 s"
+        assert wait.words(100.0) == "the store refuses (no); the news has waited for 96 s"
         scene.waits.done("the news")
         assert scene.waits.longest is not None and scene.waits.longest.since == 10.0
 
@@ -143,7 +143,7 @@ def test_the_longest_wait_is_known_with_its_reason() -> None:
 
 def test_a_wait_ends_at_a_deadline_in_words() -> None:
     async def body(scene: Scene) -> None:
-        with pytest.raises(StoreUnavailable, match=r"no endpoint answered.*the news has waited for it for 1\d s"):
+        with pytest.raises(StoreUnavailable, match=r"no endpoint answered.*the news has waited for 1\d s"):
             await scene.waits.until_answered("the news", scene.ask, within=10)
         assert scene.loop.time() < 13
         assert scene.waits.longest is None

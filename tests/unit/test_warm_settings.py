@@ -21,7 +21,7 @@ def test_nothing_has_changed_where_nothing_was_read() -> None:
 
 
 def test_another_year_is_told() -> None:
-    assert Settings(LOOKS, YEAR).changed(YEAR + 1) == "another year has begun"
+    assert Settings(LOOKS, YEAR).changed(YEAR + 1) == "the year has changed"
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +149,6 @@ def test_matplotlib_is_refused_where_it_could_not_make_its_folder(
 ) -> None:
     assert makes_temporary_folder("matplotlib") == ""
     monkeypatch.setenv(variable, folder)
-    assert makes_temporary_folder("matplotlib").startswith(f"would make a temporary folder, because {folder}")
+    assert makes_temporary_folder("matplotlib").startswith(f"would create a temporary folder, because {folder}")
     assert makes_temporary_folder("numpy") == ""
     assert not home.exists()

@@ -149,8 +149,8 @@ def test_a_whole_number_will_do_for_a_float() -> None:
         (b'{"text":"x","seconds":"3"}', r"Outer\.seconds: expected float"),
         (b'{"text":"x","seconds":true}', r"Outer\.seconds: expected float"),
         (b'{"text":"x","flag":1}', r"Outer\.flag: expected bool"),
-        (b'{"text":"x","state":"half"}', r"Outer\.state: 'half' is none of"),
-        (b'{"text":"x","state":[]}', r"Outer\.state: \[\] is none of"),
+        (b'{"text":"x","state":"half"}', r"Outer\.state: 'half' is not one of"),
+        (b'{"text":"x","state":[]}', r"Outer\.state: \[\] is not one of"),
         (b'{"text":"x","maybe":"3"}', r"Outer\.maybe: expected int"),
         (b'{"text":"x","maybe":true}', r"Outer\.maybe: expected int, found bool"),
         (b'{"text":"x","maybe":1.5}', r"Outer\.maybe: expected int, found float"),
@@ -216,7 +216,7 @@ class Bound:
         (b'{"whole":9223372036854775808}', r"Bound\.whole: a number from -9223372036854775808"),
         (b'{"seconds":NaN}', r"Bound\.seconds: a finite number"),
         (b'{"seconds":1e999}', r"Bound\.seconds: a finite number"),
-        (b'{"text":"\\ud800"}', r"Bound\.text: it is no text"),
+        (b'{"text":"\\ud800"}', r"Bound\.text: it is not a valid string"),
     ],
 )
 def test_what_is_out_of_bounds_is_refused_with_its_place(data: bytes, where: str) -> None:

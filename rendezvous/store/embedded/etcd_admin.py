@@ -101,7 +101,7 @@ def _understood(reply: bytes) -> dict[str, Any]:
     head, _, body = reply.partition(b"\r\n\r\n")
     words = head.split(b"\r\n", 1)[0].split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-        what = f"it says {reply[:40]!r}" if reply else "it closes the connection"
+        what = f"it answers {reply[:40]!r}" if reply else "it closes the connection"
         raise NotAnswered(Reach.FOREIGN, what)
     try:
         decoded: Any = json.loads(body)

@@ -359,7 +359,7 @@ class _Attempt:
         if listed not in text:
             text += f" ({listed})"
         if self._running is not None:
-            text += f"; the member started here says:\n{last_lines(self._running.home.log)}\n"
+            text += f"; the member on this machine printed:\n{last_lines(self._running.home.log)}\n"
         raise StoreUnavailable(f"{text}; gave up at the deadline: start the missing machines, or check the endpoint")
 
     async def _pause(self, seconds: float) -> None:
@@ -519,7 +519,7 @@ class _Attempt:
             # Members that have known each other for less than 5 s count as unhealthy; or somebody else was quicker.
             if self._now() >= self._report_at:
                 self._report_at = self._now() + _REPORT_SECONDS
-                self._announce(f"the store does not replace the dead member of {slot} yet: {error}")
+                self._announce(f"the store does not replace the dead member at {slot} yet: {error}")
             return None
 
     async def _check_ready(self, slot: Endpoint) -> tuple[Path, Binding]:
@@ -537,7 +537,8 @@ class _Attempt:
             if self._now() >= give_up:
                 raise EmbeddedFailed(
                     f"port {peer_port(slot.port)} of {where.listen} cannot be used ({problem}): the store's members "
-                    f"talk to each other there, beside the endpoint's port {slot.port}. Stop what holds it, or choose "
+                    f"need it for their own traffic, beside the endpoint's port {slot.port}. Stop the program that "
+                    "uses it, or choose "
                     "another port in the endpoint"
                 )
             await self._pause(0.1)
@@ -593,7 +594,7 @@ class _Attempt:
         keeping = (sys.executable, "-I", "-S", supervisor.__file__)
         command = (*keeping, *(str(part) for option in options.items() for part in option), "--", *etcd)
         pid = await watchdog.start_supervisor(command, lock)
-        self._announce(f"starts etcd for the store at {slot}: {decision.reason}")
+        self._announce(f"starting etcd at {slot}: {decision.reason}")
         try:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
@@ -605,7 +606,7 @@ class _Attempt:
 
     async def _discard_running(self, running: _Running, reason: str) -> None:
         """Stops the member that waits in vain and sets its data aside."""
-        self._announce(f"stops the member of {running.endpoint}: {reason}")
+        self._announce(f"stopping the member at {running.endpoint}: {reason}")
         await self._stop(running)
         self._forget(running)
         shutil.rmtree(running.home.path, ignore_errors=True)
@@ -635,7 +636,7 @@ class _Attempt:
             full = watchdog.full_disk(home.path)
             advice = f"{full}: make room, or name another folder with --store-dir"
             raise EmbeddedFailed(
-                f"the etcd that was started for {slot} ended at once; the end of {home.log}:\n{last_lines(home.log)}\n"
+                f"the etcd that was started for {slot} exited at once; the end of {home.log}:\n{last_lines(home.log)}\n"
                 + (advice if full else f"If its data is damaged, remove {home.path}")
             )
 
@@ -665,7 +666,7 @@ class _Attempt:
         while not mine.birth:
             birth = partial(etcd_admin.give_birth, mine.endpoint, secrets.token_hex(8), self._endpoints)
             if not await _succeeds(birth) and self._now() >= self._deadline:
-                raise StoreUnavailable(f"the store at {mine.endpoint} answers and takes no write: {mine.detail}")
+                raise StoreUnavailable(f"the store at {mine.endpoint} answers, but accepts no write: {mine.detail}")
             mine = await etcd_admin.probe(mine.endpoint)
             if not mine.birth:
                 await self._pause(0.1)

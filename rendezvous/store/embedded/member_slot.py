@@ -69,7 +69,7 @@ def port_clash(endpoints: Sequence[Endpoint]) -> str | None:
         other = ports.get(key) or peers.get(key)
         if other is not None:
             return (
-                f"the members of the store at {endpoint} talk to each other on port {key[1]}, which {other} needs "
+                f"the members of the store at {endpoint} use port {key[1]} for their own traffic, and {other} needs it "
                 f"too: choose ports that are less than {PEER_OFFSET} apart"
             )
         peers[key] = endpoint
@@ -236,21 +236,21 @@ def decide(view: View) -> Decision:
     if len(view.probes) % 2 == 0:
         return _refuse_even(view.probes)
     if any(data.endpoint == slot for data in view.data):
-        return Decision("restart", f"the member of {slot} comes back with its data", slot)
+        return Decision("restart", f"the member at {slot} restarts with its data", slot)
     if slot in view.remembered and view.patient:
         return Decision(
             "anew",
-            f"the members that remember the one of {slot} found no majority: a new store is formed without them",
+            f"the members that know {slot} have no majority: forming a new store without them",
             slot,
         )
     if slot in view.remembered:
         return Decision(
             "wait",
-            f"the other members remember the one of {slot}, whose data is not on this machine: it can be replaced "
+            f"the other members know {slot}, and its data is not on this machine: it can be replaced "
             f"when a majority answers; {waiting_for(view.probes)}",
             slot,
         )
-    return Decision("start", f"nothing answers at {slot}, which is this machine", slot)
+    return Decision("start", f"no store answers at {slot}, which is this machine", slot)
 
 
 def _is_of_other_endpoints(view: View, probe: Probe) -> bool:
@@ -268,45 +268,45 @@ def _is_of_other_endpoints(view: View, probe: Probe) -> bool:
 def _refuse_even(probes: Sequence[Probe]) -> Decision:
     return Decision(
         "refuse",
-        f"nothing answers at {_listed(probes)}, and a store that elastic-run starts has one endpoint or an odd number "
-        f"of them: {len(probes)} tolerate no more losses than {len(probes) - 1}",
+        f"no store answers at {_listed(probes)}, and elastic-run starts a store with one endpoint or an odd number of "
+        f"endpoints: {len(probes)} members tolerate no more losses than {len(probes) - 1}",
     )
 
 
 def _with_member(view: View, hosted: Endpoint, answering: Sequence[Probe], birth: str) -> Decision:
     if any(probe.endpoint == hosted for probe in answering):
-        return Decision("use", f"the member of {hosted} answers", hosted)
+        return Decision("use", f"the member at {hosted} answers", hosted)
     data = next((data for data in view.data if data.endpoint == hosted), Data(hosted))
     # Data that never saw a quorum may be about to; data that was born with another store cannot belong to this one.
     if birth and data.birth != birth and (data.birth or view.patient):
-        return Decision("discard", f"the others formed a store without the member of {hosted}", hosted)
+        return Decision("discard", f"the other members formed a store without {hosted}", hosted)
     if birth and data.birth == birth and view.patient:
-        return Decision("use", f"the store answers; the member of {hosted} is still catching up", hosted)
+        return Decision("use", f"the store answers; the member at {hosted} is still catching up", hosted)
     return Decision("wait", waiting_for(view.probes), hosted)
 
 
 def _beside_quorum(view: View, slot: Endpoint, answering: int, birth: str) -> Decision:
     if view.members is None or not any(member.name.startswith(MEMBER_PREFIX) for member in view.members):
-        return Decision("use", "the store answers, and was not started by elastic-run")
+        return Decision("use", "the store answers, and elastic-run did not start it")
     known = next((member for member in view.members if peer_url(slot) in member.peer_urls), None)
     if known is None and not any(str(slot) in probe.listed for probe in view.probes):
         if view.patient:
-            return Decision("use", f"the store answers, and does not say that {slot} was ever one of its endpoints")
-        return Decision("wait", f"the store has just begun and does not say yet whether {slot} is one of its endpoints")
+            return Decision("use", f"the store answers, and does not list {slot} as one of its endpoints")
+        return Decision("wait", "the store has just started and does not list its endpoints yet")
     data = next((data for data in view.data if data.endpoint == slot), None)
     if data is not None:
         if known is not None and birth and data.birth == birth and data.member == known.id:
-            return Decision("restart", f"the member of {slot} comes back with its data", slot)
+            return Decision("restart", f"the member at {slot} restarts with its data", slot)
         return Decision("discard", f"the data of {slot} on this machine belongs to an earlier store", slot)
     if answering < len(view.members) // 2 + 1:
         if view.patient:
-            return Decision("use", f"the store answers; too few members can be seen to take the member slot of {slot}")
-        return Decision("wait", f"a majority must answer before the member slot of {slot} is taken", slot)
+            return Decision("use", f"the store answers, but too few members are reachable to replace the one at {slot}")
+        return Decision("wait", f"a majority must answer before the member at {slot} can be replaced", slot)
     if known is not None and not known.started:
-        return Decision("join", f"the other members wait for the one of {slot}", slot)
+        return Decision("join", f"the other members wait for the member at {slot}", slot)
     if view.idle and not view.patient:
-        return Decision("wait", "the store that answers has no job and may be about to stop", slot)
-    return Decision("replace", f"the member of {slot} is dead and its data is not on this machine", slot)
+        return Decision("wait", "the store that answers has no job and may stop soon", slot)
+    return Decision("replace", f"the member at {slot} is dead, and its data is not on this machine", slot)
 
 
 def waiting_for(probes: Sequence[Probe]) -> str:

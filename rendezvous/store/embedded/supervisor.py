@@ -106,16 +106,16 @@ def judge(seen: Seen, patience: Patience, now: float) -> tuple[Verdict, str]:
         return "keep", "an agent on this machine uses it"
     if seen.answered is None:
         if now - max(seen.orphaned, seen.started) >= patience.grace:
-            return "stop", f"it never answered, and no agent on this machine has used it for {patience.grace:g} s"
+            return "stop", f"etcd never answered, and no agent on this machine has used it for {patience.grace:g} s"
         return "keep", "it does not answer yet"
     if seen.nodes is None:
         if now - max(seen.orphaned, seen.answered) >= patience.linger:
-            return "retire", "the agent that started it ended before any node came"
+            return "retire", "the agent that started it exited before any node registered"
     elif (seen.heard or 0.0) - max(seen.orphaned, seen.nodes) >= patience.linger:  # silence is no evidence
         return "retire", f"no job has had a node for {patience.linger:g} s"
     led = max(seen.answered, seen.led or 0.0)
     if now - max(seen.orphaned, led) >= patience.forsaken:
-        return "stop", f"no agent on this machine uses it, and it has had no leader for {patience.forsaken:g} s"
+        return "stop", f"no agent on this machine uses it, and etcd has had no leader for {patience.forsaken:g} s"
     return "keep", "a job needs it, or may soon"
 
 
@@ -277,7 +277,7 @@ class _Janitor:
         if space is None:
             return
         if space.full and not self._told:
-            _say("etcd has reached its quota: forgets the history, defragments, and clears the alarm")
+            _say("etcd has reached its quota: compacting its history, defragmenting, and clearing the alarm")
         self._told = space.full
         self._history, revision = cut(self._history, space)
         if revision is not None:
@@ -339,7 +339,7 @@ def _start(command: Sequence[str]) -> int:
         if os.getppid() == supervisor_pid:  # it may have died before the line above
             os.execv(command[0], list(command))  # keeps the lock's descriptor: the port is free when both are gone
     except OSError as error:
-        os.write(2, f"supervisor: {command[0]} does not start: {error}\n".encode())
+        os.write(2, f"[elastic-run] {command[0]} does not start: {error}\n".encode())
     os._exit(127)
 
 
@@ -375,7 +375,7 @@ def _detach(log: Path, lock: Path) -> None:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # the disk of its log may be full
-        os.write(1, f"supervisor: {text}\n".encode())
+        os.write(1, f"[elastic-run] {text}\n".encode())
 
 
 def _wake(_signal: int, _frame: FrameType | None) -> None:
@@ -399,7 +399,7 @@ class _Etcd:
 
     def ended(self, answered: bool) -> bool:
         """It has ended by itself; False where it is not to be started again."""
-        _say(f"etcd ended by itself: status {os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])}")
+        _say(f"etcd exited by itself with status {os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])}")
         if self.pidfd is not None:
             os.close(self.pidfd)
         self.pidfd = None
@@ -433,11 +433,11 @@ def _keep(options: argparse.Namespace, wakeup: int) -> Verdict:
             continue
         if etcd.pidfd is None and now >= etcd.again_at and wakeup not in ready:
             # It has served: somebody killed it (the kernel, for memory), or its disk was full, and jobs need it.
-            _say("starts it again on its data")
+            _say("restarting etcd with its data")
             etcd.start()
             continue
         if wakeup in ready:
-            _say("told to stop")
+            _say("received a signal to stop")
             verdict = "stop"
         else:
             used = _in_use(options.users)
@@ -453,7 +453,7 @@ def _keep(options: argparse.Namespace, wakeup: int) -> Verdict:
                 os.ftruncate(1, 0)
             if verdict == "keep":
                 continue
-            _say(f"stops etcd: {reason}")
+            _say(f"stopping etcd: {reason}")
         # Without a quorum etcd does not heed SIGTERM, and has nothing to hand over.
         etcd.stop(_STOP_SECONDS if seen.answered is not None else 0.2)
         return verdict
@@ -477,7 +477,7 @@ def _protect(folders: Sequence[Path]) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """See the module; `arguments` end with etcd's command line."""
-    parser = argparse.ArgumentParser(description="keeps one embedded etcd of elastic-run")
+    parser = argparse.ArgumentParser(description="supervises one embedded etcd of elastic-run")
     parser.add_argument("--home", type=Path, required=True, help="the member's folder, with its data")
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--lock", type=Path, required=True, help="its descriptor is inherited, and locked")
@@ -486,7 +486,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--users", type=Path, required=True, help="agents that use the store hold locks on this file")
     parser.add_argument("--linger", type=float, required=True, help="seconds")
     parser.add_argument("--grace", type=float, required=True, help="seconds")
-    parser.add_argument("--served", action="store_true", help="its etcd has served, under a supervisor that was killed")
+    parser.add_argument("--served", action="store_true", help="its etcd has served under a supervisor that was killed")
     parser.add_argument("command", nargs="+", help="etcd and its arguments")
     options = parser.parse_args(arguments)
     _detach(options.log, options.lock)

@@ -96,7 +96,7 @@ def full_disk(folder: Path) -> str:
         return ""
     if free >= ROOM_BYTES:
         return ""
-    return f"the disk of {folder} is full ({free >> 20} MiB are free), so the store's etcd there cannot write"
+    return f"the disk of {folder} is full ({free >> 20} MiB are free), so the store's etcd cannot write there"
 
 
 def take_lock(path: Path, *, shared: bool = False) -> int | None:
@@ -151,7 +151,7 @@ async def _tell_of_disk(folder: Path, store: Store, announce: Announce) -> None:
     health = store.health
     while True:
         if not health.reachable and (full := full_disk(folder)):
-            announce(f"{full}: it starts again when there is room")
+            announce(f"{full}: it restarts when there is room")
         health = await store.health_changed()
 
 
@@ -162,12 +162,12 @@ async def _replace(first: Kept, announce: Announce) -> None:
     while kept is not None:
         await _end_of(kept)
         ends = [*(at for at in ends if now() - at < _ENDS_SECONDS), now()]
-        announce(f"the supervisor of the store's etcd at {kept.endpoint} has ended: waits until it is started again")
+        announce(f"the supervisor of the store's etcd at {kept.endpoint} has exited: waiting until it is restarted")
         await asyncio.sleep(supervisor.pause(len(ends)))
         try:
             kept = await _next(kept, announce)
         except (SupervisorFailed, OSError) as error:  # too many processes, too little memory: both may pass
-            announce(f"{error}; tries again")
+            announce(f"{error}; retrying")
 
 
 async def _next(ended: Kept, announce: Announce) -> Kept | None:
@@ -177,7 +177,7 @@ async def _next(ended: Kept, announce: Announce) -> Kept | None:
         if _number(ended.lock) != ended.supervisor_pid:
             following = supervisor_of(ended.endpoint, ended.lock)
             if following is None or following.folder != ended.folder:
-                _give_up(ended, "it was told to stop, or another has taken its place", announce)
+                _give_up(ended, "it was asked to stop, or another has replaced it", announce)
                 return None
             return following
         lock = take_lock(ended.lock)
@@ -194,9 +194,9 @@ async def _next(ended: Kept, announce: Announce) -> Kept | None:
 
 async def _start_again(ended: Kept, lock: int, announce: Announce) -> Kept | None:
     if not has_data(ended.folder):
-        _give_up(ended, "its data is gone", announce)
+        _give_up(ended, "its data was removed", announce)
         return None
-    announce(f"starts etcd for the store at {ended.endpoint} again, on its data in {ended.folder}")
+    announce(f"restarting etcd at {ended.endpoint} with its data in {ended.folder}")
     options = ended.command.index("--")  # where etcd's own command line begins
     served = () if _SERVED in ended.command else (_SERVED,)
     command = (*ended.command[:options], *served, *ended.command[options:])
@@ -205,10 +205,10 @@ async def _start_again(ended: Kept, lock: int, announce: Announce) -> Kept | Non
 
 def _give_up(ended: Kept, why: str, announce: Announce) -> None:
     announce(
-        f"the supervisor of the store's etcd at {ended.endpoint} is not started again: {why} ({ended.folder / 'log'} "
+        f"the supervisor of the store's etcd at {ended.endpoint} is not restarted: {why} ({ended.folder / 'log'} "
         "may "
-        "say more). Where the store does not answer, run elastic-run on this machine with the same endpoints and "
-        "--store-dir: it starts a member on the data that is there"
+        "say more). If the store does not answer, run elastic-run on this machine with the same endpoints and "
+        "--store-dir: it starts a member with the data that is there"
     )
 
 

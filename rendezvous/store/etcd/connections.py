@@ -123,7 +123,7 @@ _SAYS: Sequence[tuple[str, str]] = (
     ("larger than max", "etcd refuses a request of this size (its --max-request-bytes)"),
     ("permission denied", "etcd's user has no permission for these keys (etcdctl role grant-permission)"),
     ("authentication failed", "etcd refuses the user or the password"),
-    ("user name is empty", "etcd asks for a user and a password, and none were given"),
+    ("user name is empty", "etcd requires a user and a password, and none were given"),
 )
 _FINAL = frozenset(
     {
@@ -154,7 +154,7 @@ def judge(endpoint: str, code: str, details: str) -> AttemptFailed:
     if code not in _FINAL:
         return AttemptFailed("maybe", words)
     if "requested lease not found" in low:
-        error: StoreError = LeaseLost(f"{endpoint}: the lease has expired or was revoked, and its keys are gone")
+        error: StoreError = LeaseLost(f"{endpoint}: the lease has expired or was revoked, and its keys are deleted")
     else:
         error = refusal(endpoint, why or code.lower())
     return AttemptFailed("final", words, error)

@@ -221,9 +221,7 @@ class EtcdStore:
                 continue
             self._renewals.answered(loop.time())
             if not alive:
-                raise LeaseLost(
-                    f"lease {lease:x} has expired or was revoked, and its keys went with it: register again"
-                )
+                raise LeaseLost(f"lease {lease:x} has expired or was revoked, and its keys are deleted: register again")
             try:
                 async with asyncio.timeout_at(began + ttl / 3):
                     await self._session.closed.wait()

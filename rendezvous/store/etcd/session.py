@@ -222,7 +222,7 @@ class Session:
                     in_doubt = in_doubt or write
                     if not repeatable:
                         raise MaybeApplied(
-                            f"a write to etcd got no answer, so that it may have been applied ({failure.words})"
+                            f"etcd did not answer a write; it may have been applied ({failure.words})"
                         ) from None
                 failures += 1
                 if failures % len(self.endpoints.all) == 0:
@@ -243,11 +243,11 @@ class Session:
         if self._failing and all(is_tls_trouble(words) for words in self._failing.values()):
             return StoreRefused(
                 f"etcd and this node do not accept each other's TLS certificates ({said}): check the files that were "
-                "given, and that the certificate names the endpoint as you type it"
+                "given, and that the certificate names the endpoint as you wrote it"
             )
         if in_doubt:
             return MaybeApplied(
-                f"a write to etcd got no answer within {self._deadline:g} s, so that it may have been applied ({said})"
+                f"etcd did not answer a write within {self._deadline:g} s; it may have been applied ({said})"
             )
         return StoreUnavailable(f"no endpoint of etcd answered within {self._deadline:g} s ({said})")
 
@@ -263,14 +263,14 @@ class Session:
         if header.cluster_id != cluster:
             raise StoreRefused(
                 f"{endpoint.address} now belongs to another etcd cluster than {first} did: the endpoints are not "
-                "members of one cluster, or the cluster was made anew and its data is gone"
+                "members of one cluster, or the cluster was recreated and its data is lost"
             )
 
     def _check_revision(self, endpoint: Endpoint, header: pb.Header, known: int) -> None:
         if header.revision < known:
             raise StoreRefused(
                 f"etcd lost data: {endpoint.address} is at revision {header.revision}, and {known} was seen before. "
-                "This run of the job cannot go on; the same command begins another, from the script's last checkpoint"
+                "This run of the job cannot continue; the same command starts another, from the last checkpoint"
             )
         self.saw(header.revision)
 

@@ -48,7 +48,7 @@ async def follow(
             failures, pause, denials, resumed = 0, _FIRST_PAUSE, 0, True
             behind = created.header.revision + 1 < position  # it lags, or its data is gone
             if behind and not await _history_is_there(session, key):
-                raise AttemptFailed("unsent", f"{endpoint.address}: it is behind, and nobody tells by how much")
+                raise AttemptFailed("unsent", f"{endpoint.address}: it is behind by an unknown number of revisions")
             while True:
                 response = await _receive(endpoint, stream)
                 for revision, events in _by_revision(response.events):
