@@ -452,6 +452,6 @@ def _samples(reader: _Reader, orders: Iterable[_Order]) -> Iterator[Any]:
 
 def _refuse_to_be_sent() -> NoReturn:
     raise ShardsMisused(
-        "an ElasticIterableDataset leases in the main process, and a DataLoader would send it to its workers: take "
+        "an ElasticIterableDataset leases in the main process, and a DataLoader would send it to its workers: use "
         "dataset.loader(batch_size=..., num_workers=...), which gives them work"
     )
