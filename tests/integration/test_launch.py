@@ -121,7 +121,7 @@ def outer() -> object:
     [
         (lambda: None, "cannot take a lambda"),
         (outer(), "defined inside a function"),
-        (functools.partial(print), "is none"),
+        (functools.partial(print), "is not one"),
     ],
 )
 def test_refuses_what_has_no_name_in_another_process(function: object, words: str) -> None:
@@ -141,7 +141,7 @@ def test_refuses_a_function_of_an_interactive_session() -> None:
 
 
 async def test_refuses_to_run_inside_an_event_loop() -> None:
-    with pytest.raises(UsageError, match="inside one"):
+    with pytest.raises(UsageError, match="inside another"):
         elastic_run.launch(run)
 
 

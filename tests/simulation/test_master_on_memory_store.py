@@ -536,7 +536,7 @@ class TestALoss:
     def test_lets_a_standby_in(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c, d = await running_job(job, "abc", standbys="d")
-            assert any("spare" in line for line in job.said)
+            assert any("standby" in line for line in job.said)
             await b.die()
             assert await job.in_round(await job.header(2)) == incarnations([a, c, d])
 
