@@ -190,7 +190,7 @@ def test_what_a_script_has_detached_lives_on_when_the_job_has_succeeded(
         assert (job.wait(DEADLINE) == 0) == (not ends)
         go.touch()
         assert job.stdout.read() == (b"uploaded\n" if lives else b"")
-        assert (b"leaves running" in job.stderr.read()) == lives
+        assert (b"keep running" in job.stderr.read()) == lives
 
 
 def test_a_low_soft_limit_of_open_files_is_raised_for_the_agent_and_kept_for_the_workers(tmp_path: Path) -> None:
