@@ -446,7 +446,7 @@ def test_two_projects_with_the_same_command_are_not_taken_for_one_job(job: Clust
         (folder / "train.py").write_text("import part_of_the_project\n")
         (folder / "part_of_the_project.py").write_text(f"print({project!r})\n")
         job.start(project, script=Path("train.py"), args=(), prefix=["env", "-C", str(folder)], nnodes=2, rdzv_id=None)
-    words = "is refused: .*the source of part_of_the_project.py is not the same there and here"
+    words = "the job refused this node: .*the source of part_of_the_project.py is not the same there and here"
     refused, _ = job.wait_anywhere(words)
     assert job.nodes[refused].process.wait(DEADLINE) == 2
     (other,) = {"one", "two"} - {refused}
