@@ -34,7 +34,7 @@ def test_killed_workers_change_nothing_in_what_is_learnt(alone: Cluster) -> None
     assert alone.finish() == {"U": 0, "A": 0}
     assert results(alone, "A") == undisturbed
     assert len(undisturbed) == 1
-    assert alone.log("A").count("the process group is broken") == 4, "two survivors of each"
+    assert alone.log("A").count("the ring is broken") == 4, "two survivors of each"
     assert len(rings(alone, "A")) == 9
 
 
@@ -48,7 +48,7 @@ def test_nodes_are_lost_come_and_leave(job: Cluster) -> None:
     job.wait_for_line("A", r"ring 3: rank \d of 3")
     job.send("D", signal.SIGTERM)
     job.wait_for_line("A", r"ring 4: rank \d of 2")
-    assert job.log("A").count("the process group is broken") == 1, "a planned change breaks nothing"
+    assert job.log("A").count("the ring is broken") == 1, "a planned change breaks nothing"
     ended = job.finish()
     assert (ended["A"], ended["D"]) == (0, 128 + signal.SIGTERM)
     assert {steps for steps, _ in results(job, "A")} == {"1500"}
