@@ -338,8 +338,9 @@ class Job(Cluster):
         wrong = [path for path in Path(tempfile.gettempdir()).iterdir() if self.job in path.name]
         for node in self.nodes.values():
             if not self._embedded and not node.killed:
-                # What a failed job keeps on purpose is the end of each failed worker's stderr.
-                wrong += [path for path in node.temporary.rglob("*") if path.is_file() and path.name != "stderr.log"]
+                # What a failed job keeps on purpose is the end of each failed worker's stderr, or else of its stdout.
+                kept = {"stderr.log", "stdout.log"}
+                wrong += [path for path in node.temporary.rglob("*") if path.is_file() and path.name not in kept]
         if wrong:
             raise self.failed(f"files are left: {', '.join(map(str, wrong))}")
 

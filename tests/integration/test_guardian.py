@@ -22,6 +22,9 @@ from elastic_run.elastic_agent.processes.guardian import Guardian, Process, carr
 
 from .cluster import held
 
+SILENCE = 2.0
+"""Seconds without a word after which a leased agent's workers are killed: longer than a busy machine stands still."""
+
 DEADLINE = 60.0
 """Seconds; generous, because the machine may be busy. Nothing here waits that long unless it fails."""
 
@@ -32,26 +35,30 @@ AGENT = """
     from elastic_run.elastic_agent.logs.output import Output
     from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
 
+    def tell(path: Path, number: int) -> None:
+        path.with_suffix(".tmp").write_text(f"{number}\\n")
+        path.with_suffix(".tmp").rename(path)  # whoever waits for the file finds it whole
+
     async def main(folder: Path, silence: float | None) -> None:
         output = Output(host="n", log_dir=folder, job_id="j", color=False,
                         stream_out=sys.stdout.buffer, stream_err=sys.stderr.buffer)
         guardian = Guardian(tag=folder.name, silence=silence, say=output.say)
         guardian.start()
-        (folder / "guardian.pid").write_text(f"{guardian.pid}\\n")
+        tell(folder / "guardian.pid", guardian.pid)
         workers = Workers(tag=folder.name, output=output, guardian=guardian)
         script = (folder / "worker.py").read_text()
-        await workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-u", "-c", script), dict(os.environ))])
-        (folder / "worker.pid").write_text(f"{workers.pids[0]}\\n")
         if silence is not None:
             async def beat() -> None:
                 while True:
                     guardian.beat()
                     await asyncio.sleep(silence / 5)
             beating = asyncio.create_task(beat())
+        await workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-u", "-c", script), dict(os.environ))])
+        tell(folder / "worker.pid", workers.pids[0])
         (folder / "started").touch()
         while not workers.exits:
             await workers.changed()
-        (folder / "exit").write_text(f"{workers.exits[0].signal}\\n")
+        tell(folder / "exit", workers.exits[0].signal)
         await asyncio.Event().wait()
 
     asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]) if sys.argv[2] != "never" else None))
@@ -160,7 +167,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 async def leased(tmp_path: Path) -> AsyncIterator[Scene]:
-    made = Scene(tmp_path, silence=1.0)
+    made = Scene(tmp_path, silence=SILENCE)
     yield made
     await made.end()
 
@@ -213,13 +220,13 @@ async def test_without_a_lease_a_stopped_agent_keeps_its_workers(scene: Scene):
     pids = await scene.ready()
     scene.agent.send_signal(signal.SIGSTOP)
     # Longer than the silence that the other tests use; a shorter wait could only hide a defect, not invent one.
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.5 * SILENCE)
     assert all(is_alive(pid) for pid in pids)
 
 
 async def test_an_agent_that_beats_keeps_its_workers(leased: Scene):
     pids = await leased.ready()
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.5 * SILENCE)
     assert all(is_alive(pid) for pid in pids)
 
 
@@ -228,7 +235,7 @@ async def test_time_in_which_the_guardian_was_stopped_too_is_not_silence(leased:
     guardian = await leased.pid("guardian")
     leased.agent.send_signal(signal.SIGSTOP)
     os.kill(guardian, signal.SIGSTOP)
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(2.5 * SILENCE)
     os.kill(guardian, signal.SIGCONT)
     leased.agent.send_signal(signal.SIGCONT)
     await asyncio.sleep(0.5)

@@ -380,12 +380,15 @@ def test_with_preload_none_nothing_is_imported_ahead(runs: Runs) -> None:
 
 
 SEEDED = """
-import os, random
+import os, random, time
 TELL
 random.seed(7)
 import mine
 tell(drawn=mine.DRAWN, counted=mine.counted.__name__)
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    # Not before the other rank has told, which the end of this one would stop.
+    while len(open(os.path.join(os.environ["WARM_TEST"], "facts")).readlines()) < 2:
+        time.sleep(0.01)
     raise SystemExit(1)
 """
 

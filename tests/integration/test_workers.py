@@ -785,7 +785,7 @@ async def test_a_process_that_does_not_die_is_named(machine: Machine, monkeypatc
         exits = await stubborn.stop()
     assert exits == ()
     assert stubborn.undead == (pid,)
-    with pytest.raises(StartFailed, match=f"process {pid} .* does not die"):
+    with pytest.raises(StartFailed, match=f"process {pid} .* does not exit"):
         await stubborn.start([])
     await machine.output.flush()
     assert f"process {pid} does not die".encode() in machine.err.getvalue()
