@@ -296,6 +296,7 @@ HARMLESS = (
     Except("look", f"{HERE}/*/lib*", "*python*", "looks for libraries of CUDA along the search path"),
     Except("opens", "[0-9]*", "cuda.pathfinder* via subprocess", "what ldconfig says"),
     Except("starts", "/sbin/ldconfig", "cuda.pathfinder* via subprocess", "asks which libraries the machine has"),
+    Except("process", "/sbin/ldconfig", "*python*", "the same, as subprocess of Python 3.13 starts it"),
     Except("time", "*", "libcublas.so*", "keeps nothing of it that anyone sees"),
     Except("time", "*", "libstdc++.so*", "keeps nothing of it that anyone sees"),
     Except("opens", "/proc/self/maps", "torch", "looks whether libraries of CUDA are loaded, and which"),
