@@ -96,7 +96,7 @@ class Recorder:
         if not header.final:
             of |= {"workers": header.world_size, "cause": header.cause}
         begun = now if self._evidence is None else self._evidence
-        self._trace.record(begun, now, "decide", ROUNDS, {**of, "reason": header.reason})
+        self._trace.record(begun, now, "decide", ROUNDS, {**of, "code": header.reason.code, "reason": header.reason})
         self._evidence = None if header.state == "open" and mine else now
 
     def starting(self) -> None:
@@ -107,7 +107,8 @@ class Recorder:
         """The workers of a round run, or there was a problem."""
         last = assignment.first_rank + assignment.nproc - 1
         ranks = f"{assignment.first_rank}" if assignment.nproc == 1 else f"{assignment.first_rank}-{last}"
-        of: dict[str, object] = {"round": header.number, "ranks": ranks, "cause": header.cause, "reason": header.reason}
+        of: dict[str, object] = {"round": header.number, "ranks": ranks, "cause": header.cause}
+        of |= {"code": header.reason.code, "reason": header.reason}
         if problem:
             of["problem"] = problem
         self._trace.record(self._begun, self._trace.now(), "start", AGENT, of)

@@ -250,7 +250,7 @@ def act(view: View) -> tuple[Action, str]:
         return _gone(view, FAILED, view.orphaned, 0.0)
     if over and header:
         code = exit_code(header, view.notice_signal)
-        return _gone(view, code, header.reason, 0.0 if code == SUCCEEDED else FINAL_GRACE)
+        return _gone(view, code, str(header.reason), 0.0 if code == SUCCEEDED else FINAL_GRACE)
     if view.unfit:
         return _leave(view)
     if view.store_gone and (view.alive == 0 or any(not exit_.ok for exit_ in view.exits)):
@@ -265,7 +265,7 @@ def act(view: View) -> tuple[Action, str]:
         return Wait(), "waiting for the first round"
     if header.state == "waiting" or view.assignment is None:
         if view.alive and view.staying and header.state == "waiting":
-            return (Break(header.number) if view.waiting < view.staying else Wait()), header.reason
+            return (Break(header.number) if view.waiting < view.staying else Wait()), str(header.reason)
         if (
             header.state == "open"
             and view.outside
@@ -274,19 +274,19 @@ def act(view: View) -> tuple[Action, str]:
         ):
             return Ready(header), "not in the current round: preparing workers"
         if view.alive and (view.round or header.state == "waiting"):
-            return _kill(), header.reason
+            return _kill(), str(header.reason)
         if header.state == "waiting":
-            return Wait(), header.reason
+            return Wait(), str(header.reason)
         return Wait(), "not in the current round: waiting to join"
     if view.round == header.number or view.problem:
         return Wait(), ""
     if view.alive and view.staying:
-        return _reform(view, header, view.assignment), header.reason
+        return _reform(view, header, view.assignment), str(header.reason)
     if view.alive:
         # A join is planned: scripts that save something on SIGTERM get the time for it; the others end at once.
         planned = header.cause == "joined"
-        return (Stop(signal.SIGTERM, view.shutdown_timeout) if planned else _kill()), header.reason
-    return Start(header, view.assignment), header.reason
+        return (Stop(signal.SIGTERM, view.shutdown_timeout) if planned else _kill()), str(header.reason)
+    return Start(header, view.assignment), str(header.reason)
 
 
 def replaced(view: View) -> str:
@@ -340,7 +340,7 @@ def _leave(view: View) -> tuple[Action, str]:
     if view.unfit:
         code, why = FAILED, view.unfit
     if header is not None and header.state == "preempted":
-        why = header.reason
+        why = str(header.reason)
     told = view.registered and not view.store_gone
     patient = not view.left_out_overdue if view.unfit else view.notice_age < NOTICE_PATIENCE
     if told and view.told.state not in DEPARTING and patient:

@@ -12,11 +12,15 @@ from ..rendezvous.ranks import Assignment
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One round that started on this node. `down` is how long its workers had not run before, in seconds."""
+    """One round that started on this node. `down` is how long its workers had not run before, in seconds.
+
+    `code` and `reason`: why it was opened, for programs and for a person.
+    """
 
     at: float
     round: int
     cause: str
+    code: str
     reason: str
     previous_nodes: int
     nodes: int
@@ -54,7 +58,8 @@ class Timeline:
                 at=now - self.begun,
                 round=header.number,
                 cause=header.cause,
-                reason=header.reason,
+                code=header.reason.code,
+                reason=str(header.reason),
                 previous_nodes=header.previous_nodes,
                 nodes=header.nodes,
                 world_size=header.world_size,

@@ -90,6 +90,20 @@ def _tally(header: Header | None) -> Tally:
     return header.tally if header.final or header.incident is None else charge(header.tally, header.incident)
 
 
+def _cause(incident: Incident) -> dict[str, object]:
+    exit_ = dataclasses.asdict(incident.exit) if incident.exit else None
+    return {
+        "round": incident.round,
+        "cause": incident.cause,
+        "code": incident.reason.code,
+        "text": str(incident.reason),
+        "node": incident.node,
+        "host": incident.host,
+        "exit": exit_,
+        "ran": incident.ran,
+    }
+
+
 def _count(number: int, name: str) -> str:
     return f"{number} {name}{'s' if number != 1 else ''}"
 
@@ -115,7 +129,7 @@ def write_json(path: Path, options: Options, result: Result) -> None:
         "seconds_with_workers": round(result.timeline.trained, 3),
         "seconds_without_workers": round(result.timeline.stopped, 3),
         "rounds": [dataclasses.asdict(change) for change in result.timeline.changes],
-        "root_cause": dataclasses.asdict(incident) if incident else None,
+        "root_cause": _cause(incident) if incident else None,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not to wait for the reader of a named pipe where there is none.

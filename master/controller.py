@@ -29,6 +29,7 @@ from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
 from ..rendezvous.ranks import Assignment
+from ..rendezvous.reasons import Reason
 from ..rendezvous.round import Cause, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
 from . import effects, events, incident
 from .effects import Effect
@@ -528,8 +529,8 @@ class Controller:
     def _correct(self, known: Incident | None, number: int) -> None:
         """Says why round `number` was opened, where its header, which named `known`, was written too early to tell."""
         found = self._incident_log.pending
-        if known and found and found.cause == "failure" and found.text != known.text:
-            self._say(f"round {number} was opened because {found.text}")
+        if known and found and found.cause == "failure" and found.reason != known.reason:
+            self._say(f"round {number} was opened because {found.reason}")
 
     # -- decisions --------------------------------------------------------------------------------------------------
 
@@ -570,7 +571,7 @@ class Controller:
         decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, self._now)
         match decision:
             case Keep(until):
-                self._say_once(reason)
+                self._say_once(str(reason))
                 self._do(effects.Wait(until))
             case Open():
                 self._open(decision, reason)
@@ -579,7 +580,7 @@ class Controller:
             case Finish(outcome):
                 self._finish(outcome, reason)
 
-    def _open(self, decision: Open, reason: str) -> None:
+    def _open(self, decision: Open, reason: Reason) -> None:
         number = self._round.number + 1
         previous = self.header
         assignments = ranks.assign(number, decision.nodes)
@@ -612,7 +613,7 @@ class Controller:
         self._opening_exits = _reportable(assignments)
         self._publish("open", header, tuple(assignments))
 
-    def _suspend(self, cause: Cause, reason: str) -> None:
+    def _suspend(self, cause: Cause, reason: Reason) -> None:
         assert self.header is not None, "only a running round is suspended"
         tally, because = self._incident_log.settled(), self._incident_log.verdict(self._round.number)
         header = dataclasses.replace(
@@ -629,10 +630,10 @@ class Controller:
         )
         self._publish("suspend", header)
 
-    def _finish(self, outcome: Outcome, reason: str) -> None:
+    def _finish(self, outcome: Outcome, reason: Reason) -> None:
         because = self._incident_log.verdict(self._round.number) if outcome in ("failed", "repeated") else None
         tally = incident.charge(self._incident_log.settled(), because)
-        base = self.header or Header(0, self._run, "open", "start", "", self._fingerprint)
+        base = self.header or Header(0, self._run, "open", "start", reason, self._fingerprint)
         header = dataclasses.replace(
             base,
             number=self._round.number + 1,

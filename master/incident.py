@@ -24,18 +24,17 @@ provisional until then. Only a verdict that ends the job waits for it; one that 
 """
 
 import dataclasses
-import itertools
 import re
 import signal
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
+from ..rendezvous import reasons
 from ..rendezvous.header import Incident, Tally
-from ..rendezvous.member import MAX_WORDS, Exit, signal_name
+from ..rendezvous.member import MAX_WORDS, Exit
+from ..rendezvous.reasons import FaultReason, Nodes, Notes, PeerLost, WorkerFailed
 from ..rendezvous.round import Outcome
-
-T = TypeVar("T")
 
 GATHER = 1.0
 """Seconds from the first evidence to the final verdict: connection errors of survivors arrive within this."""
@@ -52,9 +51,6 @@ ALIKE_SECONDS = 3.0
 
 MAX_PROBLEMS_IN_ROW = 5
 """Problems in a row (ports taken, no more processes, process groups that break) before the job gives up."""
-
-NAMED = 4
-"""Nodes that an incident names; of the others it says how many."""
 
 _CRASHES = {
     signal.SIGKILL,
@@ -161,11 +157,9 @@ class Gathering:
         """The incident that it amounts to so far; None where nothing has happened."""
         number = self.round
         if self._lost:
-            text = _some(self._lost, lambda lost: f"node {lost[0]} was lost: {lost[1]}")
-            return Incident(number, "lost", text, node=next(iter(self._lost))[0])
+            return Incident(number, "lost", reasons.NodesLost(Notes.of(self._lost)), node=next(iter(self._lost))[0])
         if self._left:
-            text = _some(self._left, lambda left: f"node {left[0]} left: {left[1]}")
-            return Incident(number, "left", text, node=next(iter(self._left))[0])
+            return Incident(number, "left", reasons.NodesLeft(Notes.of(self._left)), node=next(iter(self._left))[0])
         root = self._root
         if root is not None and (not self._problems or self._root_kind < _COUPLED_KIND):
             if self._finished is not None and self._root_kind == _COUPLED_KIND:
@@ -174,7 +168,7 @@ class Gathering:
         if not self._problems:
             return None
         node, what = next(iter(self._problems))
-        return Incident(number, "problem", f"node {node} {what}", node=node)
+        return Incident(number, "problem", reasons.NodeFailed(node, what), node=node)
 
 
 def judge(evidence: Evidence) -> Incident:
@@ -188,10 +182,11 @@ def judge(evidence: Evidence) -> Incident:
 
 def _early_end(number: int, first: FailedWorker, peer: FailedWorker) -> Incident:
     """A worker ended with exit code 0, and others lost it: nobody failed before that."""
-    why = f"it ended while other ranks still needed it; {describe(peer)}"
-    text = f"rank {first.exit.rank} on node {first.node} ended with exit code 0 while other ranks still needed it"
+    lost = _lost(peer)
+    why = f"it ended while other ranks still needed it; {lost}"
     exit_ = dataclasses.replace(first.exit, message=why[:MAX_WORDS])
-    return Incident(number, "failure", f"{text}; {describe(peer)}", node=first.node, host=first.host, exit=exit_)
+    reason = reasons.EndedEarly(first.node, first.exit.rank, lost)
+    return Incident(number, "failure", reason, node=first.node, host=first.host, exit=exit_)
 
 
 def consequence(incident: Incident) -> bool:
@@ -199,15 +194,16 @@ def consequence(incident: Incident) -> bool:
     return incident.exit is not None and _kind(incident.exit) == _COUPLED_KIND
 
 
-def describe(failed: FailedWorker) -> str:
-    """One failed worker in words. Whoever lost a peer is no cause, even where no other is known (yet)."""
+def describe(failed: FailedWorker) -> WorkerFailed | PeerLost:
+    """What one failed worker amounts to. Whoever lost a peer is no cause, even where no other is known (yet)."""
     exit_ = failed.exit
     if _kind(exit_) == _COUPLED_KIND:
-        how = f"exit code {exit_.code}: {exit_.brief}"
-        return f"rank {exit_.rank} on node {failed.node} lost its connection to another rank ({how})"
-    how = f"died by {signal_name(exit_.signal)} ({exit_.signal})" if exit_.signal else f"exited with code {exit_.code}"
-    what = f": {exit_.brief}" if exit_.message else ""
-    return f"rank {exit_.rank} on node {failed.node} {how}{what}"
+        return _lost(failed)
+    return WorkerFailed(failed.node, exit_.rank, exit_.code, exit_.signal, exit_.brief)
+
+
+def _lost(peer: FailedWorker) -> PeerLost:
+    return PeerLost(peer.node, peer.exit.rank, peer.exit.code, peer.exit.brief)
 
 
 def _kind(exit_: Exit) -> int:
@@ -246,18 +242,21 @@ def charge(tally: Tally, incident: Incident | None) -> Tally:
     return dataclasses.replace(tally, failures=tally.failures + 1, signature=signature, repeats=repeats)
 
 
-def fatal(tally: Tally, max_restarts: int, same_failure_limit: int) -> tuple[Outcome, str] | None:
-    """How the job must end once `tally` includes the last incident, with words; None: a new round may be opened."""
+def fatal(
+    tally: Tally, incident: Incident, max_restarts: int, same_failure_limit: int
+) -> tuple[Outcome, FaultReason] | None:
+    """How the job must end on account of `incident`, and why; None: a new round may be opened.
+
+    Args:
+        tally: `incident` included.
+    """
+    what = incident.reason
     if tally.failures > max_restarts:
-        budget = f"--max-restarts={max_restarts}"
-        return "failed", f"this is failure {tally.failures}, and {budget} allows {max_restarts}"
+        return "failed", reasons.RestartsSpent(what, tally.failures, max_restarts)
     if same_failure_limit and tally.repeats >= same_failure_limit:
-        return (
-            "repeated",
-            f"the same failure {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s of the start",
-        )
+        return "repeated", reasons.SameFailure(what, tally.repeats, QUICK_SECONDS)
     if tally.problems_in_row >= MAX_PROBLEMS_IN_ROW:
-        return "failed", f"rounds failed to start {tally.problems_in_row} times in a row"
+        return "failed", reasons.StartsFailed(what, tally.problems_in_row)
     return None
 
 
@@ -294,8 +293,8 @@ def prospect(exit_: Exit) -> Prospect:
     return "poor" if exit_.traceback and _EXCEPTION.match(message) else "open"
 
 
-def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, str] | None:
-    """How the job must end if every rank failed as `incident` says, with words; None: it is restarted all the same.
+def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, FaultReason] | None:
+    """How the job must end if every rank failed as `incident` says, and why; None: it is restarted all the same.
 
     Args:
         tally: `incident` included.
@@ -304,26 +303,13 @@ def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, str] | None:
         return None
     match prospect(incident.exit):
         case "none":
-            return "failed", f"every rank failed in the same way, and a restart cannot fix it ({_OVERRIDE})"
+            return "failed", reasons.CannotBeFixed(incident.reason)
         case "poor" if tally.repeats >= 2:
-            return "repeated", (
-                f"every rank failed in the same way, {tally.repeats} times in a row, each within {QUICK_SECONDS:g} s "
-                f"of the start ({_OVERRIDE})"
-            )
+            return "repeated", reasons.AllFailedAlike(incident.reason, tally.repeats, QUICK_SECONDS)
         case _:
             return None
 
 
-_OVERRIDE = "--same-failure-limit=0 restarts anyway"
-
-
 def joins(round_number: int, nodes: Sequence[str]) -> Incident:
     """A round opened for newcomers, as an incident that costs nothing."""
-    text = f"{_some(nodes, str, ', ')} joined"
-    return Incident(round_number, "joined", text, node=nodes[0] if nodes else "")
-
-
-def _some(things: Collection[T], words: Callable[[T], str], separator: str = "; ") -> str:
-    """The first few of many, in words: ten thousand nodes may be lost at once, and the header must stay small."""
-    more = f" and {len(things) - NAMED} more" if len(things) > NAMED else ""
-    return separator.join(words(thing) for thing in itertools.islice(things, NAMED)) + more
+    return Incident(round_number, "joined", reasons.NodesJoined(Nodes.of(nodes)), node=nodes[0] if nodes else "")

@@ -110,15 +110,15 @@ class IncidentLog:
         end, alike_by = None, -math.inf
         if incident.cause in ("failure", "problem"):  # the others are free, whatever the tally
             tally = charge(self.settled(), incident)
-            end = fatal(tally, max_restarts, same_failure_limit)
+            end = fatal(tally, incident, max_restarts, same_failure_limit)
             if end is None and same_failure_limit and workers and case.alike and (last := hopeless(tally, incident)):
                 if len(case.alike) >= workers:
                     end = last
                 else:
                     alike_by = case.since + ALIKE_SECONDS
-        text = f"{incident.text}; {end[1]}" if end else incident.text
         root_by = case.since + ROOT_SECONDS if consequence(incident) else -math.inf
-        return Fault(text, incident.cause, end[0] if end else None, case.since + GATHER, root_by, alike_by)
+        outcome, reason = end or (None, incident.reason)
+        return Fault(reason, incident.cause, outcome, case.since + GATHER, root_by, alike_by)
 
     def settled(self) -> Tally:
         """The tally with the incident that opened the current round."""

@@ -346,7 +346,9 @@ class Master:
             case effects.Publish():
                 await self._publish(effect)
                 what, reason, number = effect.what, effect.header.reason, effect.header.number
-                self._trace.since(effect.begun, "decision", ROW, until=decided, what=what, reason=reason)
+                self._trace.since(
+                    effect.begun, "decision", ROW, until=decided, what=what, code=reason.code, reason=reason
+                )
                 self._trace.since(decided, "publish", ROW, what=what, round=number)
                 self.ledgers.look()
                 await asyncio.sleep(0)

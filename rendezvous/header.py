@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from .member import Exit, Fingerprint, Name, Number
+from .reasons import IncidentReason, Reason
 from .round import Cause
 from .wire.values import Text, Within
 
@@ -16,7 +17,7 @@ HeaderState = Literal["open", "waiting", "succeeded", "failed", "repeated", "pre
 
 
 MAX_REASON = 1 << 16
-"""Characters of a header's reason: it may name a few nodes, each with its own words."""
+"""Characters of the words of an eviction, and of a failure's likeness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Incident:
     Attributes:
         round: in which it happened.
         cause: what it is charged to.
-        text: the incident in words, for a person.
+        reason: what it amounts to.
         node, host: where its root cause was; empty where it is not one node's.
         exit: the worker exit that is its root cause, if it was one.
         ran: so many seconds the round had been there, as far as this master knows.
@@ -34,7 +35,7 @@ class Incident:
 
     round: Number
     cause: Cause
-    text: Annotated[str, Text(MAX_REASON)]
+    reason: IncidentReason
     node: Name = ""
     host: Name = ""
     exit: Exit | None = None
@@ -71,7 +72,7 @@ class Header:
         number: the round's number; one sequence for the life of the job's id.
         run: random; another run of the same job id is another one.
         state: open (nodes train), waiting (suspended: all workers stop), or how the job ended.
-        cause, reason: why this round was opened, suspended or finished; the reason is for a person.
+        cause, reason: why this round was opened, suspended or finished.
         prefix, nodes: the assignments that this header makes valid, and how many they are (a waiting header names the
             last round's).
         previous_nodes: how many nodes the round before had.
@@ -89,7 +90,7 @@ class Header:
     run: Name
     state: HeaderState
     cause: Cause
-    reason: Annotated[str, Text(MAX_REASON)]
+    reason: Reason
     fingerprint: Fingerprint
     prefix: Name = ""
     nodes: Number = 0

@@ -3,7 +3,7 @@
 A *round* is a set of nodes in rank order that train together. It never changes: a change of membership is a new
 round with the next number. `plan` looks at the registered members and the current round, and says to keep the
 round, to open a new one, to suspend the job until enough nodes are back, or to finish. The master carries it out
-(`master/master.py`); every decision comes with a reason in words, which the master publishes with it.
+(`master/master.py`); every decision comes with its reason (`reasons.py`), which the master publishes with it.
 
                  maximum in, or minimum in and last call over
       gathering ─────────────────────────────────────────────▶ running ──▶ finished (succeeded)
@@ -27,8 +27,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from . import ranks
+from . import ranks, reasons
 from .member import DEPARTING, Member
+from .reasons import FaultReason, Nodes, Reason, Restarts
 
 Cause = Literal["start", "failure", "lost", "left", "joined", "problem"]
 """Why a round was opened: the job began or came back, a worker failed, a node was lost, a node left in order,
@@ -108,7 +109,7 @@ class Fault:
     """What the incident judge says of failed workers in the current round (see `master/incident.py`).
 
     Attributes:
-        text: the incident in words.
+        reason: what the incident is, and why the job must end, where it must.
         cause: what the next round is to be charged to.
         fatal: how the job ends on account of it, or None where a new round may be opened.
         settled_at: when the evidence is complete (the master's clock); a fatal verdict waits for that.
@@ -116,7 +117,7 @@ class Fault:
         alike_by: where the job must end if every rank failed alike: so long the others may still report it.
     """
 
-    text: str
+    reason: FaultReason
     cause: Cause
     fatal: Outcome | None
     settled_at: float
@@ -181,8 +182,8 @@ class Finish:
 Decision = Keep | Open | Suspend | Finish
 
 
-def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, str]:
-    """What to do about the membership now, and why (empty where there is nothing to say).
+def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, Reason]:
+    """What to do about the membership now, and why.
 
     Args:
         members: every registered member (and those `gone`), in any order.
@@ -193,47 +194,40 @@ def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) ->
     present = sorted((seen for seen in members if not seen.gone), key=lambda seen: seen.order)
     candidates = [seen for seen in present if seen.member.report.state not in DEPARTING]
     if current.running and _done(members, current):
-        return Finish("succeeded"), f"every worker of round {current.number} ended with exit code 0"
+        return Finish("succeeded"), reasons.AllSucceeded(current.number)
     if present and not candidates:
-        names = _names([seen.member for seen in present])
         unfit = [seen.member.report.problem for seen in present if seen.member.report.state == "unfit"]
         if unfit:
-            return Finish("failed"), f"no remaining node can start workers: {unfit[0]}"
-        return Finish("preempted"), f"the job is preempted: every node is leaving ({names})"
+            return Finish("failed"), reasons.NoNodeFit(unfit[0])
+        return Finish("preempted"), reasons.AllLeaving(_nodes(present))
     if current.running:
         return _running(members, candidates, current, policy, now)
     return _gathering(candidates, current, policy, now)
 
 
-def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, str]:
+def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, Reason]:
     first = not current.nodes
-    size = policy.usable(len(candidates))
-    have = f"{len(candidates)} of {policy.span} nodes"
+    have, span = len(candidates), policy.span
+    size = policy.usable(have)
     if size == 0:
         limit = policy.join_timeout if first else policy.recovery_timeout
         deadline = current.opened_at + limit
         if now >= deadline:
-            return Finish("timeout"), f"only {have} joined within {limit:g} s"
-        missing = _missing(len(candidates), policy)
-        return Keep(deadline), f"{have} have joined: waiting for {missing} more, for at most {limit:g} s"
+            return Finish("timeout"), reasons.TooFewNodes(have, span, limit)
+        return Keep(deadline), reasons.WaitingForNodes(have, span, _missing(have, policy), limit)
     if not first:
-        return _open(candidates, current, size, "start"), f"{have} have joined again"
+        return _open(candidates, current, size, "start"), reasons.JoinedAgain(have, span)
     if size == policy.max_nodes:
-        return _open(
-            candidates, current, size, "start"
-        ), f"all {size} nodes have joined" if size > 1 else "single-node job"
+        return _open(candidates, current, size, "start"), reasons.AllJoined(size)
     call_ends = max(seen.since for seen in candidates) + policy.last_call
     if now < call_ends:
-        return Keep(call_ends), f"{have} have joined: the last call ends {policy.last_call:g} s after the latest join"
-    return (
-        _open(candidates, current, size, "start"),
-        f"{have} have joined, and no other node joined within {policy.last_call:g} s",
-    )
+        return Keep(call_ends), reasons.LastCall(have, span, policy.last_call)
+    return _open(candidates, current, size, "start"), reasons.LastCallOver(have, span, policy.last_call)
 
 
 def _running(
     members: Sequence[Seen], candidates: Sequence[Seen], current: Round, policy: Policy, now: float
-) -> tuple[Decision, str]:
+) -> tuple[Decision, Reason]:
     by_incarnation = {seen.member.incarnation: seen for seen in members}
     in_round = [by_incarnation.get(incarnation) for incarnation in current.nodes]
     undone = [seen for seen in in_round if seen is None or not _succeeded(seen.member, current.number)]
@@ -242,39 +236,36 @@ def _running(
     fault = current.fault
     if fault and fault.fatal:
         if now < fault.settled_at:
-            return Keep(fault.settled_at), f"{fault.text}; waiting for other failure reports before the job ends"
-        return Finish(fault.fatal), fault.text
+            return Keep(fault.settled_at), reasons.AwaitingReports(fault.reason, "any")
+        return Finish(fault.fatal), fault.reason
 
     cause: Cause | None = None
-    what = ""
+    what: FaultReason | reasons.NodesMissing | reasons.NodesLeaving | None = None
     if lost:
-        cause, what = "lost", f"{len(lost)} of {len(current.nodes)} nodes were lost"
+        cause, what = "lost", reasons.NodesMissing(len(lost), len(current.nodes))
         if fault and fault.cause in ("lost", "left"):  # who has said that it leaves may be gone by now
-            cause, what = fault.cause, fault.text
+            cause, what = fault.cause, fault.reason
     elif left:
-        cause, what = "left", fault.text if fault else f"{_names([seen.member for seen in left])} left the job"
+        cause, what = "left", fault.reason if fault else reasons.NodesLeaving(_nodes(left))
     elif fault:
         if now < fault.alike_by:
-            return Keep(fault.alike_by), f"{fault.text}; waiting for the reports of the other ranks"
+            return Keep(fault.alike_by), reasons.AwaitingReports(fault.reason, "all")
         if now < fault.root_by:
-            return Keep(fault.root_by), f"{fault.text}; waiting for the report of the rank that failed first"
-        cause, what = fault.cause, fault.text
-    if cause:
+            return Keep(fault.root_by), reasons.AwaitingReports(fault.reason, "first")
+        cause, what = fault.cause, fault.reason
+    if cause and what:
         if cause != "problem":
             candidates = _able(candidates, current, policy)
         size = policy.usable(len(candidates))
         if size == 0:
-            missing = _missing(len(candidates), policy)
-            return Suspend(cause), (
-                f"{what}; {len(candidates)} of {policy.min_nodes} required nodes remain: waiting for {missing} more, "
-                f"for at most {policy.recovery_timeout:g} s"
-            )
+            have, missing = len(candidates), _missing(len(candidates), policy)
+            return Suspend(cause), reasons.Suspended(what, have, policy.min_nodes, missing, policy.recovery_timeout)
         return _open(candidates, current, size, cause), what
 
     in_the_round = frozenset(current.nodes)
     newcomers = [seen for seen in candidates if seen.member.incarnation not in in_the_round]
     if not newcomers:
-        return Keep(), ""
+        return Keep(), reasons.NoChange()
     if in_round and all(seen and seen.member.report.keeps for seen in in_round):
         settle = min(policy.settle, IN_PLACE_SETTLE)
         interval = min(policy.scale_up_interval, IN_PLACE_SETTLE)
@@ -285,12 +276,10 @@ def _running(
         newcomers = [seen for seen in newcomers if seen.order not in not_yet]
         candidates = [seen for seen in candidates if seen.order not in not_yet]
         if busy and policy.usable(len(candidates)) <= len(current.nodes):
-            names = _names([seen.member for seen in busy])
-            gets = "are preparing their" if len(busy) > 1 else "is preparing its"
-            return Keep(min(until[seen.order] for seen in busy)), f"{names} {gets} workers"
-        return _joins(newcomers, candidates, members, current, policy, now, "")
+            return Keep(min(until[seen.order] for seen in busy)), reasons.PreparingWorkers(_nodes(busy))
+        return _joins(newcomers, candidates, members, current, policy, now, "none")
     some = any(seen and seen.member.report.keeps for seen in in_round)
-    return _joins(newcomers, candidates, members, current, policy, now, "some workers" if some else "the script")
+    return _joins(newcomers, candidates, members, current, policy, now, "some" if some else "all")
 
 
 def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequence[Seen]:
@@ -325,23 +314,16 @@ def _joins(
     current: Round,
     policy: Policy,
     now: float,
-    restarted: str,
-) -> tuple[Decision, str]:
-    names = _names([seen.member for seen in newcomers])
-    waits = "waits as a standby" if len(newcomers) == 1 else "wait as standbys"
-    price = f", which restarts {restarted}" if restarted else ""
+    restarts: Restarts,
+) -> tuple[Decision, Reason]:
+    nodes = _nodes(newcomers)
     size = policy.usable(len(candidates))
     if policy.scale_up == "never":
-        return Keep(), f"{names} {waits} (--scale-up=never) until the next membership change"
+        return Keep(), reasons.NeverScalesUp(nodes)
     if size <= len(current.nodes):
-        room = (
-            "the job has its maximum of nodes"
-            if len(current.nodes) >= policy.max_nodes
-            else f"--node-unit={policy.node_unit}"
-        )
-        return Keep(), f"{names} {waits} ({room}) until a node is lost"
+        return Keep(), reasons.NoRoom(nodes, 0 if len(current.nodes) >= policy.max_nodes else policy.node_unit)
     if any(_finishes(seen.member, current.number) for seen in members):
-        return Keep(), f"{names} joined too late: workers of round {current.number} are already finishing"
+        return Keep(), reasons.JoinedTooLate(nodes, current.number)
     arrived = max(seen.since for seen in newcomers)
     # A node that comes and goes must not keep the others out for ever, from when enough were there to grow.
     need = next(
@@ -352,16 +334,10 @@ def _joins(
     patience = sorted(seen.since for seen in newcomers)[need - 1] + 3 * policy.settle
     ready = max(min(arrived + policy.settle, patience), current.grown_at + policy.scale_up_interval)
     if policy.scale_up == "commit" and current.saved_at < ready:
-        return Keep(), f"{names} will join after the next checkpoint (--scale-up=commit)"
+        return Keep(), reasons.AwaitingCheckpoint(nodes)
     if now < ready:
-        return Keep(ready), (
-            f"{names} will join {round(ready - arrived, 1):g} s after registering{price} "
-            "(--scale-up=never keeps new nodes as standbys)"
-        )
-    why = f"{names} joined"
-    if restarted:
-        why += f", which restarts {restarted} (--scale-up=never keeps new nodes as standbys)"
-    return _open(candidates, current, size, "joined"), why
+        return Keep(ready), reasons.Settling(nodes, round(ready - arrived, 1), restarts)
+    return _open(candidates, current, size, "joined"), reasons.NodesJoined(nodes, restarts)
 
 
 def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -> Open:
@@ -396,6 +372,5 @@ def _missing(have: int, policy: Policy) -> int:
     return -(-policy.min_nodes // unit) * unit - have
 
 
-def _names(members: Sequence[Member]) -> str:
-    names = [member.node for member in members]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+def _nodes(members: Sequence[Seen]) -> Nodes:
+    return Nodes.of([seen.member.node for seen in members])

@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 T = TypeVar("T")
 
@@ -57,6 +57,28 @@ class Count:
 
 
 Bounds = Within | Text | Count
+
+
+class Tagged:
+    """A member of a union: it is written with its `code`, by which it is read."""
+
+    __slots__ = ()
+
+    @property
+    def code(self) -> str:
+        """What programs call it: the name of its class."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Tagged):
+    """In a union: whatever only a newer version knows, by its code."""
+
+    name: Annotated[str, Text(100)]
+
+    def __str__(self) -> str:
+        return f"{self.name} (another version of elastic-run says why)"
+
 
 _WHOLE = Within(-(1 << 63), (1 << 63) - 1)
 
@@ -103,15 +125,20 @@ def decode(kind: type[T], data: bytes, *, unpack: Callable[[object], object] | N
         raise Malformed(f"{kind.__name__}{''.join(reversed(unfit.path))}: {unfit.what}") from None
 
 
+def _tag(kind: type) -> tuple[str, ...]:
+    return ("code",) if issubclass(kind, Tagged) else ()
+
+
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+    return (*_tag(kind), *(field.name for field in dataclasses.fields(kind)))
 
 
 @cache
 def _defaults(kind: type) -> tuple[tuple[str, object], ...]:
     """Each field and its default; `MISSING`, which equals nothing else, where it has none."""
-    return tuple((field.name, field.default) for field in dataclasses.fields(kind))
+    fields = ((field.name, field.default) for field in dataclasses.fields(kind))
+    return (*((name, dataclasses.MISSING) for name in _tag(kind)), *fields)
 
 
 def _fields(value: object) -> dict[str, object]:
@@ -129,8 +156,9 @@ def _reader(kind: Any) -> Reader:  # Any: type forms are no types to pyright
         inner, *bounds = typing.get_args(kind)
         return _bounded(_reader(inner), [each for each in bounds if isinstance(each, Bounds)])
     if origin in (types.UnionType, typing.Union):
-        (inner,) = [arm for arm in typing.get_args(kind) if arm is not type(None)]
-        return _optional(_reader(inner))
+        arms = [arm for arm in typing.get_args(kind) if arm is not type(None)]
+        inner = _reader(arms[0]) if len(arms) == 1 else _one_of_tagged(arms)
+        return _optional(inner) if type(None) in typing.get_args(kind) else inner
     if origin is typing.Literal:
         return _one_of(typing.get_args(kind))
     if origin is tuple:
@@ -190,6 +218,22 @@ def _one_of(choices: tuple[object, ...]) -> Reader:
         if raw not in choices:
             raise _Unfit(f"{raw!r} is not one of {choices}")
         return raw
+
+    return read
+
+
+def _one_of_tagged(arms: Sequence[Any]) -> Reader:
+    readers = {arm.__name__: _reader(arm) for arm in arms}
+
+    def read(raw: Any) -> object:
+        code = typing.cast(dict[str, object], raw).get("code") if isinstance(raw, dict) else None
+        if not isinstance(code, str):
+            raise _Unfit("expected an object with a code")
+        if code in readers:
+            return readers[code](raw)
+        if Unknown not in arms:
+            raise _Unfit(f"the code {code!r} is not one of {tuple(readers)}")
+        return readers[Unknown.__name__]({"name": code})
 
     return read
 

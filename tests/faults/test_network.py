@@ -19,6 +19,7 @@ import pytest
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
+from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.store.contract import Event, KeyValue
 from elastic_run.rendezvous.wire.values import encode
 
@@ -425,7 +426,7 @@ def test_the_history_shows_who_wrote_without_leading() -> None:
         return (Event("put", KeyValue(key, value, created, revision, 0)),)
 
     def header(number: int, prefix: str) -> bytes:
-        return encode(Header(number, "r", "open", "start", "", fingerprint, prefix=prefix))
+        return encode(Header(number, "r", "open", "start", AllJoined(1), fingerprint, prefix=prefix))
 
     lead = put(keys.leader, leader, 3, 3)
     right = put(keys.round, header(1, "3.1.x"), 4, 4)

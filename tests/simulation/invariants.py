@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from elastic_run.rendezvous.header import Header, Incident, Leader, Tally
 from elastic_run.rendezvous.member import Member
 from elastic_run.rendezvous.ranks import Assignment
+from elastic_run.rendezvous.reasons import StartsFailed
 from elastic_run.rendezvous.store.contract import Event
 from elastic_run.rendezvous.wire.values import decode
 
@@ -712,7 +713,7 @@ class Checker:
         """A round says why it was opened, and who has succeeded and left is not the reason."""
         because = published.header.incident
         if because is None:
-            self._violated("a round says why it was opened", published.header.reason)
+            self._violated("a round says why it was opened", str(published.header.reason))
             return
         if because.cause == "lost" != published.header.cause:
             self._violated("a round says why it was opened", f"{published.header.cause}: {because}")
@@ -726,7 +727,7 @@ class Checker:
                 if (end := self._world.ends.get(life.owner)) is not None:
                     gone = min(gone, end.at)
                 if each.node == because.node and gone - since > WATCHED:
-                    self._violated("who has succeeded and left is not lost", because.text)
+                    self._violated("who has succeeded and left is not lost", str(because.reason))
 
     def _check_farewell(self, before: _Published) -> None:
         """A node that is told to go says so before its workers end: what the others die of then is no failure."""
@@ -818,7 +819,7 @@ class Checker:
         merged = header.incident is not None and header.incident.cause in ("lost", "left")
         merged = merged and before is not None and (not self.calm or self._world.now - before.at < 2 * LAG)
         if old and old.incident and grown == 0 and not merged and not header.final:
-            self._violated("each incident is counted once", f"{old.incident.text} was not charged")
+            self._violated("each incident is counted once", f"{old.incident.reason} was not charged")
         charged = _with(tally, None if header.final else header.incident)
         if header.restart_count != charged.failures:
             self._violated("the restart count is the failures charged", f"{header.restart_count}, {charged}")
@@ -999,7 +1000,7 @@ class Checker:
                 trouble = self._did.get("taken_port", 0) + self._did.get("failed_start", 0) + self._did.get("hold", 0)
                 row = self._problems_in_a_row(header)
                 if not over and (
-                    not trouble or (self.calm and "rounds failed to start" in header.reason and row < IN_A_ROW)
+                    not trouble or (self.calm and isinstance(header.reason, StartsFailed) and row < IN_A_ROW)
                 ):
                     self._violated(
                         "a job fails when its budget is spent", f"{header.restart_count} failures, {row} starts"
@@ -1248,7 +1249,7 @@ class Checker:
         for published in self._published:
             because = published.header.incident
             if published.header.cause == "lost" or (because is not None and because.cause != "joined"):
-                self._violated("a store that was away costs no worker", published.header.reason)
+                self._violated("a store that was away costs no worker", str(published.header.reason))
         for worker in self._world.workers:
             later = [each.header for each in self._published if each.at <= worker.ended_at]
             reason = any(each.final or (each.cause == "joined" and each.number > worker.round) for each in later)

@@ -611,8 +611,8 @@ finishing.1+0    kill n1
         "no-waking",
         "a joining node that has waited long enough is admitted only when something else happens",
         "rendezvous/round.py",
-        "        return Keep(ready), (\n",
-        "        return Keep(), (\n",
+        "        return Keep(ready), reasons.Settling",
+        "        return Keep(), reasons.Settling",
         "who can be admitted is admitted",
         """\
 seed 164

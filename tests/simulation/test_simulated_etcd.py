@@ -22,6 +22,7 @@ from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report
 from elastic_run.rendezvous.ranks import Assignment
+from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.store.contract import Compare, Delete, Event, Put
 from elastic_run.rendezvous.store.etcd.connections import AttemptFailed
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
@@ -890,7 +891,7 @@ def test_a_report_that_was_issued_again_never_undoes_a_later_one(make: Callable[
 def header(number: int, prefix: str) -> Header:
     """Of an open round."""
     return Header(
-        number, "run", "open", "start", "", Fingerprint("train.py", (), "1", "1", "0"), prefix=prefix, nodes=1
+        number, "run", "open", "start", AllJoined(1), Fingerprint("train.py", (), "1", "1", "0"), prefix=prefix, nodes=1
     )
 
 

@@ -37,6 +37,7 @@ from elastic_run.elastic_agent.plan import (
 from elastic_run.rendezvous.header import Header, HeaderState
 from elastic_run.rendezvous.member import MAX_EXITS, MAX_WORDS, Exit, Fingerprint, Report, State
 from elastic_run.rendezvous.ranks import Assignment
+from elastic_run.rendezvous.reasons import NodeFailed
 from elastic_run.rendezvous.round import Cause
 
 FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
@@ -45,7 +46,7 @@ NOW_KILL = Stop(signal.SIGKILL, 0.0)
 
 
 def header(number: int = 1, state: HeaderState = "open", cause: Cause = "start") -> Header:
-    return Header(number, "run", state, cause, f"because of {cause}", FINGERPRINT)
+    return Header(number, "run", state, cause, NodeFailed("b", f"is the cause: {cause}"), FINGERPRINT)
 
 
 def assignment(number: int = 1) -> Assignment:
@@ -294,7 +295,7 @@ class TestARound:
         assert action(view(RUNNING, header=header(2, "waiting", "lost"), assignment=None)) == NOW_KILL
 
     def test_that_is_suspended_is_waited_out_with_its_reason(self) -> None:
-        assert act(View(header=header(2, "waiting", "lost"))) == (Wait(), "because of lost")
+        assert act(View(header=header(2, "waiting", "lost"))) == (Wait(), "node b is the cause: lost")
 
 
 class TestTheEnd:

@@ -26,6 +26,7 @@ from elastic_run.rendezvous.failure_detector import AgentListener, watch_until_d
 from elastic_run.rendezvous.header import Header, HeaderState, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
+from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.store.contract import KeyValue, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.wire.frame import PREFIX, framed, read_frame
@@ -40,7 +41,7 @@ FINGERPRINT = Fingerprint("train.py", (), "1:2", "1", "0")
 
 
 def header(number: int = 1, state: HeaderState = "open", run: str = "run") -> Header:
-    return Header(number, run, state, "start", "", FINGERPRINT)
+    return Header(number, run, state, "start", AllJoined(2), FINGERPRINT)
 
 
 def asks(number: int = 1, round: int = 1) -> Request:

@@ -85,7 +85,7 @@ def test_a_proof_of_death_suspends_a_job_below_its_minimum_with_that_proof_as_th
     assert controller.on(events.Died("b", "b#1", "its process is gone", None), 2.0) == (effects.Witness(1),)
     suspended = publish(controller.on(events.Look(), 2.5))
     assert suspended.what == "suspend" and suspended.begun == 2.0
-    assert suspended.header.incident and "its process is gone" in suspended.header.incident.text
+    assert suspended.header.incident and "its process is gone" in str(suspended.header.incident.reason)
 
 
 def test_a_stranger_is_refused_before_anything_is_decided() -> None:

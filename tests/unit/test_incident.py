@@ -25,9 +25,13 @@ from elastic_run.master.incident import (
 )
 from elastic_run.rendezvous.header import Incident, Tally
 from elastic_run.rendezvous.member import Exit
+from elastic_run.rendezvous.reasons import NodeFailed
 from elastic_run.rendezvous.round import Cause
 
 LOST_PEER = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:12345"
+
+REASON = NodeFailed("b", "could not start its workers")
+INCIDENT = Incident(1, "problem", REASON)
 
 
 def failed(
@@ -56,20 +60,20 @@ def failure(message: str = "ValueError: no", seconds: float = 5, *, code: int = 
 class TestTheVerdict:
     def test_names_a_long_message_briefly_because_the_worker_has_printed_it_and_the_last_lines_have_it(self) -> None:
         incident = judge(Evidence(1, (failed("a", "ValueError: " + "very " * 90),)))
-        assert len(incident.text) < 200 and "exited with code 1: ValueError: very very" in incident.text
+        assert len(str(incident.reason)) < 200 and "exited with code 1: ValueError: very very" in str(incident.reason)
         assert incident.exit and len(incident.exit.message) > 400
 
     def test_on_a_lost_node_is_free_and_names_it_and_how_it_was_noticed(self) -> None:
         incident = judge(Evidence(3, lost=(("b", "its lease expired"),)))
         assert (incident.cause, incident.node, incident.round, incident.exit) == ("lost", "b", 3, None)
-        assert "b" in incident.text and "its lease expired" in incident.text
+        assert "b" in str(incident.reason) and "its lease expired" in str(incident.reason)
 
     def test_on_failures_beside_a_loss_is_the_loss(self) -> None:
         assert judge(Evidence(1, (failed("a", "ValueError: no"),), lost=(("b", "gone"),))).cause == "lost"
 
     def test_on_failures_beside_a_departure_is_the_departure(self) -> None:
         incident = judge(Evidence(1, (failed("a", LOST_PEER),), left=(("b", "it received SIGTERM"),)))
-        assert incident.cause == "left" and "SIGTERM" in incident.text
+        assert incident.cause == "left" and "SIGTERM" in str(incident.reason)
 
     def test_on_a_loss_beside_a_departure_is_the_loss(self) -> None:
         assert judge(Evidence(1, lost=(("a", "gone"),), left=(("b", "told"),))).cause == "lost"
@@ -82,7 +86,7 @@ class TestTheVerdict:
     def test_on_workers_that_could_not_be_started_is_a_problem(self) -> None:
         incident = judge(Evidence(1, problems=(("a", "could not start its workers: port 5 is taken"),)))
         assert (incident.cause, incident.node) == ("problem", "a")
-        assert incident.text == "node a could not start its workers: port 5 is taken"
+        assert str(incident.reason) == "node a could not start its workers: port 5 is taken"
 
     def test_on_peers_of_a_node_that_could_not_start_is_its_problem(self) -> None:
         evidence = Evidence(1, (failed("b", LOST_PEER),), problems=(("a", "no more processes"),))
@@ -155,9 +159,9 @@ class TestTheRootCause:
         assert root(failed("a", LOST_PEER), failed("b", "ValueError: no", trace=trace)) == "b"
 
     def test_is_told_in_words_with_rank_node_and_end(self) -> None:
-        assert describe(failed("b", "ValueError: no")) == "rank 0 on node b exited with code 1: ValueError: no"
-        assert "SIGKILL (9)" in describe(failed("b", by=9))
-        assert "signal 42" in describe(failed("b", by=42))
+        assert str(describe(failed("b", "ValueError: no"))) == "rank 0 on node b exited with code 1: ValueError: no"
+        assert "SIGKILL (9)" in str(describe(failed("b", by=9)))
+        assert "signal 42" in str(describe(failed("b", by=42)))
 
 
 class TestAnEarlyEnd:
@@ -169,8 +173,10 @@ class TestAnEarlyEnd:
         incident = judge(Evidence(1, (failed("b", LOST_PEER), failed("c", LOST_PEER)), finished=(self.FIRST,)))
         assert (incident.cause, incident.node) == ("failure", "a")
         assert incident.exit is not None and incident.exit.code == 0
-        assert incident.text.startswith("rank 0 on node a ended with exit code 0 while other ranks still needed it; ")
-        assert "Connection closed by peer" in incident.text
+        assert str(incident.reason).startswith(
+            "rank 0 on node a ended with exit code 0 while other ranks still needed it; "
+        )
+        assert "Connection closed by peer" in str(incident.reason)
 
     def test_is_known_at_once(self) -> None:
         assert not consequence(judge(Evidence(1, (failed("b", LOST_PEER),), finished=(self.FIRST,))))
@@ -202,20 +208,20 @@ class TestTheCharge:
         ],
     )
     def test_goes_to_the_cause_and_only_a_failure_costs(self, cause: Cause, tally: Tally) -> None:
-        assert charge(Tally(), Incident(1, cause, "")) == tally
+        assert charge(Tally(), Incident(1, cause, REASON)) == tally
 
     def test_of_joining_nodes_costs_nothing_and_names_them(self) -> None:
         incident = joins(4, ["c", "d"])
-        assert incident.text == "c, d joined" and incident.round == 4
+        assert str(incident.reason) == "c, d joined" and incident.round == 4
         assert charge(Tally(), incident) == Tally(joined=1)
 
     def test_of_any_other_cause_ends_a_row_of_problems(self) -> None:
         tally = Tally(problems=3, problems_in_row=3)
         for cause in ("lost", "left", "joined", "failure"):
-            assert charge(tally, Incident(1, cause, "")).problems_in_row == 0
+            assert charge(tally, Incident(1, cause, REASON)).problems_in_row == 0
 
     def test_of_a_problem_after_a_round_that_ran_begins_a_row(self) -> None:
-        tally = charge(Tally(problems=3, problems_in_row=3), Incident(1, "problem", "", ran=QUICK_SECONDS))
+        tally = charge(Tally(problems=3, problems_in_row=3), Incident(1, "problem", REASON, ran=QUICK_SECONDS))
         assert (tally.problems, tally.problems_in_row) == (4, 1)
 
     def test_of_the_same_failure_is_counted_in_a_row(self) -> None:
@@ -237,35 +243,35 @@ class TestTheCharge:
         assert charge(charge(Tally(), failure(by=9)), failure(by=9)).repeats == 0
 
     def test_of_a_loss_in_between_does_not_end_the_row(self) -> None:
-        tally = charge(charge(charge(Tally(), failure()), Incident(1, "lost", "")), failure())
+        tally = charge(charge(charge(Tally(), failure()), Incident(1, "lost", REASON)), failure())
         assert tally.repeats == 2
 
 
 class TestTheEnd:
     def test_comes_with_one_failure_more_than_the_budget(self) -> None:
-        assert fatal(Tally(failures=3), 3, 0) is None
-        end = fatal(Tally(failures=4), 3, 0)
-        assert end and end[0] == "failed" and "failure 4" in end[1] and "--max-restarts=3" in end[1]
+        assert fatal(Tally(failures=3), INCIDENT, 3, 0) is None
+        end = fatal(Tally(failures=4), INCIDENT, 3, 0)
+        assert end and end[0] == "failed" and "failure 4" in str(end[1]) and "--max-restarts=3" in str(end[1])
 
     def test_comes_with_the_first_failure_where_there_is_no_budget(self) -> None:
-        assert fatal(Tally(), 0, 0) is None
-        assert fatal(Tally(failures=1), 0, 0) is not None
+        assert fatal(Tally(), INCIDENT, 0, 0) is None
+        assert fatal(Tally(failures=1), INCIDENT, 0, 0) is not None
 
     def test_comes_early_where_a_failure_only_repeats_itself(self) -> None:
-        assert fatal(Tally(failures=2, repeats=2), 10, 3) is None
-        end = fatal(Tally(failures=3, repeats=3), 10, 3)
-        assert end and end[0] == "repeated" and "3 times" in end[1]
+        assert fatal(Tally(failures=2, repeats=2), INCIDENT, 10, 3) is None
+        end = fatal(Tally(failures=3, repeats=3), INCIDENT, 10, 3)
+        assert end and end[0] == "repeated" and "3 times" in str(end[1])
 
     def test_never_comes_by_repetition_where_the_user_switched_that_off(self) -> None:
-        assert fatal(Tally(failures=3, repeats=3), 10, 0) is None
+        assert fatal(Tally(failures=3, repeats=3), INCIDENT, 10, 0) is None
 
     def test_comes_when_workers_cannot_be_started_again_and_again(self) -> None:
-        assert fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW - 1), 0, 0) is None
-        end = fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW), 0, 0)
+        assert fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW - 1), INCIDENT, 0, 0) is None
+        end = fatal(Tally(problems_in_row=MAX_PROBLEMS_IN_ROW), INCIDENT, 0, 0)
         assert end and end[0] == "failed"
 
     def test_never_comes_by_losses_departures_and_joins(self) -> None:
-        assert fatal(Tally(lost=999, left=999, joined=999, problems=999), 0, 1) is None
+        assert fatal(Tally(lost=999, left=999, joined=999, problems=999), INCIDENT, 0, 1) is None
 
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    main()\n'
@@ -342,8 +348,8 @@ class TestWhatARestartCanDo:
         assert (
             end
             and end[0] == "failed"
-            and "every rank failed in the same way" in end[1]
-            and "--same-failure-limit=0" in end[1]
+            and "every rank failed in the same way" in str(end[1])
+            and "--same-failure-limit=0" in str(end[1])
         )
 
     def test_ends_the_job_after_one_repetition_where_it_is_little(self) -> None:
@@ -351,10 +357,10 @@ class TestWhatARestartCanDo:
         once = charge(Tally(), incident)
         assert hopeless(once, incident) is None
         end = hopeless(charge(once, incident), incident)
-        assert end and end[0] == "repeated" and "2 times in a row" in end[1]
+        assert end and end[0] == "repeated" and "2 times in a row" in str(end[1])
 
     def test_ends_no_job_for_what_is_no_failure_of_the_script(self) -> None:
-        assert hopeless(Tally(repeats=9), Incident(1, "problem", "")) is None
+        assert hopeless(Tally(repeats=9), Incident(1, "problem", REASON)) is None
 
 
 workers = st.builds(
@@ -373,7 +379,7 @@ evidences = st.builds(Evidence, st.just(1), st.lists(workers, max_size=4).map(tu
 @given(evidences)
 def test_any_evidence_has_one_cause_with_words_and_costs_at_most_one_failure(evidence: Evidence) -> None:
     incident = judge(evidence)
-    assert incident.text and incident.node
+    assert str(incident.reason) and incident.node
     free = bool(evidence.lost or evidence.left)
     assert (incident.cause in ("lost", "left")) == free
     tally = charge(Tally(), incident)

@@ -72,7 +72,7 @@ def test_a_failure_that_no_restart_can_change_ends_the_job_once_every_rank_has_i
     first = told(log, 1, MISSING, workers=2)
     assert first.fatal is None and first.alike_by == 2.0 + ALIKE_SECONDS
     both = told(log, 1, MISSING, MISSING, workers=2)
-    assert both.fatal == "failed" and "No module named 'wandb'; every rank failed in the same way" in both.text
+    assert both.fatal == "failed" and "No module named 'wandb'; every rank failed in the same way" in str(both.reason)
 
 
 def test_what_one_rank_lacks_may_be_there_at_the_next_start() -> None:

@@ -14,6 +14,7 @@ from elastic_run.launcher.settings import Options
 from elastic_run.launcher.summary import LINES, last_lines, write_json
 from elastic_run.rendezvous.header import Header, HeaderState, Incident, Tally
 from elastic_run.rendezvous.member import Exit, Fingerprint
+from elastic_run.rendezvous.reasons import AllJoined, WorkerFailed
 
 FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
 TRACE = "Traceback (most recent call last):\n" + "".join(
@@ -34,9 +35,9 @@ def options() -> Options:
 def result(code: int, state: HeaderState = "failed", exit_: Exit | None = None, reason: str = "because") -> Result:
     incident = None
     if exit_:
-        incident = Incident(3, "failure", "rank 5 failed", node="b", host="b.host", exit=exit_)
+        incident = Incident(3, "failure", WorkerFailed("b", 5, None, 9, ""), node="b", host="b.host", exit=exit_)
     tally = Tally(failures=1, lost=2)
-    header = Header(4, "run", state, "failure", reason, FINGERPRINT, tally=tally, incident=incident)
+    header = Header(4, "run", state, "failure", AllJoined(2), FINGERPRINT, tally=tally, incident=incident)
     timeline = Timeline(0.0)
     timeline.up(2.0, dataclasses.replace(header, state="open"))
     timeline.ended(12.0)

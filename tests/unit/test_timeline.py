@@ -9,12 +9,15 @@ from elastic_run.elastic_agent.timeline import Timeline, describe_round
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.ranks import Assignment
+from elastic_run.rendezvous.reasons import NodeFailed
 
 FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
 
 
 def header(number: int = 1) -> Header:
-    return Header(number, "run", "open", "lost", "b was lost", FINGERPRINT, nodes=2, previous_nodes=3, world_size=4)
+    return Header(
+        number, "run", "open", "lost", NodeFailed("b", "was lost"), FINGERPRINT, nodes=2, previous_nodes=3, world_size=4
+    )
 
 
 def test_time_before_the_first_round_did_not_train() -> None:
@@ -52,7 +55,13 @@ def test_each_round_is_a_change_with_its_cause_and_its_sizes() -> None:
     line = Timeline(100.0)
     line.up(103.0, header(7))
     (change,) = line.changes
-    assert (change.at, change.round, change.cause, change.reason) == (3.0, 7, "lost", "b was lost")
+    assert (change.at, change.round, change.cause, change.code, change.reason) == (
+        3.0,
+        7,
+        "lost",
+        "NodeFailed",
+        "node b was lost",
+    )
     assert (change.previous_nodes, change.nodes, change.world_size, change.down) == (3, 2, 4, 3.0)
 
 
@@ -84,9 +93,9 @@ def assignment(nproc: int = 1) -> Assignment:
 
 def test_a_change_is_one_line_with_both_sizes_the_cause_and_the_seconds_that_it_cost() -> None:
     line = describe_round(header(7), assignment(), 1.234)
-    assert line == "round 7: 3 -> 2 nodes, 4 workers, rank 2 here: b was lost; downtime 1.23 s"
+    assert line == "round 7: 3 -> 2 nodes, 4 workers, rank 2 here: node b was lost; downtime 1.23 s"
 
 
 def test_the_first_round_cost_nothing_and_replaced_nothing() -> None:
     first = dataclasses.replace(header(), previous_nodes=0, nodes=1)
-    assert describe_round(first, assignment(2), 5.0) == "round 1: 1 node, 4 workers, ranks 2-3 here: b was lost"
+    assert describe_round(first, assignment(2), 5.0) == "round 1: 1 node, 4 workers, ranks 2-3 here: node b was lost"

@@ -23,6 +23,7 @@ from elastic_run.elastic_agent.agent_trace import Recorder, begin
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.ranks import Assignment
+from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.trace_file import AGENT, LINE_BYTES, Trace
 
 GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
@@ -86,7 +87,9 @@ def told(file: Path, *rows: str) -> list[Event]:
 
 
 def header(number: int = 1, state: Any = "open") -> Header:
-    return Header(number, "run", state, "failure", "why", Fingerprint("", (), "1", "1", "0"), nodes=1, world_size=2)
+    return Header(
+        number, "run", state, "failure", AllJoined(2), Fingerprint("", (), "1", "1", "0"), nodes=1, world_size=2
+    )
 
 
 def assignment() -> Assignment:
@@ -329,11 +332,10 @@ def test_a_recovery_is_told_from_the_evidence_to_the_new_workers(trace: Trace, f
     detect, decide, stop, start = recovery
     assert detect["args"] == {"round": 1, "rank": 1, "pid": 7, "signal": "SIGKILL"}
     assert (decide["ts"], decide["dur"]) == (110e6, 0.5e6)
-    assert decide["args"] == {
-        "round": 2, "state": "open", "nodes": 1, "workers": 2, "cause": "failure", "reason": "why"
-    }  # fmt: skip
+    why = {"cause": "failure", "code": "AllJoined", "reason": "all 2 nodes have joined"}
+    assert decide["args"] == {"round": 2, "state": "open", "nodes": 1, "workers": 2, **why}
     assert (stop["ts"], stop["dur"], stop["args"]) == (110.5e6, 0.5e6, {"round": 1})
-    assert (start["ts"], start["args"]) == (111e6, {"round": 2, "ranks": "0-1", "cause": "failure", "reason": "why"})
+    assert (start["ts"], start["args"]) == (111e6, {"round": 2, "ranks": "0-1", **why})
     lives = [told(file, f"rank {rank}") for rank in (0, 1)]
     assert [[(life["name"], life["ts"], life["dur"]) for life in of] for of in lives] == [
         [("round 1", 100e6, 11e6)],

@@ -16,6 +16,7 @@ from elastic_run.rendezvous.header import Eviction, Header, Incident, Leader, Ta
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.ranks import Assignment
+from elastic_run.rendezvous.reasons import AllLeaving, Nodes, NodesLost, Notes, RestartsSpent, Suspended, WorkerFailed
 from elastic_run.rendezvous.store.limits import check_key
 from elastic_run.rendezvous.wire.values import Count, Malformed, Text, Within, decode, encode
 
@@ -76,8 +77,23 @@ members = st.builds(
     reports,
 )
 tallies = st.builds(Tally, counts, counts, counts, counts, counts, text, counts, counts)
+failures = st.builds(WorkerFailed, names, counts, st.none() | st.integers(0, 255), st.none() | counts, text)
+notes = st.lists(st.tuples(names, text), max_size=6).map(Notes.of)
+reasons = st.one_of(
+    failures,
+    st.builds(NodesLost, notes),
+    st.builds(RestartsSpent, failures, counts, counts),
+    st.builds(Suspended, st.builds(NodesLost, notes), counts, counts, counts, st.floats(0, 1e9)),
+    st.builds(AllLeaving, st.lists(names, max_size=6).map(Nodes.of)),
+)
 incidents = st.builds(
-    Incident, counts, st.sampled_from(["start", "failure", "lost"]), text, names, names, st.none() | exits
+    Incident,
+    counts,
+    st.sampled_from(["start", "failure", "lost"]),
+    failures | st.builds(NodesLost, notes),
+    names,
+    names,
+    st.none() | exits,
 )
 headers = st.builds(
     Header,
@@ -85,7 +101,7 @@ headers = st.builds(
     run=names,
     state=st.sampled_from(["open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout"]),
     cause=st.sampled_from(["start", "failure", "lost", "left", "joined", "problem"]),
-    reason=text,
+    reason=reasons,
     fingerprint=fingerprints,
     tally=tallies,
     incident=st.none() | incidents,
@@ -250,6 +266,7 @@ def use(value: object) -> None:
         case Header():
             keys.assignment(value.prefix, "a").encode()
             assert value.final in (True, False)
+            str(value.reason).encode(errors="surrogateescape")
             for exit_ in [value.incident.exit] if value.incident and value.incident.exit else []:
                 describe(exit_)
                 hint(exit_)

@@ -1,0 +1,518 @@
+"""Why something was decided: one class for each reason, with its values and its sentence (pure).
+
+A reason's *code* is the name of its class (`AllJoined`), and its values are its fields. That is what lies in the store,
+and what programs read: `{"code": "AllJoined", "nodes": 4}`. `str(reason)` is the sentence for a person. It is made
+where a line is printed, and nowhere else, so each sentence is in this file once, beside its values.
+
+A code that only a newer version knows is read as `Unknown`, which names it.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Literal
+
+from .member import Name, Number, Words, signal_name
+from .wire.values import Count, Tagged, Unknown
+
+NAMED = 4
+"""Nodes that a reason names; of the others it says how many: ten thousand may be lost at once."""
+
+_OVERRIDE = "--same-failure-limit=0 restarts anyway"
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Some nodes: the names of the first few, and how many `more` there are."""
+
+    names: Annotated[tuple[Name, ...], Count(NAMED)]
+    more: Number = 0
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> "Nodes":
+        """All of `names`, in order."""
+        return cls(tuple(names[:NAMED]), max(0, len(names) - NAMED))
+
+    def __len__(self) -> int:
+        return len(self.names) + self.more
+
+    def __str__(self) -> str:
+        return ", ".join(self.names) + _more(self.more)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is known of one node, in words: how its loss was noticed, or why it left."""
+
+    node: Name
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """The same of some nodes: of the first few, and how many `more` there are."""
+
+    notes: Annotated[tuple[Note, ...], Count(NAMED)]
+    more: Number = 0
+
+    @classmethod
+    def of(cls, notes: Collection[tuple[str, str]]) -> "Notes":
+        """All of `notes` (node, words), in order."""
+        return cls(tuple(Note(*each) for each in islice(notes, NAMED)), max(0, len(notes) - NAMED))
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count else ""
+
+
+def _each(notes: Notes, words: Callable[[Note], str]) -> str:
+    return "; ".join(map(words, notes.notes)) + _more(notes.more)
+
+
+# -- gathering --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingForNodes(Tagged):
+    """`have` nodes have joined of the `span` that the job may have, and so many are `missing` to its minimum."""
+
+    have: Number
+    span: Words
+    missing: int
+    seconds: float
+    """How long the wait may last."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.have} of {self.span} nodes have joined: waiting for {self.missing} more, "
+            f"for at most {self.seconds:g} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TooFewNodes(Tagged):
+    """The minimum has not joined within `seconds`."""
+
+    have: Number
+    span: Words
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"only {self.have} of {self.span} nodes joined within {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class LastCall(Tagged):
+    """The minimum has joined; the first round waits for others until `seconds` after the latest join."""
+
+    have: Number
+    span: Words
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.have} of {self.span} nodes have joined: the last call ends {self.seconds:g} s after the latest join"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LastCallOver(Tagged):
+    """The minimum has joined, and nobody else within `seconds`."""
+
+    have: Number
+    span: Words
+    seconds: float
+
+    def __str__(self) -> str:
+        have = f"{self.have} of {self.span} nodes have joined"
+        return f"{have}, and no other node joined within {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class AllJoined(Tagged):
+    """The maximum of nodes has joined."""
+
+    nodes: Number
+
+    def __str__(self) -> str:
+        return f"all {self.nodes} nodes have joined" if self.nodes > 1 else "single-node job"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedAgain(Tagged):
+    """Enough nodes for a suspended job have joined."""
+
+    have: Number
+    span: Words
+
+    def __str__(self) -> str:
+        return f"{self.have} of {self.span} nodes have joined again"
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange(Tagged):
+    """The nodes of the round are all there, and no other is: there is nothing to say."""
+
+    def __str__(self) -> str:
+        return ""
+
+
+# -- nodes that join --------------------------------------------------------------------------------------------------
+
+Restarts = Literal["none", "some", "all"]
+"""Which workers restart where a node joins."""
+
+
+def _restarts(which: Restarts) -> str:
+    return {"none": "", "some": ", which restarts some workers", "all": ", which restarts the script"}[which]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparingWorkers(Tagged):
+    """These nodes start workers before they are admitted."""
+
+    nodes: Nodes
+
+    def __str__(self) -> str:
+        return f"{self.nodes} {'are preparing their' if len(self.nodes) > 1 else 'is preparing its'} workers"
+
+
+def _standby(nodes: Nodes) -> str:
+    return f"{nodes} {'waits as a standby' if len(nodes) == 1 else 'wait as standbys'}"
+
+
+@dataclass(frozen=True, slots=True)
+class NeverScalesUp(Tagged):
+    """These nodes are standbys by --scale-up=never."""
+
+    nodes: Nodes
+
+    def __str__(self) -> str:
+        return f"{_standby(self.nodes)} (--scale-up=never) until the next membership change"
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom(Tagged):
+    """These nodes are standbys: the round has the maximum, or (`node_unit` > 0) cannot grow by fewer than a unit."""
+
+    nodes: Nodes
+    node_unit: Number
+
+    def __str__(self) -> str:
+        why = f"--node-unit={self.node_unit}" if self.node_unit else "the job has its maximum of nodes"
+        return f"{_standby(self.nodes)} ({why}) until a node is lost"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedTooLate(Tagged):
+    """Workers of `round` have trained to the end."""
+
+    nodes: Nodes
+    round: Number
+
+    def __str__(self) -> str:
+        return f"{self.nodes} joined too late: workers of round {self.round} are already finishing"
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitingCheckpoint(Tagged):
+    """These nodes are admitted after the next checkpoint."""
+
+    nodes: Nodes
+
+    def __str__(self) -> str:
+        return f"{self.nodes} will join after the next checkpoint (--scale-up=commit)"
+
+
+@dataclass(frozen=True, slots=True)
+class Settling(Tagged):
+    """These nodes are admitted so many `seconds` after the last of them has registered."""
+
+    nodes: Nodes
+    seconds: float
+    restarts: Restarts = "none"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.nodes} will join {self.seconds:g} s after registering{_restarts(self.restarts)} "
+            "(--scale-up=never keeps new nodes as standbys)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodesJoined(Tagged):
+    """A round is opened for these nodes."""
+
+    nodes: Nodes
+    restarts: Restarts = "none"
+
+    def __str__(self) -> str:
+        never = " (--scale-up=never keeps new nodes as standbys)" if self.restarts != "none" else ""
+        return f"{self.nodes} joined{_restarts(self.restarts)}{never}"
+
+
+# -- incidents --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLost(Tagged):
+    """Nodes vanished."""
+
+    nodes: Notes
+
+    def __str__(self) -> str:
+        return _each(self.nodes, lambda note: f"node {note.node} was lost: {note.words}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLeft(Tagged):
+    """Nodes left in order."""
+
+    nodes: Notes
+
+    def __str__(self) -> str:
+        return _each(self.nodes, lambda note: f"node {note.node} left: {note.words}")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed(Tagged):
+    """A worker ended with this exit code, or by this signal. `message`: the last line of what it said, cut."""
+
+    node: Name
+    rank: Number
+    exit_code: int | None
+    signal: Number | None
+    message: Words
+
+    def __str__(self) -> str:
+        how = f"exited with code {self.exit_code}"
+        if self.signal:
+            how = f"died by {signal_name(self.signal)} ({self.signal})"
+        return f"rank {self.rank} on node {self.node} {how}{f': {self.message}' if self.message else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost(Tagged):
+    """A worker ended because it had lost another, and nobody says (yet) why that one had gone."""
+
+    node: Name
+    rank: Number
+    exit_code: int | None
+    message: Words
+
+    def __str__(self) -> str:
+        how = f"exit code {self.exit_code}: {self.message}"
+        return f"rank {self.rank} on node {self.node} lost its connection to another rank ({how})"
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEarly(Tagged):
+    """A worker ended with exit code 0, and `peer` lost it."""
+
+    node: Name
+    rank: Number
+    peer: PeerLost
+
+    def __str__(self) -> str:
+        ended = f"rank {self.rank} on node {self.node} ended with exit code 0"
+        return f"{ended} while other ranks still needed it; {self.peer}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed(Tagged):
+    """A round came to nothing on a node, though no worker failed; what the node did not do, in words."""
+
+    node: Name
+    words: Words
+
+    def __str__(self) -> str:
+        return f"node {self.node} {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodesMissing(Tagged):
+    """So many nodes of a round `of` so many are not registered any more, and no more is known."""
+
+    lost: Number
+    of: Number
+
+    def __str__(self) -> str:
+        return f"{self.lost} of {self.of} nodes were lost"
+
+
+@dataclass(frozen=True, slots=True)
+class NodesLeaving(Tagged):
+    """These nodes want no further round, and no more is known."""
+
+    nodes: Nodes
+
+    def __str__(self) -> str:
+        return f"{self.nodes} left the job"
+
+
+IncidentReason = NodesLost | NodesLeft | WorkerFailed | PeerLost | EndedEarly | NodeFailed | NodesJoined | Unknown
+"""What an incident amounts to."""
+
+
+# -- incidents that end the job ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RestartsSpent(Tagged):
+    """The job has had more failures than it is allowed."""
+
+    what: IncidentReason
+    failures: Number
+    allowed: int
+
+    def __str__(self) -> str:
+        budget = f"--max-restarts={self.allowed} allows {self.allowed}"
+        return f"{self.what}; this is failure {self.failures}, and {budget}"
+
+
+@dataclass(frozen=True, slots=True)
+class SameFailure(Tagged):
+    """One failure so many times in a row, each within `seconds` of the start."""
+
+    what: IncidentReason
+    times: Number
+    seconds: float
+
+    def __str__(self) -> str:
+        times = f"{self.times} times in a row, each within {self.seconds:g} s of the start"
+        return f"{self.what}; the same failure {times}"
+
+
+@dataclass(frozen=True, slots=True)
+class StartsFailed(Tagged):
+    """Rounds came to nothing so many times in a row."""
+
+    what: IncidentReason
+    times: Number
+
+    def __str__(self) -> str:
+        return f"{self.what}; rounds failed to start {self.times} times in a row"
+
+
+@dataclass(frozen=True, slots=True)
+class CannotBeFixed(Tagged):
+    """Every rank has a failure that lies in what was started."""
+
+    what: IncidentReason
+
+    def __str__(self) -> str:
+        return f"{self.what}; every rank failed in the same way, and a restart cannot fix it ({_OVERRIDE})"
+
+
+@dataclass(frozen=True, slots=True)
+class AllFailedAlike(Tagged):
+    """Every rank has the same failure, so many times in a row, each within `seconds` of the start."""
+
+    what: IncidentReason
+    times: Number
+    seconds: float
+
+    def __str__(self) -> str:
+        times = f"{self.times} times in a row, each within {self.seconds:g} s of the start"
+        return f"{self.what}; every rank failed in the same way, {times} ({_OVERRIDE})"
+
+
+FaultReason = IncidentReason | RestartsSpent | SameFailure | StartsFailed | CannotBeFixed | AllFailedAlike
+"""What failed in a round, and why the job must end on account of it, where it must."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitingReports(Tagged):
+    """A fault is known, and the reports of others may change what it amounts to.
+
+    Attributes:
+        whose: `any`: before the job ends; `all`: the job ends if every rank has the same failure; `first`: known are
+            only ranks that lost another.
+    """
+
+    what: FaultReason
+    whose: Literal["any", "all", "first"]
+
+    def __str__(self) -> str:
+        waiting = {
+            "any": "other failure reports before the job ends",
+            "all": "the reports of the other ranks",
+            "first": "the report of the rank that failed first",
+        }
+        return f"{self.what}; waiting for {waiting[self.whose]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended(Tagged):
+    """Too few nodes remain after `what`. The job waits at most `seconds` for the `missing` ones."""
+
+    what: FaultReason | NodesMissing | NodesLeaving
+    have: Number
+    required: Number
+    missing: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}; {self.have} of {self.required} required nodes remain: waiting for {self.missing} more, "
+            f"for at most {self.seconds:g} s"
+        )
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AllSucceeded(Tagged):
+    """Every worker of `round` ended with exit code 0."""
+
+    round: Number
+
+    def __str__(self) -> str:
+        return f"every worker of round {self.round} ended with exit code 0"
+
+
+@dataclass(frozen=True, slots=True)
+class NoNodeFit(Tagged):
+    """No node that remains can start workers; what one of them says of it."""
+
+    words: Words
+
+    def __str__(self) -> str:
+        return f"no remaining node can start workers: {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class AllLeaving(Tagged):
+    """Every node was told to leave."""
+
+    nodes: Nodes
+
+    def __str__(self) -> str:
+        return f"the job is preempted: every node is leaving ({self.nodes})"
+
+
+Reason = (
+    FaultReason
+    | WaitingForNodes
+    | TooFewNodes
+    | LastCall
+    | LastCallOver
+    | AllJoined
+    | JoinedAgain
+    | NoChange
+    | PreparingWorkers
+    | NeverScalesUp
+    | NoRoom
+    | JoinedTooLate
+    | AwaitingCheckpoint
+    | Settling
+    | NodesMissing
+    | NodesLeaving
+    | AwaitingReports
+    | Suspended
+    | AllSucceeded
+    | NoNodeFit
+    | AllLeaving
+)
+"""Why `round.plan` decided as it did."""
