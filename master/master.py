@@ -1,7 +1,8 @@
 """The master: under leadership, tells the controller what happens, and carries out what it decides.
 
-It holds nothing that the store does not hold. What to do is decided by `controller.py`, which is pure; here are the
-watch of the members' keys, the tasks that wait for proofs of death, the deadlines, and the writes (`publish.py`).
+It holds nothing that the store does not hold. It begins with what an earlier master has left (`takeover.py`). What to
+do is decided by `controller.py`, which is pure; here are the watch of the members' keys, the tasks that wait for proofs
+of death, the deadlines, and the writes (`publish.py`).
 """
 
 import asyncio
@@ -11,19 +12,16 @@ import math
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 
 from ..rendezvous import failure_detector
 from ..rendezvous.errors import Compacted, Deposed
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
-from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
-from ..rendezvous.wire.values import Malformed, decode
-from . import effects, events
+from . import effects, events, takeover
 from .controller import Controller, Terms
 from .data.ledger_service import Current, Ledgers
 from .effects import Effect
@@ -31,8 +29,7 @@ from .events import Event
 from .history import Begin, History
 from .memory import Memory
 from .publish import Publisher
-
-T = TypeVar("T")
+from .takeover import read
 
 ROW = "master"
 """Of the trace."""
@@ -127,7 +124,7 @@ class Master:
         try:
             revision = await self._read_nodes()
             tasks.append(asyncio.create_task(self._follow(revision + 1), name="master: members"))
-            self._tell(await self._find())
+            self._tell(await takeover.find(self._store, self._keys, self._publisher, self._say))
             while True:
                 self._changed.clear()
                 leading = self._controller.phase == "leading"
@@ -179,39 +176,6 @@ class Master:
             self._see(item)
         return listing.revision
 
-    async def _find(self) -> events.Found:
-        """What an earlier master has left."""
-        found = await self._store.get(self._keys.round)
-        revision = self._publisher.header_revision = found.mod_revision if found else 0
-        published = self._store.reached(revision)
-        header = _read(Header, found.value) if found else None
-        if found and header is None:
-            self._say(f"this version cannot read the value of {found.key}: the job starts over")
-        await self._publisher.drop_abandoned(header.prefix if header else "")
-        if header is None:
-            return events.Found(None, revision, published)
-        assigned: list[Assignment] = []
-        if header.prefix:
-            for item in (await self._store.list(f"{self._keys.assignments}{header.prefix}/")).items:
-                assignment = _read(Assignment, item.value)
-                if assignment:
-                    assigned.append(assignment)
-        assigned.sort(key=lambda assignment: assignment.group_rank)
-        successes = await self._read_successes()
-        evictions: list[events.EvictedBefore] = []
-        if not header.final:
-            for item in (await self._store.list(self._keys.evictions)).items:
-                word = _read(Eviction, item.value)
-                incarnation = item.key.removeprefix(self._keys.evictions)
-                evictions.append(events.EvictedBefore(incarnation, word.reason if word else "it was evicted"))
-        return events.Found(header, revision, published, tuple(assigned), successes, tuple(evictions))
-
-    async def _read_successes(self) -> tuple[events.Success, ...]:
-        items = (await self._store.list(self._keys.successes)).items
-        return tuple(
-            events.Success(item.key.removeprefix(self._keys.successes), _read(Member, item.value)) for item in items
-        )
-
     async def _follow(self, revision: int) -> None:
         seen = 0
         try:
@@ -245,7 +209,7 @@ class Master:
             self._changed.set()  # so that `run` sees that this has ended
 
     def _see(self, item: KeyValue) -> None:
-        node, member = self._node(item.key), _read(Member, item.value)
+        node, member = self._node(item.key), read(Member, item.value)
         member = member if member and member.node == node else None
         self._tell(events.Registered(node, member, item.create_revision, self._store.reached(item.create_revision)))
 
@@ -275,9 +239,8 @@ class Master:
                 "is alive"
             )
             return ""
-        key = self._keys.success(node.incarnation)
-        found = await self._waits.until_answered(DEAD, lambda: self._store.get(key))
-        self._tell(events.Died(node.node, node.incarnation, how, _read(Member, found.value) if found else None))
+        found = await self._waits.until_answered(DEAD, lambda: self._store.get(self._keys.success(node.incarnation)))
+        self._tell(events.Died(node.node, node.incarnation, how, read(Member, found.value) if found else None))
         self._changed.set()
         return how
 
@@ -335,7 +298,7 @@ class Master:
             case effects.Confirm():
                 await self._publisher.confirm()
             case effects.ReadSuccesses():
-                self._tell(events.SuccessesRead(await self._read_successes()))
+                self._tell(events.SuccessesRead(await takeover.successes(self._store, self._keys)))
             case effects.Abandon(missing, queues):
                 done = await self._publisher.abandon(missing)
                 if done:
@@ -375,13 +338,6 @@ class Master:
         with contextlib.suppress(Deposed):  # cleaned up by an attempt whose answer was lost
             await self._publisher.clean_up(succeeded=succeeded)
         return header
-
-
-def _read(kind: type[T], value: bytes) -> T | None:
-    try:
-        return decode(kind, value)
-    except Malformed:
-        return None
 
 
 async def _wait(event: asyncio.Event, seconds: float | None) -> None:

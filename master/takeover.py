@@ -1,0 +1,60 @@
+"""What an earlier master has left in the store, read by the next one before it decides anything."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ..rendezvous.header import Eviction, Header
+from ..rendezvous.keys import Keys
+from ..rendezvous.member import Member
+from ..rendezvous.ranks import Assignment
+from ..rendezvous.store.contract import Store
+from ..rendezvous.wire.values import Malformed, decode
+from . import events
+from .publish import Publisher
+
+T = TypeVar("T")
+
+
+async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[str], None]) -> events.Found:
+    """The header, and all that belongs to it; what was written for a round that no header names is removed.
+
+    Tells `publisher` which header it replaces. A header that this version cannot read is said, and counts as none.
+    """
+    found = await store.get(keys.round)
+    revision = publisher.header_revision = found.mod_revision if found else 0
+    published = store.reached(revision)
+    header = read(Header, found.value) if found else None
+    if found and header is None:
+        say(f"this version cannot read the value of {found.key}: the job starts over")
+    await publisher.drop_abandoned(header.prefix if header else "")
+    if header is None:
+        return events.Found(None, revision, published)
+    assigned: list[Assignment] = []
+    if header.prefix:
+        for item in (await store.list(f"{keys.assignments}{header.prefix}/")).items:
+            assignment = read(Assignment, item.value)
+            if assignment:
+                assigned.append(assignment)
+    assigned.sort(key=lambda assignment: assignment.group_rank)
+    done = await successes(store, keys)
+    evictions: list[events.EvictedBefore] = []
+    if not header.final:
+        for item in (await store.list(keys.evictions)).items:
+            word = read(Eviction, item.value)
+            incarnation = item.key.removeprefix(keys.evictions)
+            evictions.append(events.EvictedBefore(incarnation, word.reason if word else "it was evicted"))
+    return events.Found(header, revision, published, tuple(assigned), done, tuple(evictions))
+
+
+async def successes(store: Store, keys: Keys) -> tuple[events.Success, ...]:
+    """Nodes that have left after all their workers had succeeded."""
+    items = (await store.list(keys.successes)).items
+    return tuple(events.Success(item.key.removeprefix(keys.successes), read(Member, item.value)) for item in items)
+
+
+def read(kind: type[T], value: bytes) -> T | None:
+    """The value of a key; None where it is no such value."""
+    try:
+        return decode(kind, value)
+    except Malformed:
+        return None
