@@ -1,6 +1,8 @@
-"""How the agent's tasks tell each other that something has changed."""
+"""How the agent's tasks tell each other that something has changed, or that what is being done is to be given up."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 
 class CountingEvent:
@@ -27,3 +29,31 @@ class CountingEvent:
             await asyncio.wait([waiter], timeout=seconds)
         finally:
             del self._waiting[waiter]
+
+
+class Interrupt:
+    """News that may make work in progress pointless."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """There is such news; whoever works looks at it."""
+        self._event.set()
+
+    async def unless(self, work: Coroutine[Any, Any, None], stop: Callable[[], bool]) -> None:
+        """Runs `work`, and cancels it as soon as an interrupt finds that `stop` is true."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                noticed = asyncio.create_task(self._event.wait())
+                await asyncio.wait({task, noticed}, return_when=asyncio.FIRST_COMPLETED)
+                noticed.cancel()
+                self._event.clear()
+                if stop() and not task.done():
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+                    return
+            task.result()
+        finally:
+            task.cancel()

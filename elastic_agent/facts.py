@@ -8,10 +8,9 @@ from typing import Literal
 
 from ..adapters.contract import Adapter
 from ..master.controller import Terms
-from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Fingerprint, Report
 from ..rendezvous.membership import Registration
-from ..rendezvous.ranks import Assignment
+from .known_round import KnownRound
 from .zygotes.seed import Recipe
 
 
@@ -65,7 +64,13 @@ class Setup:
 
 @dataclass(slots=True)
 class Facts:
-    """See `plan.View` for the meaning. `came`: the node has been registered, perhaps as an earlier incarnation."""
+    """See `plan.View` for the meaning. `came`: the node has been registered, perhaps as an earlier incarnation.
+
+    Each is written by one part of the agent: `known` and `outside` by `node/round_follower.py`; the registration, what
+    the store was told and why it ended by `node/registration.py`, which also begins anew what a new incarnation must
+    not inherit; the notice by `node/preemption.py`; the beat and `workers_gone_at` by `agent.py`; all else
+    by `workers/`.
+    """
 
     notice: Literal["none", "leave", "kill"] = "none"
     notice_signal: int = 0
@@ -78,18 +83,11 @@ class Facts:
     stood_still: bool = False
     refusal: str = ""
     orphaned: str = ""
-    stale: str = ""
-    own_run: str = ""
-    header: Header | None = None
-    header_revision: int = 0
-    header_at: float = 0.0
-    gentle: int = 0
+    known: KnownRound = field(default_factory=KnownRound)
     stranded_at: float | None = None
     keeps: bool = False
     outside: bool = False
     unready: bool = False
-    assignment: Assignment | None = None
-    assigned: bool = False
     round: int = 0
     total: int = 0
     saved: int = 0

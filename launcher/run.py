@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from ..elastic_agent import agent_trace as recording
 from ..elastic_agent import plan
-from ..elastic_agent.agent import REPEAT_SECONDS, Agent, Result
+from ..elastic_agent.agent import Agent, Result
 from ..elastic_agent.facts import Setup
 from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import Output
+from ..elastic_agent.node.preemption import REPEAT_SECONDS
 from ..elastic_agent.processes.open_files import all_allowed
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms

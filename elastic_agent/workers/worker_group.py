@@ -351,7 +351,8 @@ class WorkerGroup:
     def stranded(self, now: float) -> str:
         """See `plan.View`."""
         facts = self._facts
-        why = self._process_groups.trouble(self.pids) if facts.header and facts.round == facts.header.number else ""
+        header = facts.known.header
+        why = self._process_groups.trouble(self.pids) if header and facts.round == header.number else ""
         if not why:
             facts.stranded_at = None
             return ""

@@ -981,8 +981,8 @@ round.1+0.615    reset n1 * 0.1
     Mutant(
         "older-header",
         "an older header that arrives late replaces the newer",
-        "elastic_agent/agent.py",
-        "if facts.header_revision > revision:",
+        "elastic_agent/known_round.py",
+        "if known.revision > revision:",
         "if False:",
         "only what happened is counted",
         """\
@@ -1078,7 +1078,7 @@ round.1+2        kill n3
     Mutant(
         "no-re-read",
         "workers are started on a header that is not the newest",
-        "elastic_agent/agent.py",
+        "elastic_agent/node/round_follower.py",
         "if fresh is None or fresh[0] != header:",
         "if fresh is None:",
         "the header is read again just before workers start",
@@ -1091,7 +1091,7 @@ running.1+0 failed_start n3 1
     Mutant(
         "no-read",
         "the header is not read again before workers start",
-        "elastic_agent/agent.py",
+        "elastic_agent/node/round_follower.py",
         (
             "fresh = await membership.read_header(self._store, self._keys)\n"
             "        except StoreUnavailable as error:\n"
@@ -1111,7 +1111,7 @@ job
     Mutant(
         "lease-forgotten",
         "nobody renews the lease",
-        "elastic_agent/agent.py",
+        "elastic_agent/node/registration.py",
         "await self._store.keep_alive(registration.lease, self._setup.lease_ttl)",
         "await asyncio.get_running_loop().create_future()",
         "one member of the store may fail",
@@ -1123,8 +1123,8 @@ job
     Mutant(
         "old-problem",
         "the problem of one round is reported of the next",
-        "elastic_agent/agent.py",
-        ('        if facts.header_revision != revision:\n            facts.problem = ""\n'),
+        "elastic_agent/node/round_follower.py",
+        ('        if facts.known.revision != revision:\n            facts.problem = ""\n'),
         "",
         "only what happened is counted",
         """\
@@ -1255,8 +1255,8 @@ assigned.6+0 taken_port n1
     Mutant(
         "orphan-founds",
         "a node whose run has ended without it begins the job anew",
-        "elastic_agent/agent.py",
-        "if facts.own_run and (found is None or found[0].final):",
+        "elastic_agent/node/registration.py",
+        "if known.own_run and (found is None or found[0].final):",
         "if False:",
         "who was in a run that has ended begins no other",
         """\
@@ -1751,8 +1751,8 @@ job nodes=2 max=2 write=2.2
     Mutant(
         "lease-unused",
         "nobody renews a lease while the write that first uses it takes long",
-        "elastic_agent/agent.py",
-        "await self._while_kept(lease, registering)",
+        "elastic_agent/node/registration.py",
+        "await self._while_kept(self.unconfirmed, registering)",
         "await registering",
         "one member of the store may fail",
         """\

@@ -1,0 +1,81 @@
+"""The signals that tell this node to go: the first is a preemption notice, the second kills."""
+
+import asyncio
+import signal
+from typing import Literal
+
+from ..agent_trace import Recorder
+from ..event import CountingEvent, Interrupt
+from ..facts import Facts, Setup
+from ..local_machine import Reporter
+
+REPEAT_SECONDS = 0.5
+"""Two signals within this are one preemption notice: `timeout`, schedulers and container runtimes signal a whole
+process group, and the launcher's parent passes it on once more."""
+
+Notice = Literal["none", "leave", "kill"]
+
+
+def noticed(notice: Notice, seconds: float) -> Notice:
+    """What the notice becomes by a signal that arrives so many seconds after the first (pure)."""
+    if notice == "none":
+        return "leave"
+    return notice if seconds < REPEAT_SECONDS else "kill"
+
+
+class PreemptionSignals:
+    """Takes the signals while the agent runs, and writes the notice into `facts`.
+
+    Args:
+        setup: says which signals.
+        facts: what the agent knows.
+        reporter: where lines for a person go.
+        trace: where they are recorded.
+        changed: is set when there is news.
+        interrupt: is set as well: what the agent does at the moment may have become pointless.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        facts: Facts,
+        reporter: Reporter,
+        trace: Recorder,
+        changed: CountingEvent,
+        interrupt: Interrupt,
+    ) -> None:
+        self._setup = setup
+        self._facts = facts
+        self._reporter = reporter
+        self._trace = trace
+        self._changed = changed
+        self._interrupt = interrupt
+        self._loop = asyncio.get_running_loop()
+
+    def open(self) -> None:
+        """From now on."""
+        for number in self._setup.signals:
+            self._loop.add_signal_handler(number, self._take, number)
+
+    def close(self) -> None:
+        """No more."""
+        for number in self._setup.signals:
+            self._loop.remove_signal_handler(number)
+
+    def _take(self, number: int) -> None:
+        facts, now, name = self._facts, self._loop.time(), signal.Signals(number).name
+        self._trace.instant("notice", signal=name)
+        notice = noticed(facts.notice, now - facts.notice_at)
+        if notice == facts.notice == "leave":
+            return
+        if notice == "leave":
+            facts.notice_signal, facts.notice_at = number, now
+            self._reporter.say(
+                f"{name}: this node leaves the job; its workers have {self._setup.shutdown_timeout:g} s to exit "
+                "(a second signal kills them at once)"
+            )
+        else:
+            self._reporter.say(f"{name} again: killing the workers")
+        facts.notice = notice
+        self._interrupt.set()
+        self._changed.set()

@@ -1,0 +1,362 @@
+"""This node's own key in the store: it registers, keeps its lease, reports, and registers again where it is lost.
+
+What the key means, and which transactions keep it right, is in `rendezvous/membership.py`; here is when they are made.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import secrets
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+from ...rendezvous import membership
+from ...rendezvous.errors import (
+    AlreadyOver,
+    Compacted,
+    LeaseLost,
+    Refused,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    Unreadable,
+)
+from ...rendezvous.failure_detector import AgentListener
+from ...rendezvous.keys import Keys
+from ...rendezvous.member import Member
+from ...rendezvous.membership import Registration
+from ...rendezvous.store.contract import Store
+from ...rendezvous.store.waits import Waits
+from .. import plan
+from ..agent_trace import Recorder
+from ..candidate import REFUSED_PAUSE
+from ..event import CountingEvent
+from ..facts import Facts, Setup
+from ..local_machine import Reporter
+from ..tasks import Tasks
+from .round_follower import NEWS, RoundFollower
+
+T = TypeVar("T")
+
+REGISTRATION = "this node's registration"
+REPORT = "this node's report"
+"""What may wait for the store."""
+
+
+class NodeRegistration:
+    """Registers this node, and keeps what the store holds about it equal to what `plan.report` says.
+
+    Args:
+        setup: what the agent is started with.
+        store, keys: where the job is.
+        facts: what the agent knows; what this learns of the node's key is written there.
+        reporter: where lines for a person go.
+        waits: what waits for the store on this node.
+        trace: where it is recorded.
+        changed: is set when there is news.
+        tasks: of the agent, those that keep a registration among them.
+        listener: what other agents reach this one by; each registration is another incarnation.
+        rounds: reads the header again when the node has registered.
+        ports: those that the node offers at the moment.
+        view: what the agent knows at the moment.
+
+    Attributes:
+        registered: set while the node is registered, as far as it knows.
+        unconfirmed: the lease under which it is about to register; 0 where it is not.
+        leaving: what happens to its key from here on is its own doing.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        store: Store,
+        keys: Keys,
+        facts: Facts,
+        reporter: Reporter,
+        waits: Waits,
+        trace: Recorder,
+        changed: CountingEvent,
+        tasks: Tasks,
+        listener: AgentListener,
+        rounds: RoundFollower,
+        ports: Callable[[], tuple[int, ...]],
+        view: Callable[[], plan.View],
+    ) -> None:
+        self._setup = setup
+        self._store = store
+        self._keys = keys
+        self._facts = facts
+        self._reporter = reporter
+        self._waits = waits
+        self._trace = trace
+        self._changed = changed
+        self._tasks = tasks
+        self._listener = listener
+        self._rounds = rounds
+        self._ports = ports
+        self._view = view
+        self._now = asyncio.get_running_loop().time
+        self._lease_task: asyncio.Task[None] | None = None
+        self._own_key_task: asyncio.Task[None] | None = None
+        self.registered = asyncio.Event()
+        self.unconfirmed = 0
+        self.leaving = False
+
+    async def wait(self) -> Registration:
+        """The node's registration, as soon as there is one whose lease lives."""
+        while self._facts.registration is None or self._facts.lapsed:
+            await self.registered.wait()
+        return self._facts.registration
+
+    async def register(self) -> None:
+        """Becomes a member under a new lease and a new incarnation; or says in `facts` why it does not.
+
+        Raises Unreadable or StoreRefused where it has not been in the job before: whoever started it is told at once.
+        """
+        setup, facts, began = self._setup, self._facts, self._now()
+        self._tasks.end(self._lease_task, self._own_key_task)
+        try:
+            member = await self._next_life()
+            if member is None:
+                return
+            registering = membership.register(self._store, self._keys, member, self.unconfirmed)
+            registration = await self._while_kept(self.unconfirmed, registering)
+        except (Refused, StoreUnavailable, LeaseLost, StoreRefused) as error:
+            await self._not_registered(error, began)
+            return
+        self._trace.registered()
+        facts.told = member.report
+        facts.round, facts.total, facts.late, facts.problem = 0, 0, (), ""
+        facts.known = dataclasses.replace(facts.known, assignment=None, assigned=False)
+        self._is_registered(registration)
+        if setup.bind is not None:
+            self._reporter.say(f"this node is registered as {registration.member.node}")
+        # A round may have been opened since, and its header may have come before this registration.
+        await self._rounds.look_again(setup.store_patience)
+
+    async def _next_life(self) -> Member | None:
+        """What it registers as, under a lease of its own; None where it has no part in the job any more."""
+        setup, facts, known = self._setup, self._facts, self._facts.known
+        found = await membership.read_header(self._store, self._keys)
+        missed = await membership.refuse_if_over(self._store, self._keys, known.own_run if facts.came else None)
+        if found and found[0].final and found[0].run == known.own_run:
+            missed = found[0]
+        if missed:
+            facts.known = dataclasses.replace(facts.known, header=missed)  # the job ended while it was out of it
+            return None
+        if known.own_run and (found is None or found[0].final):
+            facts.orphaned = (
+                "the run ended while this node was not a member, and the store no longer holds its result: see the "
+                "logs of the other nodes"
+            )
+            return None
+        self.unconfirmed = await self._store.grant(setup.lease_ttl)
+        incarnation = secrets.token_hex(8)
+        await self._listener.greet_as(incarnation)
+        facts.known = dataclasses.replace(facts.known, stale=found[0].run if found and found[0].final else "")
+        return Member(
+            node=setup.node,
+            incarnation=incarnation,
+            host=setup.host,
+            agent_address=self._listener.address,
+            nproc=setup.nproc,
+            ports=self._ports(),
+            fingerprint=setup.fingerprint,
+            role=setup.role,
+            topology=setup.topology,
+            node_rank=setup.node_rank,
+            run=facts.known.own_run,
+        )
+
+    async def _not_registered(self, error: StoreError | Refused, began: float) -> None:
+        facts, lease = self._facts, self.unconfirmed
+        if isinstance(error, Unreadable) and not facts.known.own_run:
+            raise error  # it comes to a job of another version
+        if isinstance(error, StoreRefused) and not facts.came:
+            raise error
+        if lease:
+            # A key that was written and not confirmed must not stay as somebody who never comes.
+            with contextlib.suppress(StoreError):
+                await self._store.revoke(lease)
+            self.unconfirmed = 0
+        if isinstance(error, AlreadyOver) and lease and facts.came:
+            return  # it may be its own run that has just succeeded: it looks again
+        if isinstance(error, Refused):
+            facts.refusal = str(error)
+            return
+        await self._try_later(REGISTRATION, error, began)
+
+    async def resume(self) -> None:
+        """Takes up the registration whose lease has ended, or finds that the job has gone on without this node."""
+        facts, began = self._facts, self._now()
+        registration = facts.registration
+        assert registration is not None, "a lease that has ended was somebody's"
+        self._tasks.end(self._lease_task, self._own_key_task)
+        try:
+            lease = self.unconfirmed = self.unconfirmed or await self._store.grant(self._setup.lease_ttl)
+            if why := plan.replaced(self._view()):
+                await self._give_up(registration, why)
+                return
+            known = facts.known.revision
+            resuming = membership.resume(self._store, self._keys, registration, lease, known)
+            result = await self._while_kept(lease, resuming)
+            if result == "moved":
+                found = await membership.read_header(self._store, self._keys)
+                if found is None:
+                    await self._give_up(registration, "its lease expired, and the store holds no round of the job")
+                else:
+                    await self._rounds.take(*found)
+                return
+            if result == "out":
+                word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
+                facts.refusal = word.reason if word and word.final else ""
+                await self._give_up(registration, word.reason if word else "another node uses its name")
+                return
+        except (StoreUnavailable, LeaseLost, StoreRefused) as error:
+            # Workers that run need no store until membership changes.
+            if isinstance(error, LeaseLost):
+                self.unconfirmed = 0
+            await self._try_later(REGISTRATION, error, began)
+            return
+        self._trace.registered()
+        self._reporter.say("this node is registered again; its workers kept running")
+        self._is_registered(result)
+
+    async def report(self) -> None:
+        """Keeps the store's report about this node equal to what `plan.report` says."""
+        facts = self._facts
+        while not self.leaving:
+            heard = self._changed.count
+            registration = None if facts.lapsed else facts.registration
+            wanted, ports = plan.report(self._view()), self._ports()
+            if registration is None or (wanted == facts.told and registration.member.ports == ports):
+                self._waits.done(REPORT)
+                await self._changed.after(heard)
+                continue
+            begun = self._now()
+            try:
+                updated = await membership.report(self._store, self._keys, registration, wanted, ports)
+            except LeaseLost:
+                updated = None
+            except (StoreUnavailable, StoreRefused) as error:
+                await self._try_later(REPORT, error, begun)
+                continue
+            if facts.registration is not registration:
+                continue
+            if updated is None:
+                await self._evicted(registration)
+                continue
+            self._trace.reported(wanted.state, begun)
+            facts.registration, facts.told = updated, wanted
+            self._changed.set()
+
+    async def deregister(self) -> None:
+        """Takes the node's key out of the store, and tells the master by that. Raises StoreError."""
+        if registration := self._facts.registration:
+            await membership.deregister(self._store, registration)
+
+    async def revoke(self) -> None:
+        """Gives back the node's leases, also that under which it was about to register. Raises StoreError."""
+        if self._lease_task:
+            self._lease_task.cancel()
+        registration = self._facts.registration
+        for lease in filter(None, (registration.lease if registration else 0, self.unconfirmed)):
+            await self._store.revoke(lease)
+
+    async def _try_later(self, what: str, error: StoreError, began: float) -> None:
+        self._waits.failed(what, error, began)
+        await asyncio.sleep(REFUSED_PAUSE if isinstance(error, StoreRefused) else 0.2)
+
+    async def _while_kept(self, lease: int, work: Coroutine[Any, Any, T]) -> T:
+        """Does `work`, and renews the lease where it takes long: a slow store must not end it before it is used."""
+
+        async def keep() -> None:
+            with contextlib.suppress(StoreError):  # `work` hears of it, too
+                await asyncio.sleep(self._setup.lease_ttl / 3)
+                await self._store.keep_alive(lease, self._setup.lease_ttl)
+
+        kept = asyncio.create_task(keep(), name="lease, not yet used")
+        try:
+            return await work
+        finally:
+            kept.cancel()
+            await asyncio.wait({kept})
+
+    async def _give_up(self, registration: Registration, why: str) -> None:
+        """The registration whose lease has ended is not taken up again."""
+        lease, self.unconfirmed = self.unconfirmed, 0
+        self._lose(registration, why)
+        if lease:
+            with contextlib.suppress(StoreError):
+                await self._store.revoke(lease)
+
+    def _is_registered(self, registration: Registration) -> None:
+        facts = self._facts
+        facts.registration, facts.came, facts.lapsed, facts.stood_still = registration, True, False, False
+        self.unconfirmed = 0
+        self._waits.done(REGISTRATION)
+        self._lease_task = self._tasks.begin(self._keep_lease(registration), "lease")
+        self._own_key_task = self._tasks.begin(self._watch_own_key(registration), "own key")
+        self.registered.set()
+
+    async def _keep_lease(self, registration: Registration) -> None:
+        try:
+            await self._store.keep_alive(registration.lease, self._setup.lease_ttl)
+        except LeaseLost:
+            self._lapse(registration)
+
+    async def _watch_own_key(self, registration: Registration) -> None:
+        revision = registration.revision + 1
+        while True:
+            try:
+                async for events in self._store.watch(registration.key, revision):
+                    revision = events[-1].kv.mod_revision + 1
+                    if any(event.kind == "delete" for event in events):
+                        await self._evicted(registration)
+                        return
+            except (Compacted, StoreUnavailable):
+                listing = await self._waits.until_answered(NEWS, partial(self._store.list, registration.key))
+                held = [item for item in listing.items if item.key == registration.key]
+                if not held or held[0].create_revision != registration.revision:
+                    await self._evicted(registration)
+                    return
+                revision = listing.revision + 1
+
+    async def _evicted(self, registration: Registration) -> None:
+        word = None
+        with contextlib.suppress(StoreUnavailable):
+            word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
+        if word is None:
+            self._lapse(registration)
+            return
+        if word.final:
+            self._facts.refusal = word.reason
+        self._lose(registration, word.reason)
+
+    def _lapse(self, registration: Registration) -> None:
+        """The node's key is gone, and nobody has said that it was evicted."""
+        if not self._is_current(registration) or self._facts.lapsed:
+            return
+        self._facts.lapsed = True
+        self.registered.clear()
+        self._reporter.say(
+            "this node's lease expired; it registers again, and its workers keep running unless the job has replaced "
+            "them"
+        )
+        self._changed.set()
+
+    def _lose(self, registration: Registration, why: str) -> None:
+        if not self._is_current(registration):
+            return
+        self._facts.registration, self._facts.lapsed = None, False
+        self._trace.lost(why)
+        self.registered.clear()
+        if not self._facts.refusal:
+            self._reporter.say(f"this node is no longer a member of the job: {why}; it registers again")
+        self._changed.set()
+
+    def _is_current(self, registration: Registration) -> bool:
+        """It is what the node goes by, and its key is not gone because the node takes it away."""
+        current = self._facts.registration
+        return current is not None and current.revision == registration.revision and not self.leaving

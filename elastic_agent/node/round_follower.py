@@ -1,0 +1,191 @@
+"""Follows the job's rounds in the store: the header, and what it gives this node. `known_round.take` judges it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+from ...rendezvous import membership
+from ...rendezvous.errors import Compacted, StoreUnavailable, Unreadable
+from ...rendezvous.header import Header
+from ...rendezvous.keys import Keys
+from ...rendezvous.member import Member
+from ...rendezvous.ranks import Assignment
+from ...rendezvous.store.contract import KeyValue, Store
+from ...rendezvous.store.waits import Waits
+from .. import known_round
+from ..agent_trace import Recorder
+from ..candidate import REFUSED_PAUSE
+from ..event import CountingEvent, Interrupt
+from ..facts import Facts
+from ..local_machine import Reporter
+from ..say_once import SayOnce
+
+NEWS = "reading the state of the job"
+"""What may wait for the store."""
+
+LOOK_INSIDE_SECONDS = (0.25, 30.0)
+"""Between two looks of a node that is in no round at those that are: at first, and in the end."""
+
+
+class RoundFollower:
+    """Keeps `facts.known` equal to what the store says.
+
+    Args:
+        store, keys: where the job is.
+        facts: what the agent knows; of it, this writes `known`, `outside`, and takes back `problem`.
+        reporter: where lines for a person go.
+        waits: what waits for the store on this node.
+        trace: where headers are recorded.
+        changed: is set when there is news.
+        interrupt: is set when a header is news.
+        alive: how many workers this node has.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        keys: Keys,
+        facts: Facts,
+        reporter: Reporter,
+        waits: Waits,
+        trace: Recorder,
+        changed: CountingEvent,
+        interrupt: Interrupt,
+        alive: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._facts = facts
+        self._waits = waits
+        self._trace = trace
+        self._changed = changed
+        self._interrupt = interrupt
+        self._alive = alive
+        self._now = asyncio.get_running_loop().time
+        self._say_once = SayOnce(reporter.say)
+
+    async def watch(self, registered: asyncio.Event) -> None:
+        """Takes every header, once it is known which run's end is not this one's: when this node is registered."""
+        await registered.wait()
+        while True:
+            try:
+                # From the revision of the read on: an earlier run of this id may be in the store's history.
+                listing = await self._waits.until_answered(NEWS, partial(self._store.list, self._keys.round))
+                for found in listing.items:
+                    await self._take_value(found)
+                revision = listing.revision + 1
+                async for events in self._store.watch(self._keys.round, revision):
+                    for event in events:
+                        if event.kind == "put":
+                            await self._take_value(event.kv)
+            except (Compacted, StoreUnavailable):
+                continue  # the next read says where the job is
+
+    async def look_again(self, within: float) -> None:
+        """Reads the header once more; raises StoreUnavailable where the store is silent for `within` seconds."""
+
+        async def look() -> None:
+            found = await membership.read_header(self._store, self._keys)
+            if found:
+                await self.take(*found)
+
+        try:
+            await self._waits.until_answered("this node's assignment", look, within=within)
+        except Unreadable as error:
+            self._say_once("unreadable", f"ignored: {error}")
+
+    async def confirm(self, header: Header) -> bool:
+        """Whether the store still has this header, just before something is done on account of it."""
+        try:
+            fresh = await membership.read_header(self._store, self._keys)
+        except StoreUnavailable as error:
+            self._say_once("store", f"cannot start round {header.number} yet: {error}")
+            return False
+        except Unreadable as error:
+            self._say_once("unreadable", f"cannot start round {header.number} yet: {error}")
+            await asyncio.sleep(REFUSED_PAUSE)
+            return False
+        if fresh is None or fresh[0] != header:
+            if fresh:
+                await self.take(*fresh)  # superseded while this node was getting ready
+            return False
+        return True
+
+    async def look_inside(self, address: str) -> None:
+        """A node that has no part in the round finds out whether the workers of those that have keep their process.
+
+        Args:
+            address: where this node's workers can ask for a rank; without it they cannot get ready for one.
+        """
+        facts, seen, pause = self._facts, 0, LOOK_INSIDE_SECONDS[0]
+        while address:
+            heard = self._changed.count
+            header = facts.known.header
+            apart = header is not None and header.state == "open" and not facts.known.assignment
+            if not apart or facts.outside or not facts.registration:
+                await self._changed.after(heard)
+                continue
+            assert header is not None
+            if header.number != seen:
+                seen, pause = header.number, LOOK_INSIDE_SECONDS[0]
+            with contextlib.suppress(StoreUnavailable):
+                facts.outside = await membership.round_keeps(self._store, self._keys, header)
+            if facts.outside:
+                self._changed.set()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LOOK_INSIDE_SECONDS[1])
+
+    async def take(self, header: Header, revision: int) -> None:
+        """Makes `header` known together with this node's assignment in it, and wakes the loop."""
+        facts = self._facts
+        while True:
+            member = facts.registration.member if facts.registration else None
+            assignment = None
+            if member and header.state == "open":
+                assignment = await self._assignment(header, member)
+            now = facts.registration.member if facts.registration else None
+            if (now and now.incarnation) != (member and member.incarnation):
+                continue  # this node has been born again meanwhile, and what was read is the dead one's
+            if assignment or header.final or not self._alive():
+                break
+            # Before workers are ended on account of it: the news may be late, and this node is in the round after it.
+            newest = None
+            with contextlib.suppress(StoreUnavailable, Unreadable):
+                newest = await membership.read_header(self._store, self._keys)
+            if newest is None or newest[1] <= revision:
+                break
+            header, revision = newest
+        known = known_round.take(
+            facts.known,
+            header,
+            revision,
+            assignment,
+            registered=facts.registration.revision if facts.registration else None,
+            fresh=facts.notice == "none" and facts.round == 0,
+            now=self._now(),
+        )
+        if known is None:
+            return
+        if facts.known.revision != revision:
+            facts.problem = ""
+            self._trace.header(header, mine=assignment is not None)
+        facts.known = known
+        self._interrupt.set()
+        self._changed.set()
+
+    async def _take_value(self, found: KeyValue) -> None:
+        try:
+            header = membership.header_of(found)
+        except Unreadable as error:
+            self._say_once("unreadable", f"ignored: {error}")
+            return
+        await self.take(header, found.mod_revision)
+
+    async def _assignment(self, header: Header, member: Member) -> Assignment | None:
+        """What `header`'s round gives this node; None where nothing, or nothing that can be meant, which is said."""
+        try:
+            return await membership.read_assignment(self._store, self._keys, header, member)
+        except Unreadable as error:
+            self._say_once("unreadable", f"this node takes no part in round {header.number}: {error}")
+            return None
