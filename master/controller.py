@@ -30,7 +30,7 @@ from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.reasons import Reason
-from ..rendezvous.round import Cause, Finish, Keep, Open, Outcome, Policy, Round, Seen, Suspend, plan
+from ..rendezvous.round import Cause, Finish, Keep, Open, OpenInPlace, Outcome, Policy, Round, Seen, Suspend, plan
 from . import effects, events, incident
 from .effects import Effect
 from .events import Event
@@ -607,6 +607,7 @@ class Controller:
             max_restarts=self._max_restarts,
             tally=tally,
             incident=because,
+            in_place=isinstance(decision, OpenInPlace),
         )
         self._chosen, self._gone = frozenset(member.incarnation for member in decision.nodes), {}
         self._opening = tuple(member.incarnation for member in decision.nodes)
@@ -620,6 +621,7 @@ class Controller:
             self.header,
             number=self._round.number + 1,
             state="waiting",
+            in_place=False,
             cause=cause,
             reason=reason,
             previous_nodes=self.header.nodes,
@@ -638,6 +640,7 @@ class Controller:
             base,
             number=self._round.number + 1,
             state=outcome,
+            in_place=False,
             reason=reason,
             previous_nodes=base.nodes,
             tally=tally,

@@ -83,6 +83,7 @@ class Header:
         fingerprint: what every node must have been started with.
         tally: closed incidents, this round's cause not included.
         incident: why this round was opened, where that was an incident; the root cause where the job failed.
+        in_place: this round was opened in place (`round.OpenInPlace`).
         deadline_seconds: in a waiting header, how long the wait may last; else 0.
     """
 
@@ -102,6 +103,7 @@ class Header:
     max_restarts: int = 0
     tally: Tally = field(default_factory=Tally)
     incident: Incident | None = None
+    in_place: bool = False
     deadline_seconds: float = 0.0
 
     @property

@@ -9,7 +9,9 @@ round, to open a new one, to suspend the job until enough nodes are back, or to 
       gathering ─────────────────────────────────────────────▶ running ──▶ finished (succeeded)
                                                                 │   ▲
            loss, failure, departure or joining, minimum left ───┤   │
-                                                                │   └── a new round, at once
+                                                                │   ├── a new round, at once: workers start anew
+                                                                │   └── a new round in place: workers that have the
+                                                                │       job's state keep their process
            the same, but below the minimum ──▶ suspended ───────┘
                                                   │ nobody came in time
                                                   └──▶ finished (timeout)
@@ -166,6 +168,15 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenInPlace(Open):
+    """Open the next round with these nodes; workers of some of them keep their process.
+
+    An agent keeps those of its workers that have said they can, and starts the others, which get the job's state from
+    those that have it. An agent's news of its workers may be newer than this, and then it goes by that.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Suspend:
     """Stop all workers and wait for more nodes."""
 
@@ -179,7 +190,7 @@ class Finish:
     outcome: Outcome
 
 
-Decision = Keep | Open | Suspend | Finish
+Decision = Keep | Open | OpenInPlace | Suspend | Finish
 
 
 def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, Reason]:
@@ -349,7 +360,8 @@ def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -
     )
     newcomers = [seen.member for seen in candidates if seen.member.incarnation not in rank]
     chosen = {member.incarnation for member in (*survivors, *newcomers)[:size]}
-    return Open(
+    stay = any(member.incarnation in chosen and (member.report.keeps or member.report.holding) for member in survivors)
+    return (OpenInPlace if stay else Open)(
         ranks.order(
             [member for member in survivors if member.incarnation in chosen],
             [member for member in newcomers if member.incarnation in chosen],

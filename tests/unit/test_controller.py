@@ -71,6 +71,18 @@ def test_with_the_maximum_in_the_first_look_opens_a_round() -> None:
     assert [assignment.node for assignment in opened.assignments] == ["a", "b"]
 
 
+def test_the_header_says_where_a_round_is_opened_in_place() -> None:
+    controller = made(dataclasses.replace(TERMS, policy=Policy(1, 2)))
+    for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND):
+        controller.on(event, 0.0)
+    first = publish(controller.on(events.Look(), 0.0)).header
+    controller.on(events.Published(first, 5, 0.0), 0.0)
+    controller.on(registered("a", 1, Report("running", 1, keeps=True)), 1.0)
+    controller.on(events.Died("b", "b#1", "its process is gone", None), 2.0)
+    second = publish(controller.on(events.Look(), 2.5)).header
+    assert (first.in_place, second.in_place) == (False, True)
+
+
 def test_a_round_whose_node_is_lost_while_it_is_published_is_not_wanted_any_more() -> None:
     controller = made()
     for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND, events.Look()):

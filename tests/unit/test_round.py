@@ -21,6 +21,7 @@ from elastic_run.rendezvous.round import (
     Finish,
     Keep,
     Open,
+    OpenInPlace,
     Outcome,
     Policy,
     Round,
@@ -479,6 +480,34 @@ class TestAJoiningNode:
         flapping = seen("d", state="waiting", round=0, since=OLD - 1)
         decision, _ = plan([seen("a"), seen("b"), waiting_for_long, flapping], running("a", "b"), POLICY, OLD)
         assert isinstance(decision, Open)
+
+
+class TestARoundInPlace:
+    """Of `a` and `b`, where `c` is lost."""
+
+    ROUND = running("a", "b", "c")
+
+    def decision(self, *, round: Round = ROUND, **of_a: object) -> Decision:
+        a = seen("a")
+        report = dataclasses.replace(a.member.report, **of_a)
+        members = [dataclasses.replace(a, member=dataclasses.replace(a.member, report=report)), seen("b")]
+        return plan(members, round, POLICY, OLD)[0]
+
+    def test_is_opened_where_the_workers_of_a_survivor_keep_their_process(self) -> None:
+        assert isinstance(self.decision(keeps=True), OpenInPlace)
+
+    def test_is_opened_where_a_node_lost_a_worker_and_another_of_it_has_the_state(self) -> None:
+        assert isinstance(self.decision(state="failed", holding=1), OpenInPlace)
+
+    def test_is_not_opened_where_workers_have_to_start_anew(self) -> None:
+        assert type(self.decision()) is Open
+
+    def test_is_opened_after_a_suspension_that_workers_with_the_state_have_outlived(self) -> None:
+        assert isinstance(self.decision(round=suspended("a"), state="waiting", holding=2), OpenInPlace)
+
+    def test_is_no_round_without_the_node_whose_workers_would_keep_theirs(self) -> None:
+        assert type(self.decision(round=suspended("c"), keeps=True)) is Open
+        assert type(self.decision(state="leaving", keeps=True, round=running("a", "b"))) is Suspend
 
 
 class TestAJoiningNodeWhereWorkersKeepTheirProcess:
