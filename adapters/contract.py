@@ -52,7 +52,7 @@ class Worker:
         local_world_size: workers of its node.
         node: its node's name.
         node_rank: of its node.
-        role: its role's name. All workers of a job have the same one so far.
+        role: its role's name (--roles, else --role).
         role_rank: among the workers of its role.
         role_world_size: workers of its role.
         error_file: where its library may describe its error: JSON with a `message`, or what torch's `record` writes.

@@ -17,6 +17,7 @@ _PER_WORKER = frozenset(
         "LOCAL_WORLD_SIZE",
         "GROUP_RANK",
         "GROUP_WORLD_SIZE",
+        "ROLE_NAME",
         "MASTER_ADDR",
         "MASTER_PORT",
         RESTART_COUNT,

@@ -32,7 +32,7 @@ from .node.farewell import farewell
 from .node.preemption import PreemptionSignals
 from .node.registration import NodeRegistration
 from .node.round_follower import RoundFollower
-from .plan import Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
+from .plan import Adopt, Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
 from .say_once import SayOnce
 from .tasks import Tasks
 from .timeline import Timeline
@@ -94,7 +94,9 @@ class Agent:
         self._candidate = Candidate(store, keys, setup.terms, output.say, waits, trace, lease_ttl=setup.lease_ttl)
         self._agent_listener = failure_detector.AgentListener(tag, machine.listener, self._answer_rpc)
         self._link = Link(store, keys, lambda: self._candidate.ledgers, lambda: facts.known.header)
-        self._worker_server = machine.worker_server(CallHandler(store, keys, self._link, self._on_saved).answer)
+        self._worker_server = machine.worker_server(
+            CallHandler(store, keys, self._link, self._on_saved, self._on_lease, self._current).answer
+        )
         self._signals = PreemptionSignals(setup, facts, output, recorder, changed, interrupt)
         self._rounds = RoundFollower(
             store, keys, facts, output, waits, recorder, changed, interrupt, lambda: self._workers.alive
@@ -193,6 +195,8 @@ class Agent:
                     continue
                 case Reform(header, assignment):
                     await self._interrupt.unless(self._workers.reform(header, assignment), self._noticed)
+                case Adopt(header, assignment):
+                    await self._interrupt.unless(self._workers.adopt(header, assignment), self._noticed)
                 case Stop(first, grace):
                     await self._interrupt.unless(self._workers.stop(first, grace), self._worse_than(view))
                 case Leave(code):
@@ -268,9 +272,19 @@ class Agent:
 
         await rpc.serve(line, reader, writer, responder)
 
+    def _current(self, round: int) -> int:
+        """What the round of that number is called now, where its workers went on into a later one."""
+        return self._facts.round if round in self._facts.adopted else round
+
+    def _on_lease(self) -> None:
+        """A worker asks for shards."""
+        if self._setup.terms.policy.roles and not self._facts.leases:
+            self._facts.leases = True
+            self._changed.set()
+
     def _on_saved(self, round: int) -> None:
         """A worker of `round` has told of a checkpoint."""
-        if round == self._facts.round:
+        if self._current(round) == self._facts.round:
             self._facts.saved += 1
             self._changed.set()
 

@@ -33,6 +33,9 @@ class Setup:
         shutdown_timeout: seconds that workers get between a preemption notice and SIGKILL.
         signals: which signals are a preemption notice to leave.
         keep_detached: what the script has put into a session of its own lives on when the job has succeeded.
+        role: of the workers, in a job without roles.
+        node_role: the only role that this node takes, in a job with roles; empty: any.
+        commands: by role, the workers' command line where it is not `command`.
         recipe: of the warm interpreter that workers are forked from; None: each is a fresh process.
     """
 
@@ -50,6 +53,8 @@ class Setup:
     shutdown_timeout: float = 30.0
     signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     role: str = "default"
+    node_role: str = ""
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     topology: str = ""
     node_rank: int | None = None
     virtual_local_rank: bool = False
@@ -89,8 +94,11 @@ class Facts:
     outside: bool = False
     unready: bool = False
     round: int = 0
+    role: str = "default"
+    adopted: frozenset[int] = frozenset()
     total: int = 0
     saved: int = 0
+    leases: bool = False
     late: tuple[Exit, ...] = ()
     problem: str = ""
     failed_starts: int = 0

@@ -53,10 +53,12 @@ class View:
         assignment: what `header`'s round gives this node, None where it has no part in it.
         assigned: some round has had a rank for this incarnation.
         round: the round that the local workers belong to; 0 where none were started.
+        role: what they do.
         alive: how many of them live.
         total: how many there were.
         exits: how they ended, in order.
         saved: checkpoints that they told of; counted only where the job wants to know.
+        leases: one of them has asked for shards.
         late: failures of the round before, which its workers died of by themselves.
         problem: why the workers of `header`'s round could not be started; empty where they could.
         unfit: why this node cannot start workers at all; empty where it can.
@@ -93,10 +95,12 @@ class View:
     assignment: Assignment | None = None
     assigned: bool = False
     round: int = 0
+    role: str = "default"
     alive: int = 0
     total: int = 0
     exits: tuple[Exit, ...] = ()
     saved: int = 0
+    leases: bool = False
     late: tuple[Exit, ...] = ()
     problem: str = ""
     unfit: str = ""
@@ -174,6 +178,14 @@ class Reform:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopt:
+    """The workers go on as they are: another node's are started again in this round, and theirs are not."""
+
+    header: Header
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End every local worker: signal `first`, SIGKILL after `grace` seconds."""
 
@@ -188,7 +200,7 @@ class Leave:
     code: int
 
 
-Action = Wait | Register | Resume | Start | Ready | Invite | Break | Reform | Stop | Leave
+Action = Wait | Register | Resume | Start | Ready | Invite | Break | Reform | Adopt | Stop | Leave
 
 
 def report(view: View) -> Report:
@@ -199,7 +211,8 @@ def report(view: View) -> Report:
     header = _current(view)
     if wanted is view.told or header is None:
         return wanted
-    return dataclasses.replace(wanted, run=header.run, holding=view.holding)
+    leases = view.leases and view.alive > 0
+    return dataclasses.replace(wanted, run=header.run, holding=view.holding, leases=leases)
 
 
 def _report(view: View) -> Report:
@@ -250,7 +263,8 @@ def act(view: View) -> tuple[Action, str]:
         return _gone(view, FAILED, view.orphaned, 0.0)
     if over and header:
         code = exit_code(header, view.notice_signal)
-        return _gone(view, code, str(header.reason), 0.0 if code == SUCCEEDED else FINAL_GRACE)
+        # In a job with roles some have succeeded, and the others are needed no more: they may save something.
+        return _gone(view, code, str(header.reason), 0.0 if code == SUCCEEDED and not header.roles else FINAL_GRACE)
     if view.unfit:
         return _leave(view)
     if view.store_gone and (view.alive == 0 or any(not exit_.ok for exit_ in view.exits)):
@@ -280,7 +294,9 @@ def act(view: View) -> tuple[Action, str]:
         return Wait(), "not in the current round: waiting to join"
     if view.round == header.number or view.problem:
         return Wait(), ""
-    if view.alive and view.staying:
+    if 0 < view.assignment.since <= view.round:
+        return Adopt(header, view.assignment), str(header.reason)
+    if view.alive and view.staying and view.role == view.assignment.role:
         return _reform(view, header, view.assignment), str(header.reason)
     if view.alive:
         # A join is planned: scripts that save something on SIGTERM get the time for it; the others end at once.

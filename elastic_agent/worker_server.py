@@ -47,21 +47,34 @@ class CallHandler:
         store, keys: where the job is.
         link: to the job's master.
         saved: is told of a checkpoint, with the round in which it was written.
+        leases: is told that a worker asks for shards.
+        current: what a round is called now whose workers went on into a later one.
     """
 
-    def __init__(self, store: Store, keys: Keys, link: Link, saved: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        keys: Keys,
+        link: Link,
+        saved: Callable[[int], None],
+        leases: Callable[[], None] = lambda: None,
+        current: Callable[[int], int] = lambda round: round,
+    ) -> None:
         self._store = store
         self._keys = keys
         self._link = link
         self._saved = saved
+        self._leases = leases
+        self._current = current
 
     async def answer(self, call: Call) -> Back:
         """The answer to one call, within CALL_SECONDS."""
         match call.kind:
             case "ledger":
+                self._leases()
                 return await self._ask(call)
             case "current":
-                return await self._is_current(call.round)
+                return await self._is_current(self._current(call.round))
             case "saved":
                 self._saved(call.round)
                 return Back()

@@ -28,7 +28,7 @@ from ..rendezvous import ranks
 from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
-from ..rendezvous.ranks import Assignment
+from ..rendezvous.ranks import Assignment, Place
 from ..rendezvous.reasons import Reason
 from ..rendezvous.round import Cause, Finish, Keep, Open, OpenInPlace, Outcome, Policy, Round, Seen, Suspend, plan
 from . import effects, events, incident
@@ -159,6 +159,9 @@ class Controller:
         self._incident_log = IncidentLog()
         self._opening: tuple[str, ...] = ()  # incarnations of the round that is being published, in rank order
         self._opening_exits = 0  # that they can report
+        self._opening_places: tuple[Place, ...] = ()  # what they do, in a job with roles
+        self._opening_started: dict[str, int] = {}  # those of them whose workers go on: the round of these
+        self._started: dict[str, int] = {}  # the same of the current round
         self._chosen: frozenset[str] = frozenset()  # the same while it is being published
         self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
@@ -260,7 +263,11 @@ class Controller:
         self._max_restarts = header.max_restarts
         published = self._published
         grown_at = published if header.cause == "joined" else -math.inf
-        self._round = Round(header.number, tuple(known), header.state == "open", published, grown_at=grown_at)
+        places = tuple(Place(each.role, each.nproc) for each in assigned) if self._terms.policy.roles else ()
+        self._started = {each.incarnation: each.since for each in assigned if each.since}
+        self._round = Round(
+            header.number, tuple(known), header.state == "open", published, grown_at=grown_at, places=places
+        )
         self.in_round = frozenset(known)
         self._exits = _reportable(assigned)
         self._say(f"this node is now the master and continues with round {header.number}")
@@ -583,7 +590,11 @@ class Controller:
     def _open(self, decision: Open, reason: Reason) -> None:
         number = self._round.number + 1
         previous = self.header
-        assignments = ranks.assign(number, decision.nodes)
+        self._opening_places = decision.places
+        started = self._opening_started = {
+            each: self._started.get(each, self._round.number) for each in decision.untouched
+        }
+        assignments = ranks.assign(number, decision.nodes, decision.places, started)
         first = decision.nodes[0]
         tally, because = self._incident_log.settled(), None
         if decision.cause == "joined":
@@ -591,6 +602,9 @@ class Controller:
             because = incident.joins(self._round.number, new)
         elif self._round.running:  # a suspension has published its cause already
             because = self._incident_log.verdict(self._round.number)
+        addr, port = first.host, first.ports[number % len(first.ports)] if first.ports else 0
+        if previous and decision.untouched:  # these go on where they met
+            addr, port = previous.master_addr, previous.master_port
         header = Header(
             number=number,
             run=previous.run if previous else self._run,
@@ -601,8 +615,8 @@ class Controller:
             nodes=len(assignments),
             previous_nodes=previous.nodes if previous else 0,
             world_size=assignments[0].world_size,
-            master_addr=first.host,
-            master_port=first.ports[number % len(first.ports)] if first.ports else 0,
+            master_addr=addr,
+            master_port=port,
             restart_count=incident.charge(tally, because).failures,
             max_restarts=self._max_restarts,
             tally=tally,
@@ -664,11 +678,17 @@ class Controller:
             return
         self._incident_log.turn(header.number, header.tally, header.incident)
         if header.state == "waiting":
-            self._round = Round(header.number, self._round.nodes, False, self._now, grown_at=self._round.grown_at)
+            places = self._round.places
+            self._round = Round(
+                header.number, self._round.nodes, False, self._now, grown_at=self._round.grown_at, places=places
+            )
             return
         self._correct(header.incident, header.number)
         grown_at = self._now if header.cause == "joined" else self._round.grown_at
-        self._round = Round(header.number, self._opening, True, self._now, grown_at=grown_at)
+        self._round = Round(
+            header.number, self._opening, True, self._now, grown_at=grown_at, places=self._opening_places
+        )
+        self._started = self._opening_started
         self._first_end = None
         self.in_round = frozenset(self._round.nodes)
         self._exits = self._opening_exits
@@ -726,6 +746,7 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
         "nproc_per_node": "--nproc-per-node",
         "version": "elastic-run's version",
         "framework": "--framework",
+        "roles": "--roles (or what --role-options and --role-command say of them)",
     }
     mine, theirs = dataclasses.asdict(here), dataclasses.asdict(there)
     mine["arguments"], theirs["arguments"] = shlex.join(here.arguments), shlex.join(there.arguments)

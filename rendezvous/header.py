@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from .member import Exit, Fingerprint, Name, Number
+from .ranks import RoleRanks
 from .reasons import IncidentReason, Reason
+from .roles import MAX_ROLES
 from .round import Cause
-from .wire.values import Text, Within
+from .wire.values import Count, Text, Within
 
 HeaderState = Literal["open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout"]
 """A round that nodes train in, a suspended job, or one of `round.Outcome`."""
@@ -85,6 +87,7 @@ class Header:
         incident: why this round was opened, where that was an incident; the root cause where the job failed.
         in_place: this round was opened in place (`round.OpenInPlace`).
         deadline_seconds: in a waiting header, how long the wait may last; else 0.
+        roles: who has which ranks, in a job with roles; else empty.
     """
 
     number: Number
@@ -105,6 +108,7 @@ class Header:
     incident: Incident | None = None
     in_place: bool = False
     deadline_seconds: float = 0.0
+    roles: Annotated[tuple[RoleRanks, ...], Count(MAX_ROLES)] = ()
 
     @property
     def final(self) -> bool:

@@ -92,6 +92,7 @@ class Fingerprint:
 
     Attributes:
         framework: whose adapter makes the workers' environment.
+        roles: the job's roles with all their properties.
         source: `file:digest` of what the command runs, where the job's id was derived from the command; else empty,
             and compared with nothing.
     """
@@ -103,6 +104,7 @@ class Fingerprint:
     version: str
     source: tuple[str, ...] = ()
     framework: str = "torch"
+    roles: str = ""
 
 
 def differing_sources(here: Fingerprint, there: Fingerprint) -> list[str]:
@@ -142,6 +144,7 @@ class Report:
     `done`: workers here have trained to the end, though they have not ended; then they keep their process no more.
     `ready`: the node has no part in the round, but its workers are there already, and wait for their rank assignment.
     `saved` counts the checkpoints of `round` that local workers told of, where the job asks (--scale-up=commit).
+    `leases`: workers of `round` here have asked for shards, whose leases end with the round.
     """
 
     state: State = "waiting"
@@ -154,6 +157,7 @@ class Report:
     ready: bool = False
     done: bool = False
     holding: Number = 0
+    leases: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +172,13 @@ class Member:
         nproc: worker processes that it runs.
         ports: ports that were free on it for the workers' MASTER_PORT; rounds take them in turn.
         fingerprint: what it was started with.
-        role: the workers' role name.
+        role: the workers' role name, in a job without roles.
         topology: nodes with an equal label get neighbouring ranks.
         node_rank: the rank that its user asked for among the nodes of the first round, or None.
         report: what its workers do.
         run: which run of the job it took part in before it lost its registration; empty where it comes for the first
             time.
+        node_role: the only role that it takes, in a job with roles; empty: any.
     """
 
     node: Name
@@ -188,3 +193,4 @@ class Member:
     node_rank: Number | None = None
     report: Report = field(default_factory=Report)
     run: Name = ""
+    node_role: Name = ""

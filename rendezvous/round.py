@@ -19,19 +19,21 @@ round, to open a new one, to suspend the job until enough nodes are back, or to 
 Invariants, whatever the members report:
   - a round holds only registered members that are not leaving, each once;
   - its size is a multiple of the node unit, between the minimum and the maximum;
-  - survivors keep their rank order;
+  - survivors keep their rank order, and in a job with roles also their role, unless an earlier role would lack a node;
   - time only ever delays a decision that the deadlines in `Policy` name; nothing else waits.
 """
 
-import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 from . import ranks, reasons
 from .member import DEPARTING, Member
+from .ranks import Place
 from .reasons import FaultReason, Nodes, Reason, Restarts
+from .roles import MAX_ROLES, Filled, Role, Seat, fill
+from .wire.values import Count
 
 Cause = Literal["start", "failure", "lost", "left", "joined", "problem"]
 """Why a round was opened: the job began or came back, a worker failed, a node was lost, a node left in order,
@@ -66,6 +68,7 @@ class Policy:
             must be opened anyway ("never").
         settle: after a join, wait this long for others, because each change restarts unchanged scripts.
         scale_up_interval: open at most one round per this for joining nodes' sake.
+        roles: of the job; `min_nodes` and `max_nodes` are then their sums, and `node_unit` is 1. Empty: it has none.
     """
 
     min_nodes: int
@@ -77,11 +80,18 @@ class Policy:
     scale_up: ScaleUp = "now"
     settle: float = 10.0
     scale_up_interval: float = 60.0
+    roles: Annotated[tuple[Role, ...], Count(MAX_ROLES)] = ()
 
     @property
     def span(self) -> str:
         """`2:8`, or `4` where the number is fixed."""
         return f"{self.min_nodes}:{self.max_nodes}" if self.min_nodes != self.max_nodes else str(self.min_nodes)
+
+    def largest_world(self, nproc: int) -> int:
+        """The most workers that the job can come to have, where a node has `nproc` of them."""
+        if self.roles:
+            return sum(role.max_nodes * (role.nproc or nproc) for role in self.roles)
+        return self.max_nodes * nproc
 
     def usable(self, nodes: int) -> int:
         """The largest size that a round of `nodes` candidates can have; 0 where that is below the minimum."""
@@ -134,6 +144,7 @@ class Round:
     Attributes:
         number: one sequence for the life of the job.
         nodes: the incarnations in it, in rank order.
+        places: what each of them does there, in a job with roles; else empty.
         running: the nodes train; False while gathering (`nodes` then is empty) or suspended (`nodes` then are the
             last round's, whose survivors keep their order).
         opened_at: when it was opened, as far as the master's node has heard (its clock); before the first, since when
@@ -150,6 +161,7 @@ class Round:
     fault: Fault | None = None
     grown_at: float = -math.inf
     saved_at: float = -math.inf
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +173,17 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open the next round with these nodes, in rank order."""
+    """Open the next round with these nodes, in rank order.
+
+    Attributes:
+        places: what each of them does, in a job with roles; else empty.
+        untouched: the incarnations whose workers go on, with the ranks that they have; all others start theirs anew.
+    """
 
     nodes: tuple[Member, ...]
     cause: Cause
+    places: tuple[Place, ...] = ()
+    untouched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +223,7 @@ def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) ->
     """
     present = sorted((seen for seen in members if not seen.gone), key=lambda seen: seen.order)
     candidates = [seen for seen in present if seen.member.report.state not in DEPARTING]
-    if current.running and _done(members, current):
+    if current.running and _done(members, current, policy):
         return Finish("succeeded"), reasons.AllSucceeded(current.number)
     if present and not candidates:
         unfit = [seen.member.report.problem for seen in present if seen.member.report.state == "unfit"]
@@ -219,21 +238,21 @@ def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) ->
 def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, Reason]:
     first = not current.nodes
     have, span = len(candidates), policy.span
-    size = policy.usable(have)
+    size = _usable(candidates, current, policy)
     if size == 0:
         limit = policy.join_timeout if first else policy.recovery_timeout
         deadline = current.opened_at + limit
         if now >= deadline:
             return Finish("timeout"), reasons.TooFewNodes(have, span, limit)
-        return Keep(deadline), reasons.WaitingForNodes(have, span, _missing(have, policy), limit)
+        return Keep(deadline), reasons.WaitingForNodes(have, span, _missing(candidates, current, policy), limit)
     if not first:
-        return _open(candidates, current, size, "start"), reasons.JoinedAgain(have, span)
+        return _open(candidates, current, policy, size, "start"), reasons.JoinedAgain(have, span)
     if size == policy.max_nodes:
-        return _open(candidates, current, size, "start"), reasons.AllJoined(size)
+        return _open(candidates, current, policy, size, "start"), reasons.AllJoined(size)
     call_ends = max(seen.since for seen in candidates) + policy.last_call
     if now < call_ends:
         return Keep(call_ends), reasons.LastCall(have, span, policy.last_call)
-    return _open(candidates, current, size, "start"), reasons.LastCallOver(have, span, policy.last_call)
+    return _open(candidates, current, policy, size, "start"), reasons.LastCallOver(have, span, policy.last_call)
 
 
 def _running(
@@ -267,11 +286,11 @@ def _running(
     if cause and what:
         if cause != "problem":
             candidates = _able(candidates, current, policy)
-        size = policy.usable(len(candidates))
+        size = _usable(candidates, current, policy)
         if size == 0:
-            have, missing = len(candidates), _missing(len(candidates), policy)
+            have, missing = len(candidates), _missing(candidates, current, policy)
             return Suspend(cause), reasons.Suspended(what, have, policy.min_nodes, missing, policy.recovery_timeout)
-        return _open(candidates, current, size, cause), what
+        return _open(candidates, current, policy, size, cause), what
 
     in_the_round = frozenset(current.nodes)
     newcomers = [seen for seen in candidates if seen.member.incarnation not in in_the_round]
@@ -280,13 +299,14 @@ def _running(
     if in_round and all(seen and seen.member.report.keeps for seen in in_round):
         settle = min(policy.settle, IN_PLACE_SETTLE)
         interval = min(policy.scale_up_interval, IN_PLACE_SETTLE)
-        policy = dataclasses.replace(policy, settle=settle, scale_up_interval=interval)
+        policy = replace(policy, settle=settle, scale_up_interval=interval)
         until = {seen.order: max(seen.since, current.opened_at) + READY_SECONDS for seen in newcomers}
         busy = [seen for seen in newcomers if not seen.member.report.ready and now < until[seen.order]]
+        busy = busy if not policy.roles else []  # which role's workers they would get ready is not known
         not_yet = {seen.order for seen in busy}
         newcomers = [seen for seen in newcomers if seen.order not in not_yet]
         candidates = [seen for seen in candidates if seen.order not in not_yet]
-        if busy and policy.usable(len(candidates)) <= len(current.nodes):
+        if busy and _usable(candidates, current, policy) <= len(current.nodes):
             return Keep(min(until[seen.order] for seen in busy)), reasons.PreparingWorkers(_nodes(busy))
         return _joins(newcomers, candidates, members, current, policy, now, "none")
     some = any(seen and seen.member.report.keeps for seen in in_round)
@@ -302,14 +322,14 @@ def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequenc
     in_the_round = frozenset(current.nodes)
     here = [seen for seen in candidates if seen.member.incarnation in in_the_round]
     whole = {seen.member.report.keeps for seen in here if seen.member.report.holding} == {True}
-    if not whole or policy.scale_up != "now":
+    if not whole or policy.scale_up != "now" or policy.roles:
         return candidates
     able = [
         seen
         for seen in candidates
         if (seen.member.report.keeps if seen.member.incarnation in in_the_round else seen.member.report.ready)
     ]
-    return able if policy.usable(len(able)) else candidates
+    return able if _usable(able, current, policy) else candidates
 
 
 def _finishes(member: Member, number: int) -> bool:
@@ -328,37 +348,36 @@ def _joins(
     restarts: Restarts,
 ) -> tuple[Decision, Reason]:
     nodes = _nodes(newcomers)
-    size = policy.usable(len(candidates))
+    size = _usable(candidates, current, policy)
     if policy.scale_up == "never":
         return Keep(), reasons.NeverScalesUp(nodes)
     if size <= len(current.nodes):
         return Keep(), reasons.NoRoom(nodes, 0 if len(current.nodes) >= policy.max_nodes else policy.node_unit)
-    if any(_finishes(seen.member, current.number) for seen in members):
+    counting = _counting(current, policy)
+    if any(_finishes(seen.member, current.number) for seen in members if seen.member.incarnation in counting):
         return Keep(), reasons.JoinedTooLate(nodes, current.number)
     arrived = max(seen.since for seen in newcomers)
     # A node that comes and goes must not keep the others out for ever, from when enough were there to grow.
+    came = sorted(newcomers, key=lambda seen: seen.since)
     need = next(
         more
         for more in range(1, len(newcomers) + 1)
-        if policy.usable(len(candidates) - len(newcomers) + more) > len(current.nodes)
+        if _usable(_without(candidates, came[more:]), current, policy) > len(current.nodes)
     )
-    patience = sorted(seen.since for seen in newcomers)[need - 1] + 3 * policy.settle
+    patience = came[need - 1].since + 3 * policy.settle
     ready = max(min(arrived + policy.settle, patience), current.grown_at + policy.scale_up_interval)
     if policy.scale_up == "commit" and current.saved_at < ready:
         return Keep(), reasons.AwaitingCheckpoint(nodes)
     if now < ready:
         return Keep(ready), reasons.Settling(nodes, round(ready - arrived, 1), restarts)
-    return _open(candidates, current, size, "joined"), reasons.NodesJoined(nodes, restarts)
+    return _open(candidates, current, policy, size, "joined"), reasons.NodesJoined(nodes, restarts)
 
 
-def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -> Open:
+def _open(candidates: Sequence[Seen], current: Round, policy: Policy, size: int, cause: Cause) -> Open:
     """The next round: survivors first, in rank order, then joining nodes; the first `size` of them."""
-    rank = {incarnation: index for index, incarnation in enumerate(current.nodes)}
-    survivors = sorted(
-        (seen.member for seen in candidates if seen.member.incarnation in rank),
-        key=lambda member: rank[member.incarnation],
-    )
-    newcomers = [seen.member for seen in candidates if seen.member.incarnation not in rank]
+    if policy.roles:
+        return _open_with_roles(candidates, current, policy, cause)
+    survivors, newcomers = _divide(candidates, current)
     chosen = {member.incarnation for member in (*survivors, *newcomers)[:size]}
     stay = any(member.incarnation in chosen and (member.report.keeps or member.report.holding) for member in survivors)
     return (OpenInPlace if stay else Open)(
@@ -370,18 +389,110 @@ def _open(candidates: Sequence[Seen], current: Round, size: int, cause: Cause) -
     )
 
 
-def _done(members: Sequence[Seen], current: Round) -> bool:
+def _open_with_roles(candidates: Sequence[Seen], current: Round, policy: Policy, cause: Cause) -> Open:
+    """The next round of a job with roles: with as many workers untouched as can be, else with as many as there are."""
+    if cause != "joined":
+        exact = _open_seats(_fill(candidates, current, policy, grow=False).seats, candidates, current, policy, cause)
+        if exact.untouched:
+            return exact
+    return _open_seats(_fill(candidates, current, policy).seats, candidates, current, policy, cause)
+
+
+def _open_seats(
+    seats: Sequence[Seat], candidates: Sequence[Seen], current: Round, policy: Policy, cause: Cause
+) -> Open:
+    each = {role.name: role for role in policy.roles}
+    nodes = tuple(seat.member for seat in seats if seat.member)
+    places = tuple(Place(seat.role, each[seat.role].nproc or seat.member.nproc) for seat in seats if seat.member)
+    failed = {seen.member.incarnation for seen in candidates if _has_failed(seen.member, current.number)}
+    leases = any(seen.member.report.leases for seen in candidates)  # a lease ends with its round
+    untouched = () if leases or not current.running else _untouched(nodes, places, current, policy, failed)
+    return Open(nodes, cause, places, untouched)
+
+
+def _untouched(
+    nodes: Sequence[Member], places: Sequence[Place], current: Round, policy: Policy, failed: Collection[str]
+) -> tuple[str, ...]:
+    """The incarnations whose workers go on: only where each role that has lost one, has a failed one or gets one
+    restarts one alone, and nobody else's ranks change, nor the place where workers meet."""
+    before = {incarnation: (index, current.places[index]) for index, incarnation in enumerate(current.nodes)}
+    after = {member.incarnation: (index, places[index]) for index, member in enumerate(nodes)}
+    stay = [each for each, at in after.items() if each in before and before[each][1] == at[1] and each not in failed]
+    touched = {place.role for each, (_, place) in (*before.items(), *after.items()) if each not in stay}
+    alone = {role.name for role in policy.roles if role.on_loss == "one"}
+    if not touched or not touched <= alone or nodes[0].incarnation != current.nodes[0]:
+        return ()
+    spans, new_spans = ranks.spans(current.places), ranks.spans(places)
+    for each in stay:
+        (old, _), (new, _) = before[each], after[each]
+        was, now = spans[old], new_spans[new]
+        if (old, replace(was, world_size=0)) != (new, replace(now, world_size=0)):
+            return ()
+    return tuple(stay)
+
+
+def _has_failed(member: Member, number: int) -> bool:
+    """Workers of it have failed in round `number`, or its group of them has."""
+    report = member.report
+    bad = any(not exit_.ok and not exit_.stopped and exit_.round == number for exit_ in report.exits)
+    return bad or (report.state == "failed" and report.round == number)
+
+
+def _fill(candidates: Sequence[Seen], current: Round, policy: Policy, *, grow: bool = True) -> Filled:
+    """Who has which role."""
+    members = {seen.member.incarnation: seen.member for seen in candidates}
+    before = [
+        Seat(place.role, members.get(incarnation))
+        for incarnation, place in zip(current.nodes, current.places, strict=True)
+    ]
+    return fill(policy.roles, before, _divide(candidates, current)[1], grow=grow)
+
+
+def _divide(candidates: Sequence[Seen], current: Round) -> tuple[list[Member], list[Member]]:
+    """The survivors of the round, in rank order, and who was not in it, in order of arrival."""
+    rank = {incarnation: index for index, incarnation in enumerate(current.nodes)}
+    survivors = sorted(
+        (seen.member for seen in candidates if seen.member.incarnation in rank),
+        key=lambda member: rank[member.incarnation],
+    )
+    return survivors, [seen.member for seen in candidates if seen.member.incarnation not in rank]
+
+
+def _usable(candidates: Sequence[Seen], current: Round, policy: Policy) -> int:
+    """How many of the candidates the next round would have; 0 where it cannot be opened with them."""
+    if not policy.roles:
+        return policy.usable(len(candidates))
+    filled = _fill(candidates, current, policy)
+    return 0 if filled.missing else len(filled.seats)
+
+
+def _without(candidates: Sequence[Seen], others: Sequence[Seen]) -> Sequence[Seen]:
+    left = {seen.order for seen in others}
+    return [seen for seen in candidates if seen.order not in left]
+
+
+def _done(members: Sequence[Seen], current: Round, policy: Policy) -> bool:
     done = {seen.member.incarnation for seen in members if _succeeded(seen.member, current.number)}
-    return done.issuperset(current.nodes)
+    return done.issuperset(_counting(current, policy))
+
+
+def _counting(current: Round, policy: Policy) -> frozenset[str]:
+    """The incarnations whose success is the job's."""
+    if not policy.roles:
+        return frozenset(current.nodes)
+    count = {role.name for role in policy.roles if role.counts}
+    return frozenset(each for each, place in zip(current.nodes, current.places, strict=True) if place.role in count)
 
 
 def _succeeded(member: Member, number: int) -> bool:
     return member.report.state == "succeeded" and member.report.round == number
 
 
-def _missing(have: int, policy: Policy) -> int:
+def _missing(candidates: Sequence[Seen], current: Round, policy: Policy) -> int:
+    if policy.roles:
+        return sum(more for _, more in _fill(candidates, current, policy).missing)
     unit = policy.node_unit
-    return -(-policy.min_nodes // unit) * unit - have
+    return -(-policy.min_nodes // unit) * unit - len(candidates)
 
 
 def _nodes(members: Sequence[Seen]) -> Nodes:

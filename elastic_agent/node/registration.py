@@ -164,6 +164,7 @@ class NodeRegistration:
             ports=self._ports(),
             fingerprint=setup.fingerprint,
             role=setup.role,
+            node_role=setup.node_role,
             topology=setup.topology,
             node_rank=setup.node_rank,
             run=facts.known.own_run,

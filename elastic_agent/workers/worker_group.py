@@ -91,6 +91,7 @@ class WorkerGroup:
         self._agent = ""  # where workers reach it
         self._short = False  # of descriptors, and has said so
         self._unready = 0  # times in a row
+        self._ended: tuple[Exit, ...] = ()  # of workers that ended before the others went on into another round
         self._lost_peer = re.compile("|".join(setup.adapter.consequences) or "(?!)", re.IGNORECASE)
         self._process_groups = machine.process_groups(self._heard)
         self.ports = machine.ports() if setup.adapter.port else Ports(0)
@@ -114,7 +115,7 @@ class WorkerGroup:
             dataclasses.replace(exit_, lost_peer=True)
             if exit_.message and self._lost_peer.search(exit_.message)
             else exit_
-            for exit_ in self._workers.exits
+            for exit_ in (*self._ended, *self._workers.exits)
         )
 
     @property
@@ -189,12 +190,13 @@ class WorkerGroup:
         if not await self._confirms(header) or not self._release_port(header, assignment):
             return
         try:
+            self._ended = ()
             await self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
         except (StartFailed, ValueError, OSError) as error:
             self._cannot_start(header, assignment, error)
             return
-        self._facts.round, self._facts.total, self._facts.saved = header.number, assignment.nproc, 0
-        self._facts.keeps = self._facts.unready = False
+        self._belong_to(header, assignment)
+        self._facts.keeps = False
         self._unready = 0
         self._started(header, assignment)
 
@@ -226,23 +228,46 @@ class WorkerGroup:
             world_size=header.world_size + nproc,
             role_first_rank=header.world_size,
             role_world_size=header.world_size + nproc,
+            role=self._setup.role,
         )
         provisional = dataclasses.replace(header, number=0)
         try:
             specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
-            facts.round, facts.total = 0, nproc
+            facts.round, facts.role, facts.total = 0, nobody.role, nproc
             missing, _ = self._keep(specs)
             await begin(missing)
         except (StartFailed, ValueError, OSError) as error:
             facts.unready, facts.total = True, 0
             self._reporter.say(f"cannot prepare this node's workers: {error}")
 
+    def _belong_to(self, header: Header, assignment: Assignment) -> None:
+        """The workers are this round's from now on."""
+        facts = self._facts
+        facts.round, facts.role, facts.total = header.number, assignment.role, assignment.nproc
+        facts.saved, facts.leases, facts.unready, facts.adopted = 0, False, False, frozenset()
+
+    async def adopt(self, header: Header, assignment: Assignment) -> None:
+        """The workers go on into this round, as they are; those that have ended count in it as they did."""
+        if not await self._confirms(header):
+            return
+        facts = self._facts
+        ended = tuple(dataclasses.replace(exit_, round=header.number) for exit_ in self.exits)
+        leases = facts.leases
+        adopted, down = facts.adopted | {facts.round}, any(not exit_.ok for exit_ in ended) or not self.alive
+        self._belong_to(header, assignment)
+        facts.adopted, facts.leases = adopted, leases
+        pids = self._workers.pids
+        self._workers.keep({pid: self._spec(header, assignment, local) for local, pid in pids.items()})
+        self._ended = ended
+        await self._workers.fill(())
+        if not down:
+            self._started(header, assignment, kept=len(pids))
+
     async def reform(self, header: Header, assignment: Assignment) -> None:
         """The next round, in which workers keep their process as far as they are free in time."""
         self._trace.starting()
         if not await self._confirms(header):
             return
-        facts = self._facts
         self._break_up(header.number)
         if not self._release_port(header, assignment):
             return
@@ -250,7 +275,7 @@ class WorkerGroup:
             waited = await self._freed()
         if waited > LONG_SECONDS and not await self._confirms(header):
             return
-        facts.round, facts.total, facts.saved, facts.unready = header.number, assignment.nproc, 0, False
+        self._belong_to(header, assignment)
         varying = per_worker(self._setup.adapter)
         try:
             specs = {local: self._spec(header, assignment, local) for local in range(assignment.nproc)}
@@ -287,6 +312,7 @@ class WorkerGroup:
         # Who has failed while the others were waited for is forgotten now, and the master is to know.
         self._facts.late = self._failed or self._facts.late
         self._workers.keep(kept)
+        self._ended = ()
         self._process_groups.forget_all_but(self.pids)
         held = {spec.local_rank for spec in kept.values()}
         return [spec for local, spec in specs.items() if local not in held], kept
@@ -430,7 +456,8 @@ class WorkerGroup:
     def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
         error_file = self._reporter.error_file(header.number, local_rank)
         worker = self._worker(assignment, local_rank, str(error_file))
-        command = tuple(part.replace("${local_rank}", str(local_rank)) for part in self._setup.command)
+        command = self._setup.commands.get(assignment.role, self._setup.command)
+        command = tuple(part.replace("${local_rank}", str(local_rank)) for part in command)
         return WorkerSpec(
             round=header.number,
             rank=worker.rank,
@@ -454,7 +481,7 @@ class WorkerGroup:
             signals=tuple(number.name for number in setup.signals),
         )
         told = Told(
-            largest_world=setup.terms.policy.max_nodes * assignment.nproc,
+            largest_world=setup.terms.policy.largest_world(setup.nproc),
             agent=self._agent,
             tells_saves=setup.terms.policy.scale_up == "commit",
             trace=self._trace.file,
@@ -468,7 +495,7 @@ class WorkerGroup:
             local_world_size=assignment.nproc,
             node=self._setup.node,
             node_rank=assignment.group_rank,
-            role=self._setup.role,
+            role=assignment.role,
             role_rank=assignment.role_first_rank + local_rank,
             role_world_size=assignment.role_world_size,
             error_file=error_file,

@@ -586,8 +586,8 @@ start+2          start n3
         "one-success",
         "the job is done when one node has succeeded",
         "rendezvous/round.py",
-        "return done.issuperset(current.nodes)",
-        "return bool(done.intersection(current.nodes))",
+        "return done.issuperset(_counting(current, policy))",
+        "return bool(done.intersection(_counting(current, policy)))",
         "success is when every worker has succeeded",
         """\
 seed 0
@@ -697,7 +697,7 @@ round.1+5.3      worker n1 0 exit0
         "first-rank",
         "ranks do not count the workers of a node",
         "rendezvous/ranks.py",
-        "        first_rank += member.nproc\n",
+        "        first_rank += place.nproc\n",
         "        first_rank += 1\n",
         "ranks are 0..n-1, each once",
         """\
