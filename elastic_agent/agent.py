@@ -13,15 +13,15 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..master import rpc
 from ..rendezvous import failure_detector
 from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Exit
+from ..rendezvous.rpc.envelope import Caller
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
-from . import plan
+from . import master_client, plan
 from .agent_trace import Recorder
 from .candidate import Candidate
 from .event import CountingEvent, Interrupt
@@ -91,9 +91,16 @@ class Agent:
         self.timeline = Timeline(self._loop.time())
         keys, tag = Keys(setup.job), secrets.token_hex(8)
         self._waits = waits = Waits(output.say, self._loop.time, changed.set)
-        self._candidate = Candidate(store, keys, setup.terms, output.say, waits, trace, lease_ttl=setup.lease_ttl)
-        self._agent_listener = failure_detector.AgentListener(tag, machine.listener, self._answer_rpc)
-        self._link = Link(store, keys, lambda: self._candidate.ledgers, lambda: facts.known.header)
+        security = setup.security
+        self._candidate = Candidate(
+            store, keys, setup.terms, output.say, waits, trace, lease_ttl=setup.lease_ttl, tls=security.client
+        )
+        self._agent_listener = failure_detector.AgentListener(
+            tag, machine.listener, master_client.methods(lambda: self._candidate.ledgers), security
+        )
+        self._link = Link(
+            store, keys, lambda: self._candidate.ledgers, lambda: facts.known.header, self._caller, security
+        )
         self._worker_server = machine.worker_server(
             CallHandler(store, keys, self._link, self._on_saved, self._on_lease, self._current).answer
         )
@@ -263,14 +270,11 @@ class Agent:
         except OSError as error:
             self._output.say(f"workers cannot reach this agent: it could not open a Unix socket ({error})")
 
-    async def _answer_rpc(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Another agent asks this one's master for data."""
-
-        def responder(run: str) -> rpc.Respond | None:
-            ledgers = self._candidate.ledgers
-            return ledgers.answer if ledgers and ledgers.serves(run) else None
-
-        await rpc.serve(line, reader, writer, responder)
+    def _caller(self) -> Caller:
+        """Who this agent is for the master."""
+        header, registration = self._facts.known.header, self._facts.registration
+        node = registration.member.node if registration else self._setup.node
+        return Caller(header.run if header else "", node, self._agent_listener.incarnation)
 
     def _current(self, round: int) -> int:
         """What the round of that number is called now, where its workers went on into a later one."""

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from ssl import SSLContext
 
 from ..master.controller import Terms
 from ..master.data.ledger_service import Ledgers
@@ -37,6 +39,7 @@ class Candidate:
         waits: what waits for the store on this node.
         trace: where the master records what it does; None: nowhere.
         lease_ttl: seconds that a node's lease lives.
+        tls: what other agents' listeners speak; None: no TLS.
 
     Attributes:
         leadership: held while this node's master runs, else None.
@@ -52,6 +55,7 @@ class Candidate:
         trace: Trace | None = None,
         *,
         lease_ttl: int = 5,
+        tls: SSLContext | None = None,
     ) -> None:
         self._store = store
         self._keys = keys
@@ -59,6 +63,8 @@ class Candidate:
         self._say = say
         self._trace = trace
         self._lease_ttl = lease_ttl
+        self._watch = partial(failure_detector.watch_until_dead, tls=tls)
+        self._hear = partial(failure_detector.watch_until_heard, tls=tls)
         self._now = asyncio.get_running_loop().time
         self._memory = Memory()
         self._waits = waits
@@ -146,6 +152,8 @@ class Candidate:
             lease_ttl=self._lease_ttl,
             memory=self._memory,
             waits=self._waits,
+            watch=self._watch,
+            hear=self._hear,
             history=history,
         )
         self.leadership, self._master = leadership, master
@@ -175,7 +183,7 @@ class Candidate:
             await self._leader_changed(held)
             return False
         changed = asyncio.create_task(self._leader_changed(held))
-        dead = asyncio.create_task(_dead(leader))
+        dead = asyncio.create_task(self._dead(leader))
         try:
             await asyncio.wait({changed, dead}, return_when=asyncio.FIRST_COMPLETED)
             if changed.done():
@@ -195,8 +203,7 @@ class Candidate:
         async for _ in self._store.watch(held.key.key, held.revision + 1):
             return
 
-
-async def _dead(leader: Leader) -> str:
-    if not leader.agent_address:
-        await asyncio.get_running_loop().create_future()
-    return await failure_detector.watch_until_dead(leader.agent_address, leader.incarnation)
+    async def _dead(self, leader: Leader) -> str:
+        if not leader.agent_address:
+            await asyncio.get_running_loop().create_future()
+        return await self._watch(leader.agent_address, leader.incarnation)

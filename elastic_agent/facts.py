@@ -10,6 +10,7 @@ from ..adapters.contract import Adapter
 from ..master.controller import Terms
 from ..rendezvous.member import Exit, Fingerprint, Report
 from ..rendezvous.membership import Registration
+from ..rendezvous.rpc.envelope import Security
 from .known_round import KnownRound
 from .zygotes.seed import Recipe
 
@@ -37,6 +38,7 @@ class Setup:
         node_role: the only role that this node takes, in a job with roles; empty: any.
         commands: by role, the workers' command line where it is not `command`.
         recipe: of the warm interpreter that workers are forked from; None: each is a fresh process.
+        security: what the job's agents must have and speak when they ask each other.
     """
 
     job: str
@@ -60,6 +62,7 @@ class Setup:
     virtual_local_rank: bool = False
     keep_detached: bool = True
     recipe: Recipe | None = None
+    security: Security = field(default_factory=Security)
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -5,25 +5,28 @@ way out is the same: find out who leads now, dial, ask again.
 """
 
 import asyncio
-import itertools
 from collections.abc import Callable
 
 from ..master.data.ledger import Answer, Request
 from ..master.data.ledger_service import PATIENCE, Ledgers
-from ..master.rpc import Answered, Asked, hello
 from ..rendezvous import failure_detector
 from ..rendezvous.errors import Deposed, StoreError
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
+from ..rendezvous.rpc.client import Connection
+from ..rendezvous.rpc.envelope import Caller, RpcError, Security
+from ..rendezvous.rpc.server import Method, Methods
 from ..rendezvous.store.contract import Store
-from ..rendezvous.wire.frame import TooLong, framed, read_frame
-from ..rendezvous.wire.values import Malformed, decode, encode
+from ..rendezvous.wire.values import Malformed, decode
 
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 """Seconds until the next attempt; the last is repeated."""
 
-SILENCE = PATIENCE + 5.0
-"""Seconds without an answer, after which the connection is given up: a master that lives answers within PATIENCE."""
+LEDGER = "ledger"
+"""The method that takes a `Request` and gives its `Answer`."""
+
+ASKING = PATIENCE + 1.0
+"""Seconds for one answer: a master that lives says within PATIENCE why there is none yet."""
 
 
 class Link:
@@ -33,20 +36,30 @@ class Link:
         store, keys: where the job is.
         here: the ledgers of this agent's own master, while it is the job's.
         header: the last one that this agent knows.
+        caller: who this agent is.
+        security: what the master's agent must have and speak.
 
     Attributes:
         trouble: why the last attempt came to nothing, in words.
     """
 
     def __init__(
-        self, store: Store, keys: Keys, here: Callable[[], Ledgers | None], header: Callable[[], Header | None]
+        self,
+        store: Store,
+        keys: Keys,
+        here: Callable[[], Ledgers | None],
+        header: Callable[[], Header | None],
+        caller: Callable[[], Caller],
+        security: Security = Security(),  # noqa: B008  a frozen value
     ) -> None:
         self._store = store
         self._keys = keys
         self._here = here
         self._header = header
-        self._connection: _Connection | None = None
-        self._dialling: asyncio.Task[_Connection | str] | None = None
+        self._caller = caller
+        self._security = security
+        self._connection: Connection | None = None
+        self._dialling: asyncio.Task[Connection | str] | None = None
         self.trouble = ""
 
     async def ask(self, request: Request) -> Answer:
@@ -58,9 +71,14 @@ class Link:
                 return Answer("stale", f"round {request.round} is over: the job is in round {header.number}")
             try:
                 if ledgers := self._here():
-                    return await ledgers.answer(request)
-                return await (await self._connected()).ask(request)
-            except (Deposed, OSError) as error:
+                    return await ledgers.answer(request, self._caller())
+                connection = await self._connected()
+                try:
+                    return await connection.ask(LEDGER, request, Answer, ASKING)
+                except RpcError:
+                    connection.hang_up()  # whoever leads now is to be found out anew
+                    raise
+            except (Deposed, RpcError, OSError) as error:
                 self.trouble = str(error)
             await asyncio.sleep(next(pauses, PAUSES[-1]))
 
@@ -72,9 +90,9 @@ class Link:
         if self._connection:
             await self._connection.close()
 
-    async def _connected(self) -> "_Connection":
+    async def _connected(self) -> Connection:
         """Raises ConnectionError."""
-        if self._connection and not self._connection.lost:
+        if self._connection and not self._connection.lost and self._connection.caller == self._caller():
             return self._connection
         if self._dialling is None:
             self._dialling = asyncio.create_task(self._dial(), name="dial the master")
@@ -87,7 +105,7 @@ class Link:
     def _dialled(self, _: object) -> None:
         self._dialling = None
 
-    async def _dial(self) -> "_Connection | str":
+    async def _dial(self) -> Connection | str:
         """A connection to the master, or why there is none."""
         try:
             found = await self._store.get(self._keys.leader)
@@ -96,65 +114,24 @@ class Link:
             leader = decode(Leader, found.value)
             if not leader.agent_address:
                 return f"the master on node {leader.node} accepts no connections"
-            reader, writer = await failure_detector.dial(leader.agent_address, leader.incarnation)
+            tls = self._security.client
+            reader, writer = await failure_detector.dial(leader.agent_address, leader.incarnation, tls)
         except (StoreError, Malformed, OSError) as error:
             return f"cannot reach the job's master: {error}"
-        header = self._header()
-        writer.write(hello(header.run if header else ""))
         if self._connection:
             await self._connection.close()
-        self._connection = _Connection(reader, writer, leader.node)
+        peer = f"the job's master on node {leader.node}"
+        self._connection = Connection(reader, writer, peer, self._caller(), self._security.token)
         return self._connection
 
 
-class _Connection:
-    """To one master, until the first trouble with it."""
+def methods(here: Callable[[], Ledgers | None]) -> Methods:
+    """What other agents may ask this one, which answers while its own master leads their run of the job."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, node: str) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._node = node
-        self._ids = itertools.count(1)
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
-        self.lost = False
-        self._task = asyncio.create_task(self._listen(), name="answers of the master")
+    async def ask_ledger(caller: Caller, request: Request) -> Answer:
+        ledgers = here()
+        if ledgers is None or not ledgers.serves(caller.run):
+            raise Deposed("this node's agent does not lead that run of the job")
+        return await ledgers.answer(request, caller)
 
-    async def ask(self, request: Request) -> Answer:
-        """Raises ConnectionError, TimeoutError (both are OSError), TooLong."""
-        if self.lost:
-            raise ConnectionError(f"the job's master on node {self._node} closed the connection")
-        number = next(self._ids)
-        message = framed(encode(Asked(number, request)))
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
-        try:
-            self._writer.write(message)
-            async with asyncio.timeout(SILENCE):
-                return await answer
-        except TimeoutError:
-            self._writer.close()  # for the others' sake too
-            raise TimeoutError(f"the job's master on node {self._node} has not answered for {SILENCE:g} s") from None
-        finally:
-            del self._asked[number]
-
-    async def close(self) -> None:
-        """Hangs up."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _listen(self) -> None:
-        try:
-            while (body := await read_frame(self._reader)) is not None:
-                answered = decode(Answered, body)
-                answer = self._asked.get(answered.id)
-                if answer and not answer.done():
-                    answer.set_result(answered.answer)
-        except (Malformed, TooLong, OSError):
-            pass  # whatever it is, the next connection is another
-        finally:
-            self.lost = True
-            self._writer.close()
-            for answer in self._asked.values():
-                if not answer.done():
-                    answer.set_exception(
-                        ConnectionError(f"the job's master on node {self._node} closed the connection")
-                    )
+    return {LEDGER: Method(Request, ask_ledger)}

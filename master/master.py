@@ -166,7 +166,8 @@ class Master:
         header = self._controller.header
         if header is None:
             return None
-        return Current(header.run, header.number, header.state == "open", header.world_size)
+        running, nodes = header.state == "open", self._controller.in_round
+        return Current(header.run, header.number, running, header.world_size, nodes)
 
     # -- what the store says ----------------------------------------------------------------------------------------
 

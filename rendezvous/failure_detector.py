@@ -1,16 +1,23 @@
 """Evidence that a peer process has died, long before its lease expires.
 
-Every agent listens on one TCP port and greets whoever connects with its incarnation; the connection then stays
-open and silent. When a process dies its kernel closes the connection at once. The watcher dials again: only if
+Every agent listens on one TCP port and greets whoever connects with its incarnation; a watcher's connection then
+stays open and silent. When a process dies its kernel closes the connection at once. The watcher dials again: only if
 the very incarnation that once greeted it is now *refused*, or another one answers, is the peer dead. A time-out, an
 unreachable host or a full descriptor table prove nothing: then the lease decides.
+
+The greeting is no method of the RPC (`rpc/`), whose requests go over the same port: a probe costs each end one line,
+and is understood before anything else is known of a peer.
 """
 
 import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from ssl import SSLContext
+
+from .rpc.envelope import Security
+from .rpc.server import Methods, Server
 
 HELLO_TIMEOUT = 3.0
 """Seconds for a greeting: a stopped process accepts (its kernel does) but does not greet."""
@@ -32,17 +39,14 @@ _USER_TIMEOUT = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
 """Milliseconds for which what was sent may stay without a receipt: only then is a lost machine noticed by who sends."""
 
 
-Handler = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Serves one peer, given its first line, until one of them has had enough."""
-
-
 class AgentListener:
-    """Greets every peer that connects, and holds the connections until `close`.
+    """An agent's one listener: greets every peer that connects, and answers those that ask something.
 
     Args:
         incarnation: who it says it is.
         listen: makes its socket.
-        handler: serves a peer that says something; whoever only watches is silent.
+        methods: what can be asked; whoever only watches is silent.
+        security: what peers must have and speak.
 
     Attributes:
         address: `host:port` once it is started.
@@ -52,71 +56,40 @@ class AgentListener:
         self,
         incarnation: str,
         listen: Callable[[str], socket.socket] | None = None,
-        handler: Handler | None = None,
+        methods: Methods | None = None,
+        security: Security = Security(),  # noqa: B008  a frozen value
     ) -> None:
         self.incarnation = incarnation
-        self._handler = handler
-        self._handled: dict[asyncio.Task[None], None] = {}
         self.address = ""
         self._listen = listen or listener
-        self._server: asyncio.Server | None = None
-        self._writers: dict[asyncio.StreamWriter, None] = {}  # in order of arrival
-        self._closed = False
+        self._tls = security.server
+        self._server = Server(methods or {}, token=security.token, admit=self._greet)
+
+    @property
+    def connections(self) -> int:
+        """How many peers are connected."""
+        return self._server.connections
 
     async def start(self, bind: str, advertise: str) -> None:
         """Listens on a free port of `bind` (an address; "" is every interface); `address` becomes `host:port`."""
         listening = self._listen(bind)
         port: int = listening.getsockname()[1]
-        self._server = await asyncio.start_server(self._greet, sock=listening, limit=1024, backlog=BACKLOG)
+        await self._server.listen(asyncio.start_server, sock=listening, ssl=self._tls, backlog=BACKLOG)
         self.address = f"[{advertise}]:{port}" if ":" in advertise else f"{advertise}:{port}"
 
     async def greet_as(self, incarnation: str) -> None:
         """From now on this process is `incarnation`; who watched the one before is told by a closed connection."""
         self.incarnation = incarnation
-        for writer in tuple(self._writers):
-            writer.close()
+        self._server.hang_up()
 
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._closed:
-            writer.close()
-            return
-        self._writers[writer] = None
-        try:
-            _keep_alive(writer, _LISTENER_KEEPALIVE)
-            writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
-            await writer.drain()
-            if self._handler is not None and (line := await reader.readline()):
-                await self._handle(self._handler(line, reader, writer))
-                return
-            while await reader.read(256):
-                pass
-        except (OSError, ValueError):
-            pass  # the peer is gone, which is its watcher's business; ValueError: its first line has no end
-        finally:
-            self._writers.pop(writer, None)
-            writer.close()
-
-    async def _handle(self, handling: Awaitable[None]) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._handled[task] = None
-        try:
-            await handling
-        finally:
-            del self._handled[task]
+    def _greet(self, writer: asyncio.StreamWriter) -> bool:
+        _keep_alive(writer, _LISTENER_KEEPALIVE)
+        writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
+        return True
 
     async def close(self) -> None:
         """Stops listening and closes every connection."""
-        self._closed = True
-        if self._server is None:
-            return
-        # Not `wait_closed`: it waits for peers that are just being accepted, and nobody closes those.
-        self._server.close()
-        for writer in tuple(self._writers):
-            writer.close()
-        await asyncio.sleep(0)
-        if self._handled:
-            await asyncio.wait(self._handled, timeout=HELLO_TIMEOUT)
+        await self._server.close()
 
 
 def parse(address: str) -> tuple[str, int]:
@@ -127,7 +100,7 @@ def parse(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def watch_until_dead(address: str, incarnation: str) -> str:
+async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | None = None) -> str:
     """Waits until there is proof that `incarnation` at `address` has died; returns it in words.
 
     Never returns on doubt: it goes on dialling, so the caller cancels it when the lease has decided.
@@ -142,7 +115,7 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
     while True:
         try:
             async with asyncio.timeout(HELLO_TIMEOUT):
-                reader, writer = await asyncio.open_connection(host, port)
+                reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         except ConnectionRefusedError:
             if known:
                 return f"its agent's process is gone ({address} refuses connections)"
@@ -171,7 +144,7 @@ async def watch_until_dead(address: str, incarnation: str) -> str:
         await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
 
 
-async def watch_until_heard(address: str, incarnation: str) -> None:
+async def watch_until_heard(address: str, incarnation: str, tls: SSLContext | None = None) -> None:
     """Waits until `incarnation` at `address` greets: then it lives.
 
     Never returns on doubt: the caller cancels it when it has waited long enough.
@@ -180,7 +153,7 @@ async def watch_until_heard(address: str, incarnation: str) -> None:
         await asyncio.get_running_loop().create_future()  # no address: it will never be heard
     while True:
         try:
-            _, writer = await dial(address, incarnation)
+            _, writer = await dial(address, incarnation, tls)
         except (OSError, ValueError):  # ValueError: what the member gave is no address
             await asyncio.sleep(REDIAL_PAUSES[-1])
             continue
@@ -190,12 +163,14 @@ async def watch_until_heard(address: str, incarnation: str) -> None:
         return
 
 
-async def dial(address: str, incarnation: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def dial(
+    address: str, incarnation: str, tls: SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection to that very incarnation, which has greeted. Raises OSError (a TimeoutError is one)."""
     try:
         host, port = parse(address)
         async with asyncio.timeout(HELLO_TIMEOUT):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
             try:
                 _keep_alive(writer)
                 writer.get_extra_info("socket").setsockopt(*_USER_TIMEOUT)

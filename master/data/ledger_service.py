@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from ...rendezvous.election import Leadership
 from ...rendezvous.errors import Deposed
 from ...rendezvous.keys import Keys
+from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
@@ -49,12 +50,14 @@ class Current:
         round: its number.
         running: nodes train in it.
         world: its workers.
+        incarnations: of its nodes.
     """
 
     run: str
     round: int
     running: bool
     world: int
+    incarnations: frozenset[str]
 
 
 @dataclass(eq=False, slots=True)
@@ -62,6 +65,7 @@ class _Waiting:
     """A request.
 
     Attributes:
+        caller: who asks.
         answer: once it is durable; None: this master gives none.
         met: since it came, this master has proven that it leads.
         tried: it was applied.
@@ -69,6 +73,7 @@ class _Waiting:
     """
 
     request: Request
+    caller: Caller
     answer: "asyncio.Future[Answer | None]"
     met: bool = False
     tried: bool = False
@@ -147,11 +152,11 @@ class Ledgers:
         """The round may have changed."""
         self._news.set()
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request, caller: Caller) -> Answer:
         """The answer, once it is durable; "later" after PATIENCE. Raises Deposed where this master has ended."""
         if wrong := check(request) or shard.unfit_name(request.name):
             return Answer("refused", wrong)
-        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(request, caller, asyncio.get_running_loop().create_future())
         if not self._ended:
             self._waiting.append(waiting)
             self.look()
@@ -219,7 +224,9 @@ class Ledgers:
             if round < current.round:
                 waiting.give(Answer("stale", f"round {round} is over: the job is in round {current.round}"))
             elif round == current.round and current.running:
-                if waiting.request.world == current.world:
+                if waiting.caller.incarnation not in current.incarnations:
+                    waiting.give(Answer("stale", _not_in_it(waiting.caller, current)))
+                elif waiting.request.world == current.world:
                     ready.append(waiting)
                 else:  # for so many ranks the ledgers would wait, and look through all of them
                     waiting.give(Answer("refused", _another_world(waiting.request, current)))
@@ -396,6 +403,13 @@ class Ledgers:
             entry.value, entry.revision = value, revision
             if entry.ledger:
                 entry.ledger.changed = False
+
+
+def _not_in_it(caller: Caller, current: Current) -> str:
+    return (
+        f"node {caller.node} is not in round {current.round}, or was in it before its agent registered again: "
+        "what its workers had is leased to others"
+    )
 
 
 def _another_world(request: Request, current: Current) -> str:

@@ -1488,7 +1488,7 @@ started.1+0 reset n1 n2 2.385
     Mutant(
         "answers-mixed",
         "all requests on a connection have one number",
-        "elastic_agent/master_client.py",
+        "rendezvous/rpc/client.py",
         "        number = next(self._ids)\n",
         "        number = 1\n",
         "what a worker is told a successor knows",
@@ -1500,8 +1500,8 @@ job nproc=2 data=checkpoint
     Mutant(
         "lost-connection",
         "a lost connection to the master stays in use",
-        "elastic_agent/master_client.py",
-        "            self.lost = True\n",
+        "rendezvous/rpc/client.py",
+        "        self.lost = True\n",
         "",
         "every agent ends",
         """\

@@ -28,6 +28,7 @@ from elastic_run.rendezvous.errors import RendezvousError
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.rpc.envelope import Caller
 from elastic_run.rendezvous.store.contract import Event, KeyValue, Listing
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 
@@ -763,9 +764,9 @@ def _overheard_ledgers(world: World) -> Generator[None]:
     """Whatever a master answers of its job's ledgers, the checker hears."""
     kept = Ledgers.answer
 
-    async def answer(self: Ledgers, request: Request) -> Answer:
+    async def answer(self: Ledgers, request: Request, caller: Caller) -> Answer:
         process, began = world.kernel.current(), world.now
-        answered = await kept(self, request)
+        answered = await kept(self, request, caller)
         if process is not None:
             world.checker.books.on_answer(process.name, request, answered, began)
         return answered

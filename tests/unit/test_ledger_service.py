@@ -18,6 +18,7 @@ from elastic_run.rendezvous.election import Leadership
 from elastic_run.rendezvous.errors import Deposed, MaybeApplied, StoreUnavailable
 from elastic_run.rendezvous.header import Leader
 from elastic_run.rendezvous.keys import Keys
+from elastic_run.rendezvous.rpc.envelope import Caller
 from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
@@ -27,6 +28,9 @@ from ..simulation.test_master_on_memory_store import VirtualLoop
 KEYS = Keys("job")
 DATA = Dataset("data", size=100, shard_size=10, shards=10)
 QUEUE = replace(DATA, name="queue", tracking="ack")
+ME = Caller("run", "a", "A1")
+NODES = frozenset({"A1", "B1"})
+CURRENT = Current("run", 1, True, 1, NODES)
 ENOUGH = 300.0
 """Seconds, on the clock that jumps."""
 
@@ -75,20 +79,27 @@ class Faulty(MemoryStore):
         return result
 
 
+class Asked(Ledgers):
+    """Ledgers that a node of the round asks, where nothing else is said."""
+
+    async def answer(self, request: Request, caller: Caller = ME) -> Answer:
+        return await super().answer(request, caller)
+
+
 @dataclass
 class Bench:
     """One job's ledgers, and who leads them."""
 
     store: Faulty = field(default_factory=Faulty)
     said: list[str] = field(default_factory=list[str])
-    current: Current | None = Current("run", 1, True, 1)  # noqa: RUF009  a frozen value
+    current: Current | None = CURRENT
     world: int = 1
     ended: frozenset[int] = frozenset()
     leaders: int = 0
     leadership: Leadership | None = None
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
-    async def lead(self) -> Ledgers:
+    async def lead(self) -> "Asked":
         """Another master leads; whoever led before is deposed, and does not know it."""
         self.store.counting = False
         self.leaders += 1
@@ -99,10 +110,10 @@ class Bench:
         self.store.counting = True
         return self.same()
 
-    def same(self) -> Ledgers:
+    def same(self) -> "Asked":
         """The same node's master begins anew, under the same leadership."""
         assert self.leadership is not None
-        ledgers = Ledgers(
+        ledgers = Asked(
             self.store,
             KEYS,
             self.leadership,
@@ -440,11 +451,11 @@ def test_a_round_that_is_over_is_stale_and_one_that_is_not_known_yet_waits() -> 
         bench.current = None
         asked = asyncio.create_task(ledgers.answer(opens(round=2)))
         await ticks()
-        bench.current = Current("run", 1, True, 1)
+        bench.current = Current("run", 1, True, 1, NODES)
         ledgers.look()
         await ticks()
         assert not asked.done()
-        bench.current = Current("run", 2, True, 1)
+        bench.current = Current("run", 2, True, 1, NODES)
         ledgers.look()
         assert await asked == Answer()
         assert (await ledgers.answer(opens(round=1))).kind == "stale"
@@ -454,11 +465,40 @@ def test_a_round_that_is_over_is_stale_and_one_that_is_not_known_yet_waits() -> 
     play(scenario)
 
 
+@pytest.mark.parametrize("caller", [Caller("run", "c", "C1"), Caller("run", "a", "A0"), Caller()])
+def test_a_node_that_is_not_in_the_round_or_was_in_it_in_another_life_leases_nothing(caller: Caller) -> None:
+    async def scenario(bench: Bench) -> None:
+        ledgers = await bench.lead()
+        await ledgers.answer(opens())
+        for request in (opens(), wants()):
+            answer = await ledgers.answer(request, caller)
+            assert answer.kind == "stale" and f"node {caller.node} is not in round 1" in answer.text
+        assert shard_indices(await ledgers.answer(wants())) == [0]
+        bench.current = replace(CURRENT, incarnations=frozenset({caller.incarnation}), round=2)
+        assert await ledgers.answer(opens(round=2), caller) == Answer()
+
+    play(scenario)
+
+
+def test_a_node_of_a_round_that_the_master_does_not_know_yet_waits_and_is_not_turned_away() -> None:
+    async def scenario(bench: Bench) -> None:
+        ledgers = await bench.lead()
+        newcomer = Caller("run", "c", "C1")
+        asked = asyncio.create_task(ledgers.answer(opens(round=2), newcomer))
+        await ticks()
+        assert not asked.done()
+        bench.current = replace(CURRENT, incarnations=frozenset({"C1"}), round=2)
+        ledgers.look()
+        assert await asked == Answer()
+
+    play(scenario)
+
+
 def test_a_suspended_job_leases_nothing() -> None:
     async def scenario(bench: Bench) -> None:
         ledgers = await bench.lead()
         await ledgers.answer(opens())
-        bench.current = Current("run", 2, False, 1)
+        bench.current = Current("run", 2, False, 1, NODES)
         assert (await ledgers.answer(wants())).kind == "stale"
         assert (await ledgers.answer(opens(round=2))).kind == "later"
 
@@ -469,7 +509,7 @@ def test_what_lost_workers_had_is_leased_in_the_next_round_and_trouble_is_told_o
     async def scenario(bench: Bench) -> None:
         ledgers = await bench.lead()
         for round in range(1, 6):
-            bench.current = Current("run", round, True, 1)
+            bench.current = Current("run", round, True, 1, NODES)
             await ledgers.answer(opens(round=round))
             assert shard_indices(await ledgers.answer(wants(round=round, wants=2))) == [0, 1]
             assert bench.said == (
@@ -487,7 +527,7 @@ def test_what_lost_workers_had_is_leased_in_the_next_round_and_trouble_is_told_o
 
 def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> None:
     async def scenario(bench: Bench) -> None:
-        bench.current = Current("one", 7, True, 1)
+        bench.current = Current("one", 7, True, 1, NODES)
         ledgers = await bench.lead()
         await ledgers.answer(opens(round=7))
         await ledgers.answer(wants(round=7, wants=2))
@@ -495,7 +535,7 @@ def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> Non
         opened = opens(round=7, dataset=DATA, restored=Position(3))
         assert await ledgers.answer(opened) == Answer()
 
-        bench.current = Current("two", 1, True, 1)
+        bench.current = Current("two", 1, True, 1, NODES)
         ledgers = await bench.lead()
         assert await ledgers.answer(opens()) == Answer()
         assert shard_indices(await ledgers.answer(wants(wants=2))) == [1, 2]
@@ -503,7 +543,7 @@ def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> Non
         fresh = Request("exchange", "data", 1, 0, 1, sequence=1, wants=1)
         assert shard_indices(await ledgers.answer(fresh)) == [0]
 
-        bench.current = Current("three", 1, True, 1)  # the same number as the round before
+        bench.current = Current("three", 1, True, 1, NODES)  # the same number as the round before
         ledgers = await bench.lead()
         assert await ledgers.answer(opens()) == Answer()
         assert shard_indices(await ledgers.answer(wants(wants=2))) == [1, 2]

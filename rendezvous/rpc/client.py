@@ -1,0 +1,99 @@
+"""Who asks: many requests on one connection, and their answers in any order."""
+
+import asyncio
+import itertools
+from typing import TypeVar
+
+from ..wire.frame import TooLong, read_frame
+from ..wire.values import Malformed, decode, encode
+from .envelope import Asked, Caller, Hello, RpcError, answer_of, packed
+
+T = TypeVar("T")
+
+SILENCE = 4.0
+"""Seconds beyond those of a request, after which its connection is given up: a process that lives says that it is
+late."""
+
+
+class Connection:
+    """To one process, until the first trouble with it.
+
+    Args:
+        reader, writer: what has just been dialled.
+        peer: whom, in words.
+        caller: who asks.
+        token: the job's.
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, caller: Caller, token: str = ""
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._peer = peer
+        self.caller = caller
+        self._ids = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self.lost = False
+        self._why = f"{peer} closed the connection"
+        writer.write(packed(Hello(caller, token)))
+        self._task = asyncio.create_task(self._listen(), name=f"answers of {peer}")
+
+    async def ask(self, method: str, request: object, answer: type[T], seconds: float) -> T:
+        """The answer, of class `answer`.
+
+        Raises RpcError; ConnectionError, TimeoutError (both are OSError), after which this connection is lost;
+        TooLong.
+        """
+        if self.lost:
+            raise ConnectionError(self._why)
+        number = next(self._ids)
+        message = packed(Asked(number, method, seconds), encode(request))
+        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._writer.write(message)
+            async with asyncio.timeout(seconds + SILENCE):
+                body = await answered
+        except TimeoutError:
+            self.hang_up()  # for the others' sake too
+            raise TimeoutError(f"{self._peer} has not answered for {seconds + SILENCE:g} s") from None
+        finally:
+            del self._asked[number]
+        try:
+            return decode(answer, body)
+        except Malformed as error:
+            self.hang_up()
+            raise ConnectionError(f"{self._peer} answers what cannot be understood: {error}") from None
+
+    def hang_up(self) -> None:
+        """The next request goes over another connection."""
+        self.lost = True
+        self._writer.close()
+
+    async def close(self) -> None:
+        """Hangs up, and waits until nothing is left of it."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        try:
+            while (message := await read_frame(self._reader)) is not None:
+                head, body = answer_of(message)
+                error = RpcError(head.error, head.text) if head.error else None
+                if error and not head.id:
+                    self._why = f"{self._peer} refuses the connection: {error}"
+                    return
+                answered = self._asked.get(head.id)
+                if answered is None or answered.done():
+                    continue
+                if error:
+                    answered.set_exception(error)
+                else:
+                    answered.set_result(body)
+        except (Malformed, TooLong, OSError):
+            pass  # whatever it is, the next connection is another
+        finally:
+            self.hang_up()
+            for answered in self._asked.values():
+                if not answered.done():
+                    answered.set_exception(ConnectionError(self._why))
