@@ -112,17 +112,13 @@ class ElasticBatchSampler(Sampler[list[int]]):
         Raises:
             elastic_run.exceptions.RanksDiffer: they would not train on the same data.
             elastic_run.exceptions.WorldSizeRefused: there are too many ranks for the sampler's arguments.
-            TypeError: the loader was given this as `sampler=`.
+            TypeError: the loader was given this as `sampler=`, or a library chooses among this rank's batches again.
         """
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None
-        # Only whoever iterates tells the two apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
-        if caller is not None and isinstance(caller.f_locals.get("self"), BatchSampler):
-            raise TypeError(
-                "ElasticBatchSampler yields batches, and this loader would treat them as records and make batches of "
-                "batches: write DataLoader(dataset, batch_sampler=sampler), without batch_size, shuffle "
-                "and drop_last"
-            )
+        # Only whoever iterates tells them apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
+        if caller is not None and isinstance(asker := caller.f_locals.get("self"), BatchSampler):
+            raise TypeError(_wrapped_by(type(asker)))
         rank, size = _rank_and_size()
         self._plan.check(size)
         if size > 1 and _initialised() and self._agreed != size:
@@ -416,3 +412,17 @@ def _device() -> torch.device:
     """Where the default group wants its tensors: memory where it can, else the current accelerator."""
     kinds = [part.partition(":")[0] for part in dist.get_backend_config().split(",")]
     return torch.device("cpu" if "cpu" in kinds else kinds[0])
+
+
+def _wrapped_by(kind: type[BatchSampler]) -> str:
+    """What to do about a batch sampler that takes its records or batches from an `ElasticBatchSampler`."""
+    if kind is BatchSampler:
+        return (
+            "ElasticBatchSampler yields batches, and this loader would treat them as records and make batches of "
+            "batches: write DataLoader(dataset, batch_sampler=sampler), without batch_size, shuffle and drop_last"
+        )
+    return (
+        f"{kind.__module__}.{kind.__name__} would choose among the batches that ElasticBatchSampler has chosen for "
+        "this rank, and leave records out: with accelerate, do not give the loader to prepare(), and move each "
+        "batch to accelerator.device; a resumed epoch needs no skip_first_batches"
+    )
