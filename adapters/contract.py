@@ -14,6 +14,25 @@ from typing import Protocol
 
 from .imports_ahead import Package
 
+MOST_WORKER_PORTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Where one worker of a round is.
+
+    Attributes:
+        rank: among all workers.
+        host: as its peers call it.
+        ports: free there until it starts; as many as `Adapter.worker_ports` says.
+        role: its role's name.
+    """
+
+    rank: int
+    host: str
+    ports: tuple[int, ...]
+    role: str = "default"
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -29,6 +48,8 @@ class Round:
         restart_count: failures of the job so far that were charged.
         max_restarts: how many of them the job may have.
         signals: names of those that tell a worker to end, as in SIGTERM.
+        peers: where all workers are, by rank. Empty where the adapter asks for no `worker_ports`, and in a round of
+            number 0.
     """
 
     job: str
@@ -40,6 +61,7 @@ class Round:
     restart_count: int = 0
     max_restarts: int = 0
     signals: tuple[str, ...] = ()
+    peers: tuple[Peer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +148,14 @@ class Adapter(Protocol):
         """What workers call the port that is kept free for them on the host of rank 0, for messages.
 
         Each round has another one. Empty: workers need none, and no node offers any.
+        """
+        ...
+
+    @property
+    def worker_ports(self) -> int:
+        """How many ports are held for each worker on its host until it starts, up to MOST_WORKER_PORTS.
+
+        Each round has others than the one before. With any, a round carries its peers. 0: workers need none.
         """
         ...
 

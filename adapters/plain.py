@@ -15,6 +15,7 @@ class Plain:
 
     name: str = "none"
     port: str = "MASTER_PORT"
+    worker_ports: int = 0
     per_worker: frozenset[str] = frozenset()
     visible_devices: str = accelerators.VISIBLE
     imports_ahead: ImportsAhead = ImportsAhead()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ..rendezvous.errors import ElasticRunError
-from .contract import Accelerators, Adapter, Hint, ImportsAhead, Round, Worker
+from .contract import MOST_WORKER_PORTS, Accelerators, Adapter, Hint, ImportsAhead, Peer, Round, Worker
 from .plain import Plain
 from .torch.adapter import Torch
 
@@ -61,6 +61,7 @@ def _origin(point: "EntryPoint") -> str:
 _KINDS: Mapping[str, type] = {
     "name": str,
     "port": str,
+    "worker_ports": int,
     "per_worker": frozenset,
     "visible_devices": str,
     "imports_ahead": ImportsAhead,
@@ -68,10 +69,12 @@ _KINDS: Mapping[str, type] = {
     "hints": tuple,
 }
 
+_PEERS = tuple(Peer(rank, "127.0.0.1", tuple(range(29501, 29501 + MOST_WORKER_PORTS))) for rank in range(2))
+
 _TRIALS = (
     (Round("job", 0, 0, 0, "", 0), Worker(0, 0, 1)),
     (
-        Round("job", 1, 2, 1, "127.0.0.1", 29500, signals=("SIGTERM",)),
+        Round("job", 1, 2, 1, "127.0.0.1", 29500, signals=("SIGTERM",), peers=_PEERS),
         Worker(1, 1, 2, role_rank=1, role_world_size=2, error_file="/nowhere"),
     ),
 )
@@ -86,6 +89,8 @@ def _problem(made: Any, name: str) -> str:  # Any: whatever a package calls its 
             return f"its {attribute} is no {kind.__name__}"
     if made.name != name:
         return f"its name is {made.name!r}, and not {name!r}"
+    if not 0 <= made.worker_ports <= MOST_WORKER_PORTS:
+        return f"its worker_ports is not between 0 and {MOST_WORKER_PORTS}"
     if not all(isinstance(hint, Hint) for hint in made.hints):
         return "its hints are not all a Hint"
     for pattern in (*made.consequences, *(hint.pattern for hint in made.hints)):

@@ -109,7 +109,16 @@ class Agent:
             store, keys, facts, output, waits, recorder, changed, interrupt, lambda: self._workers.alive
         )
         self._workers = WorkerGroup(
-            setup, machine, tag, facts, output, recorder, self.timeline, changed, self._rounds.confirm
+            setup,
+            machine,
+            tag,
+            facts,
+            output,
+            recorder,
+            self.timeline,
+            changed,
+            self._rounds.confirm,
+            self._rounds.peers,
         )
         self._guardian = self._workers.guardian
         self._node = NodeRegistration(
@@ -124,7 +133,7 @@ class Agent:
             self._tasks,
             self._agent_listener,
             self._rounds,
-            lambda: self._workers.ports.offered,
+            lambda: (self._workers.ports.offered, self._workers.worker_ports.offered),
             self._view,
         )
 

@@ -120,7 +120,7 @@ class Guard(Protocol):
 
 
 class PortSet(Protocol):
-    """The ports that a node offers for MASTER_PORT (`ports.Ports`)."""
+    """Ports that a node offers (`ports.Ports`)."""
 
     offered: tuple[int, ...]
 
@@ -224,8 +224,8 @@ class Machine(Protocol):
         """The workers of the agent `tag`, and who guards them while it is not silent for `silence` seconds."""
         ...
 
-    def ports(self) -> PortSet:
-        """Ports to offer, held from now on."""
+    def ports(self, count: int, least: int) -> PortSet:
+        """So many ports to offer, held from now on; OSError where fewer than `least` are free."""
         ...
 
     def listener(self, bind: str) -> socket.socket:
@@ -278,9 +278,9 @@ class RealMachine:
         )
         return workers, guardian
 
-    def ports(self) -> Ports:
+    def ports(self, count: int, least: int) -> Ports:
         """See `Machine.ports`."""
-        return Ports()
+        return Ports(count, least)
 
     def listener(self, bind: str) -> socket.socket:
         """See `Machine.listener`."""

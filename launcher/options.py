@@ -21,6 +21,8 @@ from typing import Literal, cast, get_args
 
 from ..adapters import registry
 from ..adapters.contract import Adapter
+from ..rendezvous.member import MAX_WORKER_PORTS
+from ..rendezvous.peers import SETS
 from ..rendezvous.round import ScaleUp
 from ..rendezvous.store.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ..rendezvous.version import VERSION
@@ -125,6 +127,12 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
     nproc_spec = scanned.text("nproc-per-node") or ""
     adapter = _adapter(scanned)
     nproc = _nproc(scanned, environ, adapter)
+    if nproc * adapter.worker_ports * SETS > MAX_WORKER_PORTS:
+        raise UsageError(
+            f"{scanned.source('nproc-per-node')}: for {nproc} workers --framework={adapter.name} needs "
+            f"{nproc * adapter.worker_ports * SETS} ports on this machine, and {MAX_WORKER_PORTS} is the limit: start "
+            "fewer workers per node"
+        )
     check_descriptors(nproc, nodes.maximum)
     timing, credentials_in_conf = _conf(scanned, notes)
     credentials = _credentials(scanned, credentials_in_conf, environ)

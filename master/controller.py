@@ -24,10 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..rendezvous import ranks
+from ..rendezvous import peers, ranks
 from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
+from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment, Place
 from ..rendezvous.reasons import Reason
 from ..rendezvous.round import Cause, Finish, Keep, Open, OpenInPlace, Outcome, Policy, Round, Seen, Suspend, plan
@@ -626,7 +627,7 @@ class Controller:
         self._chosen, self._gone = frozenset(member.incarnation for member in decision.nodes), {}
         self._opening = tuple(member.incarnation for member in decision.nodes)
         self._opening_exits = _reportable(assignments)
-        self._publish("open", header, tuple(assignments))
+        self._publish("open", header, tuple(assignments), peers.chunks(number, decision.nodes, assignments))
 
     def _suspend(self, cause: Cause, reason: Reason) -> None:
         assert self.header is not None, "only a running round is suspended"
@@ -665,10 +666,14 @@ class Controller:
         self._publish("finish", header)
 
     def _publish(
-        self, what: Literal["open", "suspend", "finish"], header: Header, assignments: tuple[Assignment, ...] = ()
+        self,
+        what: Literal["open", "suspend", "finish"],
+        header: Header,
+        assignments: tuple[Assignment, ...] = (),
+        where: tuple[Peers, ...] = (),
     ) -> None:
         begun = self._evidence_at[1] if self._evidence_at[0] == self._round.number else self._now
-        self._do(effects.Publish(what, header, assignments, begun))
+        self._do(effects.Publish(what, header, assignments, begun, where))
 
     def _adopt_published(self, event: events.Published) -> None:
         header = self.header = event.header

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.member import Name
+from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
 
 
@@ -107,12 +108,14 @@ class Publish:
         header: where a round is opened, without the prefix of its assignments.
         assignments: of the round that is opened.
         begun: since when there was a reason for it (the master's clock).
+        peers: where the workers of that round are; empty where their framework does not ask.
     """
 
     what: Literal["open", "suspend", "finish"]
     header: Header
     assignments: tuple[Assignment, ...]
     begun: float
+    peers: tuple[Peers, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

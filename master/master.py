@@ -325,7 +325,7 @@ class Master:
             previous = self._controller.header
             header = dataclasses.replace(header, prefix=publisher.prefix(header.number))
             drop = previous.prefix if previous else ""
-            if not await publisher.open(header, effect.assignments, drop, self._controller.all_here):
+            if not await publisher.open(header, effect.assignments, drop, self._controller.all_here, effect.peers):
                 return  # somebody was lost while the store was slow: it is decided again
         else:
             self.over = self.over or header.final  # from here on it may be in the store

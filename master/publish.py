@@ -20,6 +20,7 @@ from ..rendezvous.errors import Deposed
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import OUTCOME_TTL, incarnation_of
+from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import Compare, Delete, KeyValue, Operation, Put, Store, TxnResult
 from ..rendezvous.wire.values import encode
@@ -62,7 +63,12 @@ class Publisher:
         return f"{self.leadership.revision}.{number}.{self.token}"
 
     async def open(
-        self, header: Header, assignments: Sequence[Assignment], previous_prefix: str, wanted: Callable[[], bool]
+        self,
+        header: Header,
+        assignments: Sequence[Assignment],
+        previous_prefix: str,
+        wanted: Callable[[], bool],
+        peers: Sequence[Peers] = (),
     ) -> bool:
         """Makes `header`'s round the current one; False: it was not `wanted` any more when only the header was missing.
 
@@ -74,6 +80,8 @@ class Publisher:
                 for assignment in assignments[start : start + BATCH]
             ]
             await self._fenced(puts)
+        for number, some in enumerate(peers):
+            await self._fenced([Put(self.keys.peers(header.prefix, number), encode(some))])
         if not wanted():
             await self._fenced([Delete(f"{self.keys.assignments}{header.prefix}/", prefix=True)])
             self._withdrawn.append(header.prefix)

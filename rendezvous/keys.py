@@ -4,6 +4,7 @@
 /elastic-run/<job>/nodes/<node>                  leased: one registered node, written by that node only
 /elastic-run/<job>/round                         the header of the current round, which alone publishes it
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
+/elastic-run/<job>/assignments/<prefix>/peers/<number>  where the round's workers are, if their framework asks
 /elastic-run/<job>/successes/<incarnation>       a node whose workers of the current round all ended with 0
 /elastic-run/<job>/evictions/<incarnation>       leased: why a node was evicted
 /elastic-run/<job>/ledgers/<name>                who has which shards of a dataset whose position lies in checkpoints
@@ -55,6 +56,10 @@ class Keys:
     def assignment(self, prefix: str, node: str) -> str:
         """One node's assignment in the round that named `prefix`."""
         return f"{self.assignments}{prefix}/{_quoted(node)}"
+
+    def peers(self, prefix: str, number: int | None = None) -> str:
+        """One value of where the workers of that round are; None: the prefix of all. No node's name has a slash."""
+        return f"{self.assignments}{prefix}/peers/{'' if number is None else f'{number:06d}'}"
 
     @property
     def successes(self) -> str:

@@ -23,6 +23,9 @@ MAX_EXITS = 16
 MAX_WORKERS = 1 << 16
 """Worker processes of one node."""
 
+MAX_WORKER_PORTS = 2_048
+"""Ports that one node holds for its workers."""
+
 MAX_WORDS = 4_000
 """Characters of one reason or message: it goes into the store, into the header and onto lines."""
 
@@ -171,6 +174,7 @@ class Member:
         agent_address: `host:port` of the agent's listener (see `failure_detector.py`).
         nproc: worker processes that it runs.
         ports: ports that were free on it for the workers' MASTER_PORT; rounds take them in turn.
+        worker_ports: ports that it holds for its workers themselves (`peers.py`); empty where they need none.
         fingerprint: what it was started with.
         role: the workers' role name, in a job without roles.
         topology: nodes with an equal label get neighbouring ranks.
@@ -194,3 +198,4 @@ class Member:
     report: Report = field(default_factory=Report)
     run: Name = ""
     node_role: Name = ""
+    worker_ports: Annotated[tuple[Port, ...], Count(MAX_WORKER_PORTS)] = ()

@@ -10,10 +10,12 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from . import peers
 from .errors import AlreadyOver, MaybeApplied, Refused, StoreUnavailable, Unreadable
 from .header import Eviction, Header
 from .keys import Keys
 from .member import Member, Report
+from .peers import NodePeers
 from .ranks import Assignment
 from .store.contract import Compare, Delete, KeyValue, Put, Store
 from .wire.values import Malformed, decode, encode
@@ -130,15 +132,20 @@ async def resume(
 
 
 async def report(
-    store: Store, keys: Keys, registration: Registration, what: Report, ports: tuple[int, ...]
+    store: Store,
+    keys: Keys,
+    registration: Registration,
+    what: Report,
+    ports: tuple[int, ...],
+    worker_ports: tuple[int, ...] = (),
 ) -> Registration | None:
-    """Writes the node's report and its free ports. None: it is no longer registered (evicted, or its lease ended).
+    """Writes the node's report and its ports. None: it is no longer registered (evicted, or its lease ended).
 
     A success is also written where the node's lease does not reach, so that it counts when the node has gone. An
     attempt of an earlier report may still lie in a member of the store that stands still: each replaces just the one
     before it, so that none is ever undone.
     """
-    member = dataclasses.replace(registration.member, report=what, ports=ports)
+    member = dataclasses.replace(registration.member, report=what, ports=ports, worker_ports=worker_ports)
     value = encode(member)
     operations = [Put(registration.key, value, registration.lease)]
     if what.state == "succeeded":
@@ -191,6 +198,18 @@ async def read_assignment(store: Store, keys: Keys, header: Header, member: Memb
             f"{assignment.world_size}, but this node has {member.nproc}: did another program write it?"
         )
     return assignment
+
+
+async def read_peers(store: Store, keys: Keys, header: Header, each: int) -> tuple[NodePeers, ...]:
+    """Where the workers of `header`'s round are, in rank order, with `each` ports a worker.
+
+    Raises Unreadable, also where some are missing.
+    """
+    listing = await store.list(keys.peers(header.prefix))
+    try:
+        return peers.joined([_decoded(peers.Peers, item) for item in listing.items], header.world_size, each)
+    except ValueError as error:
+        raise Unreadable(f"{keys.peers(header.prefix)} does not say where all workers are: {error}") from None
 
 
 async def round_keeps(store: Store, keys: Keys, header: Header) -> bool:

@@ -171,7 +171,7 @@ class NoMachine:
     def workers(self, tag: str, silence: float | None) -> "tuple[NoMachine, NoGuard]":
         return self, NoGuard()
 
-    def ports(self) -> "NoPorts":
+    def ports(self, count: int, least: int) -> "NoPorts":
         return NoPorts()
 
     def listener(self, bind: str) -> socket.socket:

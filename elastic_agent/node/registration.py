@@ -58,7 +58,7 @@ class NodeRegistration:
         tasks: of the agent, those that keep a registration among them.
         listener: what other agents reach this one by; each registration is another incarnation.
         rounds: reads the header again when the node has registered.
-        ports: those that the node offers at the moment.
+        ports: those that the node offers at the moment: to meet at, and those of its workers.
         view: what the agent knows at the moment.
 
     Attributes:
@@ -80,7 +80,7 @@ class NodeRegistration:
         tasks: Tasks,
         listener: AgentListener,
         rounds: RoundFollower,
-        ports: Callable[[], tuple[int, ...]],
+        ports: Callable[[], tuple[tuple[int, ...], tuple[int, ...]]],
         view: Callable[[], plan.View],
     ) -> None:
         self._setup = setup
@@ -153,6 +153,7 @@ class NodeRegistration:
             return None
         self.unconfirmed = await self._store.grant(setup.lease_ttl)
         incarnation = secrets.token_hex(8)
+        ports, worker_ports = self._ports()
         await self._listener.greet_as(incarnation)
         facts.known = dataclasses.replace(facts.known, stale=found[0].run if found and found[0].final else "")
         return Member(
@@ -161,7 +162,8 @@ class NodeRegistration:
             host=setup.host,
             agent_address=self._listener.address,
             nproc=setup.nproc,
-            ports=self._ports(),
+            ports=ports,
+            worker_ports=worker_ports,
             fingerprint=setup.fingerprint,
             role=setup.role,
             node_role=setup.node_role,
@@ -230,14 +232,15 @@ class NodeRegistration:
         while not self.leaving:
             heard = self._changed.count
             registration = None if facts.lapsed else facts.registration
-            wanted, ports = plan.report(self._view()), self._ports()
-            if registration is None or (wanted == facts.told and registration.member.ports == ports):
+            wanted, (ports, worker_ports) = plan.report(self._view()), self._ports()
+            held = (registration.member.ports, registration.member.worker_ports) if registration else None
+            if registration is None or (wanted == facts.told and held == (ports, worker_ports)):
                 self._waits.done(REPORT)
                 await self._changed.after(heard)
                 continue
             begun = self._now()
             try:
-                updated = await membership.report(self._store, self._keys, registration, wanted, ports)
+                updated = await membership.report(self._store, self._keys, registration, wanted, ports, worker_ports)
             except LeaseLost:
                 updated = None
             except (StoreUnavailable, StoreRefused) as error:

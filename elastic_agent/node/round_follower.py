@@ -10,6 +10,7 @@ from ...rendezvous.errors import Compacted, StoreUnavailable, Unreadable
 from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import Member
+from ...rendezvous.peers import NodePeers
 from ...rendezvous.ranks import Assignment
 from ...rendezvous.store.contract import KeyValue, Store
 from ...rendezvous.store.waits import Waits
@@ -111,6 +112,20 @@ class RoundFollower:
                 await self.take(*fresh)  # superseded while this node was getting ready
             return False
         return True
+
+    async def peers(self, header: Header, each: int) -> tuple[NodePeers, ...] | None:
+        """Where the workers of `header`'s round are; None where the store does not say so, or not any more."""
+        try:
+            return await membership.read_peers(self._store, self._keys, header, each)
+        except StoreUnavailable as error:
+            self._say_once("store", f"cannot start round {header.number} yet: {error}")
+            return None
+        except Unreadable as error:
+            # Of a round that has been superseded nothing is left; only where it has not does somebody have to know.
+            if await self.confirm(header):
+                self._say_once("unreadable", f"cannot start round {header.number} yet: {error}")
+                await asyncio.sleep(REFUSED_PAUSE)
+            return None
 
     async def look_inside(self, address: str) -> None:
         """A node that has no part in the round finds out whether the workers of those that have keep their process.

@@ -1,6 +1,6 @@
-"""Ports for the workers' MASTER_PORT: chosen and held before a round needs them.
+"""Ports for the workers' MASTER_PORT, and for the workers themselves: chosen and held before a round needs them.
 
-Each node offers a few ports; rounds take them in turn, so that a leftover of one round never meets the next. They lie
+Each node offers a few; rounds take them in turn, so that a leftover of one round never meets the next. They lie
 below the range from which the kernel gives ports to outgoing connections, and are held (bound, not listening) until
 the workers start, so two agents on one machine never offer the same.
 """
@@ -22,29 +22,32 @@ class Ports:
 
     Args:
         count: how many; 0 where the workers need none.
+        least: with fewer it cannot be used.
     """
 
-    def __init__(self, count: int = OFFERED) -> None:
+    def __init__(self, count: int = OFFERED, least: int = 1) -> None:
         self._count = count
+        self._least = min(count, least)
         self._held: dict[int, socket.socket] = {}
         self.offered: tuple[int, ...] = ()
         self.renew()
 
     def renew(self) -> None:
-        """Offers other ports. Raises OSError where none is free."""
+        """Offers other ports. Raises OSError where too few are free."""
         self.close()
         if not self._count:
             return
         highest = _first_ephemeral_port() - 1
         low = _LOWEST if highest - _LOWEST > 1000 else 10_000
-        for port in random.sample(range(low, max(highest, low + 10_000)), 512):
+        for port in random.sample(range(low, max(highest, low + 10_000)), 512 + 2 * self._count):
             if held := _bind(port):
                 self._held[port] = held
                 if len(self._held) == self._count:
                     break
         self.offered = tuple(self._held)
-        if not self.offered:
-            raise OSError(f"no port between {low} and {highest} is free for the workers' MASTER_PORT")
+        if len(self.offered) < self._least:
+            found = f"only {len(self.offered)} ports" if self.offered else "no port"
+            raise OSError(f"{found} between {low} and {highest} of {self._least} that the workers need: free some")
 
     def release(self, port: int) -> bool:
         """Lets go of `port` for the workers that start now; False where somebody else has it."""

@@ -7,21 +7,22 @@ import asyncio
 import dataclasses
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from ...adapters import contract
 from ...adapters.environment import Told, per_worker, worker_environment
 from ...rendezvous.header import Header
 from ...rendezvous.member import Exit
+from ...rendezvous.peers import SETS, NodePeers
 from ...rendezvous.ranks import Assignment
 from .. import plan
 from ..agent_trace import Recorder
 from ..event import CountingEvent
 from ..facts import Facts, Setup
-from ..local_machine import Machine, Reporter
+from ..local_machine import Machine, PortSet, Reporter
 from ..timeline import Timeline, describe_round
 from .failure import describe
-from .ports import Ports
+from .ports import OFFERED
 from .worker_processes import StartFailed, WorkerSpec
 
 SILENCE = (1.25, 1.0)
@@ -61,10 +62,12 @@ class WorkerGroup:
         tag: marks the processes as this agent's.
         facts: what the agent knows; what is to be known of the workers is written there.
         confirms: asks the store whether this header is still the current one.
+        peers: asks it where the workers of that round are, with so many ports each; None where it does not say now.
         changed: is set when there is news.
 
     Attributes:
         ports: those that this node offers for the workers' meeting place.
+        worker_ports: those that it holds for the workers themselves.
         guardian: ends the workers when the agent is gone.
     """
 
@@ -79,6 +82,7 @@ class WorkerGroup:
         timeline: Timeline,
         changed: CountingEvent,
         confirms: Callable[[Header], Awaitable[bool]],
+        peers: Callable[[Header, int], Awaitable[tuple[NodePeers, ...] | None]],
     ) -> None:
         self._setup = setup
         self._facts = facts
@@ -87,6 +91,9 @@ class WorkerGroup:
         self._timeline = timeline
         self._changed = changed
         self._confirms = confirms
+        self._read_peers = peers
+        self._peers: tuple[NodePeers, ...] = ()  # of the round that is being started
+        self._contract_peers: tuple[contract.Peer, ...] = ()
         self._loop = asyncio.get_running_loop()
         self._agent = ""  # where workers reach it
         self._short = False  # of descriptors, and has said so
@@ -94,9 +101,19 @@ class WorkerGroup:
         self._ended: tuple[Exit, ...] = ()  # of workers that ended before the others went on into another round
         self._lost_peer = re.compile("|".join(setup.adapter.consequences) or "(?!)", re.IGNORECASE)
         self._process_groups = machine.process_groups(self._heard)
-        self.ports = machine.ports() if setup.adapter.port else Ports(0)
+        most = max((role.nproc or setup.nproc for role in setup.terms.policy.roles), default=setup.nproc)
+        held = most * setup.adapter.worker_ports * SETS
+        self.ports = self._hold(machine, OFFERED if setup.adapter.port else 0, 1)
+        self.worker_ports = self._hold(machine, held, held)
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
         self._workers, self.guardian = machine.workers(tag, silence)
+
+    def _hold(self, machine: Machine, count: int, least: int) -> PortSet:
+        try:
+            return machine.ports(count, least)
+        except OSError as error:
+            self._facts.unfit = str(error)
+            return machine.ports(0, 0)
 
     @property
     def pids(self) -> frozenset[int]:
@@ -161,6 +178,7 @@ class WorkerGroup:
         """Ends what workers reach."""
         self._process_groups.close()
         self.ports.close()
+        self.worker_ports.close()
 
     async def close(self, *, keep_detached: bool = False) -> None:
         """Ends the processes that are left; with `keep_detached` not those that have left their worker's session."""
@@ -187,7 +205,7 @@ class WorkerGroup:
         with self._trace.span("warm"):
             await self._workers.ready()
         self._trace.starting()
-        if not await self._confirms(header) or not self._release_port(header, assignment):
+        if not await self._is_current(header) or not self._release_ports(header, assignment):
             return
         try:
             self._ended = ()
@@ -266,10 +284,10 @@ class WorkerGroup:
     async def reform(self, header: Header, assignment: Assignment) -> None:
         """The next round, in which workers keep their process as far as they are free in time."""
         self._trace.starting()
-        if not await self._confirms(header):
+        if not await self._is_current(header):
             return
         self._break_up(header.number)
-        if not self._release_port(header, assignment):
+        if not self._release_ports(header, assignment):
             return
         with self._trace.span("free", round=header.number):
             waited = await self._freed()
@@ -299,6 +317,7 @@ class WorkerGroup:
         self._facts.late = self._failed
         self.shatter(round)
         self.ports.hold()
+        self.worker_ports.hold()
 
     def _keep(self, specs: Mapping[int, WorkerSpec]) -> tuple[list[WorkerSpec], dict[int, WorkerSpec]]:
         """Keeps the workers that wait for a rank, as what `specs` has for their local ranks.
@@ -365,6 +384,7 @@ class WorkerGroup:
         self._trace.exits(self._workers.exits)
         self._facts.late = own
         self.ports.hold()
+        self.worker_ports.hold()
 
     def _look_for_undead(self) -> None:
         """A node with a process that cannot be killed runs no further round: that may hold a device, memory, a port."""
@@ -387,15 +407,33 @@ class WorkerGroup:
             self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._changed.set)
         return why if now - facts.stranded_at >= plan.STRANDED_SECONDS else ""
 
-    def _release_port(self, header: Header, assignment: Assignment) -> bool:
-        """Gives the workers' MASTER_PORT free where it is this node's; False where somebody else has it."""
+    async def _is_current(self, header: Header) -> bool:
+        """Whether the store still has this header; reads where all workers are, where their framework asks."""
+        if each := self._setup.adapter.worker_ports:
+            found = await self._read_peers(header, each)
+            if found is None:
+                return False
+            self._peers = found
+            self._contract_peers = _by_rank(found, each)
+        return await self._confirms(header)
+
+    def _release_ports(self, header: Header, assignment: Assignment) -> bool:
+        """Gives the ports of this round's workers free that are this node's; False where somebody else has one."""
         name = self._setup.adapter.port
-        if assignment.group_rank != 0 or not name or self.ports.release(header.master_port):
-            return True
+        if assignment.group_rank == 0 and name and not self.ports.release(header.master_port):
+            return self._taken(header, self.ports, header.master_port, f"the workers' {name}")
+        for peer in self._peers:
+            if peer.first_rank == assignment.first_rank:
+                for port in peer.ports:
+                    if not self.worker_ports.release(port):
+                        return self._taken(header, self.worker_ports, port, "its workers")
+        return True
+
+    def _taken(self, header: Header, ports: PortSet, port: int, whose: str) -> bool:
         facts = self._facts
-        facts.problem = f"port {header.master_port} for the workers' {name} is taken by another program"
+        facts.problem = f"port {port} for {whose} is taken by another program"
         try:
-            self.ports.renew()
+            ports.renew()
         except OSError as error:
             facts.unfit = str(error)
         self._reporter.say(f"round {header.number}: {facts.problem}; offering other ports")
@@ -479,6 +517,7 @@ class WorkerGroup:
             restart_count=header.restart_count,
             max_restarts=header.max_restarts,
             signals=tuple(number.name for number in setup.signals),
+            peers=self._contract_peers if header.number else (),
         )
         told = Told(
             largest_world=setup.terms.policy.largest_world(setup.nproc),
@@ -501,3 +540,13 @@ class WorkerGroup:
             error_file=error_file,
             own_device=self._setup.virtual_local_rank,
         )
+
+
+def _by_rank(nodes: Iterable[NodePeers], each: int) -> tuple[contract.Peer, ...]:
+    """Each worker's host and its `each` ports, of nodes in rank order (pure)."""
+    found: list[contract.Peer] = []
+    for node in nodes:
+        for local in range(node.nproc):
+            ports = node.ports[local * each : (local + 1) * each]
+            found.append(contract.Peer(node.first_rank + local, node.host, ports, node.role))
+    return tuple(found)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from elastic_run.adapters.client.channel import Back, Call
 from elastic_run.elastic_agent.worker_server import Respond
-from elastic_run.elastic_agent.workers.ports import OFFERED
 from elastic_run.elastic_agent.workers.worker_processes import KILL_SECONDS, StartFailed, WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.rendezvous.member import Exit
@@ -38,9 +37,9 @@ class SimulatedMachine:
         self._world.guards[self._owner] = guard
         return workers, guard
 
-    def ports(self) -> "SimulatedPorts":
+    def ports(self, count: int, least: int) -> "SimulatedPorts":
         """See `Machine.ports`."""
-        return SimulatedPorts(self._world, self._name)
+        return SimulatedPorts(self._world, self._name, count)
 
     def listener(self, bind: str) -> socket.socket:
         """See `Machine.listener`."""
@@ -290,14 +289,15 @@ class SimulatedGuard:
 class SimulatedPorts:
     """Ports that are free, unless a fault says otherwise."""
 
-    def __init__(self, world: "World", machine: str) -> None:
+    def __init__(self, world: "World", machine: str, count: int) -> None:
         self._world = world
         self._machine = machine
+        self._count = count
         self.offered: tuple[int, ...] = ()
         self.renew()
 
     def renew(self) -> None:
-        self.offered = tuple(self._world.next_port() for _ in range(OFFERED))
+        self.offered = tuple(self._world.next_port() for _ in range(self._count))
 
     def release(self, port: int) -> bool:
         if self._world.taken_ports.get(self._machine, 0):

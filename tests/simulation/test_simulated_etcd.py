@@ -21,6 +21,7 @@ from elastic_run.rendezvous.errors import Compacted, LeaseLost, MaybeApplied, St
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint, Member, Report
+from elastic_run.rendezvous.peers import NodePeers, Peers
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.store.contract import Compare, Delete, Event, Put
@@ -901,6 +902,11 @@ def assignments(number: int) -> Sequence[Assignment]:
     return ranks.assign(number, [Member("A", "life", "A.host", "A", 1, (5001,), fingerprint)])
 
 
+def peers(number: int) -> Sequence[Peers]:
+    """Of a round of one node with one worker."""
+    return (Peers(number, (NodePeers("A.host", "default", 0, 1, (6001,)),)),)
+
+
 async def drops_what_an_earlier_run_left(publisher: Publisher, freeze: Callable[[], None]) -> set[str]:
     keys, store = publisher.keys, publisher.store
     await store.txn([], [Put(keys.round, b"an earlier run's"), Put(keys.ledger("set"), b"its leases")])
@@ -916,9 +922,10 @@ async def drops_what_an_earlier_run_left(publisher: Publisher, freeze: Callable[
 async def publishes_two_rounds(publisher: Publisher, freeze: Callable[[], None]) -> set[str]:
     first, second = publisher.prefix(1), publisher.prefix(2)
     freeze()
-    await publisher.open(header(1, first), assignments(1), "", lambda: True)
-    await publisher.open(header(2, second), assignments(2), first, lambda: True)
-    return {publisher.keys.leader, publisher.keys.round, publisher.keys.assignment(second, "A")}
+    await publisher.open(header(1, first), assignments(1), "", lambda: True, peers(1))
+    await publisher.open(header(2, second), assignments(2), first, lambda: True, peers(2))
+    keys = publisher.keys
+    return {keys.leader, keys.round, keys.assignment(second, "A"), keys.peers(second, 0)}
 
 
 async def withdraws_a_round(publisher: Publisher, freeze: Callable[[], None]) -> set[str]:

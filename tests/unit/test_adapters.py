@@ -112,7 +112,7 @@ def test_an_adapter_may_change_and_take_away_variables_but_not_what_the_agent_sa
 
 
 def test_without_a_port_none_is_offered_and_a_worker_is_told_of_none() -> None:
-    ports = Ports(0)
+    ports = Ports(0, 0)
     ports.renew()
     assert ports.offered == ()
     portless = Round("job", 3, 4, 2, "a.host", 0)
@@ -203,6 +203,7 @@ HEAD = (
         ("def Broken():\n    raise OSError('two\\nlines')\n", "OSError: two lines"),
         ("class Broken:\n    name = 'broken'\n", "it has no port"),
         (f"{HEAD}    pass\n", "its name is 'none', and not 'broken'"),
+        (f"{HEAD}    name = 'broken'\n    worker_ports = 17\n", "its worker_ports is not between 0 and 16"),
         (f"{HEAD}    name = 'broken'\n    per_worker = ['RANK']\n", "its per_worker is no frozenset"),
         (f"{HEAD}    name = 'broken'\n    consequences = ('(',)\n", "error: missing ), unterminated subpattern"),
         (f"{HEAD}    name = 'broken'\n    hints = ('text',)\n", "its hints are not all a Hint"),

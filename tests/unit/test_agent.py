@@ -187,7 +187,8 @@ class PretendedGuard:
 class PretendedPorts:
     """Free whenever they are wanted."""
 
-    offered: tuple[int, ...] = (5001, 5002)
+    def __init__(self, count: int) -> None:
+        self.offered: tuple[int, ...] = tuple(range(5001, 5001 + count))
 
     def renew(self) -> None:
         return
@@ -231,8 +232,8 @@ class PretendedMachine:
     def workers(self, tag: str, silence: float | None) -> tuple[PretendedWorkers, PretendedGuard]:
         return self.set, PretendedGuard()
 
-    def ports(self) -> PretendedPorts:
-        return PretendedPorts()
+    def ports(self, count: int, least: int) -> PretendedPorts:
+        return PretendedPorts(count)
 
     def listener(self, bind: str) -> socket.socket:
         raise AssertionError("nobody else is in the job")
