@@ -13,7 +13,7 @@ from ..adapters.contract import Hint
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Result
 from ..elastic_agent.workers.failure import describe, hint, shortened
-from ..master.incident import charge
+from ..master import status
 from ..rendezvous.header import Header, Incident, Tally
 from .settings import Options
 
@@ -84,10 +84,7 @@ def _totals(result: Result) -> str:
 
 
 def _tally(header: Header | None) -> Tally:
-    if header is None:
-        return Tally()
-    # A final header has counted everything; of another the incident that opened it is still to be added.
-    return header.tally if header.final or header.incident is None else charge(header.tally, header.incident)
+    return status.counted(header) if header else Tally()
 
 
 def _cause(incident: Incident) -> dict[str, object]:
@@ -112,6 +109,7 @@ def write_json(path: Path, options: Options, result: Result) -> None:
     """Writes the summary as JSON. Times are seconds; `at` counts from the agent's start."""
     header = result.header
     incident = header.incident if header and header.final else None
+    goodput = status.spent(header).share if header else None
     summary = {
         "version": 1,
         "job": options.job_id,
@@ -126,6 +124,7 @@ def write_json(path: Path, options: Options, result: Result) -> None:
             "arrivals": _tally(header).joined,
             "start_problems": _tally(header).problems,
         },
+        "goodput": round(goodput, 4) if goodput is not None else None,
         "seconds_with_workers": round(result.timeline.trained, 3),
         "seconds_without_workers": round(result.timeline.stopped, 3),
         "rounds": [dataclasses.asdict(change) for change in result.timeline.changes],

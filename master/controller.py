@@ -25,19 +25,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous import peers, ranks
-from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident
+from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident, Tally
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment, Place
-from ..rendezvous.reasons import Reason
+from ..rendezvous.reasons import NoChange, Reason
 from ..rendezvous.round import Cause, Finish, Keep, Open, OpenInPlace, Outcome, Policy, Round, Seen, Suspend, plan
-from . import effects, events, incident
+from . import effects, events, incident, status
+from .data.ledger import Progress
 from .effects import Effect
 from .events import Event
 from .incident import Evidence, FailedWorker
 from .incident_log import IncidentLog
 from .memory import Memory
+from .status import NEWEST, Node, Status
+from .training_time import TrainingTime
 
 RETURN_SECONDS = 10.0
 """So long a node has to register again, when its lease ended because the store was away and its agent answers."""
@@ -158,16 +161,16 @@ class Controller:
         self._exits = 0  # that the nodes of `_round` can report
         self._round = Round(0, (), False, now)
         self._incident_log = IncidentLog()
-        self._opening: tuple[str, ...] = ()  # incarnations of the round that is being published, in rank order
-        self._opening_exits = 0  # that they can report
-        self._opening_places: tuple[Place, ...] = ()  # what they do, in a job with roles
-        self._opening_started: dict[str, int] = {}  # those of them whose workers go on: the round of these
-        self._started: dict[str, int] = {}  # the same of the current round
+        self._assigned: tuple[Assignment, ...] = ()  # of `_round`, in rank order; of a suspended job, those that it had
+        self._opening: tuple[Assignment, ...] = ()  # of the round that is being published
         self._chosen: frozenset[str] = frozenset()  # the same while it is being published
         self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
         self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
         self._said = ""
+        self._training = TrainingTime()
+        self._incidents: deque[tuple[float, Incident]] = deque(maxlen=NEWEST)  # the newest, with their times
+        self._next: tuple[Reason, float | None] = (NoChange(), None)  # what it waits for, and until when
 
     def on(self, event: Event, now: float) -> tuple[Effect, ...]:
         """What follows from `event`, in the order in which it is to be done.
@@ -225,6 +228,36 @@ class Controller:
             exit_.rank for report in reports for exit_ in report.exits if exit_.ok and exit_.round == self._round.number
         )
 
+    def status(self, now: float, datasets: Sequence[Progress] = ()) -> Status:
+        """The whole job now; its ledgers say how far `datasets` are."""
+        header, policy = self.header, self._terms.policy
+        members = {seen.member.incarnation: seen.member for seen in self._members.values()}
+        found = ((each, members.get(each.incarnation)) for each in self._assigned)
+        others = [seen for seen in self._members.values() if seen.member.incarnation not in self.in_round]
+        waits_for, until = self._next if self.phase == "leading" else (NoChange(), None)
+        return Status(
+            job=self._keys.job,
+            run=header.run if header else self._run,
+            state=header.state if header else "gathering",
+            round=self._round.number,
+            age=now - (self._published if header else self._round.opened_at),
+            cause=header.cause if header else None,
+            reason=header.reason if header else None,
+            next=waits_for,
+            deadline=None if until is None else max(0.0, until - now),
+            in_place=header is not None and header.in_place,
+            target=policy.span,
+            world_size=header.world_size if header and header.state == "open" else 0,
+            nodes=tuple(Node.of(member, each) if member else Node.lost(each) for each, member in found),
+            standbys=tuple(Node.of(seen.member) for seen in sorted(others, key=lambda seen: seen.order)),
+            returning=tuple(awaited.node for awaited in self._awaited.values()),
+            tally=status.counted(header) if header else Tally(),
+            max_restarts=self._max_restarts,
+            incidents=tuple(status.Incident.of(each, now - at) for at, each in self._incidents),
+            datasets=tuple(datasets),
+            goodput=self._training.until(now),
+        )
+
     # -- what an earlier master has left ----------------------------------------------------------------------------
 
     def _load(self, found: events.Found) -> None:
@@ -264,13 +297,19 @@ class Controller:
         self._max_restarts = header.max_restarts
         published = self._published
         grown_at = published if header.cause == "joined" else -math.inf
-        places = tuple(Place(each.role, each.nproc) for each in assigned) if self._terms.policy.roles else ()
-        self._started = {each.incarnation: each.since for each in assigned if each.since}
+        places = self._places(assigned)
         self._round = Round(
             header.number, tuple(known), header.state == "open", published, grown_at=grown_at, places=places
         )
         self.in_round = frozenset(known)
-        self._exits = _reportable(assigned)
+        self._assigned, self._exits = assigned, _reportable(assigned)
+        self._training = TrainingTime(status.spent(header), published)
+        if header.incident:
+            self._incidents.append((published, header.incident))
+        if header.state == "open":
+            self._training.opened(known, published)
+            for seen in self._members.values():
+                self._time(seen.member, published)
         self._say(f"this node is now the master and continues with round {header.number}")
         for success in self._found.successes:
             member = success.member
@@ -504,6 +543,7 @@ class Controller:
 
     def _gather(self, member: Member) -> None:
         report = member.report
+        self._time(member, self._now)
         if member.incarnation in self.in_round:
             if report.state in DEPARTING:
                 self._note(Evidence(self._round.number, left=((member.node, report.problem),)))
@@ -526,9 +566,16 @@ class Controller:
                     Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),), finished=before)
                 )
 
+    def _time(self, member: Member, now: float) -> None:
+        """Its workers train, where it says so."""
+        report = member.report
+        if report.state in ("running", "succeeded") and report.round == self._round.number:
+            self._training.runs(member.incarnation, now)
+
     def _note(self, evidence: Evidence) -> None:
         if evidence.round == self._round.number != self._evidence_at[0]:
             self._evidence_at = evidence.round, self._now
+            self._training.ended(self._now)
             self._do(effects.Witness(evidence.round))
         known = self._incident_log.pending
         self._incident_log.note(evidence, self._round, self._now)
@@ -539,6 +586,10 @@ class Controller:
         found = self._incident_log.pending
         if known and found and found.cause == "failure" and found.reason != known.reason:
             self._say(f"round {number} was opened because {found.reason}")
+
+    def _places(self, assigned: Sequence[Assignment]) -> tuple[Place, ...]:
+        """What the nodes of a round do, in a job with roles."""
+        return tuple(Place(each.role, each.nproc) for each in assigned) if self._terms.policy.roles else ()
 
     # -- decisions --------------------------------------------------------------------------------------------------
 
@@ -579,6 +630,7 @@ class Controller:
         decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, self._now)
         match decision:
             case Keep(until):
+                self._next = reason, until
                 self._say_once(str(reason))
                 self._do(effects.Wait(until))
             case Open():
@@ -591,10 +643,8 @@ class Controller:
     def _open(self, decision: Open, reason: Reason) -> None:
         number = self._round.number + 1
         previous = self.header
-        self._opening_places = decision.places
-        started = self._opening_started = {
-            each: self._started.get(each, self._round.number) for each in decision.untouched
-        }
+        before = {each.incarnation: each.since for each in self._assigned}
+        started = {each: before[each] or self._round.number for each in decision.untouched}
         assignments = ranks.assign(number, decision.nodes, decision.places, started)
         first = decision.nodes[0]
         tally, because = self._incident_log.settled(), None
@@ -625,9 +675,8 @@ class Controller:
             in_place=isinstance(decision, OpenInPlace),
         )
         self._chosen, self._gone = frozenset(member.incarnation for member in decision.nodes), {}
-        self._opening = tuple(member.incarnation for member in decision.nodes)
-        self._opening_exits = _reportable(assignments)
-        self._publish("open", header, tuple(assignments), peers.chunks(number, decision.nodes, assignments))
+        self._opening = assignments
+        self._publish("open", header, assignments, peers.chunks(number, decision.nodes, assignments))
 
     def _suspend(self, cause: Cause, reason: Reason) -> None:
         assert self.header is not None, "only a running round is suspended"
@@ -673,11 +722,17 @@ class Controller:
         where: tuple[Peers, ...] = (),
     ) -> None:
         begun = self._evidence_at[1] if self._evidence_at[0] == self._round.number else self._now
+        spent = self._training.until(self._now)
+        header = dataclasses.replace(header, trained=round(spent.trained, 3), elapsed=round(spent.elapsed, 3))
         self._do(effects.Publish(what, header, assignments, begun, where))
 
     def _adopt_published(self, event: events.Published) -> None:
         header = self.header = event.header
         self._header_revision, self._published = event.revision, event.published
+        self._next = NoChange(), None
+        self._training.ended(self._now)
+        if header.incident:
+            self._incidents.append((self._now, header.incident))
         if header.final:
             self.phase = "ended"
             return
@@ -690,13 +745,14 @@ class Controller:
             return
         self._correct(header.incident, header.number)
         grown_at = self._now if header.cause == "joined" else self._round.grown_at
+        nodes = tuple(assignment.incarnation for assignment in self._opening)
         self._round = Round(
-            header.number, self._opening, True, self._now, grown_at=grown_at, places=self._opening_places
+            header.number, nodes, True, self._now, grown_at=grown_at, places=self._places(self._opening)
         )
-        self._started = self._opening_started
         self._first_end = None
-        self.in_round = frozenset(self._round.nodes)
-        self._exits = self._opening_exits
+        self.in_round = frozenset(nodes)
+        self._assigned, self._exits = self._opening, _reportable(self._opening)
+        self._training.opened(nodes, self._now)
         for node in [node for node, seen in self._members.items() if seen.gone]:
             del self._members[node]
         # What they said of this round while its header's answer was awaited was not yet about the current one.

@@ -29,6 +29,7 @@ from .events import Event
 from .history import Begin, History
 from .memory import Memory
 from .publish import Publisher
+from .status import Status
 from .takeover import read
 
 ROW = "master"
@@ -161,6 +162,11 @@ class Master:
             await self.ledgers.run()
         finally:
             self._changed.set()  # so that `run` sees that this has ended
+
+    @property
+    def status(self) -> Status:
+        """The whole job now, as far as this master knows."""
+        return self._controller.status(self._now(), self.ledgers.progress)
 
     def _current(self) -> Current | None:
         header = self._controller.header

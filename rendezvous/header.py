@@ -86,6 +86,7 @@ class Header:
         tally: closed incidents, this round's cause not included.
         incident: why this round was opened, where that was an incident; the root cause where the job failed.
         in_place: this round was opened in place (`round.OpenInPlace`).
+        trained, elapsed: seconds in which the job had trained when this was decided, and since its first round.
         deadline_seconds: in a waiting header, how long the wait may last; else 0.
         roles: who has which ranks, in a job with roles; else empty.
     """
@@ -107,6 +108,8 @@ class Header:
     tally: Tally = field(default_factory=Tally)
     incident: Incident | None = None
     in_place: bool = False
+    trained: float = 0.0
+    elapsed: float = 0.0
     deadline_seconds: float = 0.0
     roles: Annotated[tuple[RoleRanks, ...], Count(MAX_ROLES)] = ()
 

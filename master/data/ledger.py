@@ -232,6 +232,25 @@ class State:
     run: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the workers are with one dataset.
+
+    Attributes:
+        name, tracking: see `Dataset`.
+        shards: in all epochs.
+        done, leased: how many of them are done, and how many workers have; the others wait.
+        seconds_left: until all are done, at the pace of the workers that have leases; None where that is not known.
+    """
+
+    name: str
+    tracking: Tracking
+    shards: int
+    done: int
+    leased: int
+    seconds_left: float | None = None
+
+
 class BadState(ValueError):
     """The store holds what this version cannot read."""
 
@@ -328,6 +347,18 @@ class Ledger:
         return Position(
             self._frontier, tuple(Piece(shard_index, rest[shard_index].offset) for shard_index in sorted(rest))
         )
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        dataset = self.dataset
+        leased = len({shard_index for one in self._all for shard_index in one.leases})
+        done = self._frontier - len(self._returned) - leased
+        workers = sum(1 for one in self._all if one.leases)
+        left = 0.0 if done == dataset.total else None
+        if left is None and self._pace is not None and workers:
+            left = (dataset.total - done) * self._pace / workers
+        return Progress(dataset.name, dataset.tracking, dataset.total, done, leased, left)
 
     @property
     def finished(self) -> bool:

@@ -22,7 +22,7 @@ from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compar
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
 from . import shard
-from .ledger import Answer, BadState, Ledger, Request, State, Tracking, check, fresh, named, read, written
+from .ledger import Answer, BadState, Ledger, Progress, Request, State, Tracking, check, fresh, named, read, written
 
 PATIENCE = 10.0
 """Seconds after which a request that waits is told why, and to ask again."""
@@ -147,6 +147,11 @@ class Ledgers:
         """Whether these are the ledgers of that run of the job."""
         current = self._current()
         return current is not None and current.run == run
+
+    @property
+    def progress(self) -> tuple[Progress, ...]:
+        """How far the workers are with each dataset; a master that no worker has asked yet knows of none."""
+        return tuple(entry.ledger.progress for entry in self._known if entry.ledger)
 
     def look(self) -> None:
         """The round may have changed."""

@@ -23,6 +23,7 @@ from elastic_run.master.data.ledger import (
     Owner,
     Piece,
     Position,
+    Progress,
     Request,
     State,
     Tracking,
@@ -470,6 +471,9 @@ class Jobs(RuleBasedStateMachine):
         assert set(state.returned) == {self.piece(shard_index) for shard_index in returned}
         assert all(times == 1 for times in self.used.values())
         assert self.ledger.finished == self.all_done
+        progress = self.ledger.progress
+        assert progress.done == sum(map(self.is_done, self.shard_indices)) and progress.shards == self.dataset.total
+        assert progress.leased == sum(bool(self.owners_of(shard_index)) for shard_index in self.shard_indices)
         self.compare(self.ledger.position)
         troubled = {piece.shard_index: piece.returned for piece in self.ledger.troubled}
         assert troubled == {
@@ -661,6 +665,23 @@ def test_returned_pieces_are_leased_before_new_ones_and_both_in_order() -> None:
 def test_no_answer_has_more_leases_than_fit() -> None:
     ledger = begun(replace(DATA, shards=10**7))
     assert len(ok(ledger, exchange(0, 1, 10**6)).leases) == MAX_WANTED
+
+
+def test_the_progress_tells_the_seconds_that_are_left_at_the_pace_of_those_who_work() -> None:
+    ledger = begun(replace(DATA, shards=10))
+    assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 0, 0)
+    ok(ledger, exchange(0, 1, 2), 100.0)
+    ok(ledger, exchange(1, 1, 3), 100.0)
+    assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 0, 5), "nobody knows how long a shard takes"
+    ok(ledger, exchange(0, 2, 1, Mark(0)), 104.0)
+    assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 1, 5, 9 * 4.0 / 2)
+
+
+def test_the_progress_of_a_dataset_that_is_done_has_no_time_left() -> None:
+    ledger = begun(replace(DATA, shards=1))
+    ok(ledger, exchange(0, 1, 1))
+    ok(ledger, exchange(0, 2, 0, Mark(0)))
+    assert ledger.progress == Progress(DATA.name, "checkpoint", 1, 1, 0, 0.0)
 
 
 def test_any_process_of_a_rank_may_say_what_is_done() -> None:

@@ -235,7 +235,9 @@ def test_the_same_request_is_answered_the_same_by_the_next_master() -> None:
         ledgers = await bench.lead()
         await ledgers.answer(opens())
         assert shard_indices(await ledgers.answer(wants(wants=3))) == [0, 1, 2]
+        assert [(each.name, each.leased) for each in ledgers.progress] == [(QUEUE.name, 3)]
         ledgers = await bench.lead()
+        assert ledgers.progress == ()
         assert shard_indices(await ledgers.answer(wants(wants=3))) == [0, 1, 2]
         assert shard_indices(await ledgers.answer(wants(number=2))) == [3]
 

@@ -37,7 +37,8 @@ def result(code: int, state: HeaderState = "failed", exit_: Exit | None = None, 
     if exit_:
         incident = Incident(3, "failure", WorkerFailed("b", 5, None, 9, ""), node="b", host="b.host", exit=exit_)
     tally = Tally(failures=1, lost=2)
-    header = Header(4, "run", state, "failure", AllJoined(2), FINGERPRINT, tally=tally, incident=incident)
+    spent = {"trained": 3.0, "elapsed": 4.0}
+    header = Header(4, "run", state, "failure", AllJoined(2), FINGERPRINT, tally=tally, incident=incident, **spent)
     timeline = Timeline(0.0)
     timeline.up(2.0, dataclasses.replace(header, state="open"))
     timeline.ended(12.0)
@@ -141,8 +142,11 @@ def test_the_json_holds_the_same_for_programs(options: Options, tmp_path: Path) 
         "start_problems": 0,
     }
     assert (summary["seconds_with_workers"], summary["seconds_without_workers"]) == (10.0, 2.0)
-    assert [change["round"] for change in summary["rounds"]] == [4]
+    assert summary["goodput"] == 0.75
+    assert [(change["round"], change["code"]) for change in summary["rounds"]] == [(4, "AllJoined")]
     assert summary["root_cause"]["node"] == "b" and summary["root_cause"]["exit"]["rank"] == 5
+    assert summary["root_cause"]["code"] == "WorkerFailed"
+    assert summary["root_cause"]["text"] == "rank 5 on node b died by SIGKILL (9)"
 
 
 @pytest.mark.parametrize(
