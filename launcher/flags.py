@@ -38,6 +38,7 @@ class Flag:
         remark: the rest of the sentence that `status` begins, for the docs and for the line that is printed.
         mirrored: PET_<NAME> in the environment gives it a value where the command line does not.
         own_node: it says something of this node only, so that other nodes must not copy it.
+        repeated: it may be given several times, and each counts.
         since: the first torch whose torchrun has it, as (major, minor), where that is newer than the one tested with.
     """
 
@@ -53,6 +54,7 @@ class Flag:
     remark: str = ""
     mirrored: bool = True
     own_node: bool = False
+    repeated: bool = False
     since: tuple[int, int] = (2, 2)
 
     @property
@@ -103,6 +105,30 @@ FLAGS: tuple[Flag, ...] = (
         "This machine only: no endpoint, no server.",
         own_node=True,
         remark="this machine only, with the store inside the agent",
+    ),
+    Flag(
+        "roles",
+        SIZE,
+        "The job's roles with the nodes of each, the most important first; in place of --nnodes.",
+        "ROLE:N|ROLE:MIN:MAX,...",
+        torchrun=False,
+    ),
+    Flag(
+        "node-role",
+        SIZE,
+        "This node takes this role and no other; without it, the one that the job needs most.",
+        "ROLE",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "role-options",
+        SIZE,
+        "Of one role: nproc=N workers per node, on-loss=one restarts only a failed node's workers (all: everybody's), "
+        "counts=no leaves it out of the job's success. Once for each role.",
+        "ROLE:KEY=VALUE,...",
+        torchrun=False,
+        repeated=True,
     ),
     # -- where the nodes meet
     Flag(
@@ -301,7 +327,22 @@ FLAGS: tuple[Flag, ...] = (
         "torch",
         torchrun=False,
     ),
-    Flag("role", COMMAND, "The workers' ROLE_NAME.", "NAME", "default", remark="sets `ROLE_NAME`; a job has one role"),
+    Flag(
+        "role-command",
+        COMMAND,
+        "What the workers of one role run in place of the command: script and arguments. Once for each role.",
+        "ROLE:COMMAND",
+        torchrun=False,
+        repeated=True,
+    ),
+    Flag(
+        "role",
+        COMMAND,
+        "The workers' ROLE_NAME.",
+        "NAME",
+        "default",
+        remark="sets `ROLE_NAME` in a job without `--roles`",
+    ),
     Flag(
         "virtual-local-rank",
         COMMAND,
@@ -505,6 +546,10 @@ class Scanned:
         default = BY_NAME[name].default
         return self.given[name].text if name in self.given else default
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The values of a flag that may be given several times, in order."""
+        return tuple(self.given[name].text.split("\n")) if name in self.given else ()
+
     def source(self, name: str) -> str:
         """The flag as the user wrote it, for messages."""
         return self.given[name].source if name in self.given else f"--{name}={self.text(name)}"
@@ -513,8 +558,8 @@ class Scanned:
 def scan(argv: Sequence[str], environ: Mapping[str, str]) -> Scanned:
     """Split `argv` (without the program's name) into flags and the command; the environment's mirrors fill the gaps.
 
-    The last of a repeated flag counts. A long flag may be cut short while it stays unambiguous; among several that
-    fit, torchrun's own win, so that what was unambiguous there is so here.
+    The last of a repeated flag counts, unless it is meant to be repeated. A long flag may be cut short while it stays
+    unambiguous; among several that fit, torchrun's own win, so that what was unambiguous there is so here.
 
     Raises:
         UsageError: an unknown or ambiguous flag, a value missing or not among the choices.
@@ -552,7 +597,11 @@ def scan(argv: Sequence[str], environ: Mapping[str, str]) -> Scanned:
                 hint = f", or {typed}={words[0]} if that is its value" if words else ""
                 raise UsageError(f"{typed} needs a value: write {typed}={flag.metavar}{hint}")
             value = words.pop(0)
-        given[flag.name] = _checked(flag, value, f"{typed}{'=' if typed.startswith('--') else ' '}{value}")
+        checked = _checked(flag, value, f"{typed}{'=' if typed.startswith('--') else ' '}{value}")
+        if flag.repeated and flag.name in given:
+            earlier = given[flag.name]
+            checked = Given(f"{earlier.text}\n{checked.text}", f"{earlier.source} {checked.source}")
+        given[flag.name] = checked
     for flag in FLAGS:
         mirrored = environ.get(flag.mirror, "") if flag.mirror else ""
         if flag.name in given or not mirrored:

@@ -26,7 +26,7 @@ from ..rendezvous.peers import SETS
 from ..rendezvous.round import ScaleUp
 from ..rendezvous.store.endpoint import DEFAULT_PORT, MalformedEndpoint, authority, parse_endpoints
 from ..rendezvous.version import VERSION
-from . import flags
+from . import flags, roles
 from .flags import Scanned, UsageError, did_you_mean
 from .preflight import (
     check_descriptors,
@@ -42,6 +42,7 @@ from .preflight import (
 from .settings import (
     Command,
     Credentials,
+    Kind,
     Nodes,
     Options,
     Output,
@@ -123,20 +124,26 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         raise SystemExit(0)
 
     notes = list(flags.notes(scanned))
-    nodes = _nodes(scanned, notes)
+    declared = roles.read(scanned)
+    nodes = _nodes(scanned, notes) if scanned.has("nnodes") or not declared else None
+    nodes = roles.nodes(declared, scanned, nodes) if declared or nodes is None else nodes
     nproc_spec = scanned.text("nproc-per-node") or ""
     adapter = _adapter(scanned)
     nproc = _nproc(scanned, environ, adapter)
-    if nproc * adapter.worker_ports * SETS > MAX_WORKER_PORTS:
+    most = max([nproc, *(role.nproc for role in declared)])
+    if most * adapter.worker_ports * SETS > MAX_WORKER_PORTS:
         raise UsageError(
-            f"{scanned.source('nproc-per-node')}: for {nproc} workers --framework={adapter.name} needs "
-            f"{nproc * adapter.worker_ports * SETS} ports on this machine, and {MAX_WORKER_PORTS} is the limit: start "
+            f"{scanned.source('nproc-per-node')}: for {most} workers --framework={adapter.name} needs "
+            f"{most * adapter.worker_ports * SETS} ports on this machine, and {MAX_WORKER_PORTS} is the limit: start "
             "fewer workers per node"
         )
-    check_descriptors(nproc, nodes.maximum)
+    check_descriptors(most, nodes.maximum)
     timing, credentials_in_conf = _conf(scanned, notes)
     credentials = _credentials(scanned, credentials_in_conf, environ)
     command = _command(scanned, environ, notes)
+    for role in declared:
+        if role.command:
+            _check_target(command.kind, role.command[0], environ)
     job_id = scanned.text("rdzv-id")
     node_rank = _whole(scanned, "node-rank", 0) if scanned.has("node-rank") else None
     if node_rank is not None and node_rank >= nodes.maximum:
@@ -168,7 +175,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         warm=scanned.text("start-method") != "spawn",
         preload=_preload(scanned),
         explain=scanned.has("explain-preload"),
-        output=_output(scanned, nproc, environ),
+        roles=declared,
+        node_role=roles.node_role(declared, scanned),
+        output=_output(scanned, most, environ),
         given=tuple(_for_other_nodes(scanned)),
         notes=tuple(notes),
     )
@@ -419,12 +428,7 @@ def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> 
     elif module and no_python:
         raise UsageError("--module and --no-python exclude each other: a module needs Python; leave out one of them")
     kind = "run_path" if run_path else "module" if module else "executable" if no_python else "script"
-    if kind == "module":
-        check_module(target)
-    elif kind == "executable":
-        check_executable(target, environ)
-    else:
-        check_script(target)
+    _check_target(kind, target, environ)
     python = environ.get("PYTHON_EXEC", "")
     if not python:
         python, why = workers_python(environ, sys.executable, Path(sys.prefix))
@@ -433,6 +437,15 @@ def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> 
     if kind != "executable" and shutil.which(python, path=environ.get("PATH")) is None:
         raise UsageError(f"PYTHON_EXEC={python} is not an executable program: correct it or unset it")
     return Command(kind, target, tuple(args), python)
+
+
+def _check_target(kind: Kind, target: str, environ: Mapping[str, str]) -> None:
+    if kind == "module":
+        check_module(target)
+    elif kind == "executable":
+        check_executable(target, environ)
+    else:
+        check_script(target)
 
 
 def _preload(scanned: Scanned) -> tuple[str, ...] | None:
@@ -564,7 +577,12 @@ def _for_other_nodes(scanned: Scanned) -> Iterable[str]:
     elsewhere = {"rdzv-endpoint", "rdzv-id", "rdzv-backend", "master-addr", "master-port"}
     for flag in flags.FLAGS:
         if scanned.has(flag.name) and flag.status == "honoured" and not flag.own_node and flag.name not in elsewhere:
-            yield f"--{flag.name}={scanned.text(flag.name)}" if flag.metavar else f"--{flag.name}"
+            if not flag.metavar:
+                yield f"--{flag.name}"
+            elif flag.repeated:
+                yield from (f"--{flag.name}={text}" for text in scanned.texts(flag.name))
+            else:
+                yield f"--{flag.name}={scanned.text(flag.name)}"
 
 
 # -- single values ----------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from ..rendezvous.store.endpoint import Endpoint, binding, interface_addresses, 
 from ..rendezvous.store.memory_store import MemoryStore
 from ..rendezvous.trace_file import AGENT, Trace
 from ..rendezvous.version import VERSION
+from . import roles
 from .early import heeded, inherited, node_name, recipe, worker_command
 from .settings import Command, Credentials, Options, join_command
 from .source import digests
@@ -100,6 +101,7 @@ def setup(
         written: whose source other nodes must have, too; None: that of the command.
     """
     command = options.command
+    own = {role.name: options.command_of(role) for role in options.roles if role.command}
     fingerprint = Fingerprint(
         script=command.target if command.kind != "script" else os.path.normpath(command.target),
         arguments=command.args,
@@ -107,7 +109,10 @@ def setup(
         nproc_per_node=options.nproc_spec,
         version=VERSION,
         framework=options.adapter.name,
-        source=() if options.job_id_given or options.store.kind == "memory" else digests(written or command),
+        source=()
+        if options.job_id_given or options.store.kind == "memory"
+        else tuple(dict.fromkeys(line for each in (written or command, *own.values()) for line in digests(each))),
+        roles=roles.canonical(options.roles),
     )
     return Setup(
         job=options.job_id,
@@ -129,6 +134,8 @@ def setup(
         shutdown_timeout=options.shutdown_timeout,
         signals=heeded(options.signals),
         role=options.role,
+        node_role=options.node_role,
+        commands={name: worker_command(each) for name, each in own.items()},
         topology=options.topology,
         node_rank=options.node_rank,
         virtual_local_rank=options.virtual_local_rank,

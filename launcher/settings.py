@@ -3,13 +3,16 @@
 import enum
 import shlex
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from ..adapters.contract import Adapter
+from ..rendezvous.roles import Role
 from ..rendezvous.round import Policy, ScaleUp
 from ..rendezvous.store.endpoint import DEFAULT_PORT, Endpoint
+
+Kind = Literal["script", "module", "executable", "run_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Command:
             launcher alone (pipx, uv tool), that of the active environment or of PATH.
     """
 
-    kind: Literal["script", "module", "executable", "run_path"]
+    kind: Kind
     target: str
     args: tuple[str, ...]
     python: str
@@ -172,6 +175,8 @@ class Options:
         warm: workers are forked from a warm interpreter; False: each is a fresh one.
         preload: modules that are imported ahead by the user's own word; None: nothing is imported ahead.
         explain: only say what workers would be forked with.
+        roles: of the job; empty: it has none.
+        node_role: the only one that this node takes; empty: any.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
     """
@@ -200,6 +205,8 @@ class Options:
     warm: bool
     preload: tuple[str, ...] | None
     explain: bool
+    roles: tuple[Role, ...]
+    node_role: str
     output: Output
     given: tuple[str, ...]
     notes: tuple[str, ...]
@@ -217,7 +224,12 @@ class Options:
             scale_up=self.scale_up,
             settle=self.timing.settle,
             scale_up_interval=self.timing.scale_up_interval,
+            roles=self.roles,
         )
+
+    def command_of(self, role: Role) -> Command:
+        """What the workers of that role run."""
+        return replace(self.command, target=role.command[0], args=role.command[1:]) if role.command else self.command
 
 
 def join_command(options: Options, endpoints: str) -> str:

@@ -673,6 +673,7 @@ class Controller:
             tally=tally,
             incident=because,
             in_place=isinstance(decision, OpenInPlace),
+            roles=ranks.by_role(decision.places),
         )
         self._chosen, self._gone = frozenset(member.incarnation for member in decision.nodes), {}
         self._opening = assignments

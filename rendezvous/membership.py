@@ -192,7 +192,8 @@ async def read_assignment(store: Store, keys: Keys, header: Header, member: Memb
     mine = assignment.incarnation == member.incarnation and assignment.round == header.number
     if not mine:
         return None
-    if assignment.nproc != member.nproc or not assignment.fits:
+    declared = header.roles or assignment.nproc == member.nproc  # a role may say how many workers its nodes have
+    if not declared or not assignment.fits:
         raise Unreadable(
             f"{found.key} assigns {assignment.nproc} workers to this node, from rank {assignment.first_rank} of "
             f"{assignment.world_size}, but this node has {member.nproc}: did another program write it?"

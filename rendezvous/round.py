@@ -407,7 +407,14 @@ def _open_seats(
     failed = {seen.member.incarnation for seen in candidates if _has_failed(seen.member, current.number)}
     leases = any(seen.member.report.leases for seen in candidates)  # a lease ends with its round
     untouched = () if leases or not current.running else _untouched(nodes, places, current, policy, failed)
-    return Open(nodes, cause, places, untouched)
+    before = dict(zip(current.nodes, current.places, strict=True))
+    stay = not untouched and any(
+        (held := before.get(member.incarnation)) is not None
+        and held.role == place.role
+        and (member.report.keeps or member.report.holding)
+        for member, place in zip(nodes, places, strict=True)
+    )
+    return (OpenInPlace if stay else Open)(nodes, cause, places, untouched)
 
 
 def _untouched(

@@ -318,6 +318,11 @@ class Cluster:
                 puppet.alive = False
                 self._changed.notify_all()
 
+    @property
+    def puppets(self) -> tuple[Puppet, ...]:
+        """Every worker that has reported in this run, the dead ones as well."""
+        return tuple(self._puppets)
+
     def workers(self, world: int, deadline: float = DEADLINE) -> Workers:
         """Waits for a round later than the last one asked for, in which all of `world` workers have reported."""
 

@@ -28,6 +28,8 @@ from elastic_run.launcher.options import (
     parse,
 )
 from elastic_run.launcher.preflight import workers_python
+from elastic_run.launcher.settings import Nodes
+from elastic_run.rendezvous.roles import Role
 from elastic_run.rendezvous.store.endpoint import Endpoint
 
 USER = {"USER": "ada", "PATH": "/usr/bin:/bin"}
@@ -913,3 +915,48 @@ class TestALauncherThatIsAToolOfItsOwn:
         it = options(**active)
         assert it.command.python == str(folder / "mine/bin/python") and len(it.notes) == 1
         assert options("--no-python", "sh", **active).notes == ()
+
+
+class TestRoles:
+    def test_are_read_in_their_order_with_all_that_is_so_of_them(self) -> None:
+        it = options(
+            "--roles=chief:1,ps:2,worker:2:8 --role-options=ps:nproc=2,on-loss=one --role-options=chief:counts=no "
+            "--node-role=ps"
+        )
+        assert it.roles == (Role("chief", 1, 1, counts=False), Role("ps", 2, 2, 2, on_loss="one"), Role("worker", 2, 8))
+        assert (it.nodes, it.node_role) == (Nodes(5, 11, 1), "ps")
+        assert it.policy.roles == it.roles
+        assert it.policy.largest_world(3) == 3 + 2 * 2 + 8 * 3
+
+    def test_have_their_own_commands(self) -> None:
+        it = options("--roles=a:1,b:1 --role-command='b:train.py --lr 1'")
+        assert it.command_of(it.roles[1]).args == ("--lr", "1")
+        assert it.command_of(it.roles[0]) == it.command
+
+    def test_are_told_to_who_joins(self) -> None:
+        it = options("--roles=a:1,b:1 --role-options=a:counts=no --role-options=b:nproc=2 --node-role=a")
+        line = join_command(it, "host")
+        assert "--role-options=a:counts=no --role-options=b:nproc=2" in line
+        assert "--node-role" not in line
+
+    @pytest.mark.parametrize(
+        ("flags", "words"),
+        [
+            ("--roles=ps", "neither NAME:NODES nor NAME:MIN:MAX"),
+            ("--roles=ps:2:1", "no smaller one than its minimum"),
+            ("--roles=ps:1,ps:2", "ps stands there twice"),
+            ("--roles=ps:0:1", "counts for success"),
+            ("--roles=ps:1 --role-options=ps:counts=no", "counts for success"),
+            ("--roles=ps:1 --nnodes=2", "contradicts --roles, whose sum is 1"),
+            ("--roles=ps:1 --role=x", "contradicts --roles"),
+            ("--roles=ps:1 --node-rank=0", "contradicts --roles"),
+            ("--roles=ps:1 --node-role=pss", "did you mean"),
+            ("--roles=ps:1 --role-options=worker:nproc=1", "begins with no role of --roles"),
+            ("--roles=ps:1 --role-options=ps:on-loss=some", "is none of nproc=NUMBER"),
+            ("--roles=ps:2 --standalone", "this machine only"),
+            ("--node-role=ps", "no role without --roles"),
+        ],
+    )
+    def test_that_contradict_themselves_are_refused(self, flags: str, words: str) -> None:
+        with pytest.raises(UsageError, match=re.escape(words)):
+            options(flags)

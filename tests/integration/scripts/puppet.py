@@ -10,7 +10,16 @@ import socket
 import sys
 from typing import Any
 
-TOLD = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
+TOLD = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "GROUP_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "ROLE_NAME",
+)
 
 
 class Strings:
@@ -22,7 +31,7 @@ class Strings:
         hello: dict[str, Any] = {name: os.environ.get(name, "") for name in TOLD}
         hello["pid"] = os.getpid()
         hello["node"] = os.environ["PUPPET_NODE"]
-        hello["round"] = int(os.environ["TORCHELASTIC_ERROR_FILE"].rpartition("/attempt_")[2].partition("/")[0])
+        hello["round"] = int(os.environ["ELASTIC_RUN_ROUND"])
         self._send(hello)
 
     def say(self, text: str) -> None:
