@@ -152,18 +152,23 @@ class ElasticProcessGroup:
         if here.world_size == 1:
             return dist.HashStore()
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        # torchrun's agent keeps the store, with all that the workers before a restart have left there.
+        kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        serves = here.rank == 0 and not kept
         until = time.monotonic() + FORM_SECONDS
-        if here.rank != 0:
+        if not serves:
             patience = itertools.chain(itertools.repeat(_LOOK_SECONDS[0], 20), itertools.repeat(_LOOK_SECONDS[1]))
             self._await(lambda: _listens(host, port, next(patience)), until, f"rank 0 does not listen at {host}:{port}")
         store = dist.TCPStore(
             host,
             port,
             here.world_size,
-            is_master=here.rank == 0,
+            is_master=serves,
             timeout=datetime.timedelta(seconds=CONNECT_SECONDS),
             wait_for_workers=False,
         )
+        if kept:
+            store = dist.PrefixStore(f"elastic-run/attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
         if store.add("here", 1) == here.world_size:
             store.set("all", "here")
         self._await(lambda: store.check(["all"]), until, "not all ranks joined the process group")

@@ -1,13 +1,18 @@
-"""What works under other launchers: ElasticBatchSampler under torchrun, with accelerate and Lightning."""
+"""What works under other launchers: ElasticBatchSampler, and a script that trains in place."""
 
 import collections
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from .cluster import SCRIPTS
+from elastic_run.elastic_agent.processes.guardian import children
+
+from .cluster import EXAMPLES, SCRIPTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -38,3 +43,37 @@ def test_a_library_that_would_deal_the_batches_again_is_refused(tmp_path: Path, 
     refused = torchrun(script, 2, tmp_path, 0, "deal them again")
     assert refused.returncode != 0
     assert what_to_do in refused.stderr
+
+
+IN_PLACE = EXAMPLES / "digits_in_place.py"
+ACCURACY = "accuracy on 360 unseen digits"
+
+
+def test_a_script_that_trains_in_place_runs_without_a_launcher(tmp_path: Path) -> None:
+    words = [sys.executable, str(IN_PLACE), "--epochs=2", "--checkpoint", str(tmp_path / "digits.pt")]
+    alone = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert alone.returncode == 0, alone.stderr
+    assert ACCURACY in alone.stdout
+
+
+def test_under_torchrun_it_restarts_from_its_checkpoint(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "digits.pt"
+    words = ["--epochs=4", "--save-every=30", "--step-seconds=0.05", "--checkpoint", str(checkpoint)]
+    command = [str(Path(sys.executable).with_name("torchrun")), "--standalone", "--nproc-per-node=2"]
+    job = subprocess.Popen(
+        [*command, "--max-restarts=1", str(IN_PLACE), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 200
+    while not checkpoint.exists() and job.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in children(job.pid) or ():
+        if str(IN_PLACE) in Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGKILL)
+            break
+    out, err = job.communicate(timeout=300)
+    assert job.returncode == 0, err
+    assert out.count("a process group of 2 ranks") == 2, out
+    assert [line.partition(",")[0] for line in out.splitlines() if line.startswith("epoch")] == [
+        f"epoch {number}/4" for number in (1, 2, 3, 4)
+    ], "the first epoch, which the checkpoint has, is not trained again"
+    assert ACCURACY in out
