@@ -23,7 +23,7 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
 from . import master_client, plan
 from .agent_trace import Recorder
-from .candidate import Candidate
+from .candidate import Candidacy, Candidate
 from .event import CountingEvent, Interrupt
 from .facts import Facts, Setup
 from .local_machine import Machine, Reporter
@@ -158,7 +158,7 @@ class Agent:
             self._tasks.begin(self._rounds.look_inside(self._worker_server.address), "the others' workers")
             self._tasks.begin(self._beat(), "guardian's beat")
             self._master_task = self._tasks.begin(
-                self._candidate.run(self._node.wait, lambda: self._facts.known.stale, lambda: self._facts.known.over),
+                self._campaign(),
                 "leadership",
             )
             self._trace.ready()
@@ -278,6 +278,12 @@ class Agent:
             self._workers.listen(self._worker_server.address)
         except OSError as error:
             self._output.say(f"workers cannot reach this agent: it could not open a Unix socket ({error})")
+
+    async def _campaign(self) -> None:
+        async def stand() -> Candidacy:
+            return Candidacy.of(await self._node.wait())
+
+        await self._candidate.run(stand, lambda: self._facts.known.stale, lambda: self._facts.known.over)
 
     def _caller(self) -> Caller:
         """Who this agent is for the master."""

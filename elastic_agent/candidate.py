@@ -1,7 +1,8 @@
-"""This node's part in the election: it campaigns, watches whoever leads, and runs the master while it is elected."""
+"""A process's part in the election: it campaigns, watches whoever leads, and runs the master while it is elected."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
@@ -27,6 +28,20 @@ REFUSED_PAUSE = 1.0
 
 MOST_DEAD = 100
 """Dead masters whose proof is kept: each was in the round that the next master takes over, or in one long before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidacy:
+    """Who stands for election, and the lease that its leadership hangs on."""
+
+    me: Leader
+    lease: int
+
+    @classmethod
+    def of(cls, registration: Registration) -> "Candidacy":
+        """A registered node's."""
+        member = registration.member
+        return cls(Leader(member.node, member.incarnation, member.agent_address), registration.lease)
 
 
 class Candidate:
@@ -83,34 +98,33 @@ class Candidate:
 
     async def run(
         self,
-        registered: Callable[[], Awaitable[Registration]],
+        stand: Callable[[], Awaitable[Candidacy]],
         stale: Callable[[], str],
         over: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Campaigns under whichever registration `registered` returns; ends when its master has ended the job.
+    ) -> Header | None:
+        """Campaigns as whatever `stand` returns; ends when its master has ended the job, with the last header.
 
         Args:
-            registered: waits until this node is registered.
+            stand: waits until this process may be elected: an agent, until its node is registered.
             stale: names the run that was over when this node came: to clean up after that one ends nothing of its own.
             over: this node has read the end of its own run, so it must not lead another.
         """
         deposed_at = -election.DEPOSE_PAUSE
         while not over():
-            registration = await registered()
+            candidacy = await stand()
             self._memory.began = min(self._memory.began, self._now())
-            me = Leader(registration.member.node, registration.member.incarnation, registration.member.agent_address)
             try:
-                won = await election.campaign(self._store, self._keys, me, registration.lease)
+                won = await election.campaign(self._store, self._keys, candidacy.me, candidacy.lease)
                 if isinstance(won, election.Held):
                     self._waits.done(LEADING)  # by another
                 if isinstance(won, election.Leadership):
-                    ended = await self._be_master(won, registration.lease)
+                    ended = await self._be_master(won, candidacy.lease)
                     if ended is not None and ended.run != stale():
-                        return
+                        return ended
                 elif (
                     await self._follow(won)
                     and self._now() - deposed_at >= election.DEPOSE_PAUSE
-                    and await self._depose(won.key, registration.lease)
+                    and await self._depose(won.key, candidacy.lease)
                 ):
                     deposed_at = self._now()
             except StoreRefused as error:
@@ -120,6 +134,7 @@ class Candidate:
                 if isinstance(error, StoreUnavailable):
                     self._waits.failed(LEADING, error)
                 await asyncio.sleep(0.05)  # the store paces its own attempts; this only yields to the other tasks
+        return None
 
     async def _depose(self, held: KeyValue, lease: int) -> bool:
         """Whether it was this node that removed the leader (or may have); it may have left in order before."""

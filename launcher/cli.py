@@ -18,11 +18,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(problem)
     from .options import UsageError, parse
 
+    words = list(sys.argv[1:] if argv is None else argv)
+    leads = words[:1] == ["master"]
     try:
-        options = parse(sys.argv[1:] if argv is None else argv, os.environ)
+        options = parse(words[1:] if leads else words, os.environ, workers=not leads)
     except UsageError as error:
         return _refuse(str(error))
     try:
+        if leads:
+            from . import lead
+
+            return lead.main(options)
         if options.explain:
             from . import explain
 

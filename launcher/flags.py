@@ -701,6 +701,11 @@ def help_text(width: int) -> str:
             "every flag of torchrun, also with underscores and as PET_<NAME> in the environment.",
             width,
         ),
+        textwrap.fill(
+            "elastic-run master, with the same flags and script, starts no workers: it can lead the job, and an agent "
+            "takes over when it is lost.",
+            width,
+        ),
     ]
     for group in dict.fromkeys(flag.group for flag in FLAGS):
         lines = [f"{group}:"]

@@ -104,8 +104,11 @@ CONF_WITHOUT_EFFECT: Mapping[str, str] = {
 """Torchrun's keys that say nothing here, each with the reason."""
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
+def parse(argv: Sequence[str], environ: Mapping[str, str], *, workers: bool = True) -> Options:
     """What `argv` (without the program's name) asks for.
+
+    Args:
+        workers: they run here; False: this machine's devices are not counted.
 
     Raises:
         UsageError: it cannot be run; the message is for the user.
@@ -129,7 +132,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
     nodes = roles.nodes(declared, scanned, nodes) if declared or nodes is None else nodes
     nproc_spec = scanned.text("nproc-per-node") or ""
     adapter = _adapter(scanned)
-    nproc = _nproc(scanned, environ, adapter)
+    nproc = _nproc(scanned, environ, adapter) if workers else 1
     most = max([nproc, *(role.nproc for role in declared)])
     if most * adapter.worker_ports * SETS > MAX_WORKER_PORTS:
         raise UsageError(

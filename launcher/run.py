@@ -101,7 +101,34 @@ def setup(
         written: whose source other nodes must have, too; None: that of the command.
     """
     command = options.command
-    own = {role.name: options.command_of(role) for role in options.roles if role.command}
+    return Setup(
+        job=options.job_id,
+        node=node_name(options),
+        host=where.host,
+        bind=where.bind,
+        nproc=options.nproc,
+        adapter=options.adapter,
+        command=worker_command(command),
+        environment=inherited(environ),
+        terms=terms(options, written),
+        lease_ttl=options.timing.lease_ttl,
+        shutdown_timeout=options.shutdown_timeout,
+        signals=heeded(options.signals),
+        role=options.role,
+        node_role=options.node_role,
+        commands={name: worker_command(each) for name, each in _own_commands(options).items()},
+        topology=options.topology,
+        node_rank=options.node_rank,
+        virtual_local_rank=options.virtual_local_rank,
+        keep_detached=options.keep_detached,
+        recipe=recipe(options, environ, trace),
+    )
+
+
+def terms(options: Options, written: Command | None = None) -> Terms:
+    """What the job's master needs, wherever it runs; `written`: as for `setup`."""
+    command = options.command
+    own = _own_commands(options)
     fingerprint = Fingerprint(
         script=command.target if command.kind != "script" else os.path.normpath(command.target),
         arguments=command.args,
@@ -114,34 +141,18 @@ def setup(
         else tuple(dict.fromkeys(line for each in (written or command, *own.values()) for line in digests(each))),
         roles=roles.canonical(options.roles),
     )
-    return Setup(
-        job=options.job_id,
-        node=node_name(options),
-        host=where.host,
-        bind=where.bind,
-        nproc=options.nproc,
-        adapter=options.adapter,
-        command=worker_command(command),
-        environment=inherited(environ),
-        terms=Terms(
-            policy=options.policy,
-            max_restarts=options.max_restarts,
-            same_failure_limit=options.same_failure_limit,
-            fingerprint=fingerprint,
-            farewell_seconds=options.timing.close_timeout,
-        ),
-        lease_ttl=options.timing.lease_ttl,
-        shutdown_timeout=options.shutdown_timeout,
-        signals=heeded(options.signals),
-        role=options.role,
-        node_role=options.node_role,
-        commands={name: worker_command(each) for name, each in own.items()},
-        topology=options.topology,
-        node_rank=options.node_rank,
-        virtual_local_rank=options.virtual_local_rank,
-        keep_detached=options.keep_detached,
-        recipe=recipe(options, environ, trace),
+    return Terms(
+        policy=options.policy,
+        max_restarts=options.max_restarts,
+        same_failure_limit=options.same_failure_limit,
+        fingerprint=fingerprint,
+        farewell_seconds=options.timing.close_timeout,
     )
+
+
+def _own_commands(options: Options) -> dict[str, Command]:
+    """By role, of those that have one of their own."""
+    return {role.name: options.command_of(role) for role in options.roles if role.command}
 
 
 async def run(
@@ -176,13 +187,13 @@ async def _run(
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded = False
     machine = RealMachine(output, early, files, alone=entered is not None)
-    trace = _trace(options, output)
+    trace = trace_of(options, output.say)
     if entered is not None:
         recording.begin(trace, entered)
     try:
         for note in options.notes:
             output.say(note)
-        endpoints = _endpoints(options)
+        endpoints = endpoints_of(options)
         try:
             where = address_of(options, endpoints)
         except Unreachable as error:
@@ -227,8 +238,9 @@ async def _take_part(
     told: list[int] = []
     agent: Agent | None = None
     try:
-        with _ended_by(options.signals, told):
-            async with _store(options, endpoints, agent_setup, output) as store:
+        with ended_by(options.signals, told):
+            where = Address(agent_setup.host, agent_setup.bind)
+            async with store_of(options, endpoints, where, output.say) as store:
                 trace.since(begun, "store", AGENT, kind=options.store.kind)
                 agent = Agent(agent_setup, store, output, machine, trace)
                 return await agent.run()
@@ -237,7 +249,7 @@ async def _take_part(
             raise
         code, reason = 128 + told[0], f"{signal.Signals(told[0]).name} arrived while this node waited for the store"
     except RendezvousError as error:
-        code, reason = _code(error), str(error)
+        code, reason = code_of(error), str(error)
     if agent:
         agent.timeline.ended(asyncio.get_running_loop().time())
         return agent.result(code, reason)
@@ -269,7 +281,7 @@ def _full_once(
 
 
 @contextlib.contextmanager
-def _ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[None]:
+def ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[None]:
     """Until the agent handles these signals itself, the first of them ends the running task."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -307,15 +319,16 @@ def _hurried_by(signals: Iterable[signal.Signals]) -> Generator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
-def _endpoints(options: Options) -> tuple[Endpoint, ...]:
+def endpoints_of(options: Options) -> tuple[Endpoint, ...]:
+    """Where the store is; this machine where several nodes and no endpoint are given."""
     if options.store.kind == "implicit" and not options.store.endpoints:
         return (Endpoint(options.local_addr or routable_address(()), options.store.port),)
     return options.store.endpoints
 
 
 @contextlib.asynccontextmanager
-async def _store(
-    options: Options, endpoints: tuple[Endpoint, ...], agent_setup: Setup, output: Output
+async def store_of(
+    options: Options, endpoints: tuple[Endpoint, ...], where: Address, say: Callable[[str], None]
 ) -> AsyncGenerator[Store]:
     """The job's store, ready to be asked; an embedded etcd is started where an endpoint wants one."""
     if options.store.kind == "memory":
@@ -332,18 +345,18 @@ async def _store(
 
     text = ",".join(map(str, endpoints))
     if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
-        output.say(f"--local-addr={options.local_addr} is not an address of this machine: listening on every interface")
+        say(f"--local-addr={options.local_addr} is not an address of this machine: listening on every interface")
     if options.store.kind == "implicit" and not options.store.endpoints:
-        output.say(f"no --rdzv-endpoint is given: the rendezvous endpoint is {text}. Run this on the other machines:")
-        output.say(f"  {join_command(options, text)}")
-    if agent_setup.bind is not None and not is_loopback(agent_setup.bind):
-        output.say(f"traffic between the nodes of this job is not encrypted yet (it uses {agent_setup.host})")
+        say(f"no --rdzv-endpoint is given: the rendezvous endpoint is {text}. Run this on the other machines:")
+        say(f"  {join_command(options, text)}")
+    if where.bind is not None and not is_loopback(where.bind):
+        say(f"traffic between the nodes of this job is not encrypted yet (it uses {where.host})")
     credentials = options.store.credentials
     deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
     loading = asyncio.create_task(asyncio.to_thread(_etcd_store), name="import grpc")  # beside the start of an etcd
     try:
         hosting = await local_member.ensure(
-            endpoints, directory=options.store.directory, announce=output.say, deadline=deadline
+            endpoints, directory=options.store.directory, announce=say, deadline=deadline
         )
         store_class = await loading
     except StoreUnavailable as error:
@@ -351,7 +364,7 @@ async def _store(
     finally:
         loading.cancel()
     for note in hosting.notes:
-        output.say(note)
+        say(note)
     try:
         store = store_class(
             [str(endpoint) for endpoint in endpoints],
@@ -360,7 +373,7 @@ async def _store(
         )
         try:
             _refuse_old((await store.status()).version, text)
-            looking = asyncio.create_task(_look_after(hosting.local, store, output), name="look after the store")
+            looking = asyncio.create_task(_look_after(hosting.local, store, say), name="look after the store")
             try:
                 yield store
             finally:
@@ -372,14 +385,14 @@ async def _store(
         hosting.release()
 
 
-async def _look_after(local: "Kept | None", store: Store, output: Output) -> None:
+async def _look_after(local: "Kept | None", store: Store, say: Callable[[str], None]) -> None:
     from ..rendezvous.store.embedded import watchdog
 
     try:
         if local is not None:
-            await watchdog.look_after(local, store, output.say)
+            await watchdog.look_after(local, store, say)
     except* Exception as errors:  # noqa: BLE001  the edge of this task: the job goes on without it
-        output.say(f"the store's etcd on this machine is no longer monitored: {errors.exceptions[0]!r}")
+        say(f"the store's etcd on this machine is no longer monitored: {errors.exceptions[0]!r}")
 
 
 def _etcd_store() -> "type[EtcdStore]":
@@ -415,19 +428,21 @@ def _refuse_old(version: str, where: str) -> None:
         )
 
 
-def _code(error: RendezvousError) -> int:
+def code_of(error: RendezvousError) -> int:
+    """The exit code where this is why nothing was begun."""
     if isinstance(error, Unreachable | NoUsableEtcd):
         return plan.REFUSED
     return plan.TIMEOUT if isinstance(error, NobodyAnswered) else plan.STORE_LOST
 
 
-def _trace(options: Options, output: Output) -> Trace:
+def trace_of(options: Options, say: Callable[[str], None]) -> Trace:
+    """Where this process records what it does."""
     file = options.output.trace
     if file is None:
         return Trace()
     with contextlib.suppress(OSError):  # whoever opens the file in it says so
         file.parent.mkdir(parents=True, exist_ok=True)
-    return Trace(str(file), node_name(options), output.say, create=True)
+    return Trace(str(file), node_name(options), say, create=True)
 
 
 def _begun(options: Options, early: "tuple[str, Seed] | None") -> Output:

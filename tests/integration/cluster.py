@@ -165,6 +165,9 @@ class Cluster:
         endpoint: the store; None: the agents are given none.
         failed: whether the test has failed; then the end kills everything and asserts nothing (see `failure`).
         embedded: the agents start the store at `endpoint` themselves.
+
+    Attributes:
+        masters: names that are no nodes: `elastic-run master` is started for them.
     """
 
     def __init__(
@@ -179,6 +182,7 @@ class Cluster:
         self.script = SCRIPTS / "puppet.py"
         self.args: tuple[str, ...] = ()
         self.nodes: dict[str, Node] = {}
+        self.masters: set[str] = set()
         self._embedded = embedded
         self._test_failed = failed
         self._changed = threading.Condition()
@@ -195,7 +199,8 @@ class Cluster:
 
     def command(self, name: str) -> list[str]:
         """The command line of node `name`, with the flags of the last `start`."""
-        command = [sys.executable, "-m", "elastic_run", f"--node-name={name}"]
+        subcommand = ["master"] if name in self.masters else []
+        command = [sys.executable, "-m", "elastic_run", *subcommand, f"--node-name={name}"]
         for flag, value in self.flags.items():
             command.append(f"--{flag.replace('_', '-')}" + (f"={value}" if value != "" else ""))
         return [*command, str(self.script), *self.args]

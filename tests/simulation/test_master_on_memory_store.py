@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from elastic_run.elastic_agent import plan as agent_plan
-from elastic_run.elastic_agent.candidate import Candidate
+from elastic_run.elastic_agent.candidate import Candidacy, Candidate
 from elastic_run.master import controller
 from elastic_run.master import master as master_module
 from elastic_run.master.controller import RETURN_SECONDS, SILENT_SECONDS, Terms, describe_difference
@@ -1449,8 +1449,8 @@ class TestAStoreThatWasAway:
             before = await job.now()
             coming: asyncio.Future[membership.Registration] = asyncio.get_running_loop().create_future()
 
-            async def registered() -> membership.Registration:
-                return await asyncio.shield(coming)
+            async def registered() -> Candidacy:
+                return Candidacy.of(await asyncio.shield(coming))
 
             candidate = Candidate(
                 job.store,
@@ -1789,10 +1789,9 @@ class TestTakeover:
             c = await job.join("c")
             await job.kill_master(a)
 
-            async def registered() -> membership.Registration:
-                return dataclasses.replace(
-                    c.registration, member=dataclasses.replace(c.registration.member, agent_address="")
-                )
+            async def registered() -> Candidacy:
+                member = dataclasses.replace(c.registration.member, agent_address="")
+                return Candidacy.of(dataclasses.replace(c.registration, member=member))
 
             policy = Policy(min_nodes=1, max_nodes=3)
             candidate = Candidate(

@@ -1,0 +1,195 @@
+"""A process without workers that takes part in the election, and leads the job while it is elected.
+
+It is no member of the job: no round has a rank for it, and nobody waits for it. It and the agents' own candidates are
+equal in the election: whoever comes first leads, and one of the others takes over when that one is lost.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..master.controller import Terms
+from ..rendezvous import election, failure_detector, membership
+from ..rendezvous.errors import Compacted, LeaseLost, Refused, StoreError, StoreUnavailable
+from ..rendezvous.header import Header, Leader
+from ..rendezvous.keys import Keys
+from ..rendezvous.rpc.envelope import Security
+from ..rendezvous.store.contract import Store
+from ..rendezvous.store.waits import Waits
+from ..rendezvous.trace_file import Trace
+from . import master_client, plan
+from .candidate import Candidacy, Candidate
+
+FAREWELL_SECONDS = 5.0
+"""Seconds that it takes at most to give the leadership up; then its lease does it."""
+
+HEADER = "reading the state of the job"
+"""What may wait for the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterSetup:
+    """What it is started with.
+
+    Attributes:
+        job: the job's id.
+        name: what others call it in their lines.
+        host: what peers call this machine.
+        bind: the address that its listener binds; "" is every interface.
+        terms: what the master needs.
+        lease_ttl: seconds until it is taken for lost when it is silent.
+        signals: each of them ends it in order.
+        security: what the job's agents must have and speak when they ask each other.
+    """
+
+    job: str
+    name: str
+    host: str
+    bind: str
+    terms: Terms
+    lease_ttl: int = 5
+    signals: tuple[signal.Signals, ...] = ()
+    security: Security = field(default_factory=Security)
+
+
+class MasterProcess:
+    """Takes part in the election until the job is over, or it is told to end.
+
+    Args:
+        setup: what it is started with.
+        store: the job's store; the caller closes it.
+        say: prints one line for a person.
+        trace: where the master records what it does; None: nowhere.
+    """
+
+    def __init__(
+        self, setup: MasterSetup, store: Store, say: Callable[[str], None], trace: Trace | None = None
+    ) -> None:
+        self._setup = setup
+        self._store = store
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+        self._keys = Keys(setup.job)
+        self._waits = Waits(say, self._loop.time)
+        self._candidate = Candidate(
+            store,
+            self._keys,
+            setup.terms,
+            say,
+            self._waits,
+            trace,
+            lease_ttl=setup.lease_ttl,
+            tls=setup.security.client,
+        )
+        self._listener = failure_detector.AgentListener(
+            secrets.token_hex(8),
+            methods=master_client.methods(lambda: self._candidate.ledgers),
+            security=setup.security,
+        )
+        self._stale = ""
+        self._header: Header | None = None
+        self._told: asyncio.Future[int] = self._loop.create_future()
+
+    async def run(self) -> tuple[int, str]:
+        """The exit code, and why it ends, in words. Raises OSError where it cannot listen, StoreError."""
+        for number in self._setup.signals:
+            self._loop.add_signal_handler(number, self._tell, number)
+        try:
+            try:
+                await membership.refuse_if_over(self._store, self._keys)
+            except Refused as error:
+                return plan.REFUSED, str(error)
+            if (found := await membership.read_header(self._store, self._keys)) and found[0].final:
+                self._stale = found[0].run
+            await self._listener.start(self._setup.bind, self._setup.host)
+            watching = asyncio.create_task(self._watch(), name="header")
+            try:
+                return await self._take_part(watching)
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+                await self._listener.close()
+        finally:
+            for number in self._setup.signals:
+                self._loop.remove_signal_handler(number)
+
+    def _tell(self, number: int) -> None:
+        if not self._told.done():
+            self._told.set_result(number)
+
+    async def _take_part(self, watching: "asyncio.Task[Header]") -> tuple[int, str]:
+        """Campaigns under one lease after the other."""
+        while True:
+            lease = await self._waits.until_answered("a lease", lambda: self._store.grant(self._setup.lease_ttl))
+            await self._listener.greet_as(secrets.token_hex(8))
+            me = Leader(self._setup.name, self._listener.incarnation, self._listener.address)
+            campaign = asyncio.create_task(self._campaign(Candidacy(me, lease)), name="leadership")
+            keeping = asyncio.create_task(self._store.keep_alive(lease, self._setup.lease_ttl), name="lease")
+            try:
+                await asyncio.wait({campaign, keeping, watching, self._told}, return_when=asyncio.FIRST_COMPLETED)
+                if self._told.done():
+                    name = signal.Signals(self._told.result()).name
+                    return 128 + self._told.result(), f"{name}: this process gives up its part in the election"
+                if campaign.done() or watching.done():
+                    return await self._ended(campaign, watching)
+                self._say("this process's lease expired; it takes part in the election again")
+                with contextlib.suppress(LeaseLost):
+                    keeping.result()
+            finally:
+                leadership = self._candidate.leadership
+                for task in (campaign, keeping):
+                    task.cancel()
+                await asyncio.gather(campaign, keeping, return_exceptions=True)
+                await self._give_up(leadership, lease)
+
+    async def _campaign(self, candidacy: Candidacy) -> Header | None:
+        async def stand() -> Candidacy:
+            return candidacy
+
+        return await self._candidate.run(stand, lambda: self._stale, lambda: self._header is not None)
+
+    async def _ended(
+        self, campaign: "asyncio.Task[Header | None]", watching: "asyncio.Task[Header]"
+    ) -> tuple[int, str]:
+        """The job is over: where this process leads, it stays until the job's keys are removed."""
+        if self._candidate.leadership:
+            limit = self._setup.terms.farewell_seconds + FAREWELL_SECONDS
+            await asyncio.wait({campaign, self._told}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        header = (campaign.result() if campaign.done() else None) or await watching
+        return plan.exit_code(header), str(header.reason)
+
+    async def _give_up(self, leadership: election.Leadership | None, lease: int) -> None:
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                if leadership:
+                    await election.resign(self._store, leadership)
+                await self._store.revoke(lease)
+        except (TimeoutError, StoreError):
+            pass  # it expires by itself
+
+    async def _watch(self) -> Header:
+        """The end of the job's run, as soon as it is published."""
+        while True:
+            try:
+                listing = await self._waits.until_answered(HEADER, lambda: self._store.list(self._keys.round))
+                for item in listing.items:
+                    if self._is_end(membership.header_of(item)):
+                        break
+                else:
+                    async for changes in self._store.watch(self._keys.round, listing.revision + 1):
+                        if any(
+                            change.kind == "put" and self._is_end(membership.header_of(change.kv)) for change in changes
+                        ):
+                            break
+            except (Compacted, StoreUnavailable):
+                continue  # the next read says where the job is
+            if self._header is not None:
+                return self._header
+
+    def _is_end(self, header: Header) -> bool:
+        if header.final and header.run != self._stale:
+            self._header = header
+        return self._header is not None
