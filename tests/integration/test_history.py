@@ -32,7 +32,7 @@ def test_what_a_real_jobs_master_decided_is_decided_again_from_its_history(tmp_p
     lines = recorded(tmp_path)
     published = [line for line in lines if b'"kind":"Publish"' in line]
     assert [b'"what":"open"' in line for line in published] == [True, True, False]
-    assert b"SIGKILL" in published[1]
+    assert b'"code":"WorkerFailed"' in published[1] and b'"signal":9' in published[1], published[1]
     assert list(replay(lines)) == []
 
 
