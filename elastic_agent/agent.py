@@ -96,7 +96,10 @@ class Agent:
             store, keys, setup.terms, output.say, waits, trace, lease_ttl=setup.lease_ttl, tls=security.client
         )
         self._agent_listener = failure_detector.AgentListener(
-            tag, machine.listener, master_client.methods(lambda: self._candidate.ledgers), security
+            tag,
+            machine.listener,
+            master_client.methods(lambda: self._candidate.ledgers, lambda: self._candidate.status),
+            security,
         )
         self._link = Link(
             store, keys, lambda: self._candidate.ledgers, lambda: facts.known.header, self._caller, security

@@ -61,7 +61,7 @@ class Recorder:
     def lost(self, why: str) -> None:
         """This node is not registered any more."""
         self._apart = self._trace.now()
-        self._trace.instant("put out", ROUNDS, why=why)
+        self._trace.instant("unregistered", ROUNDS, why=why)
 
     def registered(self) -> None:
         """This node is a member; now it waits for a round."""

@@ -13,6 +13,7 @@ from ..master.history import History
 from ..master.master import LEADING, Master
 from ..master.memory import Memory
 from ..master.publish import Publisher
+from ..master.status import Status
 from ..rendezvous import election, failure_detector
 from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header, Leader
@@ -95,6 +96,11 @@ class Candidate:
     def ledgers(self) -> Ledgers | None:
         """Those of this node's master, while there is one."""
         return self._master.ledgers if self._master else None
+
+    @property
+    def status(self) -> Status | None:
+        """The job's, while this node's master leads it."""
+        return self._master.status if self._master else None
 
     async def run(
         self,

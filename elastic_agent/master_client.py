@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 from ..master.data.ledger import Answer, Request
 from ..master.data.ledger_service import PATIENCE, Ledgers
+from ..master.status import Status
 from ..rendezvous import failure_detector
 from ..rendezvous.errors import Deposed, StoreError
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.rpc.client import Connection
-from ..rendezvous.rpc.envelope import Caller, RpcError, Security
+from ..rendezvous.rpc.envelope import Caller, Nothing, RpcError, Security
 from ..rendezvous.rpc.server import Method, Methods
 from ..rendezvous.store.contract import Store
 from ..rendezvous.wire.values import Malformed, decode
@@ -24,6 +25,10 @@ PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 
 LEDGER = "ledger"
 """The method that takes a `Request` and gives its `Answer`."""
+
+STATUS = "status"
+"""The method that takes `Nothing` and gives the job's `Status`. Whoever asks names the run, which the header in the
+store holds; before the first round there is no header, and any name will do."""
 
 ASKING = PATIENCE + 1.0
 """Seconds for one answer: a master that lives says within PATIENCE why there is none yet."""
@@ -125,8 +130,8 @@ class Link:
         return self._connection
 
 
-def methods(here: Callable[[], Ledgers | None]) -> Methods:
-    """What other agents may ask this one, which answers while its own master leads their run of the job."""
+def methods(here: Callable[[], Ledgers | None], status: Callable[[], Status | None]) -> Methods:
+    """What others may ask this agent, which answers while its own master leads their run of the job."""
 
     async def ask_ledger(caller: Caller, request: Request) -> Answer:
         ledgers = here()
@@ -134,4 +139,10 @@ def methods(here: Callable[[], Ledgers | None]) -> Methods:
             raise Deposed("this node's agent does not lead that run of the job")
         return await ledgers.answer(request, caller)
 
-    return {LEDGER: Method(Request, ask_ledger)}
+    async def ask_status(caller: Caller, _: Nothing) -> Status:
+        found = status()
+        if found is None or (caller.run != found.run and found.state != "gathering"):
+            raise Deposed("this node's agent does not lead that run of the job")
+        return found
+
+    return {LEDGER: Method(Request, ask_ledger), STATUS: Method(Nothing, ask_status)}

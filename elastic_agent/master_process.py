@@ -86,7 +86,7 @@ class MasterProcess:
         )
         self._listener = failure_detector.AgentListener(
             secrets.token_hex(8),
-            methods=master_client.methods(lambda: self._candidate.ledgers),
+            methods=master_client.methods(lambda: self._candidate.ledgers, lambda: self._candidate.status),
             security=setup.security,
         )
         self._stale = ""

@@ -308,8 +308,10 @@ class Controller:
             self._incidents.append((published, header.incident))
         if header.state == "open":
             self._training.opened(known, published)
-            for seen in self._members.values():
-                self._time(seen.member, published)
+            reports = {seen.member.incarnation: seen.member.report for seen in self._members.values()}
+            for each in known:  # who has gone has run, too
+                if each not in reports or reports[each].round == header.number:
+                    self._training.runs(each, published)
         self._say(f"this node is now the master and continues with round {header.number}")
         for success in self._found.successes:
             member = success.member
@@ -543,7 +545,8 @@ class Controller:
 
     def _gather(self, member: Member) -> None:
         report = member.report
-        self._time(member, self._now)
+        if report.state in ("running", "succeeded") and report.round == self._round.number:
+            self._training.runs(member.incarnation, self._now)
         if member.incarnation in self.in_round:
             if report.state in DEPARTING:
                 self._note(Evidence(self._round.number, left=((member.node, report.problem),)))
@@ -565,12 +568,6 @@ class Controller:
                 self._note(
                     Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),), finished=before)
                 )
-
-    def _time(self, member: Member, now: float) -> None:
-        """Its workers train, where it says so."""
-        report = member.report
-        if report.state in ("running", "succeeded") and report.round == self._round.number:
-            self._training.runs(member.incarnation, now)
 
     def _note(self, evidence: Evidence) -> None:
         if evidence.round == self._round.number != self._evidence_at[0]:

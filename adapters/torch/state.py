@@ -589,13 +589,13 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
                 if take:
                     members.next(self._why)
                 take, self._why = True, ""
-                with span("form the ring", round=members.context.round, ranks=members.context.world_size):
+                with span("form the process group", round=members.context.round, ranks=members.context.world_size):
                     process_group.form(members.context)
                 if not self._first:
                     own = True
                     state._reset()  # pyright: ignore[reportPrivateUsage]
                     own = False
-                with span("bring the state"):
+                with span("sync the state"):
                     state.sync()
                 if members.over:
                     raise Superseded

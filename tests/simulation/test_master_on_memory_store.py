@@ -1626,6 +1626,10 @@ class TestTakeover:
             assert (header.cause, header.restart_count) == ("lost", 2)
             assert header.tally.failures == 2
             assert header.incident and header.incident.node == "a"
+            status = job.leaders[-1].status
+            assert (status.round, status.tally.failures, status.tally.lost) == (4, 2, 1)
+            assert [(node.node, node.state) for node in status.nodes] == [("b", "running"), ("c", "running")]
+            assert 55 < status.goodput.trained <= status.goodput.elapsed, "the master before this one has counted"
 
         simulate(scenario)
 

@@ -17,16 +17,20 @@ from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
 from elastic_run.elastic_agent import master_client, worker_server
 from elastic_run.elastic_agent.master_client import Link
 from elastic_run.elastic_agent.worker_server import CallHandler, WorkerServer
+from elastic_run.master.controller import Controller, Terms
 from elastic_run.master.data.ledger import Answer, Piece, Request
 from elastic_run.master.data.ledger_service import Ledgers
+from elastic_run.master.memory import Memory
+from elastic_run.master.status import Status
 from elastic_run.rendezvous.errors import Deposed, StoreUnavailable
-from elastic_run.rendezvous.failure_detector import AgentListener, watch_until_dead
+from elastic_run.rendezvous.failure_detector import AgentListener, dial, watch_until_dead
 from elastic_run.rendezvous.header import Header, HeaderState, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.reasons import AllJoined
+from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.rpc import client
-from elastic_run.rendezvous.rpc.envelope import Answered, Caller, answer_of, packed
+from elastic_run.rendezvous.rpc.envelope import Answered, Caller, Nothing, RpcError, answer_of, packed
 from elastic_run.rendezvous.store.contract import KeyValue, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.wire.frame import PREFIX, framed, read_frame
@@ -61,6 +65,7 @@ class Master:
         held: those that are not answered before `gate` is set.
         run: of the job; others are not answered.
         callers: who has asked.
+        status: the job's, while it leads.
     """
 
     incarnation: str
@@ -71,10 +76,11 @@ class Master:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     deposed: bool = False
     callers: list[Caller] = field(default_factory=list[Caller])
+    status: Status | None = None
 
     def __post_init__(self) -> None:
         # What is asked of the ledgers here is two methods, and a double has them.
-        methods = master_client.methods(lambda: cast(Ledgers, self))
+        methods = master_client.methods(lambda: cast(Ledgers, self), lambda: self.status)
         self.server = AgentListener(self.incarnation, methods=methods)
 
     def serves(self, run: str) -> bool:
@@ -150,6 +156,43 @@ async def side() -> AsyncGenerator[Side, None]:
             yield made
     finally:
         await made.link.close()
+
+
+# -- what the job is at this moment ---------------------------------------------------------------------------------
+
+
+STATUS = Controller(KEYS, Terms(Policy(1, 2), 3, 0, FINGERPRINT), 0.0, memory=Memory(0.0), run="run").status(5.0)
+
+
+async def asks_status(master: Master, run: str) -> Status:
+    reader, writer = await dial(master.server.address, master.incarnation)
+    connection = client.Connection(reader, writer, "the master", Caller(run))
+    try:
+        return await connection.ask(master_client.STATUS, Nothing(), Status, DEADLINE)
+    finally:
+        await connection.close()
+
+
+async def test_the_master_tells_the_status_of_the_job_to_who_names_its_run(side: Side) -> None:
+    async with leading(side) as master:
+        master.status = replace(STATUS, state="open", round=1)
+        assert await asks_status(master, "run") == master.status
+        with pytest.raises(RpcError) as refused:
+            await asks_status(master, "another")
+        assert refused.value.code == "moved"
+
+
+async def test_before_the_first_round_the_status_is_told_to_who_cannot_know_the_run(side: Side) -> None:
+    async with leading(side) as master:
+        master.status = STATUS
+        assert await asks_status(master, "") == STATUS
+
+
+async def test_an_agent_that_does_not_lead_has_no_status(side: Side) -> None:
+    async with leading(side) as master:
+        with pytest.raises(RpcError) as refused:
+            await asks_status(master, "run")
+        assert refused.value.code == "moved"
 
 
 # -- from agent to master ---------------------------------------------------------------------------------------------
