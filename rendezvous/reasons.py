@@ -435,11 +435,11 @@ class AwaitingReports(Tagged):
 
     def __str__(self) -> str:
         waiting = {
-            "any": "other failure reports before the job ends",
-            "all": "the reports of the other ranks",
-            "first": "the report of the rank that failed first",
+            "any": "waiting for other failure reports before the job ends",
+            "all": "waiting for the reports of the other ranks",
+            "first": "waiting for the report of the rank that failed first",
         }
-        return f"{self.what}; waiting for {waiting[self.whose]}"
+        return f"{self.what}; {waiting[self.whose]}"
 
 
 @dataclass(frozen=True, slots=True)
