@@ -7,10 +7,10 @@ from it and change what differs. `registry.adapter` finds an adapter by the name
 Whatever the adapter says, a worker has the plain variables (`environment.py`): who it is, and where rank 0 is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from .imports_ahead import Package
 
@@ -92,6 +92,39 @@ class Worker:
     role_world_size: int = 0
     error_file: str = ""
     own_device: bool = False
+
+
+Lifetime = Literal["round", "job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A process that an agent keeps beside its workers, such as a tracker or a coordinator.
+
+    It runs in the workers' own Python, with what workers inherit as its environment. Of each round it is told by a line
+    of JSON on its stdin, before the workers start: `job`, `round`, `world_size`, `nodes`, `master_addr`, `master_port`,
+    `restart_count`, and `peers`, a list by rank of `host`, `ports` and `role`. The workers start when it has printed a
+    line with the word `ready`, or has exited with 0, which means that it has done its work, or `ready_seconds` have
+    passed. All else that it prints is shown with its name before it.
+
+    A service that dies ends the round, and is named as the cause: the next round starts it again, with all workers, on
+    every node. So does one that dies before it is ready, twice in a row at most. It ends with its agent, whatever ends
+    that.
+
+    Attributes:
+        name: before its lines.
+        arguments: what follows the interpreter: `("-m", "package.tracker")`, or a file and its arguments.
+        lifetime: "round": each round has another process, which is ended after the workers; "job": one process is told
+            of one round after the other while rank 0 stays on its node, or on every node, and ends with the agent.
+        where: on the node of rank 0 ("first"), or on every node ("every").
+        ready_seconds: how long workers wait for it.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    lifetime: Lifetime = "round"
+    where: Literal["first", "every"] = "first"
+    ready_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,5 +237,12 @@ class Adapter(Protocol):
             inherited: the launcher's own variables, which the worker has as well.
 
         Raises ValueError where this worker cannot be started, with words.
+        """
+        ...
+
+    def services(self, round: Round) -> Sequence[Service]:
+        """The processes that run beside the workers of this round, of names that differ.
+
+        Raises ValueError where the round cannot be served, with words.
         """
         ...

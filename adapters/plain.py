@@ -1,9 +1,9 @@
 """The adapter for no framework in particular (`--framework=none`), and what others inherit from (pure)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from . import accelerators
-from .contract import Accelerators, Hint, ImportsAhead, Round, Worker
+from .contract import Accelerators, Hint, ImportsAhead, Round, Service, Worker
 
 COLLECTIVES = (r"gloo", r"nccl", r"mpi_", r"ucc\b", r"HorovodInternalError")
 """Words of the libraries by which workers exchange tensors: whoever has an error there has lost a peer. Several
@@ -29,3 +29,7 @@ class Plain:
     def environment(self, round: Round, worker: Worker, inherited: Mapping[str, str]) -> Mapping[str, str | None]:
         """Nothing beside the plain variables."""
         return {}
+
+    def services(self, round: Round) -> Sequence[Service]:
+        """None."""
+        return ()

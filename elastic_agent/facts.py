@@ -2,6 +2,7 @@
 
 import math
 import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -28,6 +29,7 @@ class Setup:
         adapter: what their framework expects of a launcher.
         command: the workers' command line.
         environment: what the workers inherit.
+        python: the workers' interpreter, for the services beside them.
         terms: what the master needs.
         lease_ttl: seconds until a silent machine is taken for lost.
         store_patience: seconds that a node without workers waits for a store that does not answer.
@@ -60,6 +62,7 @@ class Setup:
     topology: str = ""
     node_rank: int | None = None
     virtual_local_rank: bool = False
+    python: str = sys.executable
     keep_detached: bool = True
     recipe: Recipe | None = None
     security: Security = field(default_factory=Security)

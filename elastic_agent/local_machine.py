@@ -4,10 +4,11 @@
 """
 
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from ..adapters.contract import Lifetime, Service
 from ..rendezvous import failure_detector
 from ..rendezvous.member import Exit
 from .logs.output import Output
@@ -15,6 +16,7 @@ from .processes.guardian import Guardian
 from .worker_server import Respond, WorkerServer
 from .workers.ports import Ports
 from .workers.process_groups import ProcessGroups
+from .workers.services import Services
 from .workers.worker_processes import Workers, WorkerSpec
 from .zygotes.seed import Recipe, Seed
 
@@ -217,11 +219,46 @@ class ProcessGroupSet(Protocol):
         ...
 
 
+class ServiceSet(Protocol):
+    """The services beside the workers (`services.Services`, which explains each method)."""
+
+    @property
+    def failure(self) -> str:
+        """How one of them died; empty where none has."""
+        ...
+
+    async def enter(
+        self, wanted: Sequence[Service], line: bytes, python: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        """These run, know of a round, and are ready or late; StartFailed."""
+        ...
+
+    def tell(self, line: bytes) -> None:
+        """Those that run hear of a round."""
+        ...
+
+    async def end(self, lifetimes: Iterable[Lifetime], grace: float) -> None:
+        """Ends those of these lifetimes."""
+        ...
+
+    def pause(self) -> None:
+        """Stops them where they are."""
+        ...
+
+    def resume(self) -> None:
+        """Lets them go on."""
+        ...
+
+
 class Machine(Protocol):
     """Gives an agent its parts."""
 
     def workers(self, tag: str, silence: float | None) -> tuple[WorkerSet, Guard]:
         """The workers of the agent `tag`, and who guards them while it is not silent for `silence` seconds."""
+        ...
+
+    def services(self, tag: str, changed: Callable[[], None]) -> ServiceSet:
+        """The services beside the workers that it has given; `changed` hears of their ends."""
         ...
 
     def ports(self, count: int, least: int) -> PortSet:
@@ -263,6 +300,7 @@ class RealMachine:
         self._early = early
         self._files = files
         self._alone = alone
+        self._kept: tuple[Workers, Guardian] | None = None
 
     def close(self) -> None:
         """Ends what was begun early, where no agent has come to take it."""
@@ -276,7 +314,22 @@ class RealMachine:
         workers = Workers(
             tag=tag, output=self._output, guardian=guardian, seed=seed, files=self._files, alone=self._alone
         )
+        self._kept = workers, guardian
         return workers, guardian
+
+    def services(self, tag: str, changed: Callable[[], None]) -> Services:
+        """See `Machine.services`."""
+        assert self._kept is not None, "services are beside workers"
+        workers, guardian = self._kept
+        tag = self._early[0] if self._early else tag
+        return Services(
+            tag=tag,
+            output=self._output,
+            guardian=guardian,
+            apart=workers.apart,
+            files=self._files,
+            changed=changed,
+        )
 
     def ports(self, count: int, least: int) -> Ports:
         """See `Machine.ports`."""

@@ -61,6 +61,7 @@ class View:
         leases: one of them has asked for shards.
         late: failures of the round before, which its workers died of by themselves.
         problem: why the workers of `header`'s round could not be started; empty where they could.
+        service: how a service that its workers need died; empty where none has.
         unfit: why this node cannot start workers at all; empty where it can.
         leading: the job's master runs here.
         told: what the store holds about this node.
@@ -103,6 +104,7 @@ class View:
     leases: bool = False
     late: tuple[Exit, ...] = ()
     problem: str = ""
+    service: str = ""
     unfit: str = ""
     leading: bool = False
     told: Report = field(default_factory=Report)
@@ -238,10 +240,10 @@ def _report(view: View) -> Report:
         return Report("failed", header.number, exits, f"could not start its workers: {view.problem}")
     if view.round != header.number:
         return view.told  # the workers of this round are about to be started: then there is news
-    if any(not exit_.ok for exit_ in view.exits):
-        return Report("failed", view.round, exits)
     if done:
         return Report("succeeded", view.round, exits)
+    if view.service or any(not exit_.ok for exit_ in view.exits):
+        return Report("failed", view.round, exits, f"could not go on: {view.service}" if view.service else "")
     keeps = view.keeps and view.staying == view.total  # a new one among them may still be on its way
     if view.stranded:
         words = f"has workers whose process group broke, although no node is known to be lost: {view.stranded}"

@@ -53,6 +53,7 @@ def look(
         leases=facts.leases,
         late=facts.late,
         problem=facts.problem,
+        service=workers.service_failure,
         unfit=facts.unfit,
         leading=leading,
         told=facts.told,

@@ -120,6 +120,7 @@ def setup(
         topology=options.topology,
         node_rank=options.node_rank,
         virtual_local_rank=options.virtual_local_rank,
+        python=command.python,
         keep_detached=options.keep_detached,
         recipe=recipe(options, environ, trace),
     )

@@ -27,6 +27,7 @@ from pathlib import Path
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.facts import Setup
+from elastic_run.elastic_agent.local_machine import ServiceSet
 from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
@@ -173,6 +174,9 @@ class NoMachine:
 
     def ports(self, count: int, least: int) -> "NoPorts":
         return NoPorts()
+
+    def services(self, tag: str, changed: Callable[[], None]) -> ServiceSet:
+        raise NotImplementedError("no framework here has any")
 
     def listener(self, bind: str) -> socket.socket:
         return failure_detector.listener(bind)

@@ -254,6 +254,21 @@ class Output:
             writer.open(made)
         return Lines(lambda: self._writer, made)
 
+    def open_service(self, name: str, stream: StreamName) -> Lines:
+        """The way for one stream of a service that runs beside the workers: all of it is shown, and none kept."""
+        writer = self._started()
+        made = Stream(
+            worker=("service", name),
+            prefix=f"[{self._host} {name}] ".encode(errors="replace"),
+            file=None,
+            lane=writer.lanes[self._terminals[stream].name] if writer else None,
+            matching=None,
+            needles=(),
+        )
+        if writer:
+            writer.open(made)
+        return Lines(lambda: self._writer, made)
+
     def say(self, line: str) -> None:
         """One of the launcher's own lines (or several), on stderr, in order with the workers' lines there."""
         mark = b"\x1b[1m[elastic-run]\x1b[0m " if self._color["stderr"] else b"[elastic-run] "

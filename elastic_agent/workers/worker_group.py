@@ -8,8 +8,9 @@ import dataclasses
 import re
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
-from ...adapters import contract
+from ...adapters import contract, services
 from ...adapters.environment import Told, per_worker, worker_environment
 from ...rendezvous.header import Header
 from ...rendezvous.member import Exit
@@ -19,10 +20,11 @@ from .. import plan
 from ..agent_trace import Recorder
 from ..event import CountingEvent
 from ..facts import Facts, Setup
-from ..local_machine import Machine, PortSet, Reporter
+from ..local_machine import Machine, PortSet, Reporter, ServiceSet
 from ..timeline import Timeline, describe_round
 from .failure import describe
 from .ports import OFFERED
+from .services import GRACE_SECONDS
 from .worker_processes import StartFailed, WorkerSpec
 
 SILENCE = (1.25, 1.0)
@@ -107,6 +109,8 @@ class WorkerGroup:
         self.worker_ports = self._hold(machine, held, held)
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
         self._workers, self.guardian = machine.workers(tag, silence)
+        self._services: ServiceSet | None = None  # none has been wanted
+        self._begin_services = partial(machine.services, tag, changed.set)
 
     def _hold(self, machine: Machine, count: int, least: int) -> PortSet:
         try:
@@ -165,6 +169,11 @@ class WorkerGroup:
         return self._process_groups.forming(self.pids)
 
     @property
+    def service_failure(self) -> str:
+        """How a service beside the workers died, in words; empty where none has."""
+        return self._services.failure if self._services else ""
+
+    @property
     def slowest(self) -> float:
         """Seconds that a step of these takes, where that is long."""
         return self._process_groups.slowest(self.pids)
@@ -182,15 +191,21 @@ class WorkerGroup:
 
     async def close(self, *, keep_detached: bool = False) -> None:
         """Ends the processes that are left; with `keep_detached` not those that have left their worker's session."""
+        if self._services:
+            await self._services.end(("round", "job"), GRACE_SECONDS)
         await self._workers.close(keep_detached=keep_detached)
 
     def pause(self) -> None:
         """Stops the workers, as Ctrl-Z does."""
         self._workers.pause()
+        if self._services:
+            self._services.pause()
 
     def resume(self) -> None:
         """Lets them go on."""
         self._workers.resume()
+        if self._services:
+            self._services.resume()
 
     def warm_up(self) -> None:
         """Begins to make the interpreter that workers are forked from, while the nodes still meet."""
@@ -209,6 +224,7 @@ class WorkerGroup:
             return
         try:
             self._ended = ()
+            await self._serve(header, assignment)
             await self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
         except (StartFailed, ValueError, OSError) as error:
             self._cannot_start(header, assignment, error)
@@ -274,6 +290,8 @@ class WorkerGroup:
         adopted, down = facts.adopted | {facts.round}, any(not exit_.ok for exit_ in ended) or not self.alive
         self._belong_to(header, assignment)
         facts.adopted, facts.leases = adopted, leases
+        if self._services:
+            self._services.tell(services.line(self._round(header, assignment)))
         pids = self._workers.pids
         self._workers.keep({pid: self._spec(header, assignment, local) for local, pid in pids.items()})
         self._ended = ended
@@ -296,6 +314,7 @@ class WorkerGroup:
         self._belong_to(header, assignment)
         varying = per_worker(self._setup.adapter)
         try:
+            await self._serve(header, assignment)
             specs = {local: self._spec(header, assignment, local) for local in range(assignment.nproc)}
             missing, kept = self._keep(specs)
             for pid, spec in kept.items():
@@ -379,6 +398,8 @@ class WorkerGroup:
         own = self._failed
         with self._trace.span("stop", round=self._facts.round, grace=grace):
             await self._workers.stop(first=first, grace=grace)
+            if self._services:
+                await self._services.end(("round",), min(grace, GRACE_SECONDS))
         self._look_for_undead()
         self._process_groups.forget_all_but(self.pids)
         self._trace.exits(self._workers.exits)
@@ -406,6 +427,17 @@ class WorkerGroup:
             facts.stranded_at = now
             self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._changed.set)
         return why if now - facts.stranded_at >= plan.STRANDED_SECONDS else ""
+
+    async def _serve(self, header: Header, assignment: Assignment) -> None:
+        """Has the services of this round run. Raises StartFailed, ValueError, AdapterFailed."""
+        round = self._round(header, assignment)
+        wanted = services.wanted(self._setup.adapter, round, first=assignment.first_rank == 0)
+        if wanted and self._services is None:
+            self._services = self._begin_services()
+        if self._services:
+            python = (self._setup.python, "-u")
+            with self._trace.span("services", round=header.number):
+                await self._services.enter(wanted, services.line(round), python, self._setup.environment)
 
     async def _is_current(self, header: Header) -> bool:
         """Whether the store still has this header; reads where all workers are, where their framework asks."""
@@ -505,9 +537,9 @@ class WorkerGroup:
             error_file=error_file,
         )
 
-    def _environment(self, header: Header, assignment: Assignment, worker: contract.Worker) -> dict[str, str]:
+    def _round(self, header: Header, assignment: Assignment) -> contract.Round:
         setup = self._setup
-        round = contract.Round(
+        return contract.Round(
             job=setup.job,
             number=header.number,
             world_size=assignment.world_size,
@@ -519,6 +551,9 @@ class WorkerGroup:
             signals=tuple(number.name for number in setup.signals),
             peers=self._contract_peers if header.number else (),
         )
+
+    def _environment(self, header: Header, assignment: Assignment, worker: contract.Worker) -> dict[str, str]:
+        setup, round = self._setup, self._round(header, assignment)
         told = Told(
             largest_world=setup.terms.policy.largest_world(setup.nproc),
             agent=self._agent,

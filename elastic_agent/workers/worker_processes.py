@@ -236,6 +236,7 @@ class Workers:
         self._kill_seconds = kill_seconds
         self._since: int | None = None if alone else -1  # when the first worker was started; -1: no daemon is sought
         self.reaper = reaper or Reaper()
+        self.apart: set[int] = set()  # sessions that the agent ends by itself: a stop leaves them alone
         self._current: list[_Worker] = []
         self._gone: list[_Worker] = []  # not kept, and not yet ended
         self._exits: list[Exit] = []
@@ -843,8 +844,8 @@ class Workers:
 
         All is decided by one look at the processes: a daemon that is given to this one between two would be in neither.
         """
-        warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()  # these interpreters stay
-        below = [found for found in descendants(os.getpid()) if found.session not in warm]
+        stay = {*self.apart, *(self._zygotes.sessions if self._zygotes is not None else ())}  # interpreters, services
+        below = [found for found in descendants(os.getpid()) if found.session not in stay]
         if not all_of_ours:
             return belonging(below, sessions, None)
         return belonging(below, {*sessions, *self._daemons(below)}, self._tag)

@@ -41,6 +41,10 @@ class SimulatedMachine:
         """See `Machine.ports`."""
         return SimulatedPorts(self._world, self._name, count)
 
+    def services(self, tag: str, changed: Callable[[], None]) -> Any:
+        """See `Machine.services`."""
+        raise NotImplementedError("no framework here has any")
+
     def listener(self, bind: str) -> socket.socket:
         """See `Machine.listener`."""
         return self._listener()

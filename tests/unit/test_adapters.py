@@ -1,15 +1,17 @@
 """What adapters are asked for, how one is found by its name, and what is said of one that cannot be used."""
 
+import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from elastic_run.adapters import imports_ahead
-from elastic_run.adapters.contract import Accelerators, Adapter, ImportsAhead, Round, Worker
+from elastic_run.adapters import imports_ahead, services
+from elastic_run.adapters.contract import Accelerators, Adapter, ImportsAhead, Peer, Round, Service, Worker
 from elastic_run.adapters.environment import AdapterFailed, Told, per_worker, worker_environment
 from elastic_run.adapters.imports_ahead import Package
 from elastic_run.adapters.plain import Plain
@@ -128,6 +130,37 @@ def test_what_an_adapter_raises_names_it() -> None:
         worker_environment(Odd(), ROUND, Worker(7, 0, 1), {}, Told())
 
 
+class Tracked(Plain):
+    """Has a service for rank 0, and one for each node."""
+
+    def services(self, round: Round) -> Sequence[Service]:
+        if round.nodes == 7:
+            raise KeyError("no such tracker")
+        return (Service("tracker", ("-m", "tracker")), Service("watch", ("watch.py",), "job", "every"))
+
+
+def test_the_services_of_a_node_depend_on_whether_rank_0_is_on_it() -> None:
+    assert [service.name for service in services.wanted(Tracked(), ROUND, first=True)] == ["tracker", "watch"]
+    assert [service.name for service in services.wanted(Tracked(), ROUND, first=False)] == ["watch"]
+    with pytest.raises(AdapterFailed, match=r"the adapter none failed at the services of round 3: KeyError"):
+        services.wanted(Tracked(), replace(ROUND, nodes=7), first=False)
+
+
+def test_a_service_is_told_of_a_round_in_one_line() -> None:
+    line = services.line(replace(ROUND, peers=(Peer(0, "a.host", (1, 2), "chief"),)))
+    assert line.count(b"\n") == 1 and line.endswith(b"\n")
+    assert json.loads(line) == {
+        "job": "job",
+        "round": 3,
+        "world_size": 4,
+        "nodes": 2,
+        "master_addr": "a.host",
+        "master_port": 23456,
+        "restart_count": 1,
+        "peers": [{"host": "a.host", "ports": [1, 2], "role": "chief"}],
+    }
+
+
 def test_an_adapters_own_packages_are_declared_beside_those_for_all() -> None:
     more = ImportsAhead((Package("tiny", "tiny", ("1.0", "1.2")), Package("wandb", "wandb", None)))
     words = table_words(more)
@@ -204,6 +237,11 @@ HEAD = (
         ("class Broken:\n    name = 'broken'\n", "it has no port"),
         (f"{HEAD}    pass\n", "its name is 'none', and not 'broken'"),
         (f"{HEAD}    name = 'broken'\n    worker_ports = 17\n", "its worker_ports is not between 0 and 16"),
+        (
+            f"{HEAD}    name = 'broken'\n    def services(self, r):\n        return ['tracker']\n",
+            "are not all a Service",
+        ),
+        (f"{HEAD}    name = 'broken'\n    def services(self, r):\n        return [Service('a', ())] * 2\n", "one name"),
         (f"{HEAD}    name = 'broken'\n    per_worker = ['RANK']\n", "its per_worker is no frozenset"),
         (f"{HEAD}    name = 'broken'\n    consequences = ('(',)\n", "error: missing ), unterminated subpattern"),
         (f"{HEAD}    name = 'broken'\n    hints = ('text',)\n", "its hints are not all a Hint"),

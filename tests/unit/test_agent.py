@@ -235,6 +235,9 @@ class PretendedMachine:
     def ports(self, count: int, least: int) -> PretendedPorts:
         return PretendedPorts(count)
 
+    def services(self, tag: str, changed: Callable[[], None]) -> Any:
+        raise NotImplementedError("no framework here has any")
+
     def listener(self, bind: str) -> socket.socket:
         raise AssertionError("nobody else is in the job")
 

@@ -173,6 +173,15 @@ class TestTheReport:
         exits = (ended(1), *(ended(0, rank=rank) for rank in range(1, 40)))
         assert ended(1) in report(view(BROKEN, total=40, exits=exits)).exits
 
+    def test_of_a_node_whose_service_died_names_it_also_where_a_worker_has_failed_of_that(self) -> None:
+        died = "the service tracker (pid 7) died by SIGKILL (9)"
+        words = f"could not go on: {died}"
+        assert report(view(RUNNING, service=died)) == said("failed", 1, problem=words)
+        assert report(view(BROKEN, service=died)) == said("failed", 1, (ended(1),), words)
+
+    def test_of_a_node_that_is_done_says_nothing_of_a_service_that_died_since(self) -> None:
+        assert report(view(DONE, service="the service tracker (pid 7) died")) == said("succeeded", 1, (ended(),))
+
 
 class TestANodeThatIsNotRegistered:
     def test_registers(self) -> None:

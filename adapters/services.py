@@ -1,0 +1,38 @@
+"""Which services an adapter wants on a node, and the line by which each hears of a round (pure)."""
+
+import json
+
+from .contract import Adapter, Round, Service
+from .environment import AdapterFailed
+
+
+def wanted(adapter: Adapter, round: Round, *, first: bool) -> tuple[Service, ...]:
+    """Those that are to run on a node in this round; `first`: rank 0 is on it.
+
+    Raises ValueError with words where the round cannot be served, and AdapterFailed where the adapter is broken.
+    """
+    try:
+        found = tuple(adapter.services(round))
+    except ValueError:
+        raise
+    except Exception as error:  # code that is not ours
+        raise AdapterFailed(
+            f"the adapter {adapter.name} failed at the services of round {round.number}: {error!r}"
+        ) from error
+    return tuple(service for service in found if first or service.where == "every")
+
+
+def line(round: Round) -> bytes:
+    """One line of JSON, the newline included: the fields of `Round`, each peer an object, ranks by their order."""
+    peers = [{"host": peer.host, "ports": peer.ports, "role": peer.role} for peer in round.peers]
+    told = {
+        "job": round.job,
+        "round": round.number,
+        "world_size": round.world_size,
+        "nodes": round.nodes,
+        "master_addr": round.master_addr,
+        "master_port": round.master_port,
+        "restart_count": round.restart_count,
+        "peers": peers,
+    }
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,324 @@
+"""Processes that a framework wants beside its workers (a tracker, a coordinator): started, told, watched, ended.
+
+A service runs in the workers' interpreter, in a session of its own, dies with its agent by the kernel's signal and by
+the guardian, and prints with a prefix, as workers do. It is told of each round by a line of JSON on its stdin, and says
+on its stdout, by a line with the one word "ready", that workers may start. What it means for a round when one dies is
+decided by `plan.report`.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
+
+from ...adapters.contract import Lifetime, Service
+from ...rendezvous.member import signal_name
+from ..logs.output import Lines, Output, StreamName
+from ..processes.guardian import Guardian
+from ..zygotes.seed import shimmed, tagged
+from .failure import advice, last_line
+from .worker_processes import KILL_SECONDS, TAIL_BYTES, StartFailed
+
+READY = b"ready"
+"""The line by which a service says that it serves the round of which it was last told."""
+
+GRACE_SECONDS = 2.0
+"""Between SIGTERM and SIGKILL for a service whose workers had time to end, too."""
+
+
+DRAIN_SECONDS = 0.5
+"""For what one that has ended left in its pipes, where somebody else holds them."""
+
+
+class _Way(asyncio.Protocol):
+    """What one stream of a service prints, on its way to where workers' lines go.
+
+    Args:
+        lines: the way.
+        read: is called when something was read.
+        ready: is called for a line that is READY; the line is not shown. None: there is none on this stream.
+    """
+
+    def __init__(self, lines: Lines, read: Callable[[], None], ready: Callable[[], None] | None) -> None:
+        self._lines = lines
+        self._read = read
+        self._ready = ready
+        self._begun = b""  # of a line that may become READY
+        self.tail = b""
+        self.lost = asyncio.Event()
+        self.transport: asyncio.ReadTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.ReadTransport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._ready is not None:
+            data = self._without_ready(self._begun + data, self._ready)
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        self._lines.feed(data)
+        self._read()
+
+    def _without_ready(self, data: bytes, ready: Callable[[], None]) -> bytes:
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        said = [line for line in lines if line.strip() == READY]
+        if said:
+            ready()
+        shown = b"".join(line + b"\n" for line in lines if line.strip() != READY)
+        self._begun = rest if (READY + b"\r").startswith(rest) else b""
+        return shown if self._begun else shown + rest
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lines.feed(self._begun)
+        self._lines.end_line()
+        self._lines.close()
+        self.lost.set()
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+
+
+class _Running:
+    """One service that was started."""
+
+    def __init__(self, service: Service, popen: "subprocess.Popen[bytes]") -> None:
+        self.service = service
+        self.popen = popen
+        self.pidfd = os.pidfd_open(popen.pid)
+        self.ready = asyncio.Event()  # or it has ended
+        self.ended = asyncio.Event()
+        self.ways: tuple[_Way, ...] = ()
+        self.stdin: asyncio.WriteTransport | None = None
+        self.collected = False  # its pid may have a new owner
+        self.code: int | None = None  # once all is read that it has printed
+        self.telling: asyncio.Task[None] | None = None
+        self.stopped = False
+
+    @property
+    def failure(self) -> str:
+        """How it died, in words; empty where it lives, was stopped, or has done its work (exit code 0)."""
+        code = self.code
+        if code is None or code == 0 or self.stopped:
+            return ""
+        how = f"died by {signal_name(-code)} ({-code})" if code < 0 else f"exited with code {code}"
+        tail = last_line(self.ways[1].tail) if self.ways else ""
+        return f"the service {self.service.name} (pid {self.popen.pid}) {how}{f': {tail}' if tail else ''}"
+
+    @property
+    def goes_on(self) -> bool:
+        """It lives from round to round, or has done its work for all of them."""
+        return self.service.lifetime == "job" and self.code in (None, 0)
+
+    def tell(self, line: bytes) -> None:
+        self.ready.clear()
+        if self.code is None and self.stdin is not None:
+            self.stdin.write(line)
+        else:
+            self.ready.set()
+
+    def signal(self, number: int) -> None:
+        if not self.collected:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.popen.pid, number)
+
+
+class Services:
+    """The services of one agent.
+
+    Args:
+        tag: the agent's; every process of a service carries it.
+        output: where what they print goes.
+        guardian: is told of every session.
+        apart: sessions that a stop of the workers leaves alone; those of services are added.
+        files: the soft limit of open files; None: this process's own.
+        changed: is called when one has ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        tag: str,
+        output: Output,
+        guardian: Guardian,
+        apart: set[int],
+        files: int | None,
+        changed: Callable[[], None],
+    ) -> None:
+        self._tag = tag
+        self._output = output
+        self._guardian = guardian
+        self._apart = apart
+        self._files = files
+        self._changed = changed
+        self._running: list[_Running] = []
+        self._paused = False
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def failure(self) -> str:
+        """How the first of them died, in words; empty where none has."""
+        return next((each.failure for each in self._running if each.failure), "")
+
+    async def enter(
+        self, wanted: Sequence[Service], line: bytes, python: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        """Has these services, and no others, run and know of a round; returns when all are ready, or late.
+
+        Those that run already, and have not ended, go on. Of a service that is not ready within its time, a line is
+        printed. Raises StartFailed, with words, where one cannot be started or dies before it is ready.
+
+        Args:
+            wanted: on this node.
+            line: what they are told of the round.
+            python: the workers' interpreter, and its flags.
+            environment: what the workers inherit.
+        """
+        await self._end([each for each in self._running if not (each.service in wanted and each.goes_on)], 0.0)
+        there = {each.service for each in self._running}
+        for service in wanted:
+            if service not in there:
+                await self._start(service, python, environment)
+        for each in self._running:
+            each.tell(line)
+        began = self._loop.time()
+        for each in self._running:
+            left = began + each.service.ready_seconds - self._loop.time()
+            try:
+                async with asyncio.timeout(max(left, 0.0)):
+                    await each.ready.wait()
+            except TimeoutError:
+                self._output.say(
+                    f"the service {each.service.name} (pid {each.popen.pid}) has not said that it is ready within "
+                    f"{each.service.ready_seconds:g} s: starting the workers without waiting for it"
+                )
+            if each.failure:
+                raise StartFailed(each.failure)
+
+    def tell(self, line: bytes) -> None:
+        """Those that run hear of a round into which the workers go on as they are."""
+        for each in self._running:
+            each.tell(line)
+
+    async def end(self, lifetimes: Iterable[Lifetime], grace: float) -> None:
+        """Ends those of these lifetimes: SIGTERM, SIGKILL after `grace` seconds; 0: SIGKILL at once."""
+        await self._end([each for each in self._running if each.service.lifetime in lifetimes], grace)
+
+    def pause(self) -> None:
+        """Stops them where they are, as Ctrl-Z does."""
+        self._signal(self._running, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets them go on."""
+        self._signal(self._running, signal.SIGCONT)
+
+    async def _start(self, service: Service, python: Sequence[str], environment: Mapping[str, str]) -> None:
+        popen = self._spawn(service, python, environment)
+        self._apart.add(popen.pid)
+        self._guardian.watch(popen.pid)
+        made = _Running(service, popen)
+        self._running.append(made)
+        self._loop.add_reader(made.pidfd, self._look, made)
+        streams: tuple[tuple[StreamName, object, Callable[[], None] | None], ...] = (
+            ("stdout", popen.stdout, made.ready.set),
+            ("stderr", popen.stderr, None),
+        )
+        made.ways = tuple(
+            _Way(self._output.open_service(service.name, name), self._read, ready) for name, _, ready in streams
+        )
+        for way, (_, pipe, _) in zip(made.ways, streams, strict=True):
+            await self._loop.connect_read_pipe(lambda way=way: way, pipe)
+        transport, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
+        made.stdin = transport
+
+    def _spawn(
+        self, service: Service, python: Sequence[str], environment: Mapping[str, str]
+    ) -> "subprocess.Popen[bytes]":
+        try:
+            return subprocess.Popen(
+                shimmed((*python, *service.arguments), self._files),
+                env=tagged(environment, self._tag),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartFailed(f"cannot start the service {service.name}: {error}{advice(error)}") from error
+
+    def _read(self) -> None:
+        if self._output.full and not self._paused:
+            self._paused = True
+            for transport in self._open():
+                transport.pause_reading()
+            self._output.when_room(self._read_again)
+
+    def _read_again(self) -> None:
+        self._paused = False
+        for transport in self._open():
+            transport.resume_reading()
+
+    def _open(self) -> list[asyncio.ReadTransport]:
+        ways = [way.transport for each in self._running for way in each.ways]
+        return [transport for transport in ways if transport is not None and not transport.is_closing()]
+
+    def _look(self, each: _Running) -> None:
+        """Notes its end."""
+        found = os.waitid(os.P_PIDFD, each.pidfd, os.WEXITED | os.WNOHANG)
+        if found is None:
+            return
+        code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        each.collected = True
+        each.popen.returncode = code  # it must not wait for this pid again, which may have a new owner
+        self._apart.discard(each.popen.pid)  # what it leaves behind ends with the workers
+        self._loop.remove_reader(each.pidfd)
+        os.close(each.pidfd)
+        each.telling = asyncio.create_task(self._tell_end(each, code), name=f"end of service {each.service.name}")
+
+    async def _tell_end(self, each: _Running, code: int) -> None:
+        with contextlib.suppress(TimeoutError):  # a child of it may hold its pipes open
+            async with asyncio.timeout(DRAIN_SECONDS):
+                for way in each.ways:
+                    await way.lost.wait()
+        each.code = code
+        if each.failure:
+            self._output.say(each.failure)
+        each.ended.set()
+        each.ready.set()
+        self._changed()
+
+    async def _end(self, which: Sequence[_Running], grace: float) -> None:
+        if not which:
+            return
+        for each in which:
+            each.stopped = each.stopped or not each.collected
+            if grace:
+                each.signal(signal.SIGTERM)
+        if grace:
+            await self._ended(which, grace)
+        self._signal(which, signal.SIGKILL)
+        await self._ended(which, KILL_SECONDS)
+        for each in which:
+            if each.code is None:
+                self._output.say(f"the service {each.service.name} (pid {each.popen.pid}) does not die of SIGKILL")
+            for way in each.ways:
+                way.close()
+            if each.stdin is not None and not each.stdin.is_closing():
+                each.stdin.abort()
+            self._apart.discard(each.popen.pid)
+            self._guardian.forget(each.popen.pid)
+            self._running.remove(each)
+
+    async def _ended(self, which: Sequence[_Running], seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for each in which:
+                    await each.ended.wait()
+
+    @staticmethod
+    def _signal(which: Iterable[_Running], number: int) -> None:
+        for each in which:
+            each.signal(number)
