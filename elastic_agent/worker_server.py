@@ -1,21 +1,22 @@
 """Where this node's workers ask their agent, and who answers them; their side is `adapters/client/channel.py`."""
 
 import asyncio
-import contextlib
 import os
 import secrets
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from typing import get_args
 
-from ..adapters.client.channel import Back, Call
+from ..adapters.client.channel import Back, Call, Kind
 from ..master.data.ledger import Answer
 from ..rendezvous import membership
 from ..rendezvous.errors import StoreError, StoreUnavailable
 from ..rendezvous.keys import Keys
+from ..rendezvous.rpc.envelope import Caller
+from ..rendezvous.rpc.server import Method, Server
 from ..rendezvous.store.contract import Store
-from ..rendezvous.wire.frame import TooLong, framed, read_frame
-from ..rendezvous.wire.values import Malformed, decode, encode
+from ..rendezvous.wire.frame import TooLong
 from .master_client import Link
 
 CALL_SECONDS = 60.0
@@ -122,9 +123,11 @@ class WorkerServer:
     """
 
     def __init__(self, respond: Respond) -> None:
-        self._respond = respond
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        async def answer(_: Caller, call: Call) -> Back:
+            return await respond(call)
+
+        methods = {kind: Method(Call, answer) for kind in get_args(Kind)}
+        self._server = Server(methods, admit=lambda writer: own_caller(writer.get_extra_info("socket")) is not None)
         self.address = ""
 
     async def start(self) -> None:
@@ -133,7 +136,7 @@ class WorkerServer:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.bind(f"\0{name}")
-            self._server = await asyncio.start_unix_server(self._serve, sock=listening, backlog=1024)
+            await self._server.listen(asyncio.start_unix_server, sock=listening, backlog=1024)
         except BaseException:
             listening.close()
             raise
@@ -141,29 +144,4 @@ class WorkerServer:
 
     async def close(self) -> None:
         """Stops listening, and hangs up on every worker."""
-        if self._server is None:
-            return
-        # Not `wait_closed`: it waits for workers that are just being accepted, and nobody closes those.
-        self._server.close()
-        tasks = [*self._connections]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            connection: socket.socket = writer.get_extra_info("socket")
-            if own_caller(connection) is None:
-                return
-            while (body := await read_frame(reader)) is not None:
-                writer.write(framed(encode(await self._respond(decode(Call, body)))))
-                await writer.drain()
-        except (Malformed, TooLong, OSError, asyncio.CancelledError):
-            pass  # the worker is gone or no worker of ours; or this agent ends, and nobody awaits this task
-        finally:
-            self._connections.discard(task)
-            with contextlib.suppress(OSError):
-                writer.close()
+        await self._server.close()

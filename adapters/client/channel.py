@@ -1,4 +1,4 @@
-"""What a worker and its agent say to each other: requests and answers, as JSON in frames (`wire/frame.py`).
+"""What a worker asks its agent, and the worker's end of that connection (`rendezvous/rpc/`).
 
 The agent listens on an abstract Unix socket, which leaves no file behind; the worker finds its name in the environment.
 There is no thread and no gRPC in the worker: a `Channel` writes a request and reads its answer when that is wanted.
@@ -11,8 +11,12 @@ from typing import Literal
 
 from ...master.data.ledger import Answer, Request
 from ...rendezvous.errors import ElasticRunError
-from ...rendezvous.wire.frame import PREFIX, framed, length_of
+from ...rendezvous.rpc.envelope import Caller, Hello, answer_of, asked, packed
+from ...rendezvous.wire.frame import PREFIX, length_of
 from ...rendezvous.wire.values import decode, encode
+
+Kind = Literal["ledger", "current", "saved"]
+"""The methods of an agent for its workers; each takes a `Call` and gives a `Back`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Call:
         request: for the master's ledger.
     """
 
-    kind: Literal["ledger", "current", "saved"]
+    kind: Kind
     round: int
     request: Request | None = None
 
@@ -64,10 +68,13 @@ class Channel:
     Args:
         address: the value of ELASTIC_RUN_AGENT.
         timeout: seconds that an answer may take.
+        rank: of this worker.
     """
 
-    def __init__(self, address: str, timeout: float = 120.0) -> None:
+    def __init__(self, address: str, timeout: float = 120.0, rank: int | None = None) -> None:
         self._timeout = timeout
+        self._asked = 0  # requests so far; the last one's id
+        self._first = packed(Hello(Caller(rank=rank)))
         self._got = bytearray()  # of the next answer; so waiting for it can be broken off and begun again
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -79,9 +86,12 @@ class Channel:
 
     def send(self, call: Call) -> None:
         """Asks, and does not wait. Raises AgentGone."""
+        self._asked += 1
+        message = self._first + asked(self._asked, call.kind, self._timeout, encode(call))
         self._socket.settimeout(self._timeout)
         try:
-            self._socket.sendall(framed(encode(call)))
+            self._socket.sendall(message)
+            self._first = b""
         except OSError as error:
             raise AgentGone(f"cannot send a request to the agent ({error}): its launcher has exited") from None
 
@@ -100,9 +110,12 @@ class Channel:
         self._fill(PREFIX.size)
         end = PREFIX.size + length_of(PREFIX.unpack_from(self._got)[0])
         self._fill(end)
-        body = bytes(self._got[PREFIX.size : end])
+        message = bytes(self._got[PREFIX.size : end])
         del self._got[:end]
-        return decode(Back, body)
+        head, body = answer_of(message)
+        if head.error and not head.id:
+            raise AgentGone(f"the agent refuses the connection: {head.text}")
+        return Back(text=head.text) if head.error else decode(Back, body)
 
     def ask(self, call: Call) -> Back:
         """Sends, and waits."""

@@ -28,7 +28,7 @@ def is_current_round() -> bool:
     if not agent:
         return not here.round  # a worker of elastic-run whose agent cannot be asked
     try:
-        channel = Channel(agent, timeout=ASKING)
+        channel = Channel(agent, timeout=ASKING, rank=here.rank)
         try:
             return channel.ask(Call("current", here.round)).current
         finally:

@@ -354,7 +354,7 @@ class Leaser:
                 "one another name"
             )
         if self.client.agent:
-            self.wire = Channel(self.client.agent)
+            self.wire = Channel(self.client.agent, rank=self.client.rank)
             self.numbers = numbers
         else:
             self.wire = _Here(Ledger(fresh(self.layout.dataset(self.tracking)), time.monotonic()))

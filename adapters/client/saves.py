@@ -36,9 +36,10 @@ class Saves:
         if not self._agent:
             return
         try:
-            channel = Channel(self._agent)
+            here = context(self._environment)
+            channel = Channel(self._agent, rank=here.rank)
             try:
-                channel.ask(Call("saved", context(self._environment).round))
+                channel.ask(Call("saved", here.round))
             finally:
                 channel.close()
         except (AgentGone, TimeoutError):

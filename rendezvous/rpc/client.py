@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ..wire.frame import TooLong, read_frame
 from ..wire.values import Malformed, decode, encode
-from .envelope import Asked, Caller, Hello, RpcError, answer_of, packed
+from .envelope import Caller, Hello, RpcError, answer_of, asked, packed
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Connection:
         if self.lost:
             raise ConnectionError(self._why)
         number = next(self._ids)
-        message = packed(Asked(number, method, seconds), encode(request))
+        message = asked(number, method, seconds, encode(request))
         answered = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
             self._writer.write(message)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from ..errors import Deposed
 from ..wire.frame import TooLong, read_frame
 from ..wire.values import Malformed, decode, encode
-from .envelope import Answered, Asked, Caller, RpcError, met, packed, unpacked
+from .envelope import Answered, Asked, Caller, RpcError, answered, met, packed, unpacked
 from .visits import Visits
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, met
 
 async def _answer(asked: Asked, body: bytes, caller: Caller, methods: Methods, writer: asyncio.StreamWriter) -> None:
     try:
-        message = packed(Answered(asked.id), encode(await _answered(asked, body, caller, methods)))
+        message = answered(asked.id, encode(await _answered(asked, body, caller, methods)))
     except RpcError as error:
         message = packed(Answered(asked.id, error.code, str(error)))
     except TooLong as error:

@@ -29,7 +29,7 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.round import Policy
-from elastic_run.rendezvous.rpc import client
+from elastic_run.rendezvous.rpc import client, envelope
 from elastic_run.rendezvous.rpc.envelope import Answered, Caller, Nothing, RpcError, answer_of, packed
 from elastic_run.rendezvous.store.contract import KeyValue, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
@@ -446,10 +446,36 @@ async def test_a_worker_that_says_what_cannot_be_understood_is_hung_up_on_alone(
         reader, writer = await asyncio.open_unix_connection("\0" + listening.address[1:])
         writer.write(words)
         writer.write_eof()
-        assert await reader.read() == b""
+        said = await reader.read()
+        assert said == b"" or answer_of(said[PREFIX.size :])[0].error in ("malformed", "too long")
         writer.close()
         assert await asyncio.to_thread(good.ask, Call("saved", 1)) == Back()
         good.close()
+
+
+async def test_an_agent_that_fails_says_so_in_words_and_goes_on() -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+    async def respond(call: Call) -> Back:
+        if call.round == 1:
+            raise KeyError("a defect")
+        return Back(current=True)
+
+    async with serving(respond) as listening:
+        channel = Channel(listening.address, DEADLINE)
+        back = await asyncio.to_thread(channel.ask, Call("current", 1))
+        assert not back.current and "'current' could not be answered" in back.text
+        assert await asyncio.to_thread(channel.ask, Call("current", 2)) == Back(current=True)
+        channel.close()
+
+
+async def test_a_worker_of_another_version_is_told_so(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envelope, "VERSION", 7)
+    async with serving(side.handler.answer) as listening:
+        channel = Channel(listening.address, DEADLINE)
+        with pytest.raises(AgentGone, match="refuses the connection: this process speaks version 7"):
+            await asyncio.to_thread(channel.ask, Call("saved", 1))
+        channel.close()
 
 
 async def test_no_descriptor_of_the_agent_reaches_its_workers(side: Side) -> None:

@@ -17,10 +17,24 @@ from elastic_run.rendezvous.errors import Deposed
 from elastic_run.rendezvous.failure_detector import AgentListener
 from elastic_run.rendezvous.rpc import client, server
 from elastic_run.rendezvous.rpc.client import Connection
-from elastic_run.rendezvous.rpc.envelope import VERSION, Asked, Caller, Hello, RpcError, Security, answer_of, packed
+from elastic_run.rendezvous.rpc.envelope import (
+    VERSION,
+    Answered,
+    Asked,
+    Caller,
+    Hello,
+    RpcError,
+    Security,
+    answer_of,
+    answered,
+    asked,
+    packed,
+    unpacked,
+)
 from elastic_run.rendezvous.rpc.server import Method, Methods
 from elastic_run.rendezvous.rpc.visits import Visits
 from elastic_run.rendezvous.wire.frame import LIMIT, TooLong, framed, read_frame
+from elastic_run.rendezvous.wire.values import decode
 
 DEADLINE = 20.0
 """Seconds that anything here may take on a busy machine; it takes milliseconds."""
@@ -369,6 +383,12 @@ async def test_visits_are_kept_until_they_end_and_ended_together() -> None:
     assert ends == ["a"] and len(tasks) == 2
     await tasks.close()
     assert ends == ["a", "b", "c"] and len(tasks) == 0
+
+
+def test_a_head_that_is_written_by_hand_is_what_is_read() -> None:
+    request, answer = asked(7, "m", 2.5, b"{}")[4:], answered(7, b"{}")[4:]
+    assert decode(Asked, unpacked(request)[0]) == Asked(7, "m", 2.5) and unpacked(request)[1] == b"{}"
+    assert answer_of(answer) == (Answered(7), b"{}")
 
 
 def test_a_head_is_one_line_whatever_the_body_is() -> None:

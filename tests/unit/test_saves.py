@@ -12,7 +12,8 @@ import pytest
 from elastic_run.adapters.client.channel import Back, Call
 from elastic_run.adapters.client.context import AGENT, SCALE_UP
 from elastic_run.adapters.client.saves import Saves
-from elastic_run.rendezvous.wire.frame import PREFIX, framed
+from elastic_run.rendezvous.rpc.envelope import Answered, Asked, packed, unpacked
+from elastic_run.rendezvous.wire.frame import PREFIX
 from elastic_run.rendezvous.wire.values import decode, encode
 
 
@@ -31,9 +32,11 @@ class Agent:
                 return
             with taken, taken.makefile("rwb") as stream:
                 while prefix := stream.read(PREFIX.size):
-                    self.heard.append(decode(Call, stream.read(PREFIX.unpack(prefix)[0])))
-                    stream.write(framed(encode(Back())))
-                    stream.flush()
+                    head, body = unpacked(stream.read(PREFIX.unpack(prefix)[0]))
+                    if body:  # else it is the first message
+                        self.heard.append(decode(Call, body))
+                        stream.write(packed(Answered(decode(Asked, head).id), encode(Back())))
+                        stream.flush()
 
 
 @pytest.fixture

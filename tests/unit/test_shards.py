@@ -42,7 +42,8 @@ from elastic_run.adapters.client.shards import (
     shards,
 )
 from elastic_run.master.data.ledger import Answer, Ledger, Piece, Request, fresh, read, written
-from elastic_run.rendezvous.wire.frame import PREFIX, framed
+from elastic_run.rendezvous.rpc.envelope import Answered, Asked, packed, unpacked
+from elastic_run.rendezvous.wire.frame import PREFIX
 from elastic_run.rendezvous.wire.values import decode, encode
 
 ENOUGH = 20.0
@@ -411,11 +412,14 @@ class Agent:
     def serve(self, taken: socket.socket) -> None:
         with contextlib.suppress(OSError), taken, taken.makefile("rwb") as stream:
             while prefix := stream.read(PREFIX.size):
-                call = decode(Call, stream.read(PREFIX.unpack(prefix)[0]))
+                head, body = unpacked(stream.read(PREFIX.unpack(prefix)[0]))
+                if not body:
+                    continue  # the first message
+                call = decode(Call, body)
                 self.calls.append(call)
                 back = self.answer(call.request) if call.request else Back(current=self.current)
                 self.hold.wait(ENOUGH)
-                stream.write(framed(encode(back)))
+                stream.write(packed(Answered(decode(Asked, head).id), encode(back)))
                 stream.flush()
 
     def answer(self, request: Request) -> Back:
