@@ -22,6 +22,7 @@ from elastic_run.rendezvous.store.contract import Event
 from elastic_run.rendezvous.wire.values import decode
 
 from .books import Books
+from .roles import Before, RoleRules
 from .schedule import Fault
 from .script import COUPLED, MEETING, Group, Worker
 from .stayers import FORM
@@ -170,6 +171,7 @@ class Checker:
         self._led_until: dict[str, float] = {}  # owner -> when it has last ceased to lead
         self.books = Books(world, self)
         self.survivors = Survivors(world, self)
+        self.roles = RoleRules(world, self) if shape.roles else None
         self.last_header: Header | None = None
 
     # -- what the checker is told ---------------------------------------------------------------------------------
@@ -178,6 +180,19 @@ class Checker:
     def calm(self) -> bool:
         """Only faults so far that everybody hears of at once."""
         return CALM.issuperset(self._did)
+
+    @property
+    def done(self) -> Iterable[str]:
+        """The kinds of faults that did something."""
+        return self._did
+
+    def owner_of(self, incarnation: str) -> str:
+        """The agent that is that incarnation."""
+        return self._lives[incarnation].owner
+
+    def node_of(self, incarnation: str) -> str:
+        """The machine on which it runs."""
+        return self._world.machine_of[self.owner_of(incarnation)]
 
     def on_fault(self, fault: Fault) -> None:
         """A fault did something."""
@@ -555,6 +570,8 @@ class Checker:
         assignment."""
         if worker.ended or worker.began >= since:
             return False
+        if self.roles:
+            return header.final or (header is self.last_header and worker.round != header.number)
         if not self._shape.inplace:
             return True
         if header.final:
@@ -630,7 +647,9 @@ class Checker:
             moved = header.master_addr != leader.member.host
             if moved or (self.calm and "taken_port" not in self._did):
                 self._violated("workers meet on the first node", f"{header.master_addr}:{header.master_port}")
-        if before is not None and before.header.run == header.run:
+        if self.roles:
+            self._check_roles(before, published, assignments)
+        elif before is not None and before.header.run == header.run:
             order = [i for i in self._in_force(before) if i in published.assignments]
             kept = [each.incarnation for each in assignments if each.incarnation in order]
             if order != kept:
@@ -641,11 +660,40 @@ class Checker:
             self._check_growth(before, published)
             self._check_needed(before)
             return
-        self._check_first_come([], published)
+        else:
+            self._check_first_come([], published)
+        if before is not None and before.header.run == header.run:
+            return
         if len(assignments) < self._shape.max:
             last = max(self._lives[each.incarnation].born for each in assignments)
             if now - last < self._shape.last_call:
                 self._violated("the first round waits for a last call", f"the last node came {now - last:.3f} s before")
+
+    def _check_roles(self, before: _Published | None, published: _Published, assignments: Sequence[Assignment]) -> None:
+        """See `roles.py`."""
+        assert self.roles is not None
+        header, now = published.header, self._world.now
+        last = None
+        if before is not None and before.header.run == header.run:
+            index = self._published.index(before)
+            found = next((each for each in reversed(self._published[: index + 1]) if each.header.state == "open"), None)
+            if found is not None:
+                each = sorted(found.assignments.values(), key=lambda each: each.group_rank)
+                meeting = found.header.master_addr, found.header.master_port
+                last = Before({one.incarnation: one for one in each}, meeting, found.header.number)
+        standbys = [
+            incarnation
+            for incarnation in self._at_key.values()
+            if incarnation not in published.assignments
+            and (life := self._lives[incarnation]).departing_since is None
+            and life.owner not in self._world.ends
+            and now - life.born > LAG
+        ]
+        running = before is not None and before.header.state == "open"
+        hurt = {worker.owner for worker, how, *_ in before.hurts if how != "hang"} if before else set[str]()
+        failed = {life.member.incarnation for life in self._lives.values() if life.owner in hurt}
+        meeting = header.master_addr, header.master_port
+        self.roles.on_round(last, running, assignments, meeting, standbys, failed)
 
     def _check_first_come(self, survivors: Sequence[str], published: _Published) -> None:
         """Survivors stand first, then who came, in order of arrival; nobody is taken before one who came earlier."""
@@ -756,6 +804,8 @@ class Checker:
     def _check_join(self, life: _Life) -> None:
         """A node that can be admitted is, once the user's delays are over."""
         header = self.last_header
+        if self._shape.typed:
+            return  # who can be admitted is another question there
         if not self.calm or header is None or header.state != "open" or self._shape.scale_up == "never":
             return
         if life.gone_at is not None or life.departing_since is not None or life.owner in self._world.ends:
@@ -832,6 +882,8 @@ class Checker:
         failing = [each for each in self._run_of(header) if self._failed_in(each)]
         hurt = [each for each in self._run_of(header) if each.hurts]
         possible = len(hurt) if self.calm else len(failing)
+        if self.roles:  # a failure that was told of while the others' workers went on is one of the next round
+            possible = sum(len(each.hurts) for each in hurt)
         # The header's own incident is provisional: a consequence may have come before its cause.
         if tally.failures > possible:
             self._violated("only failures are counted as failures", f"{tally}, {possible} rounds had one")
@@ -844,10 +896,11 @@ class Checker:
                 self._violated("only what happened is counted", f"{kind}: {tally} after {self._did}")
         self._check_root_cause(published, charged)
         own = header.state in ("failed", "repeated")  # whose tally holds their own incident, too
-        same = before is not None and before.writer == published.writer  # another may know only what is provisional
+        # Another may know only what is provisional; with roles an incident may go on into the next round.
+        same = before is not None and before.writer == published.writer and not self.roles
         if old and before and same and not own and tally.failures > old.tally.failures:
             self._check_memory(before, tally)
-        if self.calm and header.state == "succeeded":
+        if self.calm and header.state == "succeeded" and not self.roles:  # who does not count may fail at the end
             self._check_count(header, charged)
 
     def _slack(self, kind: str) -> int:
@@ -992,7 +1045,10 @@ class Checker:
                     for worker in self._world.workers
                     if (worker.run, worker.round) == (header.run, number) and worker.ended == (0, None, "")
                 }
-                if not before or before.header.state != "open" or len(ends) != header.world_size:
+                whole = len(ends) == header.world_size
+                if self.roles and before:
+                    whole = self.roles.succeeded([*before.assignments.values()], number)
+                if not before or before.header.state != "open" or not whole:
                     self._violated("success is when every worker has succeeded", f"only ranks {sorted(ends)} have")
                 self.books.on_success(header, number)
             case "failed":
@@ -1016,7 +1072,7 @@ class Checker:
             case "timeout":
                 self._check_time(before, published)
                 long = [life for life in staying if now - life.born > 2 * LAG]
-                if self.calm and self._usable(len(long)):
+                if self.calm and not self._shape.typed and self._usable(len(long)):
                     self._violated("a job times out when nodes are missing", f"{len(long)} are there")
             case _:
                 long = [life for life in staying if now - life.born > 2 * LAG]
@@ -1053,6 +1109,7 @@ class Checker:
         if published is None:
             return
         header = published.header
+        self._check_role(worker, published, env)
         for other in self._world.live_workers(worker.machine):
             if other.owner == worker.owner and other.round != worker.round:
                 self._violated("no two rounds on one machine", f"{worker.name} starts beside {other.name}")
@@ -1068,7 +1125,8 @@ class Checker:
 
     def on_worker_kept(self, worker: Worker, env: Mapping[str, str]) -> None:
         """An agent gives a worker its rank assignment in another round."""
-        self.survivors.on_kept(worker)
+        if not self.roles:
+            self.survivors.on_kept(worker)
         self._check_assignment(worker, env)
 
     def _last_read(self, worker: Worker) -> tuple[float, _Published | None]:
@@ -1117,6 +1175,11 @@ class Checker:
         if wrong:
             self._violated("workers are told what the header says", f"{worker.name}: {wrong}")
         return published
+
+    def _check_role(self, worker: Worker, published: _Published, env: Mapping[str, str]) -> None:
+        mine = [each for i, each in published.assignments.items() if self._lives[i].owner == worker.owner]
+        if self.roles and mine:
+            self.roles.on_start(worker, mine[0], env)
 
     # -- ends -----------------------------------------------------------------------------------------------------
 
@@ -1205,7 +1268,7 @@ class Checker:
                 if self._is_old(worker, self.last_header, self._published[-1].at):
                     self._violated("old workers end", f"{worker.name} still runs in round {self.last_header.number}")
         header = self.last_header
-        if not usable or (header and header.final):
+        if not usable or (header and header.final) or self._shape.typed:
             return
         group = self._running.get(header.number) if header and header.state == "open" else None
         if group is None or any(worker.ended and worker.ended[0] != 0 for worker in group.workers.values()):

@@ -1807,6 +1807,210 @@ registered.n2+30    freeze n2 7
 registered.n2+39    freeze n1 7
 """,
     ),
+    Mutant(
+        "roles-typed",
+        "a typed node is given another role",
+        "rendezvous/roles.py",
+        "*(each for each in waiting if not each.node_role)",
+        "*(each for each in waiting)",
+        "a typed node takes its own role only",
+        """\
+seed 6
+job roles=worker:2:3:all:yes,evaluator:0:1:one:yes typed=evaluator,evaluator,evaluator,
+""",
+    ),
+    Mutant(
+        "roles-typed-moved",
+        "a typed node is moved to another role",
+        "rendezvous/roles.py",
+        "if member and not member.node_role:",
+        "if member:",
+        "a typed node takes its own role only",
+        """\
+seed 25
+job nodes=4 join=15 ttl=8 roles=worker:2:3:all:yes,evaluator:0:1:one:yes typed=worker,evaluator,evaluator,worker
+assigned.1+0.0053 kill n1
+""",
+    ),
+    Mutant(
+        "roles-minimum",
+        "a round is opened although a role lacks nodes",
+        "rendezvous/round.py",
+        "return 0 if filled.missing else len(filled.seats)",
+        "return len(filled.seats)",
+        "a round's size is one that the user allowed",
+        """\
+seed 3
+job nodes=2 interval=8 shutdown=1 etcd=1 roles=ps:1:1:all:no,worker:1:2:all:yes
+running.1+0.0122 leave n1
+""",
+    ),
+    Mutant(
+        "roles-maximum",
+        "a role gets one node more than its maximum",
+        "rendezvous/roles.py",
+        "role.max_nodes if grow",
+        "role.max_nodes + 1 if grow",
+        "each role has its nodes",
+        """\
+seed 0
+job roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
+""",
+    ),
+    Mutant(
+        "roles-forgotten",
+        "survivors forget their role",
+        "rendezvous/round.py",
+        "Seat(place.role, members.get(incarnation))",
+        "Seat(policy.roles[-1].name, members.get(incarnation))",
+        "a round's size is one that the user allowed",
+        """\
+seed 1
+job nodes=5 interval=0 roles=ps:1:1:all:no,worker:1:3:one:yes
+""",
+    ),
+    Mutant(
+        "roles-no-standby",
+        "a node changes its role although a standby is there",
+        "rendezvous/round.py",
+        "return fill(policy.roles, before, _divide(candidates, current)[1], grow=grow)",
+        "return fill(policy.roles, before, _divide(candidates, current)[1] if not current.nodes else (), grow=grow)",
+        "who can be admitted is admitted",
+        """\
+seed 21
+job nodes=5 nproc=2 work=6 restarts=0 last_call=2 settle=0 ttl=3 shutdown=1 roles=ps:1:1:all:no,worker:1:3:one:yes
+registered.n3+0.0677 leave n3
+registered.n1+0.0015 leave n1
+start+2.4166     start n3
+""",
+    ),
+    Mutant(
+        "roles-first-gives",
+        "the role declared first gives up a node, not the last",
+        "rendezvous/roles.py",
+        "for role in reversed(roles):",
+        "for role in roles:",
+        "the last role gives a node first",
+        """\
+seed 200
+job nodes=4 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
+elected.1+1      kill n1
+""",
+    ),
+    Mutant(
+        "roles-all-count",
+        "the job waits for roles that do not count",
+        "rendezvous/round.py",
+        "{role.name for role in policy.roles if role.counts}",
+        "{role.name for role in policy.roles}",
+        "every agent ends",
+        """\
+seed 0
+job nodes=4 settle=2 interval=0 ttl=8 shutdown=1 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
+""",
+    ),
+    Mutant(
+        "roles-one-counts",
+        "the job is done when its last role is",
+        "rendezvous/round.py",
+        "if place.role in count",
+        "if place.role == policy.roles[-1].name",
+        "every agent ends",
+        """\
+seed 0
+job nodes=4 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
+""",
+    ),
+    Mutant(
+        "on-loss-ignored",
+        "a loss that concerns all restarts one node alone",
+        "rendezvous/round.py",
+        '{role.name for role in policy.roles if role.on_loss == "one"}',
+        "{role.name for role in policy.roles}",
+        "a loss that concerns all restarts all",
+        """\
+seed 23
+job nodes=4 last_call=0 join=15 recovery=15 roles=ps:1:1:all:no,worker:1:2:all:yes
+started.1+0.0232 kill n1
+""",
+    ),
+    Mutant(
+        "on-loss-all",
+        "a loss restarts all where one node is to restart alone",
+        "rendezvous/round.py",
+        '{role.name for role in policy.roles if role.on_loss == "one"}',
+        "set[str]()",
+        "one restarts alone",
+        """\
+seed 8
+job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes
+running.1+0      kill n1
+""",
+    ),
+    Mutant(
+        "untouched-moved",
+        "workers go on although their ranks have changed",
+        "rendezvous/round.py",
+        "if (old, replace(was, world_size=0)) != (new, replace(now, world_size=0)):",
+        "if False:",
+        "workers that go on keep their ranks",
+        """\
+seed 16
+job last_call=0 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
+""",
+    ),
+    Mutant(
+        "untouched-port",
+        "a round in which workers go on has another place to meet",
+        "master/controller.py",
+        "if previous and decision.untouched:",
+        "if False:",
+        "workers that go on have a place to meet",
+        """\
+seed 8
+job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes
+running.1+0.1812 kill n1
+""",
+    ),
+    Mutant(
+        "untouched-restarted",
+        "an agent restarts workers that are to go on",
+        "elastic_agent/plan.py",
+        "if 0 < view.assignment.since <= view.round:",
+        "if False:",
+        "who goes on keeps its workers",
+        """\
+seed 8
+job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes
+running.1+0.1812 kill n1
+""",
+    ),
+    Mutant(
+        "untouched-forgets",
+        "who has succeeded has not when the others go on into another round",
+        "elastic_agent/workers/worker_group.py",
+        "self._ended = ended\n",
+        "self._ended = ()\n",
+        "after the faults a job trains again",
+        """\
+seed 68
+job nodes=4 work=2 ttl=8 shutdown=1 etcd=1 roles=ps:1:1:all:no,worker:1:3:one:yes
+assigned.1+0.0033 start n3
+registered.n3+0.0015 kill n3
+""",
+    ),
+    Mutant(
+        "role-name",
+        "workers have the launcher's role, not the assigned one",
+        "elastic_agent/workers/worker_group.py",
+        "role=assignment.role,\n            role_rank",
+        "role=self._setup.role,\n            role_rank",
+        "workers are told what the header says",
+        """\
+seed 0
+job roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
+""",
+    ),
 )
 
 

@@ -42,6 +42,7 @@ class Shape:
         guard: 1 where a checkpoint is written only while the round is the current one.
         inplace: 1 where the workers keep their process when the membership changes; see `stayers.py`.
         step: of training, there.
+        roles, typed: of a job with roles, and which machine takes which of them only; see `roles.py`.
         cost: microseconds that an agent needs for each entry of what it goes through at once.
         write: seconds that the store's disks need for each write.
         (the others: as the options of `elastic-run`)
@@ -74,6 +75,8 @@ class Shape:
     step: float = 0.25
     cost: float = 0.0
     write: float = 0.0
+    roles: str = ""
+    typed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

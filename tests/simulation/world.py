@@ -10,7 +10,7 @@ import secrets
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -39,6 +39,7 @@ from .kernel import Kernel, Process
 from .machine import Reporter, SimulatedGuard, SimulatedMachine, SimulatedWorkerServer
 from .network import Network
 from .process_groups import SimulatedProcessGroups
+from .roles import RoleScript, declared, type_of
 from .schedule import Fault, Schedule
 from .script import Group, Script, Worker
 from .stayers import ProcessGroup, Stayers
@@ -101,7 +102,12 @@ class World:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.shape = shape = schedule.shape
+        self.roles = declared(schedule.shape.roles)
+        shape = schedule.shape
+        if self.roles:
+            least, most = (sum(getattr(role, name) for role in self.roles) for name in ("min_nodes", "max_nodes"))
+            shape = replace(shape, min=least, max=most)
+        self.shape = shape
         self.chance = random.Random(f"world {schedule.seed}")
         self.network = Network(random.Random(f"network {schedule.seed}"))
         self.kernel = Kernel(self.network, random.Random(f"kernel {schedule.seed}"))
@@ -117,6 +123,8 @@ class World:
         self.keys = Keys("job")
         self.checker = Checker(self)
         self.script = Stayers(self, shape) if shape.inplace else Script(self, shape.work)
+        if self.roles:
+            self.script = RoleScript(self, shape.work, self.roles)
         if shape.data == "checkpoint":
             self.script.train = Trainers(self, self.script, shape).begin
         elif shape.data == "ack":
@@ -296,6 +304,7 @@ class World:
             scale_up=cast(Any, shape.scale_up),
             settle=shape.settle,
             scale_up_interval=shape.interval,
+            roles=self.roles,
         )
         fingerprint = Fingerprint(script, (), policy.span, str(shape.nproc), "0")
         return Setup(
@@ -311,6 +320,7 @@ class World:
             lease_ttl=shape.ttl,
             store_patience=PATIENCE,
             shutdown_timeout=shape.shutdown,
+            node_role=type_of(shape.typed, machine),
         )
 
     def _ended(self, owner: str, code: int | None, reason: str) -> None:
@@ -370,6 +380,8 @@ class World:
         worker.rank, worker.world = int(env["RANK"]), int(env["WORLD_SIZE"])
         worker.place = env["MASTER_ADDR"], env["MASTER_PORT"]
         self.checker.on_worker_kept(worker, env)
+        if isinstance(self.script, RoleScript) and not worker.ended:
+            self.script.arrive(worker)
 
     def start_fails(self, machine: str, owner: str) -> bool:
         """Whether its workers cannot be started this time."""

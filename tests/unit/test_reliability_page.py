@@ -12,7 +12,7 @@ SIMULATION = ROOT / "tests" / "simulation"
 def rules() -> set[str]:
     """The sentence of each rule, as the code has it."""
     found: set[str] = set()
-    for name in ("invariants.py", "books.py", "script.py", "world.py"):
+    for name in ("invariants.py", "books.py", "roles.py", "script.py", "world.py"):
         for node in ast.walk(ast.parse((SIMULATION / name).read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 first = node.args[0]
