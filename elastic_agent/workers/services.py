@@ -9,6 +9,7 @@ decided by `plan.report`.
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ DRAIN_SECONDS = 0.5
 """For what one that has ended left in its pipes, where somebody else holds them."""
 
 
-class _Way(asyncio.Protocol):
+class Way(asyncio.Protocol):
     """What one stream of a service prints, on its way to where workers' lines go.
 
     Args:
@@ -47,6 +48,7 @@ class _Way(asyncio.Protocol):
         self._read = read
         self._ready = ready
         self._begun = b""  # of a line that may become READY
+        self._shows = False  # the beginning of the current line is shown already
         self.tail = b""
         self.lost = asyncio.Event()
         self.transport: asyncio.ReadTransport | None = None
@@ -62,14 +64,19 @@ class _Way(asyncio.Protocol):
         self._read()
 
     def _without_ready(self, data: bytes, ready: Callable[[], None]) -> bytes:
-        lines = data.split(b"\n")
-        rest = lines.pop()
-        said = [line for line in lines if line.strip() == READY]
-        if said:
-            ready()
-        shown = b"".join(line + b"\n" for line in lines if line.strip() != READY)
-        self._begun = rest if (READY + b"\r").startswith(rest) else b""
-        return shown if self._begun else shown + rest
+        shown: list[bytes] = []
+        for part in re.findall(rb"[^\n]*\n|[^\n]+", data):
+            ends = part.endswith(b"\n")
+            if not self._shows and ends and part.strip() == READY:
+                ready()
+            elif not self._shows and not ends and (READY + b"\r").startswith(part):
+                self._begun = part
+                return b"".join(shown)
+            else:
+                shown.append(part)
+                self._shows = not ends
+        self._begun = b""
+        return b"".join(shown)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lines.feed(self._begun)
@@ -91,7 +98,7 @@ class _Running:
         self.pidfd = os.pidfd_open(popen.pid)
         self.ready = asyncio.Event()  # or it has ended
         self.ended = asyncio.Event()
-        self.ways: tuple[_Way, ...] = ()
+        self.ways: tuple[Way, ...] = ()
         self.stdin: asyncio.WriteTransport | None = None
         self.collected = False  # its pid may have a new owner
         self.code: int | None = None  # once all is read that it has printed
@@ -227,7 +234,7 @@ class Services:
             ("stderr", popen.stderr, None),
         )
         made.ways = tuple(
-            _Way(self._output.open_service(service.name, name), self._read, ready) for name, _, ready in streams
+            Way(self._output.open_service(service.name, name), self._read, ready) for name, _, ready in streams
         )
         for way, (_, pipe, _) in zip(made.ways, streams, strict=True):
             await self._loop.connect_read_pipe(lambda way=way: way, pipe)

@@ -3,9 +3,10 @@
 import ast
 import dataclasses
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,34 @@ def test_nothing_but_an_adapter_imports_a_framework() -> None:
         str(path) for path in sources() if FRAMEWORKS & imports(path) and path.relative_to(ROOT).parts[0] != "adapters"
     }
     assert offenders == set()
+
+
+NAMES_PYTORCH: Mapping[str, str] = {
+    "elastic_agent/warm/bootstrap.py": "the end of a worker that has imported torch, whatever its framework",
+    "elastic_agent/warm/hazards.py": "an import that draws from torch's common numbers, whoever makes it",
+    "elastic_agent/warm/prefix.py": "calls of torch's that do nothing but tell what is inside of them",
+    "elastic_agent/warm/repairs.py": "what torch's import notes of its process; any script may import it",
+    "rendezvous/member.py": "the adapter of a node that does not name its own",
+}
+"""Files below the adapters whose code names PyTorch or its libraries, each with the reason why that is no adapter's."""
+
+
+def code_of(path: Path) -> str:
+    """The source without comments and docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            kept = [each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
+            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]  # whichever node it is, it has one
+    return ast.unparse(tree)
+
+
+def test_what_lies_below_the_adapters_names_pytorch_only_where_a_reason_is_given() -> None:
+    names = re.compile(r"\b_?(?:torch|gloo|nccl)(?!run|metrics)", re.IGNORECASE)
+    below = [path for path in sources() if path.relative_to(ROOT).parts[0] in ("elastic_agent", "master", "rendezvous")]
+    named = {str(path.relative_to(ROOT)) for path in below if names.search(code_of(path))}
+    assert named == set(NAMES_PYTORCH)
 
 
 def test_loading_the_whole_launcher_loads_no_framework() -> None:

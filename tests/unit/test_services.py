@@ -1,0 +1,52 @@
+"""What a service prints: all of it is shown, but for the line by which it says that it is ready."""
+
+import pytest
+
+from elastic_run.elastic_agent.logs.output import Lines
+from elastic_run.elastic_agent.workers.services import Way
+
+
+class Shown(Lines):
+    """Keeps what it is fed."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def feed(self, data: bytes) -> None:
+        self.data += data
+
+    def end_line(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("portions", "ready", "shown"),
+    [
+        ((b"ready\n",), 1, b""),
+        ((b"rea", b"dy", b"\n", b"more\n"), 1, b"more\n"),
+        ((b"begins\nready\nserves\n",), 1, b"begins\nserves\n"),
+        ((b"ready\r\n",), 1, b""),
+        ((b"already\nready to go\n",), 0, b"already\nready to go\n"),
+        ((b"ready", b" or not\n"), 0, b"ready or not\n"),
+        ((b"al", b"ready\n", b"ready\n"), 1, b"already\n"),
+        ((b"no end of ", b"a line"), 0, b"no end of a line"),
+        ((b"ready",), 0, b"ready"),
+        ((b"ready\n", b"ready\n"), 2, b""),
+    ],
+)
+def test_a_line_that_says_ready_is_heard_and_not_shown(portions: tuple[bytes, ...], ready: int, shown: bytes) -> None:
+    lines, heard = Shown(), list[None]()
+    way = Way(lines, lambda: None, lambda: heard.append(None))
+    for portion in portions:
+        way.data_received(portion)
+    way.connection_lost(None)
+    assert (len(heard), lines.data) == (ready, shown)
+
+
+def test_on_the_other_stream_all_is_shown_at_once() -> None:
+    lines = Shown()
+    Way(lines, lambda: None, None).data_received(b"ready\nrea")
+    assert lines.data == b"ready\nrea"
