@@ -40,6 +40,7 @@ from .incident import Evidence, FailedWorker
 from .incident_log import IncidentLog
 from .memory import Memory
 from .status import NEWEST, Node, Status
+from .targets import Target, targets
 from .training_time import TrainingTime
 
 RETURN_SECONDS = 10.0
@@ -168,6 +169,7 @@ class Controller:
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
         self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
         self._said = ""
+        self._targets: tuple[Target, ...] = ()
         self._training = TrainingTime()
         self._incidents: deque[tuple[float, Incident]] = deque(maxlen=NEWEST)  # the newest, with their times
         self._next: tuple[Reason, float | None] = (NoChange(), None)  # what it waits for, and until when
@@ -230,7 +232,7 @@ class Controller:
 
     def status(self, now: float, datasets: Sequence[Progress] = ()) -> Status:
         """The whole job now; its ledgers say how far `datasets` are."""
-        header, policy = self.header, self._terms.policy
+        header = self.header
         members = {seen.member.incarnation: seen.member for seen in self._members.values()}
         found = ((each, members.get(each.incarnation)) for each in self._assigned)
         others = [seen for seen in self._members.values() if seen.member.incarnation not in self.in_round]
@@ -246,7 +248,7 @@ class Controller:
             next=waits_for,
             deadline=None if until is None else max(0.0, until - now),
             in_place=header is not None and header.in_place,
-            target=policy.span,
+            targets=self._targets,
             world_size=header.world_size if header and header.state == "open" else 0,
             nodes=tuple(Node.of(member, each) if member else Node.lost(each) for each, member in found),
             standbys=tuple(Node.of(seen.member) for seen in sorted(others, key=lambda seen: seen.order)),
@@ -607,10 +609,21 @@ class Controller:
                 assert self._found.header is not None, "without a header there is nothing to adopt"
                 self._adopt(self._found.header)
             case "leading":
+                self._aim()
                 if not self._refuse_a_stranger():
                     self._decide()
             case "ended":
+                self._aim()
                 self._see_off()
+
+    def _aim(self) -> None:
+        """Tells of each target that has changed."""
+        ended = self.header.state if self.header and self.header.final else None
+        found = targets(tuple(self._members.values()), self._round, self._terms.policy, ended)
+        for target in found:
+            if target not in self._targets:
+                self._do(target)
+        self._targets = found
 
     def _decide(self) -> None:
         if (until := self._returns()) is not None:

@@ -1,6 +1,7 @@
 """What the controller has its master do (`controller.py`).
 
-`Say`, `Watch`, `Unwatch`, `Listen`, `Unlisten` and `Witness` take no time; the others do, and only `Look` has them.
+`Say`, `Watch`, `Unwatch`, `Listen`, `Unlisten`, `Witness` and `Target` take no time; the others do, and only `Look` has
+them.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from ..rendezvous.header import Eviction, Header
 from ..rendezvous.member import Name
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
+from .targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ Effect = (
     | Listen
     | Unlisten
     | Witness
+    | Target
     | Refuse
     | Confirm
     | ReadSuccesses

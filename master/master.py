@@ -1,8 +1,8 @@
 """The master: under leadership, tells the controller what happens, and carries out what it decides.
 
 It holds nothing that the store does not hold. It begins with what an earlier master has left (`takeover.py`). What to
-do is decided by `controller.py`, which is pure; here are the watch of the members' keys, the tasks that wait for proofs
-of death, the deadlines, and the writes (`publish.py`).
+do is decided by `controller.py`, which is pure; here are the watch of the members' keys, the deadlines, and the writes
+(`publish.py`). `node_watch.py` waits for proofs of death.
 """
 
 import asyncio
@@ -11,11 +11,10 @@ import dataclasses
 import math
 import secrets
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from ..rendezvous import failure_detector
 from ..rendezvous.errors import Compacted, Deposed
-from ..rendezvous.header import Eviction, Header
+from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
 from ..rendezvous.store.contract import KeyValue, Store
@@ -28,6 +27,7 @@ from .effects import Effect
 from .events import Event
 from .history import Begin, History
 from .memory import Memory
+from .node_watch import NodeWatch
 from .publish import Publisher
 from .status import Status
 from .takeover import read
@@ -36,7 +36,6 @@ ROW = "master"
 """Of the trace."""
 
 LEADING = "the job's master"
-DEAD = "the eviction of dead nodes"
 """What may wait for the store."""
 
 A_TURN = 32
@@ -91,8 +90,6 @@ class Master:
         self._publisher = publisher
         self._say = say
         self._now = now
-        self._watch = watch
-        self._hear = hear
         self._trace = trace or Trace()
         self._waits = waits
         self._history = history
@@ -101,9 +98,18 @@ class Master:
             history.add(Begin.of(keys.job, terms, memory, run, lease_ttl), begun)
         self._controller = Controller(keys, terms, begun, memory=memory, run=run, lease_ttl=lease_ttl)
         self._away_until = -math.inf  # that the controller has been told of
-        self._watchers: dict[str, asyncio.Task[None]] = {}  # by incarnation
-        self._listeners: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._changed = asyncio.Event()
+        self._nodes = NodeWatch(
+            store,
+            keys,
+            publisher,
+            waits,
+            say=say,
+            dies=watch,
+            heard=hear,
+            tell=self._tell,
+            changed=self._changed.set,
+        )
         self.over = False
         self.ledgers = Ledgers(
             store,
@@ -132,9 +138,10 @@ class Master:
                 if leading and len(tasks) == 1:
                     tasks.append(asyncio.create_task(self._keep_ledgers(), name="master: ledgers"))
                 if self._controller.phase != "ended":
-                    for task in (*tasks, *self._watchers.values()):
+                    for task in tasks:
                         if task.done():
                             task.result()
+                    self._nodes.check()
                 before = self._now()
                 rest = self._tell(events.Look())
                 looked = self._now() - before
@@ -152,10 +159,9 @@ class Master:
                 if looked > LONG_LOOK:
                     await asyncio.sleep(min(looked, LONGEST_GATHERING))
         finally:
-            tasks += [*self._watchers.values(), *self._listeners.values()]
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, self._nodes.close(), return_exceptions=True)
 
     async def _keep_ledgers(self) -> None:
         try:
@@ -223,42 +229,6 @@ class Master:
     def _node(self, key: str) -> str:
         return key.removeprefix(self._keys.nodes)
 
-    # -- what the failure detector says -----------------------------------------------------------------------------
-
-    async def _watch_node(self, node: effects.Watch) -> None:
-        """Waits for a proof of its death, where there is none yet, and evicts it: one task for each incarnation."""
-        try:
-            if how := node.proof or await self._dies(node):
-                evict = partial(
-                    self._publisher.evict, self._keys.node(node.node), node.order, node.incarnation, Eviction(how)
-                )
-                self._tell(events.Evicted(node.incarnation, await self._waits.until_answered(DEAD, evict)))
-        finally:
-            self._changed.set()  # so that `run` sees how this has ended
-
-    async def _dies(self, node: effects.Watch) -> str:
-        """Returns the proof when it has died; empty: it cannot be watched."""
-        try:
-            how = await self._watch(node.address, node.incarnation)
-        except Exception as error:  # noqa: BLE001  one member's oddity must not cost the job its master
-            self._say(
-                f"cannot watch node {node.node} at {node.address!r} ({error!r}): only its lease shows whether it "
-                "is alive"
-            )
-            return ""
-        found = await self._waits.until_answered(DEAD, lambda: self._store.get(self._keys.success(node.incarnation)))
-        self._tell(events.Died(node.node, node.incarnation, how, read(Member, found.value) if found else None))
-        self._changed.set()
-        return how
-
-    async def _listen(self, node: effects.Listen) -> None:
-        try:
-            await self._hear(node.address, node.incarnation)
-        except Exception:  # noqa: BLE001  as in `_dies`: then it has not been heard
-            return
-        self._tell(events.Answered(node.incarnation))
-        self._changed.set()
-
     # -- the controller ---------------------------------------------------------------------------------------------
 
     def _tell(self, event: Event) -> list[Effect]:
@@ -272,20 +242,12 @@ class Master:
             match effect:
                 case effects.Say(line):
                     self._say(line)
-                case effects.Watch():
-                    task = asyncio.create_task(
-                        self._watch_node(effect), name=f"master: failure detector of {effect.node}"
-                    )
-                    self._watchers[effect.incarnation] = task
-                case effects.Unwatch(incarnation):
-                    self._watchers.pop(incarnation).cancel()
-                case effects.Listen():
-                    task = asyncio.create_task(self._listen(effect), name=f"master: return of {effect.node}")
-                    self._listeners[effect.incarnation] = task
-                case effects.Unlisten(incarnation):
-                    self._listeners.pop(incarnation).cancel()
+                case effects.Watch() | effects.Unwatch() | effects.Listen() | effects.Unlisten():
+                    self._nodes.carry_out(effect)
                 case effects.Witness(number):
                     self._trace.instant("evidence", ROW, round=number)
+                case effects.Target(role, count, why):
+                    self._trace.instant("target", ROW, role=role, count=count, code=why.code, reason=why)
                 case _:
                     rest.append(effect)
         return rest

@@ -16,6 +16,7 @@ from ..rendezvous.round import Cause
 from ..rendezvous.wire.values import Count
 from .data.ledger import Progress
 from .incident import charge
+from .targets import Target
 from .training_time import Goodput
 
 NEWEST = 10
@@ -86,7 +87,7 @@ class Status:
         next: what the master waits for now.
         deadline: in so many seconds it decides again; None: when something happens.
         in_place: the round was opened in place.
-        target: how many nodes the job wants: `2:8`, or `4` where the number is fixed.
+        targets: how many nodes the job wants, for each role where it has roles.
         world_size: workers in the round.
         nodes: those of the round, in rank order; of a suspended job, those that it had.
         standbys: other registered nodes, in order of arrival; why they wait is in `next`.
@@ -108,7 +109,7 @@ class Status:
     next: Reason
     deadline: float | None
     in_place: bool
-    target: Words
+    targets: tuple[Target, ...]
     world_size: Number
     nodes: tuple[Node, ...]
     standbys: tuple[Node, ...]

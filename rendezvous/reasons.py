@@ -492,6 +492,54 @@ class AllLeaving(Tagged):
         return f"the job is preempted: every node is leaving ({self.nodes})"
 
 
+# -- how many nodes the job wants ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MayHave(Tagged):
+    """The job, or its role of that name, trains with `least` to `most` nodes, and takes as many as it gets."""
+
+    role: Name
+    least: Number
+    most: Number
+
+    def __str__(self) -> str:
+        span = f"{self.least}:{self.most}" if self.least != self.most else str(self.most)
+        return f"{f'role {self.role}' if self.role else 'the job'} may have {span} {'node' if span == '1' else 'nodes'}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeepsItsSize(Tagged):
+    """No node is admitted for growth's sake (`--scale-up=never`); one that is lost is replaced."""
+
+    def __str__(self) -> str:
+        return "--scale-up=never: lost nodes are replaced, and no others are admitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Finishing(Tagged):
+    """Workers of that round have trained to the end, so that a node that joins comes too late."""
+
+    round: Number
+
+    def __str__(self) -> str:
+        return f"workers of round {self.round} are already finishing"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOver(Tagged):
+    """The job has ended so."""
+
+    outcome: Words
+
+    def __str__(self) -> str:
+        return f"the job has ended: {self.outcome}"
+
+
+TargetReason = MayHave | KeepsItsSize | Finishing | JobOver
+"""Why a job wants as many nodes as it does."""
+
+
 Reason = (
     FaultReason
     | WaitingForNodes

@@ -93,6 +93,11 @@ class Policy:
             return sum(role.max_nodes * (role.nproc or nproc) for role in self.roles)
         return self.max_nodes * nproc
 
+    @property
+    def usable_minimum(self) -> int:
+        """The smallest size that a round can have: the minimum, as a multiple of the unit."""
+        return -(-self.min_nodes // self.node_unit) * self.node_unit
+
     def usable(self, nodes: int) -> int:
         """The largest size that a round of `nodes` candidates can have; 0 where that is below the minimum."""
         size = min(nodes, self.max_nodes) // self.node_unit * self.node_unit
@@ -332,6 +337,12 @@ def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequenc
     return able if _usable(able, current, policy) else candidates
 
 
+def finishing(members: Sequence[Seen], current: Round, policy: Policy) -> bool:
+    """Workers whose success is the job's have trained to the end: a node that joins now comes too late."""
+    counting = _counting(current, policy)
+    return any(_finishes(seen.member, current.number) for seen in members if seen.member.incarnation in counting)
+
+
 def _finishes(member: Member, number: int) -> bool:
     """A worker of it has trained to the end in round `number`, or has ended with exit code 0."""
     report = member.report
@@ -353,8 +364,7 @@ def _joins(
         return Keep(), reasons.NeverScalesUp(nodes)
     if size <= len(current.nodes):
         return Keep(), reasons.NoRoom(nodes, 0 if len(current.nodes) >= policy.max_nodes else policy.node_unit)
-    counting = _counting(current, policy)
-    if any(_finishes(seen.member, current.number) for seen in members if seen.member.incarnation in counting):
+    if finishing(members, current, policy):
         return Keep(), reasons.JoinedTooLate(nodes, current.number)
     arrived = max(seen.since for seen in newcomers)
     # A node that comes and goes must not keep the others out for ever, from when enough were there to grow.
@@ -498,8 +508,7 @@ def _succeeded(member: Member, number: int) -> bool:
 def _missing(candidates: Sequence[Seen], current: Round, policy: Policy) -> int:
     if policy.roles:
         return sum(more for _, more in _fill(candidates, current, policy).missing)
-    unit = policy.node_unit
-    return -(-policy.min_nodes // unit) * unit - len(candidates)
+    return policy.usable_minimum - len(candidates)
 
 
 def _nodes(members: Sequence[Seen]) -> Nodes:

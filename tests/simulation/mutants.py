@@ -682,8 +682,8 @@ job scale_up=never last_call=0
         "late-join",
         "a joining node restarts workers that are finishing",
         "rendezvous/round.py",
-        "if any(_finishes(seen.member, current.number) for",
-        "if False and any(_finishes(seen.member, current.number) for",
+        "    if finishing(members, current, policy):",
+        "    if False and finishing(members, current, policy):",
         "joining nodes do not restart what is finishing",
         """\
 seed 1806

@@ -10,7 +10,6 @@ from typing import cast
 
 import pytest
 
-from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.zygotes.seed import Seed
 from elastic_run.launcher import cli
 from elastic_run.launcher import run as wiring
@@ -44,13 +43,10 @@ async def test_an_error_while_the_store_is_looked_after_is_told_and_does_not_end
     async def fails(*_: object) -> None:
         raise ValueError("what nobody thought of")
 
-    class Said(list[str]):
-        say = list[str].append
-
     monkeypatch.setattr(watchdog, "look_after", fails)
     kept = watchdog.Kept(Endpoint("127.0.0.1", 1), 1, Path("/none"), Path("/none"), ())
-    said = Said()
-    await wiring._look_after(kept, MemoryStore(), cast(Output, said))  # pyright: ignore[reportPrivateUsage]
+    said: list[str] = []
+    await wiring._look_after(kept, MemoryStore(), said.append)  # pyright: ignore[reportPrivateUsage]
     assert len(said) == 1 and "no longer monitored" in said[0] and "what nobody thought of" in said[0]
 
 
