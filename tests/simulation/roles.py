@@ -14,7 +14,7 @@ from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.roles import Role
 
 from .schedule import Schedule, draw
-from .script import Ground, Group, Script, Worker
+from .script import MEETING, Ground, Group, Script, Worker
 
 if TYPE_CHECKING:
     from .invariants import Checker
@@ -69,8 +69,17 @@ class RoleScript(Script):
         mates = self._coupled[key] = {r: mate for r, mate in self._coupled.get(key, {}).items() if not mate.ended}
         mates[worker.rank] = worker
         self._through.discard(key)
-        if len(mates) == int(worker.environment["ROLE_WORLD_SIZE"]) and role.counts:
+        size = int(worker.environment["ROLE_WORLD_SIZE"])
+        if len(mates) < size:
+            self._ground.after(MEETING, self._wait_no_longer, worker, key, size)
+        elif role.counts:
             self._ground.after(self._work, self._end_together, key, mates)
+
+    def _wait_no_longer(self, worker: Worker, key: _Mates, size: int) -> None:
+        """Somebody has never come, as one that ended with 0 before it met the others."""
+        here = len(self._coupled[key])
+        if here < size and worker.ended is None:
+            self._fail_with(worker, f"DistStoreError: timed out waiting for clients: {here}/{size} joined")
 
     def arrive(self, worker: Worker) -> None:
         """It takes part in its round from now on."""
