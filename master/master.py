@@ -159,9 +159,10 @@ class Master:
                 if looked > LONG_LOOK:
                     await asyncio.sleep(min(looked, LONGEST_GATHERING))
         finally:
+            tasks += self._nodes.tasks
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, self._nodes.close(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_ledgers(self) -> None:
         try:

@@ -74,12 +74,10 @@ class NodeWatch:
             if task.done():
                 task.result()
 
-    async def close(self) -> None:
-        """Ends all tasks."""
-        tasks = [*self._watchers.values(), *self._listeners.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Those that were begun and not ended; who ends the leadership ends them."""
+        return [*self._watchers.values(), *self._listeners.values()]
 
     async def _watch(self, node: effects.Watch) -> None:
         """Waits for a proof of its death, where there is none yet, and evicts it."""
