@@ -15,6 +15,7 @@ from ..master.memory import Memory
 from ..master.publish import Publisher
 from ..master.status import Status
 from ..rendezvous import election, failure_detector
+from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
@@ -216,9 +217,7 @@ class Candidate:
             self._say(f"the master's node {leader.node} is lost: {dead.result()}; electing a new master")
             return True
         finally:
-            for task in (changed, dead):
-                task.cancel()
-            await asyncio.gather(changed, dead, return_exceptions=True)
+            await cancel(changed, dead)
 
     async def _leader_changed(self, held: election.Held) -> None:
         async for _ in self._store.watch(held.key.key, held.revision + 1):

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ..rendezvous.cancel import cancel
+
 
 class CountingEvent:
     """Wakes every task that waits for news. `count` says how often it was set, so that no change is missed."""
@@ -51,8 +53,7 @@ class Interrupt:
                 noticed.cancel()
                 self._event.clear()
                 if stop() and not task.done():
-                    task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
+                    await cancel(task)
                     return
             task.result()
         finally:

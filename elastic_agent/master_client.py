@@ -11,6 +11,7 @@ from ..master.data.ledger import Answer, Request
 from ..master.data.ledger_service import PATIENCE, Ledgers
 from ..master.status import Status
 from ..rendezvous import failure_detector
+from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Deposed, StoreError
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
@@ -90,8 +91,7 @@ class Link:
     async def close(self) -> None:
         """Hangs up; nobody may be asking any more."""
         if self._dialling:
-            self._dialling.cancel()
-            await asyncio.gather(self._dialling, return_exceptions=True)
+            await cancel(self._dialling)
         if self._connection:
             await self._connection.close()
 

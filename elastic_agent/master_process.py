@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ..master.controller import Terms
 from ..rendezvous import election, failure_detector, membership
+from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, LeaseLost, Refused, StoreError, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
@@ -109,8 +110,7 @@ class MasterProcess:
             try:
                 return await self._take_part(watching)
             finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+                await cancel(watching)
                 await self._listener.close()
         finally:
             for number in self._setup.signals:
@@ -140,9 +140,7 @@ class MasterProcess:
                     keeping.result()
             finally:
                 leadership = self._candidate.leadership
-                for task in (campaign, keeping):
-                    task.cancel()
-                await asyncio.gather(campaign, keeping, return_exceptions=True)
+                await cancel(campaign, keeping)
                 await self._give_up(leadership, lease)
 
     async def _campaign(self, candidacy: Candidacy) -> Header | None:

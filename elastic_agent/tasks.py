@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ..rendezvous.cancel import cancel
+
 
 class Tasks:
     """What runs beside the agent's loop.
@@ -37,7 +39,4 @@ class Tasks:
 
     async def close(self) -> None:
         """Ends all of them, and waits for that."""
-        tasks = [*self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*self._tasks)

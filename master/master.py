@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 from ..rendezvous import failure_detector
+from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, Deposed
 from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
@@ -159,10 +160,7 @@ class Master:
                 if looked > LONG_LOOK:
                     await asyncio.sleep(min(looked, LONGEST_GATHERING))
         finally:
-            tasks += self._nodes.tasks
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks, *self._nodes.tasks)
 
     async def _keep_ledgers(self) -> None:
         try:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from typing import TypeVar
 
+from ..cancel import cancel
 from ..wire.frame import TooLong, read_frame
 from ..wire.values import Malformed, decode, encode
 from .envelope import Caller, Hello, RpcError, answer_of, asked, packed
@@ -72,8 +73,7 @@ class Connection:
 
     async def close(self) -> None:
         """Hangs up, and waits until nothing is left of it."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel(self._task)
 
     async def _listen(self) -> None:
         try:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from ..cancel import cancel
+
 
 class Visits:
     """Holds tasks, in the order of their beginning."""
@@ -29,7 +31,4 @@ class Visits:
 
     async def close(self) -> None:
         """Cancels all, and waits for their ends."""
-        tasks = [*self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*self._tasks)
