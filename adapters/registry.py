@@ -101,9 +101,9 @@ def _problem(made: Any, name: str) -> str:  # Any: whatever a package calls its 
         variables: dict[object, object] = dict(made.environment(round, worker, {}))
         if not all(isinstance(key, str) and isinstance(value, str | None) for key, value in variables.items()):
             return "its environment() returns something that is no text"
-        services: list[object] = [*made.services(round)]
+        services: list[Any] = [*made.services(round)]
         if not all(isinstance(service, Service) for service in services):
             return "its services() are not all a Service"
-        if len({service.name for service in made.services(round)}) < len(services):
+        if len({service.name for service in services}) < len(services):
             return "two of its services() have one name"
     return ""

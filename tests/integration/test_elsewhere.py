@@ -16,13 +16,14 @@ from .cluster import EXAMPLES, SCRIPTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
+TORCHRUN = (str(Path(sys.executable).with_name("torchrun")), "--standalone")
+
 SIZE, EPOCHS = 101, 3
 """As in the scripts."""
 
 
 def torchrun(script: str, nproc: int, *args: object) -> "subprocess.CompletedProcess[str]":
-    command = [str(Path(sys.executable).with_name("torchrun")), "--standalone", f"--nproc-per-node={nproc}"]
-    words = [*command, str(SCRIPTS / f"sampler_{script}.py"), *map(str, args)]
+    words = [*TORCHRUN, f"--nproc-per-node={nproc}", str(SCRIPTS / f"sampler_{script}.py"), *map(str, args)]
     return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -59,9 +60,11 @@ def test_a_script_that_trains_in_place_runs_without_a_launcher(tmp_path: Path) -
 def test_under_torchrun_it_restarts_from_its_checkpoint(tmp_path: Path) -> None:
     checkpoint = tmp_path / "digits.pt"
     words = ["--epochs=4", "--save-every=30", "--step-seconds=0.05", "--checkpoint", str(checkpoint)]
-    command = [str(Path(sys.executable).with_name("torchrun")), "--standalone", "--nproc-per-node=2"]
     job = subprocess.Popen(
-        [*command, "--max-restarts=1", str(IN_PLACE), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", str(IN_PLACE), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 200
     while not checkpoint.exists() and job.poll() is None and time.monotonic() < deadline:

@@ -79,7 +79,7 @@ class RoleScript(Script):
         """Somebody has never come, as one that ended with 0 before it met the others."""
         here = len(self._coupled[key])
         if here < size and worker.ended is None:
-            self._fail_with(worker, f"DistStoreError: timed out waiting for clients: {here}/{size} joined")
+            self._miss_somebody(worker, here, size)
 
     def arrive(self, worker: Worker) -> None:
         """It takes part in its round from now on."""

@@ -163,8 +163,10 @@ class Script:
     def _give_up(self, worker: Worker, group: Group) -> None:
         """Somebody has never come."""
         if group.running_since is None and not group.broken and worker.ended is None:
-            here = len(group.workers)
-            self._fail_with(worker, f"DistStoreError: timed out waiting for clients: {here}/{group.world} joined")
+            self._miss_somebody(worker, len(group.workers), group.world)
+
+    def _miss_somebody(self, worker: Worker, here: int, world: int) -> None:
+        self._fail_with(worker, f"DistStoreError: timed out waiting for clients: {here}/{world} joined")
 
     def _try_to_begin(self, group: Group) -> None:
         if group.running_since is not None or group.broken or set(group.workers) != set(range(group.world)):
