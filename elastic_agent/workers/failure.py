@@ -3,7 +3,8 @@
 No decorator and no change to the script: an uncaught exception is on stderr anyway. What a library wrote on purpose
 into the error file (torch's `record`) comes first. On stderr the last block that explains an end wins: a Python
 traceback with all that it is chained to, the interpreter's own "Fatal Python error", or a C++ `terminate`. Blocks that
-Python prints about errors it ignored, or about another thread, count only where nothing else explains the end.
+Python prints about errors it ignored, or about another thread, count only where nothing else explains the end. So does
+the line by which glog ends a process: it may come of the exception that stands before it.
 """
 
 import errno
@@ -30,6 +31,8 @@ _BOX = re.compile(r"^(?P<prefix>.*?)â•­.*Traceback \(most recent call last\).*â•
 _SYNTAX = re.compile(r'^  File ".*", line \d+\s*$')
 _SYNTAX_END = re.compile(r"^(?:[\w.]+\.)?(?:SyntaxError|IndentationError|TabError)(?::|$)")
 _FATAL = re.compile(r"^(?P<prefix>(?:\[\w+\]: )?)Fatal Python error: ")
+_LOGGED_FATAL = re.compile(r"^(?:\[rank\d+\]:)?F\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] ?(?P<message>.*)$")
+_STACK = "*** Check failure stack trace: ***"
 _TERMINATE = re.compile(r"^(?P<prefix>.*?)terminate called (?:after throwing|without an active|recursively)")
 _WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
 _THROWN = re.compile(r"after throwing an instance of '(.*)'")
@@ -462,6 +465,15 @@ def _read_fatal(lines: Sequence[str], at: int, match: re.Match[str]) -> tuple[in
     return len(lines), _Block(at, block[0], text.rstrip())
 
 
+def _read_logged_fatal(lines: Sequence[str], at: int, match: re.Match[str]) -> tuple[int, _Block]:
+    block = [lines[at]]
+    for line in lines[at + 1 : at + MAX_MESSAGE_LINES]:
+        if line.startswith(_STACK) or _NEXT_RECORD.match(line) or any(kind.match(line) for kind, _ in _READERS):
+            break
+        block.append(line)
+    return at + len(block), _Block(at, match["message"], "\n".join(block).rstrip(), aside=True)
+
+
 def _read_terminate(lines: Sequence[str], at: int, match: re.Match[str]) -> tuple[int, _Block]:
     block = [line.removeprefix(match["prefix"]) for line in lines[at : at + MAX_MESSAGE_LINES]]
     end = at + len(block)
@@ -482,4 +494,5 @@ _READERS = (
     (_SYNTAX, _read_syntax),
     (_FATAL, _read_fatal),
     (_TERMINATE, _read_terminate),
+    (_LOGGED_FATAL, _read_logged_fatal),
 )

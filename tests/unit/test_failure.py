@@ -42,6 +42,25 @@ def test_an_uncaught_exception_gives_its_message_and_its_traceback_without_what_
     assert trace == PLAIN.split("\n", 1)[1].rstrip()
 
 
+GLOG = """\
+E1123 15:11:04.099697   11776 agent.cc:289] Polled an error from the service.
+F1123 15:11:04.099972   11776 client.h:80] Terminating process because another task died. Status: INTERNAL: barrier
+failed: task 0 heartbeat timeout
+*** Check failure stack trace: ***
+    @     0x7fc58c040634  absl::lts_20260107::log_internal::LogMessage::SendToLog()
+    @     0x7fc5934a71f5  (unknown)
+"""
+
+
+def test_a_fatal_line_of_glog_explains_an_end_unless_an_exception_does():
+    assert read(GLOG) == (
+        "Terminating process because another task died. Status: INTERNAL: barrier",
+        "F1123 15:11:04.099972   11776 client.h:80] Terminating process because another task died. Status: INTERNAL: "
+        "barrier\nfailed: task 0 heartbeat timeout",
+    )
+    assert read(PLAIN + GLOG)[0] == "ValueError: no data"
+
+
 def test_silence_gives_nothing():
     assert read("") == ("", "")
     assert read("loss 0.1\nloss 0.2\n") == ("", "")
