@@ -239,6 +239,7 @@ DRAWS: Mapping[str, str] = {
 harm."""
 
 REFUSED: Mapping[str, str] = {
+    "jax": "draws random numbers that all workers would share",
     "keras": "reads a configuration file, which may be another one after a restart",
     "opentelemetry": "draws identifiers that all workers would share",
     "sklearn.ensemble._hist_gradient_boosting.splitting": "draws the seed of a generator that no worker can draw again",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..rendezvous.errors import ElasticRunError
 from .contract import MOST_WORKER_PORTS, Accelerators, Adapter, Hint, ImportsAhead, Peer, Round, Service, Worker
+from .jax.adapter import Jax
 from .plain import Plain
 from .torch.adapter import Torch
 
@@ -16,7 +17,7 @@ GROUP = "elastic_run.adapters"
 """The group of entry points. A point's name is the framework's; its object is called without arguments, and returns the
 adapter: a class will do."""
 
-BUILT_IN: Mapping[str, type[Plain]] = {"torch": Torch, "none": Plain}
+BUILT_IN: Mapping[str, type[Plain]] = {"torch": Torch, "jax": Jax, "none": Plain}
 
 
 class NoAdapter(ElasticRunError):
@@ -34,7 +35,7 @@ def adapter(name: str) -> Adapter:
     if not found:
         brought = sorted({point.name for point in points} - BUILT_IN.keys())
         raise NoAdapter(
-            f"there is no adapter for {name!r}: {' and '.join(BUILT_IN)} are built in, and installed packages bring "
+            f"there is no adapter for {name!r}: {', '.join(BUILT_IN)} are built in, and installed packages bring "
             f"{', '.join(brought) or 'no other'}"
         )
     if len(found) > 1:

@@ -5,6 +5,7 @@
     is_current_round        whether this worker's round is still the job's; ask before a checkpoint is replaced
     rounds, Rounds          one context after the other, for a worker that keeps its process
     data                    shards of a dataset that workers lease
+    jax                     JAX: joins a worker to the other processes of its round
     torch                   PyTorch: samplers, datasets, a loader, and state that outlives a membership change
     trace                   the script's own events in the job's trace
     exceptions              every error, under `ElasticRunError`
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from .rendezvous.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import compat, data, exceptions, torch, trace
+    from . import compat, data, exceptions, jax, torch, trace
     from .adapters.client.context import Context, context
     from .adapters.client.current_round import is_current_round
     from .adapters.client.rounds import Rounds, rounds
@@ -36,6 +37,7 @@ __all__ = [
     "data",
     "exceptions",
     "is_current_round",
+    "jax",
     "launch",
     "rounds",
     "torch",

@@ -15,7 +15,7 @@ from elastic_run.adapters.contract import Accelerators, Adapter, ImportsAhead, P
 from elastic_run.adapters.environment import AdapterFailed, Told, per_worker, worker_environment
 from elastic_run.adapters.imports_ahead import Package
 from elastic_run.adapters.plain import Plain
-from elastic_run.adapters.registry import NoAdapter, adapter
+from elastic_run.adapters.registry import BUILT_IN, NoAdapter, adapter
 from elastic_run.elastic_agent.warm.declared import Table
 from elastic_run.elastic_agent.workers.ports import Ports
 from elastic_run.launcher.early import table_words
@@ -54,7 +54,7 @@ def refused(name: str) -> str:
     return message
 
 
-@pytest.mark.parametrize("name", ["torch", "none"])
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_the_built_in_adapters_keep_the_contract(name: str) -> None:
     built_in: Adapter = adapter(name)
     assert built_in.name == name
@@ -66,7 +66,7 @@ def test_the_built_in_adapters_keep_the_contract(name: str) -> None:
 def test_a_variable_that_is_not_the_same_for_all_workers_is_declared_so() -> None:
     other = Round("job", 4, 3, 1, "b.host", 34567, restart_count=2, max_restarts=2, signals=("SIGTERM",))
     neighbour = Worker(0, 0, 2, "b", 0, role_rank=0, role_world_size=3, error_file="/tmp/other.json")
-    for name in ("torch", "none"):
+    for name in BUILT_IN:
         one, two = (
             worker_environment(adapter(name), round, worker, {}, Told(agent="@a"))
             for round, worker in ((ROUND, WORKER), (other, neighbour))
@@ -207,7 +207,7 @@ def test_the_example_is_under_sixty_lines() -> None:
 def test_an_unknown_name_is_refused_with_those_that_are_there(install: Install) -> None:
     install("known", EXAMPLE.read_text(), tiny="known_adapter:Tiny", torch="known_adapter:Tiny")
     assert refused("tinny") == (
-        "there is no adapter for 'tinny': torch and none are built in, and installed packages bring tiny"
+        f"there is no adapter for 'tinny': {', '.join(BUILT_IN)} are built in, and installed packages bring tiny"
     )
 
 
@@ -264,7 +264,7 @@ def test_the_flag_chooses_the_adapter(tmp_path: Path, monkeypatch: pytest.Monkey
     assert parse(["train.py"], environ).adapter.name == "torch"
     chosen = parse(["--framework=none", "--nnodes=2", "train.py"], environ)
     assert chosen.adapter.name == "none" and "--framework=none" in chosen.given
-    with pytest.raises(UsageError, match=r"--framework=caffe: there is no adapter for 'caffe': torch and none"):
+    with pytest.raises(UsageError, match=r"--framework=caffe: there is no adapter for 'caffe': torch, "):
         parse(["--framework=caffe", "train.py"], environ)
 
 

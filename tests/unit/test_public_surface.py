@@ -28,6 +28,7 @@ SURFACE = {
         "data",
         "exceptions",
         "is_current_round",
+        "jax",
         "launch",
         "rounds",
         "torch",
@@ -61,6 +62,7 @@ SURFACE = {
         "UsageError",
         "WorldSizeRefused",
     ],
+    "elastic_run.jax": ["initialize"],
     "elastic_run.torch": [
         "Attempt",
         "ElasticBatchSampler",

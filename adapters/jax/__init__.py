@@ -1,0 +1,1 @@
+"""What JAX expects of its launcher."""
