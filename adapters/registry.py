@@ -9,6 +9,7 @@ from .contract import MOST_WORKER_PORTS, Accelerators, Adapter, Hint, ImportsAhe
 from .jax.adapter import Jax
 from .plain import Plain
 from .torch.adapter import Torch
+from .xgboost.adapter import XGBoost
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -17,7 +18,7 @@ GROUP = "elastic_run.adapters"
 """The group of entry points. A point's name is the framework's; its object is called without arguments, and returns the
 adapter: a class will do."""
 
-BUILT_IN: Mapping[str, type[Plain]] = {"torch": Torch, "jax": Jax, "none": Plain}
+BUILT_IN: Mapping[str, type[Plain]] = {"torch": Torch, "jax": Jax, "xgboost": XGBoost, "none": Plain}
 
 
 class NoAdapter(ElasticRunError):

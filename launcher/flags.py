@@ -323,7 +323,7 @@ FLAGS: tuple[Flag, ...] = (
         COMMAND,
         "What workers expect of their launcher: torch is torchrun's environment, none is only who they are and where "
         "rank 0 is, and installed packages may bring others.",
-        "torch|jax|none|NAME",
+        "torch|jax|xgboost|none|NAME",
         "torch",
         torchrun=False,
     ),

@@ -7,6 +7,7 @@
     data                    shards of a dataset that workers lease
     jax                     JAX: joins a worker to the other processes of its round
     torch                   PyTorch: samplers, datasets, a loader, and state that outlives a membership change
+    xgboost                 XGBoost: where the tracker of this worker's round is
     trace                   the script's own events in the job's trace
     exceptions              every error, under `ElasticRunError`
     compat                  names of other launchers: `elastic_launch`
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from .rendezvous.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import compat, data, exceptions, jax, torch, trace
+    from . import compat, data, exceptions, jax, torch, trace, xgboost
     from .adapters.client.context import Context, context
     from .adapters.client.current_round import is_current_round
     from .adapters.client.rounds import Rounds, rounds
@@ -42,6 +43,7 @@ __all__ = [
     "rounds",
     "torch",
     "trace",
+    "xgboost",
 ]
 
 _HOMES = {

@@ -33,6 +33,7 @@ SURFACE = {
         "rounds",
         "torch",
         "trace",
+        "xgboost",
     ],
     "elastic_run.compat": ["elastic_launch"],
     "elastic_run.data": ["Part", "Shard", "Shards", "shards"],
@@ -74,6 +75,7 @@ SURFACE = {
         "run",
     ],
     "elastic_run.trace": ["mark", "span"],
+    "elastic_run.xgboost": ["communicator_args"],
 }
 """Everything public, by module: what is added here is promised."""
 

@@ -1,0 +1,1 @@
+"""What XGBoost expects of its launcher."""
