@@ -26,12 +26,14 @@ class Peer:
         host: as its peers call it.
         ports: free there until it starts; as many as `Adapter.worker_ports` says.
         role: its role's name.
+        node: the rank of its node.
     """
 
     rank: int
     host: str
     ports: tuple[int, ...]
     role: str = "default"
+    node: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Round:
         signals: names of those that tell a worker to end, as in SIGTERM.
         peers: where all workers are, by rank. Empty where the adapter asks for no `worker_ports`, and in a round of
             number 0.
+        services: the words that the services of this node said with `ready`, by their names. Empty while `services` is
+            asked, and in a round of number 0.
     """
 
     job: str
@@ -62,6 +66,7 @@ class Round:
     max_restarts: int = 0
     signals: tuple[str, ...] = ()
     peers: tuple[Peer, ...] = ()
+    services: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +108,13 @@ class Service:
 
     It runs in the workers' own Python, with what workers inherit as its environment. Of each round it is told by a line
     of JSON on its stdin, before the workers start: `job`, `round`, `world_size`, `nodes`, `master_addr`, `master_port`,
-    `restart_count`, and `peers`, a list by rank of `host`, `ports` and `role`. The workers start when it has printed a
-    line with the word `ready`, or has exited with 0, which means that it has done its work, or `ready_seconds` have
-    passed. All else that it prints is shown with its name before it.
+    `restart_count`, `node_rank` of its own node, and `peers`, a list by rank of `host`, `ports`, `role` and `node`. The
+    workers start when it has printed the line `ready`, or has exited with 0, which means that it has done its work, or
+    `ready_seconds` have passed. In a line `ready: WORDS` the adapter gets the words (`Round.services`). All else that
+    it prints is shown with its name before it.
+
+    A service can speak for workers that keep their process but know nothing of elastic-run: by `client.rounds.Word`s
+    with their local rank, on the socket that ELASTIC_RUN_AGENT names.
 
     A service that dies ends the round, and is named as the cause: the next round starts it again, with all workers, on
     every node. So does one that dies before it is ready, twice in a row at most. It ends with its agent, whatever ends
@@ -197,6 +206,20 @@ class Adapter(Protocol):
         """Those of the variables of `environment` that are not the same for all workers of a node in all rounds.
 
         An interpreter from which workers are forked must not read them before it forks.
+        """
+        ...
+
+    @property
+    def standby(self) -> bool:
+        """Whether workers that keep their process may be started before a round has a rank for them."""
+        ...
+
+    @property
+    def state_from_rank_0(self) -> bool:
+        """Whether workers that keep their process take the job's state from rank 0.
+
+        Then rank 0 goes to the worker that has been there for the longest time, and a node's ranks may begin with
+        another than its first worker.
         """
         ...
 

@@ -17,6 +17,8 @@ class Plain:
     port: str = "MASTER_PORT"
     worker_ports: int = 0
     per_worker: frozenset[str] = frozenset()
+    standby: bool = True
+    state_from_rank_0: bool = False
     visible_devices: str = accelerators.VISIBLE
     imports_ahead: ImportsAhead = ImportsAhead()
     consequences: tuple[str, ...] = COLLECTIVES

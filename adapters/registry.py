@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..rendezvous.errors import ElasticRunError
 from .contract import MOST_WORKER_PORTS, Accelerators, Adapter, Hint, ImportsAhead, Peer, Round, Service, Worker
+from .horovod.adapter import Horovod
 from .jax.adapter import Jax
 from .plain import Plain
 from .torch.adapter import Torch
@@ -18,7 +19,13 @@ GROUP = "elastic_run.adapters"
 """The group of entry points. A point's name is the framework's; its object is called without arguments, and returns the
 adapter: a class will do."""
 
-BUILT_IN: Mapping[str, type[Plain]] = {"torch": Torch, "jax": Jax, "xgboost": XGBoost, "none": Plain}
+BUILT_IN: Mapping[str, type[Plain]] = {
+    "torch": Torch,
+    "horovod": Horovod,
+    "jax": Jax,
+    "xgboost": XGBoost,
+    "none": Plain,
+}
 
 
 class NoAdapter(ElasticRunError):
@@ -65,6 +72,8 @@ _KINDS: Mapping[str, type] = {
     "port": str,
     "worker_ports": int,
     "per_worker": frozenset,
+    "standby": bool,
+    "state_from_rank_0": bool,
     "visible_devices": str,
     "imports_ahead": ImportsAhead,
     "consequences": tuple,

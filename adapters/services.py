@@ -22,9 +22,9 @@ def wanted(adapter: Adapter, round: Round, *, first: bool) -> tuple[Service, ...
     return tuple(service for service in found if first or service.where == "every")
 
 
-def line(round: Round) -> bytes:
+def line(round: Round, node_rank: int) -> bytes:
     """One line of JSON, the newline included: the fields of `Round`, each peer an object, ranks by their order."""
-    peers = [{"host": peer.host, "ports": peer.ports, "role": peer.role} for peer in round.peers]
+    peers = [{"host": peer.host, "ports": peer.ports, "role": peer.role, "node": peer.node} for peer in round.peers]
     told = {
         "job": round.job,
         "round": round.number,
@@ -33,6 +33,7 @@ def line(round: Round) -> bytes:
         "master_addr": round.master_addr,
         "master_port": round.master_port,
         "restart_count": round.restart_count,
+        "node_rank": node_rank,
         "peers": peers,
     }
     return json.dumps(told, separators=(",", ":")).encode() + b"\n"

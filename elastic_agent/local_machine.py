@@ -223,6 +223,11 @@ class ServiceSet(Protocol):
     """The services beside the workers (`services.Services`, which explains each method)."""
 
     @property
+    def said(self) -> Mapping[str, str]:
+        """What each said last when it was ready."""
+        ...
+
+    @property
     def failure(self) -> str:
         """How one of them died; empty where none has."""
         ...
@@ -273,7 +278,7 @@ class Machine(Protocol):
         """Where workers ask, and get what `respond` answers."""
         ...
 
-    def process_groups(self, changed: Callable[[], None]) -> ProcessGroupSet:
+    def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> ProcessGroupSet:
         """The process groups of workers that keep their process; `changed` hears of what they say."""
         ...
 
@@ -343,6 +348,6 @@ class RealMachine:
         """See `Machine.worker_server`."""
         return WorkerServer(respond)
 
-    def process_groups(self, changed: Callable[[], None]) -> ProcessGroups:
+    def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> ProcessGroups:
         """See `Machine.process_groups`."""
-        return ProcessGroups(changed)
+        return ProcessGroups(changed, pid_of)

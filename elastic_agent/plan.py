@@ -74,6 +74,7 @@ class View:
             in words.
         keeps: all workers here have said that they keep their process.
         outside: the workers of the round that this node has no part in keep theirs.
+        standby: they may be started without a rank. If not, a node without workers has nothing to get ready.
         unready: its workers were started without a rank, and ended.
         slowest: seconds that a step takes here, where that is long.
         header_age: seconds since `header` was seen.
@@ -119,6 +120,7 @@ class View:
     gentle: int = 0
     keeps: bool = False
     outside: bool = False
+    standby: bool = True
     unready: bool = False
     store_gone: str = ""
     shutdown_timeout: float = 30.0
@@ -235,6 +237,7 @@ def _report(view: View) -> Report:
         return Report("waiting")
     if header.state != "open" or view.assignment is None:
         ready = view.round == 0 and 0 < view.total == view.alive == view.waiting
+        ready = ready or (not view.standby and view.alive == 0)
         return Report("waiting", header.number, exits, ready=ready)
     if view.problem:
         return Report("failed", header.number, exits, f"could not start its workers: {view.problem}")
@@ -285,6 +288,7 @@ def act(view: View) -> tuple[Action, str]:
         if (
             header.state == "open"
             and view.outside
+            and view.standby
             and not view.unready
             and (view.round or view.alive < view.total if view.staying else not view.alive)
         ):

@@ -68,6 +68,7 @@ def look(
         gentle=known.gentle,
         keeps=facts.keeps,
         outside=(facts.outside or facts.keeps) and not setup.terms.policy.roles,
+        standby=setup.adapter.standby,
         unready=facts.unready,
         store_gone=store_gone,
         shutdown_timeout=setup.shutdown_timeout,

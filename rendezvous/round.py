@@ -390,6 +390,10 @@ def _open(candidates: Sequence[Seen], current: Round, policy: Policy, size: int,
     survivors, newcomers = _divide(candidates, current)
     chosen = {member.incarnation for member in (*survivors, *newcomers)[:size]}
     stay = any(member.incarnation in chosen and (member.report.keeps or member.report.holding) for member in survivors)
+    if (
+        stay
+    ):  # rank 0 goes to a node that has the job's state: frameworks that know nothing of commits take it from there
+        survivors.sort(key=lambda member: member.report.holding == 0)
     return (OpenInPlace if stay else Open)(
         ranks.order(
             [member for member in survivors if member.incarnation in chosen],

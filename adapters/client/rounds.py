@@ -53,6 +53,7 @@ class Word:
         count: of sockets; of states.
         text: for "next", why, where something was broken; empty where it was told to.
         seconds: see "state"; 0: less than matters.
+        local_rank: for "stay", from a service: the worker for which all on this connection is said. None: the speaker.
     """
 
     kind: Literal["stay", "hold", "formed", "state", "next", "done"]
@@ -60,6 +61,7 @@ class Word:
     count: int = 0
     text: str = ""
     seconds: float = 0.0
+    local_rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ class NoMachine:
     def worker_server(self, respond: Respond) -> "NoWorkerServer":
         return NoWorkerServer()
 
-    def process_groups(self, changed: Callable[[], None]) -> "NoProcessGroups":
+    def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> "NoProcessGroups":
         return NoProcessGroups()
 
     def say(self, line: str) -> None:

@@ -34,7 +34,7 @@ _FULL_SECONDS = 0.5
 """Until somebody is let in again, where no descriptor was left."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Stayer:
     """One worker that keeps its process.
 
@@ -71,16 +71,19 @@ class ProcessGroups:
 
     Args:
         changed: is called when one of them has said something.
+        pid_of: the worker of a local rank; None where there is none. A service speaks for such.
 
     Attributes:
         short: this process may not open as many files as these process groups need; some of them it cannot break.
     """
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> None:
         self._changed = changed
+        self._pid_of = pid_of
         self.short = False
         self._listening: socket.socket | None = None
         self._stayers: dict[int, _Stayer] = {}  # by pid
+        self._silent: list[_Stayer] = []  # connected, and has not said whose process it keeps
         self._ebbing: list[socket.socket] = []
 
     def start(self, address: str) -> None:
@@ -103,6 +106,8 @@ class ProcessGroups:
             self._listening = None
         for pid in tuple(self._stayers):
             self.forget(pid)
+        for each in tuple(self._silent):
+            self._drop(each)
         self._end(self._ebbing)
 
     def staying(self, pids: Collection[int]) -> frozenset[int]:
@@ -164,8 +169,12 @@ class ProcessGroups:
     def forget(self, pid: int) -> None:
         """This worker has ended: its peers are to hear of it at once."""
         found = self._stayers.pop(pid, None)
-        if found is None:
-            return
+        if found is not None:
+            self._drop(found)
+
+    def _drop(self, found: _Stayer) -> None:
+        if found in self._silent:
+            self._silent.remove(found)
         asyncio.get_running_loop().remove_reader(found.connection)
         found.connection.close()
         for descriptor in found.rights:
@@ -196,8 +205,8 @@ class ProcessGroups:
         if pid is None:
             connection.close()
             return
-        self.forget(pid)  # it has begun anew, in the same process
-        stayer = self._stayers[pid] = _Stayer(pid, connection)
+        stayer = _Stayer(pid, connection)
+        self._silent.append(stayer)
         loop.add_reader(connection, self._hear, stayer)
 
     def _listen_again(self) -> None:
@@ -224,21 +233,36 @@ class ProcessGroups:
             for body in take_frames(stayer.got):
                 self._take(stayer, decode(Word, body))
         except (Malformed, TooLong):
-            self.forget(stayer.pid)  # no worker of ours
+            self._leave(stayer)  # no worker of ours
         self._changed()
 
     def _hung_up(self, stayer: _Stayer) -> None:
         """It stays no longer. One that has trained to the end still has: its process ends some time after this."""
         if not stayer.done:
-            self.forget(stayer.pid)
+            self._leave(stayer)
             return
         asyncio.get_running_loop().remove_reader(stayer.connection)
         self._part(stayer)
 
+    def _leave(self, stayer: _Stayer) -> None:
+        if self._stayers.get(stayer.pid) is stayer:
+            del self._stayers[stayer.pid]
+        self._drop(stayer)
+
     def _take(self, stayer: _Stayer, word: Word) -> None:
         match word.kind:
             case "stay":
-                stayer.round = word.round
+                pid = stayer.pid if word.local_rank is None else self._pid_of(word.local_rank)
+                if pid is None:  # it has ended meanwhile
+                    self._leave(stayer)
+                    return
+                if stayer in self._silent:
+                    self._silent.remove(stayer)
+                elif pid == stayer.pid:
+                    return
+                self.forget(pid)  # it has begun anew, in the same process
+                stayer.pid, stayer.round = pid, word.round
+                self._stayers[pid] = stayer
             case "hold":
                 taken, stayer.rights = stayer.rights[: word.count], stayer.rights[word.count :]
                 held = [socket.socket(fileno=descriptor) for descriptor in taken]

@@ -24,7 +24,7 @@ from .failure import advice, last_line
 from .worker_processes import KILL_SECONDS, TAIL_BYTES, StartFailed
 
 READY = b"ready"
-"""The line by which a service says that it serves the round of which it was last told."""
+"""The line by which a service says that it serves the round of which it was last told; words may follow a colon."""
 
 GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL for a service whose workers had time to end, too."""
@@ -40,10 +40,11 @@ class Way(asyncio.Protocol):
     Args:
         lines: the way.
         read: is called when something was read.
-        ready: is called for a line that is READY; the line is not shown. None: there is none on this stream.
+        ready: is called for a line that is READY, with the words after its colon; the line is not shown. None: there is
+            none on this stream.
     """
 
-    def __init__(self, lines: Lines, read: Callable[[], None], ready: Callable[[], None] | None) -> None:
+    def __init__(self, lines: Lines, read: Callable[[], None], ready: Callable[[str], None] | None) -> None:
         self._lines = lines
         self._read = read
         self._ready = ready
@@ -63,13 +64,14 @@ class Way(asyncio.Protocol):
         self._lines.feed(data)
         self._read()
 
-    def _without_ready(self, data: bytes, ready: Callable[[], None]) -> bytes:
+    def _without_ready(self, data: bytes, ready: Callable[[str], None]) -> bytes:
         shown: list[bytes] = []
         for part in re.findall(rb"[^\n]*\n|[^\n]+", data):
             ends = part.endswith(b"\n")
-            if not self._shows and ends and part.strip() == READY:
-                ready()
-            elif not self._shows and not ends and (READY + b"\r").startswith(part):
+            word, _, rest = part.strip().partition(b": ")
+            if not self._shows and ends and word == READY:
+                ready(rest.decode(errors="replace"))
+            elif not self._shows and not ends and _may_be_ready(part):
                 self._begun = part
                 return b"".join(shown)
             else:
@@ -89,6 +91,11 @@ class Way(asyncio.Protocol):
             self.transport.close()
 
 
+def _may_be_ready(part: bytes) -> bool:
+    """Whether this beginning of a line may be that of a line with READY."""
+    return (READY + b"\r").startswith(part) or (part.startswith(READY + b":") and len(part) <= TAIL_BYTES)
+
+
 class _Running:
     """One service that was started."""
 
@@ -97,6 +104,7 @@ class _Running:
         self.popen = popen
         self.pidfd = os.pidfd_open(popen.pid)
         self.ready = asyncio.Event()  # or it has ended
+        self.said = ""  # after READY
         self.ended = asyncio.Event()
         self.ways: tuple[Way, ...] = ()
         self.stdin: asyncio.WriteTransport | None = None
@@ -126,6 +134,10 @@ class _Running:
             self.stdin.write(line)
         else:
             self.ready.set()
+
+    def is_ready(self, said: str) -> None:
+        self.said = said
+        self.ready.set()
 
     def signal(self, number: int) -> None:
         if not self.collected:
@@ -169,6 +181,11 @@ class Services:
     def failure(self) -> str:
         """How the first of them died, in words; empty where none has."""
         return next((each.failure for each in self._running if each.failure), "")
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """The words that each of them said last with READY, by its name."""
+        return {each.service.name: each.said for each in self._running}
 
     async def enter(
         self, wanted: Sequence[Service], line: bytes, python: Sequence[str], environment: Mapping[str, str]
@@ -229,8 +246,8 @@ class Services:
         made = _Running(service, popen)
         self._running.append(made)
         self._loop.add_reader(made.pidfd, self._look, made)
-        streams: tuple[tuple[StreamName, object, Callable[[], None] | None], ...] = (
-            ("stdout", popen.stdout, made.ready.set),
+        streams: tuple[tuple[StreamName, object, Callable[[str], None] | None], ...] = (
+            ("stdout", popen.stdout, made.is_ready),
             ("stderr", popen.stderr, None),
         )
         made.ways = tuple(

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from ...adapters import contract, services
+from ...adapters.client.context import AGENT
 from ...adapters.environment import Told, per_worker, worker_environment
 from ...rendezvous.header import Header
 from ...rendezvous.member import Exit
@@ -100,9 +101,13 @@ class WorkerGroup:
         self._agent = ""  # where workers reach it
         self._short = False  # of descriptors, and has said so
         self._unready = 0  # times in a row
+        self._first_local = 0  # the local rank of the node's lowest rank
+        self._began: dict[int, int] = {}  # by pid: the round for which it was started
         self._ended: tuple[Exit, ...] = ()  # of workers that ended before the others went on into another round
         self._lost_peer = re.compile("|".join(setup.adapter.consequences) or "(?!)", re.IGNORECASE)
-        self._process_groups = machine.process_groups(self._heard)
+        self._process_groups = machine.process_groups(
+            self._heard, lambda local_rank: self._workers.pids.get(local_rank)
+        )
         most = max((role.nproc or setup.nproc for role in setup.terms.policy.roles), default=setup.nproc)
         held = most * setup.adapter.worker_ports * SETS
         self.ports = self._hold(machine, OFFERED if setup.adapter.port else 0, 1)
@@ -222,6 +227,7 @@ class WorkerGroup:
         self._trace.starting()
         if not await self._is_current(header) or not self._release_ports(header, assignment):
             return
+        self._first_local = 0
         try:
             self._ended = ()
             await self._serve(header, assignment)
@@ -265,6 +271,7 @@ class WorkerGroup:
             role=self._setup.role,
         )
         provisional = dataclasses.replace(header, number=0)
+        self._first_local = 0
         try:
             specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
             facts.round, facts.role, facts.total = 0, nobody.role, nproc
@@ -291,7 +298,7 @@ class WorkerGroup:
         self._belong_to(header, assignment)
         facts.adopted, facts.leases = adopted, leases
         if self._services:
-            self._services.tell(services.line(self._round(header, assignment)))
+            self._services.tell(services.line(self._round(header, assignment), assignment.group_rank))
         pids = self._workers.pids
         self._workers.keep({pid: self._spec(header, assignment, local) for local, pid in pids.items()})
         self._ended = ended
@@ -312,6 +319,7 @@ class WorkerGroup:
         if waited > LONG_SECONDS and not await self._confirms(header):
             return
         self._belong_to(header, assignment)
+        self._first_local = self._eldest(assignment)
         varying = per_worker(self._setup.adapter)
         try:
             await self._serve(header, assignment)
@@ -337,6 +345,18 @@ class WorkerGroup:
         self.shatter(round)
         self.ports.hold()
         self.worker_ports.hold()
+
+    def _eldest(self, assignment: Assignment) -> int:
+        """The local rank of this node's lowest rank: where that is rank 0, and the state comes from it, who has it."""
+        if assignment.first_rank or not self._setup.adapter.state_from_rank_0:
+            return 0
+        able = self.waiting & self.holding
+        pids = self._workers.pids
+        return min(
+            (local for local in pids if pids[local] in able),
+            key=lambda at: (self._began.get(pids[at], 0), at),
+            default=0,
+        )
 
     def _keep(self, specs: Mapping[int, WorkerSpec]) -> tuple[list[WorkerSpec], dict[int, WorkerSpec]]:
         """Keeps the workers that wait for a rank, as what `specs` has for their local ranks.
@@ -437,7 +457,8 @@ class WorkerGroup:
         if self._services:
             python = (self._setup.python, "-u")
             with self._trace.span("services", round=header.number):
-                await self._services.enter(wanted, services.line(round), python, self._setup.environment)
+                line = services.line(round, assignment.group_rank)
+                await self._services.enter(wanted, line, python, {**self._setup.environment, AGENT: self._agent})
 
     async def _is_current(self, header: Header) -> bool:
         """Whether the store still has this header; reads where all workers are, where their framework asks."""
@@ -482,6 +503,7 @@ class WorkerGroup:
 
     def _started(self, header: Header, assignment: Assignment, kept: int = 0) -> None:
         self._trace.started(header, assignment)
+        self._began = {pid: self._began.get(pid, header.number) for pid in self.pids}
         self._facts.failed_starts = 0
         down = self._timeline.up(self._loop.time(), header)
         self._reporter.say(describe_round(header, assignment, down, kept))
@@ -550,6 +572,7 @@ class WorkerGroup:
             max_restarts=header.max_restarts,
             signals=tuple(number.name for number in setup.signals),
             peers=self._contract_peers if header.number else (),
+            services=self._services.said if self._services and header.number else {},
         )
 
     def _environment(self, header: Header, assignment: Assignment, worker: contract.Worker) -> dict[str, str]:
@@ -563,14 +586,15 @@ class WorkerGroup:
         return worker_environment(setup.adapter, round, worker, setup.environment, told)
 
     def _worker(self, assignment: Assignment, local_rank: int, error_file: str) -> contract.Worker:
+        place = (local_rank - self._first_local) % assignment.nproc
         return contract.Worker(
-            rank=assignment.first_rank + local_rank,
+            rank=assignment.first_rank + place,
             local_rank=local_rank,
             local_world_size=assignment.nproc,
             node=self._setup.node,
             node_rank=assignment.group_rank,
             role=assignment.role,
-            role_rank=assignment.role_first_rank + local_rank,
+            role_rank=assignment.role_first_rank + place,
             role_world_size=assignment.role_world_size,
             error_file=error_file,
             own_device=self._setup.virtual_local_rank,
@@ -580,8 +604,8 @@ class WorkerGroup:
 def _by_rank(nodes: Iterable[NodePeers], each: int) -> tuple[contract.Peer, ...]:
     """Each worker's host and its `each` ports, of nodes in rank order (pure)."""
     found: list[contract.Peer] = []
-    for node in nodes:
+    for number, node in enumerate(nodes):
         for local in range(node.nproc):
             ports = node.ports[local * each : (local + 1) * each]
-            found.append(contract.Peer(node.first_rank + local, node.host, ports, node.role))
+            found.append(contract.Peer(node.first_rank + local, node.host, ports, node.role, number))
     return tuple(found)

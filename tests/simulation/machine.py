@@ -56,7 +56,9 @@ class SimulatedMachine:
         )
         return worker_server
 
-    def process_groups(self, changed: Callable[[], None]) -> SimulatedProcessGroups:
+    def process_groups(
+        self, changed: Callable[[], None], pid_of: Callable[[int], int | None]
+    ) -> SimulatedProcessGroups:
         """See `Machine.process_groups`."""
         process_groups = self._world.process_groups[self._owner] = SimulatedProcessGroups(
             self._world, self._owner, changed

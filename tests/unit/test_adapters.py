@@ -147,7 +147,7 @@ def test_the_services_of_a_node_depend_on_whether_rank_0_is_on_it() -> None:
 
 
 def test_a_service_is_told_of_a_round_in_one_line() -> None:
-    line = services.line(replace(ROUND, peers=(Peer(0, "a.host", (1, 2), "chief"),)))
+    line = services.line(replace(ROUND, peers=(Peer(0, "a.host", (1, 2), "chief"),)), 1)
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
     assert json.loads(line) == {
         "job": "job",
@@ -157,7 +157,8 @@ def test_a_service_is_told_of_a_round_in_one_line() -> None:
         "master_addr": "a.host",
         "master_port": 23456,
         "restart_count": 1,
-        "peers": [{"host": "a.host", "ports": [1, 2], "role": "chief"}],
+        "node_rank": 1,
+        "peers": [{"host": "a.host", "ports": [1, 2], "role": "chief", "node": 0}],
     }
 
 

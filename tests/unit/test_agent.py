@@ -244,7 +244,9 @@ class PretendedMachine:
     def worker_server(self, respond: Respond) -> PretendedWorkerServer:
         return PretendedWorkerServer()
 
-    def process_groups(self, changed: Callable[[], None]) -> "PretendedProcessGroups":
+    def process_groups(
+        self, changed: Callable[[], None], pid_of: Callable[[int], int | None]
+    ) -> "PretendedProcessGroups":
         return PretendedProcessGroups(changed)
 
     def say(self, line: str) -> None:

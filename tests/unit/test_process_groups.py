@@ -30,7 +30,7 @@ class Agent:
         self._news = asyncio.Event()
         self._address = f"@test-{secrets.token_hex(8)}"
         self._workers: list[Rounds] = []
-        self.process_groups = ProcessGroups(self._news.set)
+        self.process_groups = ProcessGroups(self._news.set, {7: ME}.get)
 
     async def __aenter__(self) -> "Agent":
         self.process_groups.start(self._address)

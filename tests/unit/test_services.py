@@ -35,11 +35,14 @@ class Shown(Lines):
         ((b"no end of ", b"a line"), 0, b"no end of a line"),
         ((b"ready",), 0, b"ready"),
         ((b"ready\n", b"ready\n"), 2, b""),
+        ((b"ready: 4711 4712\n",), 1, b""),
+        ((b"ready", b": 47", b"11\nmore\n"), 1, b"more\n"),
+        ((b"ready:no word\n",), 0, b"ready:no word\n"),
     ],
 )
 def test_a_line_that_says_ready_is_heard_and_not_shown(portions: tuple[bytes, ...], ready: int, shown: bytes) -> None:
     lines, heard = Shown(), list[None]()
-    way = Way(lines, lambda: None, lambda: heard.append(None))
+    way = Way(lines, lambda: None, lambda _: heard.append(None))
     for portion in portions:
         way.data_received(portion)
     way.connection_lost(None)
@@ -50,3 +53,11 @@ def test_on_the_other_stream_all_is_shown_at_once() -> None:
     lines = Shown()
     Way(lines, lambda: None, None).data_received(b"ready\nrea")
     assert lines.data == b"ready\nrea"
+
+
+def test_the_words_of_a_line_that_says_ready_are_heard() -> None:
+    heard: list[str] = []
+    way = Way(Shown(), lambda: None, heard.append)
+    for portion in (b"ready\nready: eth0 47", b"11 4712\nready: \n"):
+        way.data_received(portion)
+    assert heard == ["", "eth0 4711 4712", ""]

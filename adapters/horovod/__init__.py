@@ -1,0 +1,1 @@
+"""Horovod: its adapter, and the rendezvous that its workers have beside them, without Horovod."""

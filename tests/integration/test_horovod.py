@@ -1,0 +1,129 @@
+"""Jobs of a real Horovod without `horovodrun`: unchanged scripts, plain and elastic, and faults that happen to them."""
+
+import importlib.util
+import math
+import os
+import re
+import signal
+from collections.abc import Sequence
+
+import pytest
+
+from .cluster import SCRIPTS, Cluster
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("horovod") is None,
+    reason="HOROVOD IS NOT INSTALLED HERE: `sh tests/build_horovod.sh .venv/bin/python` builds it, and says why not",
+)
+
+PATIENCE = 120.0
+"""Seconds; a worker imports PyTorch and Horovod first, on a busy machine."""
+
+UNDISTURBED = ("-0x1.07bb8d4517d63p+0", "0x1.3dec6cf0e5705p-1", "0x1.14c458340c4b4p+0", "0x1.f84472bae829ap+0")
+"""The result of `horovod_elastic.py`, of any number of workers, but for the last digits; `test_elastic_undisturbed`."""
+
+
+def start(job: Cluster, *nodes: str, gates: Sequence[int] = (), **flags: str | int | None) -> None:
+    """Starts the elastic script on these nodes."""
+    folder = job.directory / "gates"
+    folder.mkdir(exist_ok=True)
+    args = [str(folder), *(str(step) for step in gates)]
+    job.start(*nodes, script=SCRIPTS / "horovod_elastic.py", args=args, framework="horovod", **flags)
+
+
+def at_gate(job: Cluster, step: int, world: int, without: Sequence[int] = ()) -> dict[int, tuple[str, int]]:
+    """Waits until all of `world` workers wait at this step; the node and the pid of each rank.
+
+    Args:
+        without: pids of workers that are no more: what they said does not count.
+    """
+    said = re.compile(rf"gate (\d+): rank (\d+) of {world} at step {step}$")
+
+    def look() -> dict[int, tuple[str, int]] | None:
+        found: dict[int, tuple[str, int]] = {}
+        for node in job.nodes.values():
+            for line in node.lines:
+                if (match := said.search(line)) and int(match[1]) not in without:
+                    found[int(match[2])] = (node.name, int(match[1]))
+        pids = {pid for _, pid in found.values()}
+        return found if found.keys() == set(range(world)) and len(pids) == world else None
+
+    return job.wait_until(look, f"{world} workers wait at step {step}", PATIENCE)
+
+
+def open_gate(job: Cluster, step: int) -> None:
+    """They go on."""
+    (job.directory / "gates" / f"go-{step}").touch()
+
+
+def result(job: Cluster) -> list[float]:
+    """What rank 0 printed at the end."""
+    _, match = job.wait_anywhere(r"result ([-0-9a-fxp.+ ]+)$", PATIENCE)
+    return [float.fromhex(number) for number in match[1].split()]
+
+
+def assert_undisturbed(job: Cluster) -> None:
+    """The result is that of a run without faults."""
+    for number, expected in zip(result(job), UNDISTURBED, strict=True):
+        assert math.isclose(number, float.fromhex(expected), rel_tol=1e-9)
+
+
+def kill(job: Cluster, pid: int) -> None:
+    """SIGKILL to one worker."""
+    assert pid in job.processes()
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_plain_script_runs_on_two_nodes_and_is_started_again(job: Cluster) -> None:
+    args = [str(job.directory)]
+    job.start("A", "B", script=SCRIPTS / "horovod_plain.py", args=args, nnodes=2, framework="horovod")
+    job.wait_anywhere(r"begin at 0: rank 0 of 2, places \[\[0, 0, 0, 2\], \[1, 0, 1, 2\]\]$", PATIENCE)
+    job.wait_anywhere(r"gate: rank 1", PATIENCE)
+    job.kill_worker(1)
+    job.wait_anywhere(r"begin at 5: rank 1 of 2", PATIENCE)
+    (job.directory / "go").touch()
+    _, found = job.wait_anywhere(r"result \[(.*)\]$", PATIENCE)
+    weights = [float(number) for number in found[1].split(", ")]
+    assert weights == [1 - 0.25 * sum(range(10)), 1 - 0.25 * 10 / 2]
+    assert job.finish(PATIENCE) == {"A": 0, "B": 0}
+
+
+def test_elastic_undisturbed(job: Cluster) -> None:
+    start(job, "A", nnodes=1, nproc_per_node=2)
+    assert_undisturbed(job)
+    assert job.finish(PATIENCE) == {"A": 0}
+
+
+def test_elastic_workers_are_killed_one_after_the_other_and_the_others_keep_their_process(job: Cluster) -> None:
+    start(job, "A", gates=[5, 10, 15], nnodes=1, nproc_per_node=2)
+    dead: list[int] = []
+    at = at_gate(job, 5, 2)
+    for step, victim in ((5, 0), (10, 0), (15, 1)):
+        at = at_gate(job, step, 2, dead)
+        _, lost = at[victim]
+        _, stays = at[1 - victim]
+        kill(job, lost)
+        dead.append(lost)
+        job.wait_for_line("A", rf"reset {stays}: rank 0 of 2", PATIENCE)
+        at = at_gate(job, step, 2, dead)
+        assert at[0][1] == stays, "rank 0 is who has the state"
+        open_gate(job, step)
+    assert_undisturbed(job)
+    assert job.finish(PATIENCE) == {"A": 0}
+
+
+def test_the_first_node_is_lost_and_another_joins(job: Cluster) -> None:
+    start(job, "A", "B", "C", gates=[5, 10], nnodes="2:3")
+    at = at_gate(job, 5, 3)
+    first, other, third = (at[rank] for rank in range(3))
+    job.kill_machine(first[0])
+    at = at_gate(job, 5, 2, [first[1]])
+    assert at == {0: other, 1: third}
+    open_gate(job, 5)
+    at_gate(job, 10, 2, [first[1]])
+    start(job, "D", gates=[5, 10])
+    at = at_gate(job, 10, 3, [first[1]])
+    assert (at[0], at[1], at[2][0]) == (other, third, "D")
+    open_gate(job, 10)
+    assert_undisturbed(job)
+    assert job.finish(PATIENCE) == {other[0]: 0, third[0]: 0, "D": 0}
