@@ -225,6 +225,7 @@ class Options:
             settle=self.timing.settle,
             scale_up_interval=self.timing.scale_up_interval,
             roles=self.roles,
+            state_from_rank_0=self.adapter.state_from_rank_0,
         )
 
     def command_of(self, role: Role) -> Command:

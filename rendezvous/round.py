@@ -69,6 +69,7 @@ class Policy:
         settle: after a join, wait this long for others, because each change restarts unchanged scripts.
         scale_up_interval: open at most one round per this for joining nodes' sake.
         roles: of the job; `min_nodes` and `max_nodes` are then their sums, and `node_unit` is 1. Empty: it has none.
+        state_from_rank_0: workers that keep their process take the job's state from rank 0, whoever that is.
     """
 
     min_nodes: int
@@ -81,6 +82,7 @@ class Policy:
     settle: float = 10.0
     scale_up_interval: float = 60.0
     roles: Annotated[tuple[Role, ...], Count(MAX_ROLES)] = ()
+    state_from_rank_0: bool = False
 
     @property
     def span(self) -> str:
@@ -390,9 +392,7 @@ def _open(candidates: Sequence[Seen], current: Round, policy: Policy, size: int,
     survivors, newcomers = _divide(candidates, current)
     chosen = {member.incarnation for member in (*survivors, *newcomers)[:size]}
     stay = any(member.incarnation in chosen and (member.report.keeps or member.report.holding) for member in survivors)
-    if (
-        stay
-    ):  # rank 0 goes to a node that has the job's state: frameworks that know nothing of commits take it from there
+    if stay and policy.state_from_rank_0:
         survivors.sort(key=lambda member: member.report.holding == 0)
     return (OpenInPlace if stay else Open)(
         ranks.order(

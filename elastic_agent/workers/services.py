@@ -68,9 +68,9 @@ class Way(asyncio.Protocol):
         shown: list[bytes] = []
         for part in re.findall(rb"[^\n]*\n|[^\n]+", data):
             ends = part.endswith(b"\n")
-            word, _, rest = part.strip().partition(b": ")
-            if not self._shows and ends and word == READY:
-                ready(rest.decode(errors="replace"))
+            word, _, words = part.strip().partition(b":")
+            if not self._shows and ends and word == READY and (not words or words.startswith(b" ")):
+                ready(words.decode(errors="replace").strip())
             elif not self._shows and not ends and _may_be_ready(part):
                 self._begun = part
                 return b"".join(shown)

@@ -250,7 +250,7 @@ class SimulatedProcessGroups(ProcessGroups):
     """The real one, listening to simulated workers."""
 
     def __init__(self, world: "World", owner: str, changed: Callable[[], None]) -> None:
-        super().__init__(changed)
+        super().__init__(changed, lambda _: None)
         self._world = world
         self._owner = owner
         self._door: _Door | None = None

@@ -247,7 +247,7 @@ class PretendedMachine:
     def process_groups(
         self, changed: Callable[[], None], pid_of: Callable[[int], int | None]
     ) -> "PretendedProcessGroups":
-        return PretendedProcessGroups(changed)
+        return PretendedProcessGroups(changed, pid_of)
 
     def say(self, line: str) -> None:
         self.said.append(line)

@@ -139,8 +139,9 @@ def test_loading_the_whole_launcher_loads_no_framework() -> None:
 
 
 def test_nobody_pickles() -> None:
-    offenders = {str(path) for path in sources() if {"pickle", "cloudpickle", "dill", "marshal"} & imports(path)}
-    assert offenders == set()
+    offenders = {path for path in sources() if {"pickle", "cloudpickle", "dill", "marshal"} & imports(path)}
+    # Horovod's workers do: what they say is read without any class, and a test has it refuse one.
+    assert {path.relative_to(ROOT).as_posix() for path in offenders} == {"adapters/horovod/messages.py"}
 
 
 def test_the_root_of_the_repository_imports_nothing() -> None:

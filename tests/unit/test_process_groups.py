@@ -11,8 +11,10 @@ import pytest
 
 from elastic_run.adapters.client.channel import AgentGone
 from elastic_run.adapters.client.context import Context
-from elastic_run.adapters.client.rounds import NoAgent, Rounds
+from elastic_run.adapters.client.rounds import SUFFIX, NoAgent, Rounds, Word
 from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
+from elastic_run.rendezvous.wire.frame import framed
+from elastic_run.rendezvous.wire.values import encode
 
 ME = os.getpid()
 PATIENCE = 10.0
@@ -28,12 +30,12 @@ class Agent:
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
-        self._address = f"@test-{secrets.token_hex(8)}"
+        self.address = f"@test-{secrets.token_hex(8)}"
         self._workers: list[Rounds] = []
         self.process_groups = ProcessGroups(self._news.set, {7: ME}.get)
 
     async def __aenter__(self) -> "Agent":
-        self.process_groups.start(self._address)
+        self.process_groups.start(self.address)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -43,7 +45,7 @@ class Agent:
 
     async def worker(self, *, round: int = 1) -> Rounds:
         """One that has come to stay."""
-        found = await asyncio.to_thread(Rounds, environment(self._address, round))
+        found = await asyncio.to_thread(Rounds, environment(self.address, round))
         self._workers.append(found)
         await self.until(lambda: bool(self.process_groups.staying([ME])))
         return found
@@ -316,3 +318,21 @@ def test_without_an_agent_there_is_one_rank() -> None:
 def test_without_an_agent_that_answers_it_is_said() -> None:
     with pytest.raises(AgentGone, match="cannot connect to the agent"):
         Rounds(environment("@nobody-is-here"))
+
+
+async def test_a_service_speaks_for_a_worker_until_that_has_ended() -> None:
+    async with Agent() as agent:
+        lines = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+        for line, local_rank in zip(lines, (7, 8, 7), strict=True):
+            line.connect(f"\0{agent.address.removeprefix('@')}{SUFFIX}")
+            line.sendall(framed(encode(Word("stay", 1, local_rank=local_rank))))
+            if local_rank == 8:
+                assert await asyncio.to_thread(line.recv, 1) == b"", "there is no such worker"
+            else:
+                line.sendall(framed(encode(Word("state", 1, count=1))))
+                await agent.until(lambda: bool(agent.process_groups.holding([ME])))
+        assert await asyncio.to_thread(lines[0].recv, 1) == b"", "another speaks for the worker now"
+        agent.process_groups.forget(ME)
+        assert await asyncio.to_thread(lines[2].recv, 1) == b"" and not agent.process_groups.staying([ME])
+        for line in lines:
+            line.close()

@@ -602,6 +602,10 @@ class TestAChangeWhereWorkersKeepTheirProcess:
         policy = dataclasses.replace(self.WIDE, **changes)  # type: ignore[arg-type]
         assert opened(plan(self.members(), self.ROUND, policy, OLD)[0]) == ["a", "b", "c"]
 
+    def test_gives_rank_0_to_a_node_with_the_state_where_all_take_it_from_there(self) -> None:
+        policy = dataclasses.replace(self.WIDE, min_nodes=3, state_from_rank_0=True)
+        assert opened(plan(self.members(), self.ROUND, policy, OLD)[0]) == ["a", "c", "b"]
+
     def test_waits_for_it_where_only_its_start_went_wrong(self) -> None:
         problem = Fault(said("could not start its workers"), "problem", None, OLD)
         current = running("a", "b", "c", opened_at=OLD, fault=problem)
