@@ -10,7 +10,7 @@ NO_TORCH := pip could not install $(TORCH). Builds of torch without CUDA are not
 set PIP_EXTRA_INDEX_URL to the one that its installation page shows for the compute platform CPU, and make again. \
 Or take PyPI's build, with gigabytes of CUDA: make TORCH=torch==2.13.0 ...
 
-.PHONY: help demo test test-gpu check check-static soak bench clean etcd tools
+.PHONY: help demo test test-gpu check check-static soak bench clean etcd tools horovod
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,11 +34,15 @@ demo: $(BIN)/.demo  ## the main job on this machine: a DDP script lives through 
 etcd:
 	@sh tests/install_etcd.sh
 
+# Horovod, which has no wheel: built once for each combination of versions, in minutes, and kept in ~/.cache.
+horovod: $(BIN)/.dev
+	@sh tests/build_horovod.sh $(CURDIR)/$(BIN)/python
+
 # What the tests of faults need beside it: namespaces, a firewall, a clock that jumps. Without it they are skipped.
 tools:
 	@sh tests/install_fault_tools.sh
 
-test: $(BIN)/.dev etcd tools  ## every test
+test: $(BIN)/.dev etcd tools horovod  ## every test
 	$(BIN)/python -m pytest
 
 # .venv has torch without CUDA, so this takes the torch of another interpreter, which needs pytest, pytest-asyncio and
