@@ -224,11 +224,16 @@ OUR_SCRIPTS = (
 ALL = SCRIPTS_OF_OTHERS + OUR_SCRIPTS
 
 
+def missing_packages(packages: Sequence[str]) -> str:
+    """Which of them are not installed, in words; empty where all are."""
+    absent = [package for package in packages if importlib.util.find_spec(package) is None]
+    return f"not installed: {', '.join(absent)}" if absent else ""
+
+
 def missing(script: Script, checkouts: Path | None) -> str:
     """Why it cannot take part; empty where it can."""
-    absent = [package for package in script.packages if importlib.util.find_spec(package) is None]
-    if absent:
-        return f"not installed: {', '.join(absent)}"
+    if absent := missing_packages(script.packages):
+        return absent
     if script.checkout and checkouts is None:
         return "no --checkouts"
     if script.checkout and checkouts is not None and not (checkouts / script.checkout / script.folder).is_dir():

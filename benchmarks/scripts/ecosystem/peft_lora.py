@@ -1,0 +1,54 @@
+"""A LoRA of peft, trained by transformers' Trainer."""
+
+# pyright: basic
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, get_peft_model
+from torch.utils.data import Dataset
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers.trainer_utils import get_last_checkpoint
+
+
+class Tokens(Dataset):
+    def __len__(self) -> int:
+        return 128
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        tokens = torch.arange(index, index + 16) % 64
+        return {"input_ids": tokens, "labels": tokens}
+
+
+class Slowly(TrainerCallback):
+    def on_step_end(self, *_, **__) -> None:
+        time.sleep(0.03)
+
+
+def main(out: Path) -> None:
+    set_seed(0)
+    base = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=16, n_layer=1, n_head=2))
+    model = get_peft_model(base, LoraConfig(r=4, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM"))
+    arguments = TrainingArguments(
+        output_dir=str(out),
+        max_steps=60,
+        per_device_train_batch_size=4,
+        save_steps=10,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        learning_rate=1e-2,
+    )
+    trainer = Trainer(model=model, args=arguments, train_dataset=Tokens(), callbacks=[Slowly()])
+    last = get_last_checkpoint(str(out))
+    if last:
+        print(f"resumed from {Path(last).name}")
+    trainer.train(resume_from_checkpoint=last)
+    if trainer.is_world_process_zero():
+        print(f"result {sum(one.double().sum().item() for one in model.parameters() if one.requires_grad):.9f}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
