@@ -10,7 +10,7 @@ NO_TORCH := pip could not install $(TORCH). Builds of torch without CUDA are not
 set PIP_EXTRA_INDEX_URL to the one that its installation page shows for the compute platform CPU, and make again. \
 Or take PyPI's build, with gigabytes of CUDA: make TORCH=torch==2.13.0 ...
 
-.PHONY: help demo test test-gpu check check-static soak bench clean etcd tools horovod
+.PHONY: help demo test test-gpu check check-static soak bench clean etcd tools horovod slurm
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,7 +42,11 @@ horovod: $(BIN)/.dev
 tools:
 	@sh tests/install_fault_tools.sh
 
-test: $(BIN)/.dev etcd tools horovod  ## every test
+# A real Slurm, for the tests of jobs in it. Without it they are skipped.
+slurm:
+	@sh tests/install_slurm.sh
+
+test: $(BIN)/.dev etcd tools horovod slurm  ## every test
 	$(BIN)/python -m pytest
 
 # .venv has torch without CUDA, so this takes the torch of another interpreter, which needs pytest, pytest-asyncio and

@@ -361,8 +361,14 @@ def alone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[cluster.Cl
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says whose import was not proved, with a line of its own (`test_imports_ahead.py`)."""
-    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "test_imports_ahead" in report.nodeid]
-    absent = sorted({str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped})
-    if absent:
-        terminalreporter.write_line(f"not proved to be imported ahead soundly: {'; '.join(absent)}", yellow=True)
+    """Says what was skipped, with a line of its own: `test_imports_ahead.py` and `test_slurm.py`."""
+    skipped = terminalreporter.stats.get("skipped", [])
+
+    def reasons(module: str) -> str:
+        said = {str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped if module in report.nodeid}
+        return "; ".join(sorted(said))
+
+    if absent := reasons("test_imports_ahead"):
+        terminalreporter.write_line(f"not proved to be imported ahead soundly: {absent}", yellow=True)
+    if absent := reasons("test_slurm.py"):
+        terminalreporter.write_line(f"not tested with a real Slurm: {absent}", yellow=True)

@@ -1,0 +1,152 @@
+"""Jobs in a real Slurm: node failure, preemption, a requeue, signals, and an allocation that grows by a second job."""
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .cluster import SCRIPTS
+from .conftest import free_ports
+from .slurm_cluster import SlurmCluster, Unavailable
+
+ONE_A_NODE = ("--ntasks-per-node=1", "--cpus-per-task=2", "--no-kill", "--requeue")
+"""As the user guide writes it."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    folder = tmp_path_factory.mktemp("slurm")
+    try:
+        with SlurmCluster(folder, nodes=3) as slurm:
+            yield slurm
+    except Unavailable as reason:
+        pytest.skip(f"no Slurm: {reason}")
+
+
+class Counting:
+    """A job that counts in a file, and how it is submitted."""
+
+    def __init__(self, slurm: SlurmCluster, folder: Path, steps: int) -> None:
+        self.slurm = slurm
+        self.file = folder / "steps"
+        (self.port,) = free_ports(1)
+        self.words = f"{SCRIPTS / 'count_steps.py'} {self.file} {steps}"
+
+    def submit(self, *options: str, flags: str = "") -> str:
+        launcher = f"{shutil.which('elastic-run', path=str(Path(sys.executable).parent))} --framework=none --nnodes=1:3"
+        store = f"--master-port={self.port} --store-dir={self.file.parent}/store"
+        line = f"srun --kill-on-bad-exit=0 {launcher} {flags or store} {self.words}"
+        requeue = '[ $? = 143 ] && scontrol requeue "$SLURM_JOB_ID"'
+        return self.slurm.submit([*ONE_A_NODE, *options], f"{line} || {{ {requeue}; }}")
+
+    def begun(self, job: str, workers: int, times: int = 1) -> None:
+        """Waits until so many workers have begun together, for the nth time."""
+        line = re.compile(rf"rank 0 of {workers} on n\d begins")
+        self.slurm.until(lambda: len(line.findall(self.slurm.output(job))) >= times, f"start of {workers} workers", job)
+
+    def further(self) -> None:
+        """Waits until some more has been counted."""
+        before = self.count()
+        self.slurm.until(lambda: self.count() > before + 3, "progress")
+
+    def count(self) -> int:
+        return int(self.file.read_text()) if self.file.exists() else 0
+
+    def ended(self, job: str, state: str = "COMPLETED") -> str:
+        """Waits until the job has this state; what it printed. Slurm's two minutes before a requeue are cut short."""
+
+        def found() -> bool:
+            now = self.slurm.state(job)
+            if now == "PENDING":
+                self.slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+            return now == state
+
+        self.slurm.until(found, state, job)
+        return self.slurm.output(job)
+
+
+def test_one_agent_a_node_without_an_endpoint(cluster: SlurmCluster, tmp_path: Path) -> None:
+    counting = Counting(cluster, tmp_path, 20)
+    printed = counting.ended(counting.submit("--nodes=3"))
+    assert {f"rank {rank} of 3 has counted to 20" in printed for rank in range(3)} == {True}, printed
+    assert printed.count("succeeded") == 3
+
+
+def test_a_node_fails_and_the_others_go_on(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """Not the first, where the store is: that node's loss ends the job, and Slurm starts it again."""
+    counting = Counting(cluster, tmp_path, 150)
+    job = counting.submit("--nodes=2", "--nodelist=n1,n2")
+    try:
+        counting.begun(job, workers=2)
+        counting.further()
+        cluster.kill_node("n2")
+        counting.begun(job, workers=1)
+        cluster.until(lambda: "rank 0 of 1 has counted to 150" in cluster.output(job), "last step", job)
+        assert cluster.field(job, "Restarts") == "0"
+        cluster.until(lambda: cluster.state(job) not in ("RUNNING", "COMPLETING"), "end", job)
+    finally:
+        cluster.restart_node("n2")
+
+
+def test_a_lost_first_node_requeues_the_job(cluster: SlurmCluster, tmp_path: Path) -> None:
+    counting = Counting(cluster, tmp_path, 100)
+    job = counting.submit("--nodes=1", "--nodelist=n3")
+    try:
+        counting.begun(job, workers=1)
+        counting.further()
+        before = counting.count()
+        cluster.kill_node("n3")
+    finally:
+        cluster.restart_node("n3")
+    printed = counting.ended(job)
+    begun = [int(one) for one in re.findall(r"begins at step (\d+)", printed)]
+    assert len(begun) == 2 and begun[1] >= before, printed
+    assert cluster.field(job, "Restarts") == "1"
+
+
+def test_preemption_leaves_in_order_and_comes_back(cluster: SlurmCluster, tmp_path: Path) -> None:
+    counting = Counting(cluster, tmp_path, 100)
+    job = counting.submit("--nodes=3")
+    counting.begun(job, workers=3)
+    counting.further()
+    urgent = cluster.submit(["--partition=high", "--nodes=3", "--exclusive"], "sleep 3")
+    cluster.until(lambda: cluster.state(urgent) == "COMPLETED", "urgent job", job)
+    printed = counting.ended(job)
+    assert "SIGTERM" in printed, printed
+    assert int(cluster.field(job, "Restarts")) >= 1
+    assert [int(one) for one in re.findall(r"rank 0 of \d on n\d begins at step (\d+)", printed)][-1] > 0, printed
+
+
+def test_a_signal_by_scancel_is_a_notice_to_leave(cluster: SlurmCluster, tmp_path: Path) -> None:
+    counting = Counting(cluster, tmp_path, 60)
+    job = counting.submit("--nodes=2")
+    counting.begun(job, workers=2)
+    counting.further()
+    cluster.command("scancel", "--signal=TERM", job)
+    printed = counting.ended(job)
+    assert "SIGTERM: this node leaves the job" in printed and "Traceback" not in printed, printed
+    assert cluster.field(job, "Restarts") == "1"
+
+
+def test_a_cancelled_job_does_not_come_back(cluster: SlurmCluster, tmp_path: Path) -> None:
+    counting = Counting(cluster, tmp_path, 100_000)
+    job = counting.submit("--nodes=2")
+    counting.begun(job, workers=2)
+    cluster.command("scancel", job)
+    printed = counting.ended(job, "CANCELLED")
+    assert "Traceback" not in printed, printed
+    assert cluster.field(job, "Restarts") == "0"
+
+
+def test_a_second_job_joins_the_first(cluster: SlurmCluster, tmp_path: Path) -> None:
+    counting = Counting(cluster, tmp_path, 150)
+    store = f"--rdzv-endpoint=n1:{counting.port} --rdzv-id=grown --store-dir={tmp_path}/store"
+    first = counting.submit("--nodes=1", "--nodelist=n1", flags=store)
+    counting.begun(first, workers=1)
+    second = counting.submit("--nodes=2", "--nodelist=n2,n3", flags=store)
+    cluster.until(lambda: bool(re.search(r"rank \d of 3 on n[23] begins", cluster.output(second))), "growth", second)
+    assert "has counted to 150" in counting.ended(first)
+    assert "has counted to 150" in counting.ended(second)
