@@ -40,13 +40,14 @@ def at_gate(job: Cluster, step: int, world: int, without: Sequence[int] = ()) ->
     said = re.compile(rf"gate (\d+): rank (\d+) of {world} at step {step}$")
 
     def look() -> dict[int, tuple[str, int]] | None:
-        found: dict[int, tuple[str, int]] = {}
-        for node in job.nodes.values():
-            for line in node.lines:
-                if (match := said.search(line)) and int(match[1]) not in without:
-                    found[int(match[2])] = (node.name, int(match[1]))
-        pids = {pid for _, pid in found.values()}
-        return found if found.keys() == set(range(world)) and len(pids) == world else None
+        last = {  # what a worker says after a change counts
+            int(match[1]): (int(match[2]), node.name)
+            for node in job.nodes.values()
+            for line in node.lines
+            if (match := said.search(line)) and int(match[1]) not in without
+        }
+        found = {rank: (node, pid) for pid, (rank, node) in last.items()}
+        return found if found.keys() == set(range(world)) and len(last) == world else None
 
     return job.wait_until(look, f"{world} workers wait at step {step}", PATIENCE)
 
@@ -127,3 +128,13 @@ def test_the_first_node_is_lost_and_another_joins(job: Cluster) -> None:
     open_gate(job, 10)
     assert_undisturbed(job)
     assert job.finish(PATIENCE) == {other[0]: 0, third[0]: 0, "D": 0}
+
+
+def test_the_only_worker_of_the_first_node_is_lost_where_that_node_is_needed(job: Cluster) -> None:
+    start(job, "A", "B", gates=[5], nnodes=2)
+    (_, lost), other = (at_gate(job, 5, 2)[rank] for rank in range(2))
+    kill(job, lost)
+    assert at_gate(job, 5, 2, [lost])[0] == other, "rank 0 is who has the state"
+    open_gate(job, 5)
+    assert_undisturbed(job)
+    assert job.finish(PATIENCE) == {"A": 0, "B": 0}
