@@ -127,7 +127,7 @@ class WorkerServer:
             return await respond(call)
 
         methods = {kind: Method(Call, answer) for kind in get_args(Kind)}
-        self._server = Server(methods, admit=lambda writer: own_caller(writer.get_extra_info("socket")) is not None)
+        self._server = Server(methods, admit=lambda peer: own_caller(peer.get_extra_info("socket")) is not None)
         self.address = ""
 
     async def start(self) -> None:
@@ -136,7 +136,8 @@ class WorkerServer:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.bind(f"\0{name}")
-            await self._server.listen(asyncio.start_unix_server, sock=listening, backlog=1024)
+            start = asyncio.get_running_loop().create_unix_server
+            await self._server.listen(start, sock=listening, backlog=1024)
         except BaseException:
             listening.close()
             raise

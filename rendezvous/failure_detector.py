@@ -74,7 +74,8 @@ class AgentListener:
         """Listens on a free port of `bind` (an address; "" is every interface); `address` becomes `host:port`."""
         listening = self._listen(bind)
         port: int = listening.getsockname()[1]
-        await self._server.listen(asyncio.start_server, sock=listening, ssl=self._tls, backlog=BACKLOG)
+        start = asyncio.get_running_loop().create_server
+        await self._server.listen(start, sock=listening, ssl=self._tls, backlog=BACKLOG)
         self.address = f"[{advertise}]:{port}" if ":" in advertise else f"{advertise}:{port}"
 
     async def greet_as(self, incarnation: str) -> None:
@@ -82,9 +83,9 @@ class AgentListener:
         self.incarnation = incarnation
         self._server.hang_up()
 
-    def _greet(self, writer: asyncio.StreamWriter) -> bool:
-        _keep_alive(writer, _LISTENER_KEEPALIVE)
-        writer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
+    def _greet(self, peer: asyncio.Transport) -> bool:
+        _keep_alive(peer, _LISTENER_KEEPALIVE)
+        peer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
         return True
 
     async def close(self) -> None:
@@ -196,9 +197,9 @@ def listener(bind: str) -> socket.socket:
     return socket.create_server(("", 0))
 
 
-def _keep_alive(writer: asyncio.StreamWriter, options: Mapping[int, int] = _KEEPALIVE) -> None:
+def _keep_alive(end: asyncio.StreamWriter | asyncio.Transport, options: Mapping[int, int] = _KEEPALIVE) -> None:
     """Has the kernel ask now and then whether the peer's machine is there. Raises OSError."""
-    connection = writer.get_extra_info("socket")
+    connection = end.get_extra_info("socket")
     for option, value in options.items():
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -4,8 +4,7 @@ import asyncio
 import itertools
 from typing import TypeVar
 
-from ..cancel import cancel
-from ..wire.frame import TooLong, read_frame
+from ..wire.frame import TooLong, take_frames
 from ..wire.values import Malformed, decode, encode
 from .envelope import Caller, Hello, RpcError, answer_of, asked, packed
 
@@ -16,11 +15,11 @@ SILENCE = 4.0
 late."""
 
 
-class Connection:
+class Connection(asyncio.Protocol):
     """To one process, until the first trouble with it.
 
     Args:
-        reader, writer: what has just been dialled.
+        reader, writer: what has just been dialled; the peer says nothing more before it is asked.
         peer: whom, in words.
         caller: who asks.
         token: the job's.
@@ -29,7 +28,6 @@ class Connection:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, caller: Caller, token: str = ""
     ) -> None:
-        self._reader = reader
         self._writer = writer
         self._peer = peer
         self.caller = caller
@@ -38,7 +36,11 @@ class Connection:
         self.lost = False
         self._why = f"{peer} closed the connection"
         writer.write(packed(Hello(caller, token)))
-        self._task = asyncio.create_task(self._listen(), name=f"answers of {peer}")
+        self._got = bytearray()
+        if reader.at_eof() or writer.transport.is_closing():
+            self.hang_up()
+        else:
+            writer.transport.set_protocol(self)
 
     async def ask(self, method: str, request: object, answer: type[T], seconds: float) -> T:
         """The answer, of class `answer`.
@@ -72,28 +74,39 @@ class Connection:
         self._writer.close()
 
     async def close(self) -> None:
-        """Hangs up, and waits until nothing is left of it."""
-        await cancel(self._task)
+        """Hangs up; whoever waits for an answer is told so."""
+        self._end()
 
-    async def _listen(self) -> None:
+    def data_received(self, data: bytes) -> None:
+        self._got += data
         try:
-            while (message := await read_frame(self._reader)) is not None:
-                head, body = answer_of(message)
-                error = RpcError(head.error, head.text) if head.error else None
-                if error and not head.id:
-                    self._why = f"{self._peer} refuses the connection: {error}"
-                    return
-                answered = self._asked.get(head.id)
-                if answered is None or answered.done():
-                    continue
-                if error:
-                    answered.set_exception(error)
-                else:
-                    answered.set_result(body)
-        except (Malformed, TooLong, OSError):
-            pass  # whatever it is, the next connection is another
-        finally:
-            self.hang_up()
-            for answered in self._asked.values():
-                if not answered.done():
-                    answered.set_exception(ConnectionError(self._why))
+            for message in take_frames(self._got):
+                self._take(message)
+        except (Malformed, TooLong):
+            self._end()  # whatever it is, the next connection is another
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    def _take(self, message: bytes) -> None:
+        """Raises Malformed."""
+        head, body = answer_of(message)
+        error = RpcError(head.error, head.text) if head.error else None
+        if error and not head.id:
+            if not self.lost:
+                self._why = f"{self._peer} refuses the connection: {error}"
+            self._end()
+            return
+        answered = self._asked.get(head.id)
+        if answered is None or answered.done():
+            return
+        if error:
+            answered.set_exception(error)
+        else:
+            answered.set_result(body)
+
+    def _end(self) -> None:
+        self.hang_up()
+        for answered in self._asked.values():
+            if not answered.done():
+                answered.set_exception(ConnectionError(self._why))

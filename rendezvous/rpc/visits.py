@@ -25,10 +25,6 @@ class Visits:
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.pop(task, None)
 
-    async def one_ended(self) -> None:
-        """Waits until one of them has ended; there must be one."""
-        await asyncio.wait([*self._tasks], return_when=asyncio.FIRST_COMPLETED)
-
     async def close(self) -> None:
         """Cancels all, and waits for their ends."""
         await cancel(*self._tasks)
