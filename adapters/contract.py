@@ -263,6 +263,18 @@ class Adapter(Protocol):
         """
         ...
 
+    def role_options(self, roles: Mapping[str, int]) -> Mapping[str, str]:
+        """What this framework's roles are unless the user says otherwise, by name, as `--role-options` would give it.
+
+        Asked only where the job has roles, before anything starts.
+
+        Args:
+            roles: the most nodes that each role may have, by its name, in the order of `--roles`.
+
+        Raises ValueError where the framework cannot run with these, with words.
+        """
+        ...
+
     def services(self, round: Round) -> Sequence[Service]:
         """The processes that run beside the workers of this round, of names that differ.
 

@@ -32,6 +32,10 @@ class Plain:
         """Nothing beside the plain variables."""
         return {}
 
+    def role_options(self, roles: Mapping[str, int]) -> Mapping[str, str]:
+        """All are alike."""
+        return {}
+
     def services(self, round: Round) -> Sequence[Service]:
         """None."""
         return ()

@@ -9,6 +9,7 @@ from .contract import MOST_WORKER_PORTS, Accelerators, Adapter, Hint, ImportsAhe
 from .horovod.adapter import Horovod
 from .jax.adapter import Jax
 from .plain import Plain
+from .tensorflow.adapter import TensorFlow
 from .torch.adapter import Torch
 from .xgboost.adapter import XGBoost
 
@@ -23,6 +24,7 @@ BUILT_IN: Mapping[str, type[Plain]] = {
     "torch": Torch,
     "horovod": Horovod,
     "jax": Jax,
+    "tensorflow": TensorFlow,
     "xgboost": XGBoost,
     "none": Plain,
 }
@@ -108,6 +110,12 @@ def _problem(made: Any, name: str) -> str:  # Any: whatever a package calls its 
         re.compile(pattern)
     if not isinstance(made.accelerators({}), Accelerators):
         return "its accelerators() returns no Accelerators"
+    try:
+        options: dict[object, object] = dict(made.role_options({"worker": 2}))
+    except ValueError:  # it has no such roles
+        options = {}
+    if not all(isinstance(text, str) for pair in options.items() for text in pair):
+        return "its role_options() returns something that is no text"
     for round, worker in _TRIALS:
         variables: dict[object, object] = dict(made.environment(round, worker, {}))
         if not all(isinstance(key, str) and isinstance(value, str | None) for key, value in variables.items()):

@@ -127,11 +127,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], *, workers: bool = Tr
         raise SystemExit(0)
 
     notes = list(flags.notes(scanned))
-    declared = roles.read(scanned)
+    adapter = _adapter(scanned)
+    declared = roles.read(scanned, adapter)
     nodes = _nodes(scanned, notes) if scanned.has("nnodes") or not declared else None
     nodes = roles.nodes(declared, scanned, nodes) if declared or nodes is None else nodes
     nproc_spec = scanned.text("nproc-per-node") or ""
-    adapter = _adapter(scanned)
     nproc = _nproc(scanned, environ, adapter) if workers else 1
     most = max([nproc, *(role.nproc for role in declared)])
     if most * adapter.worker_ports * SETS > MAX_WORKER_PORTS:

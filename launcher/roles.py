@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Sequence
 from typing import get_args
 
+from ..adapters.contract import Adapter
 from ..rendezvous.roles import MAX_ROLES, OnLoss, Role
 from .errors import UsageError
 from .flags import Scanned, did_you_mean
@@ -24,8 +25,8 @@ _NOT_WITH_ROLES = {
 }
 
 
-def read(scanned: Scanned) -> tuple[Role, ...]:
-    """The declared roles; empty where there are none. Raises UsageError."""
+def read(scanned: Scanned, adapter: Adapter) -> tuple[Role, ...]:
+    """The declared roles, with the adapter's options and the user's; empty where there are none. Raises UsageError."""
     text = scanned.text("roles")
     if text is None:
         for name in ("role-options", "role-command", "node-role"):
@@ -38,6 +39,14 @@ def read(scanned: Scanned) -> tuple[Role, ...]:
         raise UsageError(f"{scanned.source('roles')}: {twice} stands there twice")
     if len(roles) > MAX_ROLES:
         raise UsageError(f"{scanned.source('roles')}: a job has at most {MAX_ROLES} roles")
+    try:
+        usual = adapter.role_options({role.name: role.max_nodes for role in roles})
+    except ValueError as error:
+        raise UsageError(f"{scanned.source('roles')}: {error}") from None
+    roles = [
+        _with_options(role, usual[role.name], f"the adapter for {adapter.name}") if usual.get(role.name) else role
+        for role in roles
+    ]
     for flag in ("role-options", "role-command"):
         for words in scanned.texts(flag):
             name, colon, rest = words.partition(":")

@@ -21,6 +21,8 @@ TIMEOUT_SECONDS = 10
 """After so long a worker takes a silent peer for lost, unless the user says otherwise. Horovod's own 30 is longer than
 anybody has to wait here: workers begin to connect only when all of them are there."""
 
+ONE_ROLE = "--framework=horovod has all workers in one role: leave --roles out"
+
 _FOREIGN = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE")
 """By these a worker would take itself for one of another launcher's."""
 
@@ -52,7 +54,7 @@ class Horovod(Plain):
     def environment(self, round: Round, worker: Worker, inherited: Mapping[str, str]) -> Mapping[str, str | None]:
         """Where the worker stands, and where its node's rendezvous is."""
         if worker.role_world_size not in (0, round.world_size):
-            raise ValueError("--framework=horovod has all workers in one role: leave --roles out")
+            raise ValueError(ONE_ROLE)
         interface, port = _reached(round, worker)
         here = place(worker.rank, worker.local_rank, worker.node_rank, _workers(round, worker))
         given: dict[str, str | None] = {
@@ -68,6 +70,10 @@ class Horovod(Plain):
             "MASTER_PORT": None,  # it is the rendezvous'
         }
         return given | dict.fromkeys(_FOREIGN)
+
+    def role_options(self, roles: Mapping[str, int]) -> Mapping[str, str]:
+        """Raises ValueError: all of Horovod's workers are alike."""
+        raise ValueError(ONE_ROLE)
 
     def services(self, round: Round) -> Sequence[Service]:
         """One on every node, for as long as the job."""

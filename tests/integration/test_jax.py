@@ -14,23 +14,12 @@ from elastic_run.adapters.contract import Round
 from elastic_run.adapters.jax.adapter import Jax
 
 from .cluster import SCRIPTS, Cluster
+from .regression import STEPS, undisturbed
 
 SECONDS = 120.0
 """For a round of fresh interpreters that all import JAX, on a busy machine."""
 
-STEPS, RATE = 12, 0.1
-
 ROUND = Round("job", 1, 2, 1, "127.0.0.1", 29500)
-
-
-def undisturbed(steps: int) -> np.ndarray:
-    """The weights after so many steps, without JAX; see `scripts/jax_steps.py`."""
-    truth = np.array([1.0, -2.0, 3.0, 0.5])
-    weights = np.zeros(4)
-    for step in range(steps):
-        inputs = np.random.default_rng(step).standard_normal((12, 4), np.float32)
-        weights -= RATE * 2 / 12 * inputs.T @ (inputs @ (weights - truth))
-    return weights
 
 
 def start(

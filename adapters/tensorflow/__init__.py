@@ -1,0 +1,1 @@
+"""TensorFlow, behind the contract."""
