@@ -50,7 +50,7 @@ if [ ! -d "$cache" ]; then
     PATH="$(dirname "$python"):$PATH" CXX="$here/horovod_cxx" MAKEFLAGS="-j$(nproc)" \
         HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_PYTORCH=1 \
         HOROVOD_WITH_TENSORFLOW=$tensorflow HOROVOD_WITHOUT_TENSORFLOW=$((1 - tensorflow)) \
-        "$python" -m pip wheel --no-build-isolation --no-deps --no-cache-dir --no-binary horovod \
+        timeout 1800 "$python" -m pip wheel --no-build-isolation --no-deps --no-cache-dir --no-binary horovod \
         --wheel-dir "$made/wheel" "horovod==$version" >"$made/log" 2>&1 || {
         tail -n 40 "$made/log"
         skipped "it could not be built, see above"
