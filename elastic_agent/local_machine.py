@@ -96,7 +96,7 @@ class WorkerSet(Protocol):
         """Lets them go on."""
         ...
 
-    async def close(self, *, keep_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False, sessions: frozenset[int] = frozenset()) -> None:
         """Kills what still runs; with `keep_detached` not what has left its worker's session."""
         ...
 
@@ -221,6 +221,11 @@ class ProcessGroupSet(Protocol):
 
 class ServiceSet(Protocol):
     """The services beside the workers (`services.Services`, which explains each method)."""
+
+    @property
+    def sessions(self) -> frozenset[int]:
+        """Of all that were ever started."""
+        ...
 
     @property
     def said(self) -> Mapping[str, str]:

@@ -18,6 +18,8 @@ from .errors import UsageError
 from .flags import Scanned, did_you_mean
 from .settings import Nodes
 
+_KEYS = ("nproc", "on-loss", "counts")
+
 _NOT_WITH_ROLES = {
     "role": "a role's workers have its own name as ROLE_NAME: leave it out, or write --node-role for this node's role",
     "node-rank": "ranks follow the roles: write --node-role for this node's role",
@@ -48,15 +50,18 @@ def read(scanned: Scanned, adapter: Adapter) -> tuple[Role, ...]:
         for role in roles
     ]
     for flag in ("role-options", "role-command"):
+        seen: set[str] = set()
         for words in scanned.texts(flag):
             name, colon, rest = words.partition(":")
-            if name not in names or not colon:
-                raise UsageError(
-                    f"--{flag}={words} begins with no role of --roles: write --{flag}={names[0]}:..."
-                    f"{did_you_mean(name, names)}"
-                )
-            index = names.index(name)
             source = f"--{flag}={words}"
+            if not colon:
+                raise UsageError(f"{source} has no colon after the name of a role: write --{flag}={names[0]}:VALUE")
+            if name not in names:
+                raise UsageError(f"{source} begins with no role of --roles{did_you_mean(name, names)}")
+            if name in seen:
+                raise UsageError(f"--{flag} is given twice for the role {name}: write all in one")
+            seen.add(name)
+            index = names.index(name)
             change = _with_options if flag == "role-options" else _with_command
             roles[index] = change(roles[index], rest, source)
     if not any(role.counts and role.min_nodes for role in roles):
@@ -115,12 +120,17 @@ def _role(text: str, source: str) -> Role:
     if not match:
         raise UsageError(f"{source}: {text!r} is neither NAME:NODES nor NAME:MIN:MAX: write for example worker:2:8")
     least, most = int(match[2]), int(match[3] or match[2])
-    if most < 1 or least > most:
-        raise UsageError(f"{source}: {text} must have a maximum of at least 1, and no smaller one than its minimum")
+    if most < 1:
+        raise UsageError(f"{source}: {text} allows no node: leave the role out, or give it a maximum of 1 or more")
+    if least > most:
+        raise UsageError(f"{source}: {text} has a minimum above its maximum: write {match[1]}:{most}:{least}")
     return Role(match[1], least, most)
 
 
 def _with_options(role: Role, text: str, source: str) -> Role:
+    keys = [pair.partition("=")[0].strip() for pair in text.split(",")]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise UsageError(f"{source}: {twice} stands there twice")
     for pair in text.split(","):
         key, _, value = (part.strip() for part in pair.partition("="))
         if key == "nproc" and re.fullmatch(r"[1-9][0-9]{0,4}", value):
@@ -132,7 +142,7 @@ def _with_options(role: Role, text: str, source: str) -> Role:
         else:
             raise UsageError(
                 f"{source}: {pair.strip()!r} is none of nproc=NUMBER, on-loss=all, on-loss=one, counts=yes, counts=no"
-                f"{did_you_mean(key, ('nproc', 'on-loss', 'counts'))}"
+                f"{'' if key in _KEYS else did_you_mean(key, _KEYS)}"
             )
     return role
 

@@ -174,6 +174,7 @@ class Services:
         self._files = files
         self._changed = changed
         self._running: list[_Running] = []
+        self._sessions: set[int] = set()
         self._paused = False
         self._loop = asyncio.get_running_loop()
 
@@ -181,6 +182,11 @@ class Services:
     def failure(self) -> str:
         """How the first of them died, in words; empty where none has."""
         return next((each.failure for each in self._running if each.failure), "")
+
+    @property
+    def sessions(self) -> frozenset[int]:
+        """Of all that were ever started: what is left in them ends with the workers, even after a success."""
+        return frozenset(self._sessions)
 
     @property
     def said(self) -> Mapping[str, str]:
@@ -242,6 +248,7 @@ class Services:
     async def _start(self, service: Service, python: Sequence[str], environment: Mapping[str, str]) -> None:
         popen = self._spawn(service, python, environment)
         self._apart.add(popen.pid)
+        self._sessions.add(popen.pid)
         self._guardian.watch(popen.pid)
         made = _Running(service, popen)
         self._running.append(made)

@@ -196,9 +196,11 @@ class WorkerGroup:
 
     async def close(self, *, keep_detached: bool = False) -> None:
         """Ends the processes that are left; with `keep_detached` not those that have left their worker's session."""
+        sessions: frozenset[int] = frozenset()
         if self._services:
             await self._services.end(("round", "job"), GRACE_SECONDS)
-        await self._workers.close(keep_detached=keep_detached)
+            sessions = self._services.sessions
+        await self._workers.close(keep_detached=keep_detached, sessions=sessions)
 
     def pause(self) -> None:
         """Stops the workers, as Ctrl-Z does."""

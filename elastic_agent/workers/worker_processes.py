@@ -411,18 +411,18 @@ class Workers:
         await asyncio.shield(self._ending)
         return self.exits
 
-    async def close(self, *, keep_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False, sessions: frozenset[int] = frozenset()) -> None:
         """Kill what still runs and give up all handles.
 
         With `keep_detached`, what has left the session of its worker lives on, and what it prints goes on to where its
-        worker's output went.
+        worker's output went. What is in one of `sessions` does not.
         """
         warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()
         if self._zygotes is not None:
             await self._zygotes.close()
             self._zygotes = None  # what is left of them is ended with the workers
         if keep_detached:
-            self._ends_only = warm | {worker.pid for worker in (*self._current, *self._gone)}
+            self._ends_only = warm | sessions | {worker.pid for worker in (*self._current, *self._gone)}
         await self.stop()
         self._forget()
         with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at is not collected

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..errors import Deposed
-from ..wire.frame import TooLong, take_frames
+from ..wire.frame import PREFIX, TooLong, take_frames
 from ..wire.values import Malformed, decode, encode
 from .envelope import Answered, Asked, Caller, Code, RpcError, answered, met, packed, unpacked
 from .visits import Visits
@@ -20,6 +20,9 @@ T = TypeVar("T")
 
 AT_ONCE = 4096
 """Requests of one connection without their answers; the next ones are not read before some are answered."""
+
+GREETING_LIMIT = 2**16
+"""Bytes in the first message of a connection: whoever has not said who it is takes no more memory than that."""
 
 IDLE = 16
 """Tasks of one connection that wait for requests; after a burst the others end."""
@@ -170,6 +173,8 @@ class _Connection(asyncio.Protocol):
     def _take(self) -> None:
         """Begins to answer what has come, as far as there is room for it."""
         try:
+            if self._caller is None:
+                _check_greeting(self._got)
             for message in take_frames(self._got):
                 self._begin(message)
                 if self._transport is None or self._busy():
@@ -236,6 +241,12 @@ class _Connection(asyncio.Protocol):
     def _say(self, message: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(message)
+
+
+def _check_greeting(got: bytearray) -> None:
+    """Raises TooLong where the message that begins here is no greeting."""
+    if len(got) >= PREFIX.size and (length := PREFIX.unpack_from(got)[0]) > GREETING_LIMIT:
+        raise TooLong(f"a first message of {length} bytes: at most {GREETING_LIMIT} can be sent before a greeting")
 
 
 async def _answer(asked: Asked, body: bytes, caller: Caller, methods: Methods) -> bytes:

@@ -120,6 +120,14 @@ def test_workers_start_without_a_service_that_is_silent_and_the_reason_is_said(j
     assert job.finish() == {"A": 0}, "one that has ended with 0 has done its work"
 
 
+def test_a_child_that_a_service_leaves_ends_with_the_job(job: Cluster, tmp_path: Path) -> None:
+    job.start("A", nnodes=1, framework="crew", env=services(tmp_path, "daemon job every leave"))
+    job.workers(1).release()
+    assert job.finish() == {"A": 0}
+    job.gone(int((job.directory / "left-A").read_text()))
+    assert "keep running" not in job.log("A")
+
+
 def test_a_service_that_cannot_serve_is_named_and_keeps_no_worker_running(job: Cluster, tmp_path: Path) -> None:
     job.start("A", nnodes=1, framework="crew", env=services(tmp_path, "tracker round first fail"))
     assert job.finish() == {"A": 1}

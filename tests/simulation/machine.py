@@ -245,7 +245,7 @@ class SimulatedWorkers:
 
     resume = pause
 
-    async def close(self, *, keep_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False, sessions: frozenset[int] = frozenset()) -> None:
         await self.stop(first=signal.SIGKILL, grace=0.0)
 
     def kill(self) -> None:

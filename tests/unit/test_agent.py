@@ -164,7 +164,7 @@ class PretendedWorkers:
     def resume(self) -> None:
         return
 
-    async def close(self, *, keep_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False, sessions: frozenset[int] = frozenset()) -> None:
         return
 
 

@@ -943,7 +943,11 @@ class TestRoles:
         ("flags", "words"),
         [
             ("--roles=ps", "neither NAME:NODES nor NAME:MIN:MAX"),
-            ("--roles=ps:2:1", "no smaller one than its minimum"),
+            ("--roles=ps:2:1", "a minimum above its maximum: write ps:1:2"),
+            ("--roles=ps:0", "allows no node"),
+            ("--roles=ps:1 --role-options=ps", "no colon after the name of a role"),
+            ("--roles=ps:1 --role-options=ps:nproc=1,nproc=2", "nproc stands there twice"),
+            ("--roles=ps:1 --role-options=ps:nproc=1 --role-options=ps:counts=yes", "given twice for the role ps"),
             ("--roles=ps:1,ps:2", "ps stands there twice"),
             ("--roles=ps:0:1", "counts for success"),
             ("--roles=ps:1 --role-options=ps:counts=no", "counts for success"),

@@ -255,6 +255,7 @@ HELLO = packed(Hello(ME))
         ((framed(b'{"version":1}'),), "malformed", "Hello.caller: missing"),
         ((framed(b'{"version":7,"news":[]}'),), "version", f"speaks version {VERSION} of the protocol, and not 7"),
         ((HELLO, b"\xff\xff\xff\xff"), "too long", "at most"),
+        ((b"\x00\x01\x00\x01",), "too long", "before a greeting"),
         ((HELLO, framed(b"{}")), "malformed", "Asked.id: missing"),
         ((HELLO, framed(b"\xff\n{}")), "malformed", "not JSON"),
         ((HELLO, packed(Asked(1, "echo", 5.0))), "malformed", "not JSON"),

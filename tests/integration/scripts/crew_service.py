@@ -1,10 +1,12 @@
 """A service of the framework `crew`: it notes each round of which it is told, with its pid, and says that it is ready.
 
-Its second word is how it behaves: `serve`, `silent` (never ready), `once` (ends with 0 when it was told), or `fail`.
+Its second word is how it behaves: `serve`, `silent` (never ready), `once` (ends with 0 when it was told), `leave` (the
+same, and leaves a child that ignores SIGTERM), or `fail`.
 """
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +18,11 @@ for line in sys.stdin:
     print(f"{name} serves round {told['round']}", flush=True)
     if behaviour == "fail":
         sys.exit("no licence")
-    if behaviour == "once":
+    if behaviour == "leave":
+        words = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+        child = subprocess.Popen([sys.executable, "-c", words], stdin=subprocess.DEVNULL)
+        Path(f"left-{os.environ['PUPPET_NODE']}").write_text(str(child.pid), encoding="utf-8")
+    if behaviour in ("once", "leave"):
         sys.exit(0)
     if behaviour != "silent":
         print("ready", flush=True)
