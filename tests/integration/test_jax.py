@@ -110,7 +110,7 @@ def test_rank_0_hosts_the_coordinator_where_jaxlib_cannot_run_it_alone(job: Clus
         (older / f"{name}.py").write_text(text)
     done = subprocess.run(
         [sys.executable, Jax().services(ROUND)[0].arguments[0]],
-        input=services.line(ROUND),
+        input=services.line(ROUND, node_rank=0),
         env={**os.environ, "PYTHONPATH": str(older.parent)},
         capture_output=True,
         timeout=SECONDS,

@@ -1,7 +1,9 @@
 """Jobs in a real Slurm: node failure, preemption, a requeue, signals, and an allocation that grows by a second job."""
 
+import contextlib
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,12 +58,19 @@ class Counting:
         return int(self.file.read_text()) if self.file.exists() else 0
 
     def ended(self, job: str, state: str = "COMPLETED") -> str:
-        """Waits until the job has this state; what it printed. Slurm's two minutes before a requeue are cut short."""
+        """Waits until the job has this state; what it printed.
+
+        Slurm's two minutes before a requeue are cut short, to some seconds: a node refuses a job ("credential revoked")
+        that starts again in the second in which it ended there.
+        """
+        hurried = {"0"}
 
         def found() -> bool:
             now = self.slurm.state(job)
-            if now == "PENDING":
-                self.slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+            if now == "PENDING" and (restart := self.slurm.field(job, "Restarts")) not in hurried:
+                hurried.add(restart)
+                with contextlib.suppress(subprocess.CalledProcessError):  # it has started since
+                    self.slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now+3")
             return now == state
 
         self.slurm.until(found, state, job)
