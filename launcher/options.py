@@ -68,6 +68,9 @@ __all__ = [
     "parse",
 ]
 
+NUMBER_DIGITS = 9
+"""Of the largest number of nodes, and of workers per node."""
+
 LONGEST_LABEL = 200
 """Characters of a name that this node gives itself; it becomes part of keys in the store, and may get a number."""
 
@@ -203,9 +206,11 @@ def derived_job_id(command: Command, user: str, allocation: str = "") -> str:
 
 def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
     text, source = scanned.text("nnodes") or "", scanned.source("nnodes")
-    match = re.fullmatch(r"\s*([0-9]{1,9})(?::([0-9]{1,9}))?\s*", text)
+    match = re.fullmatch(r"\s*([0-9]+)(?::([0-9]+))?\s*", text)
     if not match:
         raise UsageError(f"{source} is neither a number nor MIN:MAX: write --nnodes=4 or --nnodes=2:8")
+    if any(len(number.lstrip("0")) > NUMBER_DIGITS for number in match.groups() if number):
+        raise UsageError(f"{source} is more nodes than a job can have: at most {10**NUMBER_DIGITS - 1}")
     least, most = int(match[1]), int(match[2] or match[1])
     if least > most:
         raise UsageError(
@@ -253,8 +258,10 @@ def _nproc(scanned: Scanned, environ: Mapping[str, str], adapter: Adapter) -> in
         if not found.count and text == "gpu":
             raise UsageError(f"{source}: no {found.sought}: for other devices give the number, or use auto or cpu")
         return found.count or len(os.sched_getaffinity(0))
-    if re.fullmatch(r"[+-]?[0-9]{1,9}", text):
-        if int(text) < 1:
+    if re.fullmatch(r"[+-]?[0-9]+", text):
+        if len(text.lstrip("+-0")) > NUMBER_DIGITS and not text.startswith("-"):
+            raise UsageError(f"{source} is more workers than a node can have: at most {10**NUMBER_DIGITS - 1}")
+        if text.startswith("-") or int(text) < 1:
             raise UsageError(f"{source}: a node needs at least one worker: give a number from 1, auto, cpu or gpu")
         return int(text)
     if text in ("xpu", "mps", "hpu", "npu", "mlu", "tpu", "musa"):

@@ -18,6 +18,9 @@ from .errors import UsageError
 from .flags import Scanned, did_you_mean
 from .settings import Nodes
 
+NODES_DIGITS, NPROC_DIGITS = 6, 5
+"""Of the largest number of nodes of a role, and of workers on one of its nodes."""
+
 _KEYS = ("nproc", "on-loss", "counts")
 
 _NOT_WITH_ROLES = {
@@ -116,9 +119,11 @@ def canonical(roles: Sequence[Role]) -> str:
 
 
 def _role(text: str, source: str) -> Role:
-    match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_.-]{0,62}):([0-9]{1,6})(?::([0-9]{1,6}))?", text)
+    match = re.fullmatch(r"([A-Za-z][A-Za-z0-9_.-]{0,62}):([0-9]+)(?::([0-9]+))?", text)
     if not match:
         raise UsageError(f"{source}: {text!r} is neither NAME:NODES nor NAME:MIN:MAX: write for example worker:2:8")
+    if any(len(number.lstrip("0")) > NODES_DIGITS for number in match.groups()[1:] if number):
+        raise UsageError(f"{source}: {text} is more nodes than a role can have: at most {10**NODES_DIGITS - 1}")
     least, most = int(match[2]), int(match[3] or match[2])
     if most < 1:
         raise UsageError(f"{source}: {text} allows no node: leave the role out, or give it a maximum of 1 or more")
@@ -133,7 +138,11 @@ def _with_options(role: Role, text: str, source: str) -> Role:
         raise UsageError(f"{source}: {twice} stands there twice")
     for pair in text.split(","):
         key, _, value = (part.strip() for part in pair.partition("="))
-        if key == "nproc" and re.fullmatch(r"[1-9][0-9]{0,4}", value):
+        if key == "nproc" and re.fullmatch(r"[1-9][0-9]*", value):
+            if len(value) > NPROC_DIGITS:
+                raise UsageError(
+                    f"{source}: {value} is more workers than a node can have: at most {10**NPROC_DIGITS - 1}"
+                )
             role = dataclasses.replace(role, nproc=int(value))
         elif key == "on-loss" and value in get_args(OnLoss):
             role = dataclasses.replace(role, on_loss="one" if value == "one" else "all")

@@ -155,6 +155,7 @@ class Terminal:
         self.source = -1
         self._stream = stream
         self._own = -1
+        self._portion = PORTION_BYTES
         try:
             self.descriptor = stream.fileno()
             status = os.fstat(self.descriptor)
@@ -165,7 +166,9 @@ class Terminal:
             self.descriptor = -1
             self.identity = id(stream)
             return
-        if stat.S_ISCHR(status.st_mode) or stat.S_ISFIFO(status.st_mode):
+        if stat.S_ISREG(status.st_mode):
+            self._portion = READ_BYTES  # a file has no reader to wait for
+        elif stat.S_ISCHR(status.st_mode) or stat.S_ISFIFO(status.st_mode):
             # Opened anew it can be non-blocking for us alone; the flag on the one we got is shared with others.
             with contextlib.suppress(OSError):
                 flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -186,7 +189,7 @@ class Terminal:
             self._stream.flush()
             return len(data)
         try:
-            return os.write(self.descriptor, data if self._own >= 0 else data[:PORTION_BYTES])
+            return os.write(self.descriptor, data if self._own >= 0 else data[: self._portion])
         except BlockingIOError:
             return 0
 
@@ -395,9 +398,10 @@ class Lane:
         return soonest
 
     def _make_ready(self, now: float) -> None:
-        size, parts = len(self._ready), [bytes(self._ready)]
+        size = len(self._ready)
         if size >= READ_BYTES:
-            return
+            return  # nothing is copied: a line of megabytes is ready at once, and is written in small portions
+        parts = [bytes(self._ready)]
         while size < READ_BYTES and self._entries:
             parts.append(self._next(now))
             size += len(parts[-1])

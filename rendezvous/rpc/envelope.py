@@ -20,7 +20,7 @@ token: its token is not the job's.
 malformed: the message is not what it should be.
 method: nobody answers that here.
 too long: a message does not fit into a frame.
-late: there was no answer within the request's seconds.
+late: there was no answer within the request's seconds, or no whole first message in its time.
 moved: this process does not lead the job (any more): find out who does, and ask there.
 failed: answering raised an error that nobody expected; the process that answers has reported it.
 """

@@ -24,6 +24,10 @@ AT_ONCE = 4096
 GREETING_LIMIT = 2**16
 """Bytes in the first message of a connection: whoever has not said who it is takes no more memory than that."""
 
+GREETING_SECONDS = 30.0
+"""Between the first byte of a connection and the end of its first message; whoever says nothing may stay, as those do
+who only watch whether this process lives."""
+
 IDLE = 16
 """Tasks of one connection that wait for requests; after a burst the others end."""
 
@@ -134,6 +138,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None  # None: not connected yet, or closed
         self._caller: Caller | None = None
         self._got = bytearray()
+        self._deadline: asyncio.TimerHandle | None = None  # of the first message, once it has begun
         self._running: set[asyncio.Task[None]] = set()
         self._idle: deque[asyncio.Future[tuple[Asked, bytes]]] = deque()
         self._asked = 0  # requests that are being answered
@@ -148,6 +153,8 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._got += data
         self._take()
+        if self._caller is None and self._deadline is None and self._transport is not None:
+            self._deadline = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._too_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.close()
@@ -166,6 +173,7 @@ class _Connection(asyncio.Protocol):
         if transport is None:
             return
         transport.close()
+        self._met()
         self._left(self)
         for task in self._running:
             task.cancel()
@@ -191,6 +199,15 @@ class _Connection(asyncio.Protocol):
         self._say(packed(Answered(0, code, str(error))))
         self.close()
 
+    def _met(self) -> None:
+        """The first message is there, or is awaited no more."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._refuse("late", TimeoutError(f"no whole first message within {GREETING_SECONDS:g} s of its first byte"))
+
     def _busy(self) -> bool:
         return self._full or self._asked >= AT_ONCE
 
@@ -207,6 +224,7 @@ class _Connection(asyncio.Protocol):
         """Raises Malformed, RpcError."""
         if self._caller is None:
             self._caller = met(message, self._token)
+            self._met()
             return
         head, body = unpacked(message)
         asked = decode(Asked, head)

@@ -376,6 +376,20 @@ async def test_logs_of_all_attempts_are_kept_unless_fewer_were_asked_for(make: M
     assert {path.name for path in output.root.iterdir()} == {f"attempt_{n}" for n in range(31 - kept, 31)}
 
 
+async def test_a_line_of_60_megabytes_is_not_copied_for_each_portion_that_its_reader_takes(make: Make, tmp_path: Path):
+    shown = tmp_path / "shown"
+    with shown.open("wb") as file:
+        output = make(stream_out=file, log_dir=None)
+        lines = output.open(1, 0, 0, "stdout")
+        for _ in range(60):
+            lines.feed(b"x" * (1 << 20))
+        lines.feed(b"\n")
+        lines.close()
+        async with asyncio.timeout(60):  # it took ten minutes
+            await output.close(succeeded=True)
+    assert shown.stat().st_size == (60 << 20) + len(b"[node1 rank 0] \n")
+
+
 async def test_a_slow_terminal_gets_everything_in_the_end(make: Make):
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as slow:

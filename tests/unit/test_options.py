@@ -222,6 +222,7 @@ def test_a_range_of_one_number_is_written_as_that_number() -> None:
         ("a:b", "neither a number nor MIN:MAX: write --nnodes=4 or --nnodes=2:8"),
         ("-2", "neither a number nor MIN:MAX"),
         ("2:", "neither a number nor MIN:MAX"),
+        ("1:1000000000", "is more nodes than a job can have: at most 999999999"),
         ("1:2:3", "neither a number nor MIN:MAX"),
         ("2.5", "neither a number nor MIN:MAX"),
     ],
@@ -943,6 +944,8 @@ class TestRoles:
         ("flags", "words"),
         [
             ("--roles=ps", "neither NAME:NODES nor NAME:MIN:MAX"),
+            ("--roles=ps:1000000000000", "is more nodes than a role can have: at most 999999"),
+            ("--roles=ps:1 --role-options=ps:nproc=100000", "is more workers than a node can have: at most 99999"),
             ("--roles=ps:2:1", "a minimum above its maximum: write ps:1:2"),
             ("--roles=ps:0", "allows no node"),
             ("--roles=ps:1 --role-options=ps", "no colon after the name of a role"),

@@ -271,6 +271,24 @@ async def test_what_cannot_be_understood_is_answered_in_words(
         assert await ask(connection, "echo", "on") == "on"
 
 
+@pytest.mark.parametrize("begun", [HELLO[:2], HELLO[:-1]])
+async def test_who_does_not_end_its_first_message_is_hung_up_on(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "GREETING_SECONDS", 0.0)
+    async with serving(Talks()) as listening:
+        silent, watcher = await failure_detector.dial(listening.address, "A1")
+        reader, writer = await failure_detector.dial(listening.address, "A1")
+        writer.write(begun)
+        async with asyncio.timeout(DEADLINE):
+            head, _ = answer_of(await read_frame(reader) or b"")
+            assert head.error == "late" and "no whole first message" in head.text
+            assert await reader.read() == b""
+        assert not silent.at_eof()  # it has said nothing: it watches whether this process lives
+        for each in (writer, watcher):
+            each.close()
+        async with connected(listening) as connection:
+            assert await ask(connection, "echo", "on") == "on"
+
+
 async def test_a_peer_of_another_version_is_told_why_it_is_hung_up_on() -> None:
     async with serving(Talks()) as listening:
         reader, writer = await failure_detector.dial(listening.address, "A1")
