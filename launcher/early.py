@@ -79,7 +79,7 @@ def recipe(options: Options, environ: Mapping[str, str], trace: str) -> Recipe |
         return None
     adapter = options.adapter
     anyone = Round(options.job_id, 0, 0, 0, "", 0, signals=tuple(number.name for number in heeded(options.signals)))
-    worker = Worker(0, 0, options.nproc, node_name(options), role=options.role)
+    worker = Worker(0, 0, options.likely_nproc, node_name(options), role=options.role)
     told = Told(options.policy.largest_world(options.nproc), "", options.scale_up == "commit", trace)
     differing = per_worker(adapter)
     # Libraries may look at the devices in native code: what all workers see, they are to see.

@@ -151,6 +151,10 @@ def terms(options: Options, written: Command | None = None) -> Terms:
     )
 
 
+def _workers_here(count: int) -> str:
+    return f"{count} worker{'s' if count > 1 else ''} here"
+
+
 def _own_commands(options: Options) -> dict[str, Command]:
     """By role, of those that have one of their own."""
     return {role.name: options.command_of(role) for role in options.roles if role.command}
@@ -203,9 +207,10 @@ async def _run(
         agent_setup = setup(options, where, environ, trace.file or "", written)
         # Among others it may get another name, and the agent prints that when it has registered.
         name = f"; this node is {agent_setup.node}" if agent_setup.bind is None else ""
+        least, most = options.nprocs[0], options.nprocs[-1]
+        workers = f"{least} to {most} workers here, as its role has" if least < most else _workers_here(most)
         output.say(
-            f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, "
-            f"{options.nproc} worker{'s' if options.nproc > 1 else ''} here{name}"
+            f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, {workers}{name}"
         )
         if output.temporary:
             output.say(f"complete logs are in {output.root} (--log-dir selects another folder)")

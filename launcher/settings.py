@@ -212,6 +212,18 @@ class Options:
     notes: tuple[str, ...]
 
     @property
+    def nprocs(self) -> tuple[int, ...]:
+        """Workers that this node may come to have, in increasing order: what its role says, which it may not know."""
+        mine = [role for role in self.roles if not self.node_role or role.name == self.node_role]
+        return tuple(sorted({role.nproc or self.nproc for role in mine})) or (self.nproc,)
+
+    @property
+    def likely_nproc(self) -> int:
+        """Of those, what most nodes of such roles have."""
+        mine = [role for role in self.roles if not self.node_role or role.name == self.node_role]
+        return max(mine, key=lambda role: role.max_nodes).nproc or self.nproc if mine else self.nproc
+
+    @property
     def policy(self) -> Policy:
         """What the master is to go by when it decides on membership."""
         return Policy(

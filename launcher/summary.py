@@ -60,7 +60,7 @@ def _advice(options: Options, result: Result, host: str) -> list[str]:
         return [
             f"hint: the rendezvous endpoint of this node ({host}) is {where}; start all nodes with the same "
             f"--rdzv-endpoint and --rdzv-id={options.job_id} (without an id, with the same command), or lower "
-            f"--nnodes={options.nodes}",
+            f"{'the minima of --roles' if options.roles else f'--nnodes={options.nodes}'}",
         ]
     return []
 
@@ -73,7 +73,7 @@ def _totals(result: Result) -> str:
         (tally.lost, "lost node"),
         (tally.left, "departure"),
         (tally.joined, "arrival"),
-        (tally.problems, "start problem"),
+        (tally.problems, "node problem"),
     ]
     counts = [_count(number, name) for number, name in causes if number]
     happened = f"job total: {', '.join(counts)}; " if counts else ""

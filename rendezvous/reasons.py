@@ -65,6 +65,10 @@ def _more(count: int) -> str:
     return f" and {count} more" if count else ""
 
 
+def _of(roles: str) -> str:
+    return f" ({roles})" if roles else ""
+
+
 def _each(notes: Notes, words: Callable[[Note], str]) -> str:
     return "; ".join(map(words, notes.notes)) + _more(notes.more)
 
@@ -81,10 +85,12 @@ class WaitingForNodes(Tagged):
     missing: int
     seconds: float
     """How long the wait may last."""
+    roles: Words = ""
+    """Of which role how many; empty in a job without roles."""
 
     def __str__(self) -> str:
         return (
-            f"{self.have} of {self.span} nodes have joined: waiting for {self.missing} more, "
+            f"{self.have} of {self.span} nodes have joined: waiting for {self.missing} more{_of(self.roles)}, "
             f"for at most {self.seconds:g} s"
         )
 
@@ -96,8 +102,13 @@ class TooFewNodes(Tagged):
     have: Number
     span: Words
     seconds: float
+    roles: Words = ""
+    """Of which role how many are missing; empty in a job without roles."""
 
     def __str__(self) -> str:
+        if self.roles:
+            have = f"{self.have} of {self.span} nodes joined within {self.seconds:g} s"
+            return f"{have}, and these are missing: {self.roles}"
         return f"only {self.have} of {self.span} nodes joined within {self.seconds:g} s"
 
 
@@ -451,11 +462,13 @@ class Suspended(Tagged):
     required: Number
     missing: int
     seconds: float
+    roles: Words = ""
+    """Of which role how many; empty in a job without roles."""
 
     def __str__(self) -> str:
         return (
-            f"{self.what}; {self.have} of {self.required} required nodes remain: waiting for {self.missing} more, "
-            f"for at most {self.seconds:g} s"
+            f"{self.what}; {self.have} of {self.required} required nodes remain: "
+            f"waiting for {self.missing} more{_of(self.roles)}, for at most {self.seconds:g} s"
         )
 
 

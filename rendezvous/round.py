@@ -250,8 +250,9 @@ def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: 
         limit = policy.join_timeout if first else policy.recovery_timeout
         deadline = current.opened_at + limit
         if now >= deadline:
-            return Finish("timeout"), reasons.TooFewNodes(have, span, limit)
-        return Keep(deadline), reasons.WaitingForNodes(have, span, _missing(candidates, current, policy), limit)
+            return Finish("timeout"), reasons.TooFewNodes(have, span, limit, _lacking(candidates, current, policy))
+        missing, lacking = _missing(candidates, current, policy), _lacking(candidates, current, policy)
+        return Keep(deadline), reasons.WaitingForNodes(have, span, missing, limit, lacking)
     if not first:
         return _open(candidates, current, policy, size, "start"), reasons.JoinedAgain(have, span)
     if size == policy.max_nodes:
@@ -296,7 +297,9 @@ def _running(
         size = _usable(candidates, current, policy)
         if size == 0:
             have, missing = len(candidates), _missing(candidates, current, policy)
-            return Suspend(cause), reasons.Suspended(what, have, policy.min_nodes, missing, policy.recovery_timeout)
+            lacking = _lacking(candidates, current, policy)
+            limit = policy.recovery_timeout
+            return Suspend(cause), reasons.Suspended(what, have, policy.min_nodes, missing, limit, lacking)
         return _open(candidates, current, policy, size, cause), what
 
     in_the_round = frozenset(current.nodes)
@@ -513,6 +516,15 @@ def _missing(candidates: Sequence[Seen], current: Round, policy: Policy) -> int:
     if policy.roles:
         return sum(more for _, more in _fill(candidates, current, policy).missing)
     return policy.usable_minimum - len(candidates)
+
+
+def _lacking(candidates: Sequence[Seen], current: Round, policy: Policy) -> str:
+    """Which roles lack how many nodes, in words: the first few of them; empty without roles."""
+    if not policy.roles:
+        return ""
+    missing = _fill(candidates, current, policy).missing
+    more = f" and {len(missing) - reasons.NAMED} more roles" if len(missing) > reasons.NAMED else ""
+    return ", ".join(f"{count} {name}" for name, count in missing[: reasons.NAMED]) + more
 
 
 def _nodes(members: Sequence[Seen]) -> Nodes:

@@ -152,6 +152,12 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
+def service_tag(tag: str) -> str:
+    """What the services of the agent with `tag` carry beside it: what they start in a session of its own is known by
+    it, and is none of the script's."""
+    return f"{tag}.service"
+
+
 def carries(pid: int, tag: str) -> bool:
     """`pid` was started (it or the process that it was forked from) with `tag` in its environment."""
     name = f"{TAG_VARIABLE}=".encode()

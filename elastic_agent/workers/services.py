@@ -18,7 +18,7 @@ from typing import cast
 from ...adapters.contract import Lifetime, Service
 from ...rendezvous.member import signal_name
 from ..logs.output import Lines, Output, StreamName
-from ..processes.guardian import Guardian
+from ..processes.guardian import Guardian, service_tag
 from ..zygotes.seed import shimmed, tagged
 from .failure import advice, last_line
 from .worker_processes import KILL_SECONDS, TAIL_BYTES, StartFailed
@@ -271,7 +271,7 @@ class Services:
         try:
             return subprocess.Popen(
                 shimmed((*python, *service.arguments), self._files),
-                env=tagged(environment, self._tag),
+                env=tagged(tagged(environment, self._tag), service_tag(self._tag)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -315,7 +315,7 @@ class Services:
                 for way in each.ways:
                     await way.lost.wait()
         each.code = code
-        if each.failure:
+        if each.failure and each.ready.is_set():  # else who waits for it says that the round could not begin
             self._output.say(each.failure)
         each.ended.set()
         each.ready.set()

@@ -39,6 +39,7 @@ from ..processes.guardian import (
     open_process,
     process,
     send,
+    service_tag,
     started_with,
 )
 from ..processes.out_of_memory import oom_kills
@@ -415,7 +416,7 @@ class Workers:
         """Kill what still runs and give up all handles.
 
         With `keep_detached`, what has left the session of its worker lives on, and what it prints goes on to where its
-        worker's output went. What is in one of `sessions` does not.
+        worker's output went. What is in one of `sessions`, or was started by a service, does not.
         """
         warm = self._zygotes.sessions if self._zygotes is not None else frozenset[int]()
         if self._zygotes is not None:
@@ -807,7 +808,10 @@ class Workers:
             except OSError:
                 return None
         ends_only = self._ends_only if of is None else None
-        return left if ends_only is None else [found for found in left if found.session in ends_only]
+        if ends_only is None:
+            return left
+        of_services = {found.pid for found in belonging(left, (), service_tag(self._tag))}
+        return [found for found in left if found.session in ends_only or found.pid in of_services]
 
     def _leave_detached(self) -> None:
         """Names what lives on, and lets somebody else read what it prints."""

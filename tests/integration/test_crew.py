@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from .cluster import SCRIPTS, Cluster
 
 
@@ -120,8 +122,9 @@ def test_workers_start_without_a_service_that_is_silent_and_the_reason_is_said(j
     assert job.finish() == {"A": 0}, "one that has ended with 0 has done its work"
 
 
-def test_a_child_that_a_service_leaves_ends_with_the_job(job: Cluster, tmp_path: Path) -> None:
-    job.start("A", nnodes=1, framework="crew", env=services(tmp_path, "daemon job every leave"))
+@pytest.mark.parametrize("behaviour", ["leave", "detach"])
+def test_a_child_that_a_service_leaves_ends_with_the_job(job: Cluster, tmp_path: Path, behaviour: str) -> None:
+    job.start("A", nnodes=1, framework="crew", env=services(tmp_path, f"daemon job every {behaviour}"))
     job.workers(1).release()
     assert job.finish() == {"A": 0}
     job.gone(int((job.directory / "left-A").read_text()))
@@ -132,4 +135,6 @@ def test_a_service_that_cannot_serve_is_named_and_keeps_no_worker_running(job: C
     job.start("A", nnodes=1, framework="crew", env=services(tmp_path, "tracker round first fail"))
     assert job.finish() == {"A": 1}
     assert re.search(r"the service tracker \(pid \d+\) exited with code 1: no licence", job.log("A"))
+    for line in job.nodes["A"].lines:  # each try is told once, and the last lines say it again
+        assert not line.startswith("[elastic-run] the service tracker")
     assert len(told(job, "A", "tracker")) == 2

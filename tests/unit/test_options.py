@@ -929,6 +929,19 @@ class TestRoles:
         assert it.policy.roles == it.roles
         assert it.policy.largest_world(3) == 3 + 2 * 2 + 8 * 3
 
+    @pytest.mark.parametrize(
+        ("flags", "nprocs", "likely"),
+        [
+            ("--roles=a:2 --role-options=a:nproc=2", (2,), 2),
+            ("--roles=a:1,b:4 --role-options=b:nproc=2", (1, 2), 2),
+            ("--roles=a:1,b:4 --role-options=b:nproc=2 --node-role=a", (1,), 1),
+            ("--nproc-per-node=3", (3,), 3),
+        ],
+    )
+    def test_say_how_many_workers_this_node_may_have(self, flags: str, nprocs: tuple[int, ...], likely: int) -> None:
+        it = options(flags)
+        assert (it.nprocs, it.likely_nproc) == (nprocs, likely)
+
     def test_have_their_own_commands(self) -> None:
         it = options("--roles=a:1,b:1 --role-command='b:train.py --lr 1'")
         assert it.command_of(it.roles[1]).args == ("--lr", "1")

@@ -17,6 +17,14 @@ NEVER = "(--scale-up=never keeps new nodes as standbys)"
 SENTENCES = [
     (r.WaitingForNodes(1, "2:4", 1, 600.0), "1 of 2:4 nodes have joined: waiting for 1 more, for at most 600 s"),
     (r.TooFewNodes(1, "2:4", 0.5), "only 1 of 2:4 nodes joined within 0.5 s"),
+    (
+        r.WaitingForNodes(4, "3:4", 1, 600.0, "1 ps"),
+        "4 of 3:4 nodes have joined: waiting for 1 more (1 ps), for at most 600 s",
+    ),
+    (
+        r.TooFewNodes(4, "3:4", 0.5, "1 ps"),
+        "4 of 3:4 nodes joined within 0.5 s, and these are missing: 1 ps",
+    ),
     (r.LastCall(2, "2:4", 3.0), "2 of 2:4 nodes have joined: the last call ends 3 s after the latest join"),
     (r.LastCallOver(2, "2:4", 3.0), "2 of 2:4 nodes have joined, and no other node joined within 3 s"),
     (r.AllJoined(4), "all 4 nodes have joined"),

@@ -71,6 +71,9 @@ def test_many_nodes_are_not_enough_where_none_may_take_a_role() -> None:
     typed = [seen(name, only="worker") for name in "abcd"]
     decision = plan(typed, Round(0, (), False, 0.0), policy(), 10.0)
     assert isinstance(decision[0], Keep)
+    assert "4 of 3:5 nodes have joined: waiting for 1 more (1 ps), for at most" in str(decision[1])
+    late = plan(typed, Round(0, (), False, 0.0), policy(), 1000.0)
+    assert isinstance(late[0], Finish) and str(late[1]).endswith("and these are missing: 1 ps")
     assert isinstance(decide([*typed, seen("x")], Round(0, (), False, 0.0), policy()), Open)
 
 
