@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from ..rendezvous.fields import signal_name
 from ..rendezvous.header import Header
-from ..rendezvous.member import Exit, signal_name
+from ..rendezvous.member import Exit
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.trace_file import AGENT, Trace
 

@@ -20,6 +20,7 @@ from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, Sto
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
+from ..rendezvous.node_reasons import LossReason
 from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
@@ -223,7 +224,7 @@ class Candidate:
         async for _ in self._store.watch(held.key.key, held.revision + 1):
             return
 
-    async def _dead(self, leader: Leader) -> str:
+    async def _dead(self, leader: Leader) -> LossReason:
         if not leader.agent_address:
             await asyncio.get_running_loop().create_future()
         return await self._watch(leader.agent_address, leader.incarnation)

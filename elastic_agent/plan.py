@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..rendezvous.header import Header
-from ..rendezvous.member import DEPARTING, MAX_EXITS, MAX_WORDS, Exit, Report
+from ..rendezvous.member import DEPARTING, MAX_EXITS, Exit, Report
+from ..rendezvous.node_reasons import PreemptionNotice, ProcessGroupBroke, ServiceEnded, StartFailed, Unfit, cut
 from ..rendezvous.ranks import Assignment
 
 SUCCEEDED, FAILED, REFUSED, TIMEOUT, STORE_LOST, REPEATED = 0, 1, 2, 3, 4, 5
@@ -210,8 +211,6 @@ Action = Wait | Register | Resume | Start | Ready | Invite | Break | Reform | Ad
 def report(view: View) -> Report:
     """What the store should hold about this node."""
     wanted = _report(view)
-    if len(wanted.problem) > MAX_WORDS:
-        wanted = dataclasses.replace(wanted, problem=f"{wanted.problem[: MAX_WORDS - 4]} ...")
     header = _current(view)
     if wanted is view.told or header is None:
         return wanted
@@ -229,10 +228,10 @@ def _report(view: View) -> Report:
     if header is not None and header.final:
         return view.told
     if view.unfit:
-        return Report("unfit", view.round, exits, view.unfit)
+        return Report("unfit", view.round, exits, Unfit(cut(view.unfit)))
     if view.notice != "none" and (not done or view.told.state in DEPARTING):
         # Who has said that it leaves must not be taken for somebody who stays, whatever its workers did meanwhile.
-        return Report("leaving", view.round, exits, _notice(view))
+        return Report("leaving", view.round, exits, PreemptionNotice(view.notice_signal))
     if header is None:
         return Report("waiting")
     if header.state != "open" or view.assignment is None:
@@ -240,17 +239,16 @@ def _report(view: View) -> Report:
         ready = ready or (not view.standby and view.alive == 0)
         return Report("waiting", header.number, exits, ready=ready)
     if view.problem:
-        return Report("failed", header.number, exits, f"could not start its workers: {view.problem}")
+        return Report("failed", header.number, exits, StartFailed(cut(view.problem)))
     if view.round != header.number:
         return view.told  # the workers of this round are about to be started: then there is news
     if done:
         return Report("succeeded", view.round, exits)
     if view.service or any(not exit_.ok for exit_ in view.exits):
-        return Report("failed", view.round, exits, f"could not go on: {view.service}" if view.service else "")
+        return Report("failed", view.round, exits, ServiceEnded(cut(view.service)) if view.service else None)
     keeps = view.keeps and view.staying == view.total  # a new one among them may still be on its way
     if view.stranded:
-        words = f"has workers whose process group broke, although no node is known to be lost: {view.stranded}"
-        return Report("failed", view.round, exits, words, keeps=keeps)
+        return Report("failed", view.round, exits, ProcessGroupBroke(cut(view.stranded)), keeps=keeps)
     return Report("running", view.round, exits, saved=view.saved, keeps=keeps, done=view.done > 0)
 
 
@@ -358,7 +356,7 @@ def _current(view: View) -> Header | None:
 
 def _leave(view: View) -> tuple[Action, str]:
     header = _current(view)
-    code, why = 128 + (view.notice_signal or signal.SIGTERM), _notice(view)
+    code, why = 128 + (view.notice_signal or signal.SIGTERM), str(PreemptionNotice(view.notice_signal))
     if view.unfit:
         code, why = FAILED, view.unfit
     if header is not None and header.state == "preempted":
@@ -377,11 +375,6 @@ def _leave(view: View) -> tuple[Action, str]:
     if told and view.told.state in DEPARTING and (counted or last) and not view.left_out_overdue:
         return Wait(0.5), ""  # at most FAREWELL_PATIENCE, and the signal has been announced
     return Leave(code), why
-
-
-def _notice(view: View) -> str:
-    """What told this node to leave, in words."""
-    return f"it received {signal.Signals(view.notice_signal).name}" if view.notice_signal else "it was asked to leave"
 
 
 def _last_step(view: View, header: Header | None) -> Action | None:

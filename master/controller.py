@@ -25,9 +25,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous import peers, ranks
-from ..rendezvous.header import MAX_REASON, Eviction, Header, Incident, Tally
+from ..rendezvous.header import Eviction, Header, Incident, Tally
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
+from ..rendezvous.node_reasons import (
+    LeaseExpired,
+    NodeReason,
+    NotRegistered,
+    NotReturned,
+    OtherCommand,
+    StartedAgain,
+    Unexplained,
+    cut,
+)
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment, Place
 from ..rendezvous.reasons import NoChange, Reason
@@ -76,8 +86,8 @@ class Loss:
     """
 
     node: str
-    left: str | None
-    how: str
+    left: NodeReason | None
+    how: NodeReason
 
     def evidence(self, number: int) -> Evidence:
         """That round `number` has lost it."""
@@ -157,7 +167,7 @@ class Controller:
         self._strangers: dict[str, None] = {}  # nodes that were started with something else, in order
         self._watched: set[str] = set()  # incarnations
         self._awaited: dict[str, _Awaited] = {}  # by incarnation
-        self._overdue: dict[str, str] = {}  # incarnations that were awaited in vain, or evicted before, and why
+        self._overdue: dict[str, NodeReason] = {}  # incarnations that were awaited in vain, or evicted before, and why
         self._unconfirmed = False  # since leases ended, it has not been asked whether this node still leads
         self._exits = 0  # that the nodes of `_round` can report
         self._round = Round(0, (), False, now)
@@ -323,8 +333,7 @@ class Controller:
         for assignment in assigned:
             if assignment.incarnation not in present and self._round.running:
                 how = self._lost_how.get(assignment.incarnation) or self._overdue.get(
-                    assignment.incarnation,
-                    "it was not registered when this master took over: its lease had expired, or it had been evicted",
+                    assignment.incarnation, NotRegistered()
                 )
                 self._note(Evidence(header.number, lost=((assignment.node, how),)))
         for seen in self._members.values():
@@ -369,7 +378,7 @@ class Controller:
                     f"ignoring {self._keys.node(node)}: its value is not a member (another version of elastic-run?)"
                 )
             return
-        proof = self._lost_how.get(member.incarnation, "")
+        proof = self._lost_how.get(member.incarnation)
         if member.incarnation not in self._watched and (proof or member.agent_address):
             self._watched.add(member.incarnation)
             self._do(effects.Watch(node, event.order, member.incarnation, member.agent_address, proof))
@@ -377,7 +386,7 @@ class Controller:
             return
         for incarnation, awaited in list(self._awaited.items()):
             if awaited.node == member.node and incarnation != member.incarnation:
-                self._give_up(incarnation, "was started again")
+                self._give_up(incarnation, StartedAgain())
         before = self._members.get(node)
         if before and before.member.incarnation != member.incarnation:
             self._lose(self._members.pop(node))
@@ -427,8 +436,8 @@ class Controller:
         if incarnation not in self._lost_how:
             self._unwatch(incarnation)
         report = seen.member.report
-        left = report.problem if report.state in DEPARTING else None
-        how = self._lost_how.get(incarnation) or self._overdue.get(incarnation, "its lease expired")
+        left = (report.problem or Unexplained()) if report.state in DEPARTING else None
+        how = self._lost_how.get(incarnation) or self._overdue.get(incarnation, LeaseExpired())
         loss = Loss(seen.member.node, left, how)
         if incarnation in self._chosen:
             self._gone[incarnation] = loss
@@ -499,8 +508,7 @@ class Controller:
             if self._now < until and incarnation not in self._lost_how:
                 untils.append(until)
                 continue
-            what = "has not registered again, although it answers" if awaited.answers else "does not answer"
-            self._give_up(incarnation, what)
+            self._give_up(incarnation, NotReturned(awaited.answers))
         if not untils:
             return None
         names = ", ".join(awaited.node for awaited in self._awaited.values())
@@ -509,11 +517,11 @@ class Controller:
         )
         return min(untils)
 
-    def _give_up(self, incarnation: str, what: str) -> None:
+    def _give_up(self, incarnation: str, why: NodeReason) -> None:
         """That node is not awaited any more: it is lost."""
         awaited = self._awaited.pop(incarnation)
         self._do(effects.Unlisten(incarnation))
-        self._overdue[incarnation] = f"its key is gone from the store, and it {what}"
+        self._overdue[incarnation] = why
         if awaited.seen:
             self._lose(awaited.seen)
 
@@ -525,11 +533,7 @@ class Controller:
         for node in list(self._strangers):
             seen = self._members.get(node)
             if seen and not seen.gone and (difference := describe_difference(seen.member.fingerprint, ours)):
-                reason = (
-                    f"job {self._keys.job!r} was started with another command or source than this node: {difference}. "
-                    "Give this one its own --rdzv-id, or start both with the same command and source"
-                )
-                word = Eviction(reason[:MAX_REASON], final=True)
+                word = Eviction(OtherCommand(self._keys.job, cut(difference)), final=True)
                 line = f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}"
                 self._do(effects.Refuse(node, seen.order, seen.member.incarnation, word, line))
                 return True
@@ -551,14 +555,14 @@ class Controller:
             self._training.runs(member.incarnation, self._now)
         if member.incarnation in self.in_round:
             if report.state in DEPARTING:
-                self._note(Evidence(self._round.number, left=((member.node, report.problem),)))
+                self._note(Evidence(self._round.number, left=((member.node, report.problem or Unexplained()),)))
             elif report.state == "failed" and report.round == self._round.number:
                 unsaid = not any(
                     not exit_.ok and not exit_.stopped and exit_.round == report.round for exit_ in report.exits
                 )
                 if report.problem or unsaid:
-                    words = report.problem or "has failed workers, and its report gives no reason"
-                    self._note(Evidence(self._round.number, problems=((member.node, words),)))
+                    why = report.problem or Unexplained()
+                    self._note(Evidence(self._round.number, problems=((member.node, why),)))
         if report.run and self.header and report.run != self.header.run:
             return
         for exit_ in report.exits:

@@ -7,8 +7,9 @@ them.
 from dataclasses import dataclass
 from typing import Literal
 
+from ..rendezvous.fields import Name
 from ..rendezvous.header import Eviction, Header
-from ..rendezvous.member import Name
+from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
 from .targets import Target
@@ -28,14 +29,14 @@ class Watch:
     Attributes:
         order: its key's create revision.
         address: where its agent can be watched.
-        proof: the proof, where it is known already; else empty.
+        proof: the proof, where it is known already.
     """
 
     node: Name
     order: int
     incarnation: Name
     address: str
-    proof: str
+    proof: NodeReason | None
 
 
 @dataclass(frozen=True, slots=True)

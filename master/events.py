@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from ..rendezvous.fields import Name
 from ..rendezvous.header import Header
-from ..rendezvous.member import Member, Name, Words
+from ..rendezvous.member import Member
+from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.ranks import Assignment
 
 
@@ -50,13 +52,13 @@ class Died:
     """The failure detector has proof that a node's agent is dead.
 
     Attributes:
-        how: the proof, in words.
+        how: the proof.
         last: what the node wrote when all its workers had succeeded, where it did: a proof can be faster than the news.
     """
 
     node: Name
     incarnation: Name
-    how: Words
+    how: NodeReason
     last: Member | None
 
 
@@ -92,11 +94,11 @@ class Success:
 
 
 @dataclass(frozen=True, slots=True)
-class EvictedBefore:
+class EarlierEviction:
     """An eviction that an earlier master has written."""
 
     incarnation: Name
-    reason: Words
+    reason: NodeReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Found:
     published: float
     assigned: tuple[Assignment, ...] = ()
     successes: tuple[Success, ...] = ()
-    evictions: tuple[EvictedBefore, ...] = ()
+    evictions: tuple[EarlierEviction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

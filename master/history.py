@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, get_args
 
+from ..rendezvous.fields import Name
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import Name, Words
+from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.wire.values import decode, encode
 from .controller import Controller, Terms
 from .effects import Effect
@@ -28,7 +29,7 @@ class Remembered:
     """What a `Memory` holds of one incarnation or run."""
 
     name: Name
-    words: Words = ""
+    proof: NodeReason | None = None
     at: float = 0.0
 
 
@@ -47,7 +48,7 @@ class Begin:
     @classmethod
     def of(cls, job: str, terms: Terms, memory: Memory, run: str, lease_ttl: float) -> "Begin":
         """For a controller that is about to be made."""
-        dead = tuple(Remembered(name, words) for name, words in memory.dead.items())
+        dead = tuple(Remembered(name, proof) for name, proof in memory.dead.items())
         abandoned = tuple(Remembered(name, at=at) for name, at in memory.abandoned.items())
         return cls(job, terms, memory.began, run, lease_ttl, dead, abandoned)
 
@@ -55,7 +56,7 @@ class Begin:
         """The same one anew."""
         memory = Memory(
             self.began,
-            {each.name: each.words for each in self.dead},
+            {each.name: each.proof for each in self.dead if each.proof},
             {each.name: each.at for each in self.abandoned},
         )
         return Controller(Keys(self.job), self.terms, now, memory=memory, run=self.run, lease_ttl=self.lease_ttl)

@@ -31,8 +31,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous import reasons
+from ..rendezvous.fields import MAX_WORDS
 from ..rendezvous.header import Incident, Tally
-from ..rendezvous.member import MAX_WORDS, Exit
+from ..rendezvous.member import Exit
+from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.reasons import FaultReason, Nodes, Notes, PeerLost, WorkerFailed
 from ..rendezvous.round import Outcome
 
@@ -112,9 +114,9 @@ class Evidence:
 
     round: int
     exits: tuple[FailedWorker, ...] = ()
-    lost: tuple[tuple[str, str], ...] = ()
-    left: tuple[tuple[str, str], ...] = ()
-    problems: tuple[tuple[str, str], ...] = ()
+    lost: tuple[tuple[str, NodeReason], ...] = ()
+    left: tuple[tuple[str, NodeReason], ...] = ()
+    problems: tuple[tuple[str, NodeReason], ...] = ()
     finished: tuple[FailedWorker, ...] = ()
 
 
@@ -134,9 +136,9 @@ class Gathering:
         self._root_kind = 0
         self._finished: FailedWorker | None = None  # the first to arrive
         # Dictionaries without values, which keep the order of arrival.
-        self._lost: dict[tuple[str, str], None] = {}
-        self._left: dict[tuple[str, str], None] = {}
-        self._problems: dict[tuple[str, str], None] = {}
+        self._lost: dict[tuple[str, NodeReason], None] = {}
+        self._left: dict[tuple[str, NodeReason], None] = {}
+        self._problems: dict[tuple[str, NodeReason], None] = {}
 
     def add(self, evidence: Evidence) -> Sequence[FailedWorker]:
         """More of it. Returns the exits that were not known."""

@@ -18,6 +18,7 @@ from ..rendezvous.errors import Compacted, Deposed
 from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
+from ..rendezvous.node_reasons import LossReason
 from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
@@ -59,7 +60,7 @@ class Master:
         memory: what this node knows from before.
         lease_ttl: seconds that a node's lease lives.
         waits: what waits for the store on this node.
-        watch: returns, with words, once a peer is proven dead (`failure_detector.watch_until_dead`).
+        watch: returns the proof once a peer is dead (`failure_detector.watch_until_dead`).
         hear: returns once a peer has answered (`failure_detector.watch_until_heard`).
         trace: where it records evidence, decisions and what it publishes; None: nowhere.
         history: where it records what the controller is told and decides; None: nowhere.
@@ -80,7 +81,7 @@ class Master:
         now: Callable[[], float],
         memory: Memory,
         waits: Waits,
-        watch: Callable[[str, str], Awaitable[str]] = failure_detector.watch_until_dead,
+        watch: Callable[[str, str], Awaitable[LossReason]] = failure_detector.watch_until_dead,
         hear: Callable[[str, str], Awaitable[None]] = failure_detector.watch_until_heard,
         trace: Trace | None = None,
         lease_ttl: float = 5.0,

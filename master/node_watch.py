@@ -7,6 +7,7 @@ from functools import partial
 from ..rendezvous.header import Eviction
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
+from ..rendezvous.node_reasons import LossReason, NodeReason
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from . import effects, events
@@ -23,7 +24,7 @@ class NodeWatch:
 
     Args:
         store, keys, publisher, waits, say: the master's.
-        dies: returns, with words, once a peer is proven dead (`failure_detector.watch_until_dead`).
+        dies: returns the proof once a peer is proven dead (`failure_detector.watch_until_dead`).
         heard: returns once a peer has answered (`failure_detector.watch_until_heard`).
         tell: has the controller know of an event.
         changed: is called when there is something to look at: an event was told, or a task has ended.
@@ -37,7 +38,7 @@ class NodeWatch:
         waits: Waits,
         *,
         say: Callable[[str], None],
-        dies: Callable[[str, str], Awaitable[str]],
+        dies: Callable[[str, str], Awaitable[LossReason]],
         heard: Callable[[str, str], Awaitable[None]],
         tell: Callable[[Event], object],
         changed: Callable[[], None],
@@ -90,8 +91,8 @@ class NodeWatch:
         finally:
             self._changed()
 
-    async def _dead(self, node: effects.Watch) -> str:
-        """Returns the proof when it has died; empty: it cannot be watched."""
+    async def _dead(self, node: effects.Watch) -> NodeReason | None:
+        """Returns the proof when it has died; None: it cannot be watched."""
         try:
             how = await self._dies(node.address, node.incarnation)
         except Exception as error:  # noqa: BLE001  one member's oddity must not cost the job its master
@@ -99,7 +100,7 @@ class NodeWatch:
                 f"cannot watch node {node.node} at {node.address!r} ({error!r}): only its lease shows whether it "
                 "is alive"
             )
-            return ""
+            return None
         found = await self._waits.until_answered(DEAD, lambda: self._store.get(self._keys.success(node.incarnation)))
         self._tell(events.Died(node.node, node.incarnation, how, read(Member, found.value) if found else None))
         self._changed()

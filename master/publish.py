@@ -20,6 +20,7 @@ from ..rendezvous.errors import Deposed
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import OUTCOME_TTL, incarnation_of
+from ..rendezvous.node_reasons import RunEnded
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import Compare, Delete, KeyValue, Operation, Put, Store, TxnResult
@@ -153,7 +154,7 @@ class Publisher:
         So that none of them takes up its registration in that run again. False: one of them has, and the run goes on;
         from its next header on a late attempt fails.
         """
-        word = encode(Eviction("its run of the job ended without it"))
+        word = encode(Eviction(RunEnded()))
         for start in range(0, len(nodes), BATCH // 2):
             some = nodes[start : start + BATCH // 2]
             result = await self._txn(

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ..rendezvous import header
+from ..rendezvous.fields import Name, Number
 from ..rendezvous.header import Header, Tally
-from ..rendezvous.member import Member, Name, Number, Words
+from ..rendezvous.member import Member
+from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.reasons import IncidentReason, Reason
 from ..rendezvous.round import Cause
@@ -31,7 +33,7 @@ class Node:
         state: what it reports of its workers; "lost" where it has a rank and is not registered.
         workers: how many it runs, or would.
         first_rank, role: of its workers in the current round; None where it has no part in one.
-        problem: why it fails or leaves; empty where it does not.
+        problem: why it fails or leaves; None where it does not.
     """
 
     node: Name
@@ -40,7 +42,7 @@ class Node:
     workers: Number
     first_rank: Number | None = None
     role: Name | None = None
-    problem: Words = ""
+    problem: NodeReason | None = None
 
     @classmethod
     def of(cls, member: Member, has: Assignment | None = None) -> "Node":

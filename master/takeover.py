@@ -6,6 +6,7 @@ from typing import TypeVar
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
+from ..rendezvous.node_reasons import EvictedBefore
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import Store
 from ..rendezvous.wire.values import Malformed, decode
@@ -37,12 +38,12 @@ async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[st
                 assigned.append(assignment)
     assigned.sort(key=lambda assignment: assignment.group_rank)
     done = await successes(store, keys)
-    evictions: list[events.EvictedBefore] = []
+    evictions: list[events.EarlierEviction] = []
     if not header.final:
         for item in (await store.list(keys.evictions)).items:
             word = read(Eviction, item.value)
             incarnation = item.key.removeprefix(keys.evictions)
-            evictions.append(events.EvictedBefore(incarnation, word.reason if word else "it was evicted"))
+            evictions.append(events.EarlierEviction(incarnation, word.reason if word else EvictedBefore()))
     return events.Found(header, revision, published, tuple(assigned), done, tuple(evictions))
 
 

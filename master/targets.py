@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..rendezvous.fields import Name, Number
 from ..rendezvous.header import HeaderState
-from ..rendezvous.member import Name, Number
 from ..rendezvous.reasons import Finishing, JobOver, KeepsItsSize, MayHave, TargetReason
 from ..rendezvous.round import Policy, Round, Seen, finishing
 

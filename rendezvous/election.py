@@ -11,6 +11,7 @@ from .errors import MaybeApplied
 from .header import Eviction, Leader
 from .keys import Keys
 from .membership import incarnation_of
+from .node_reasons import NodeReason
 from .store.contract import Compare, Delete, KeyValue, Operation, Put, Store
 from .wire.values import Malformed, decode, encode
 
@@ -66,14 +67,14 @@ async def campaign(store: Store, keys: Keys, me: Leader, lease: int) -> Leadersh
     return Held(held, revision)
 
 
-async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader, why: str, lease: int) -> bool:
+async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader, why: NodeReason, lease: int) -> bool:
     """Removes a leader that is known to be dead, and with it the dead agent's own registration.
 
     Both deletions compare create revisions: a new leader, or a new life of the node, is never touched. A mark says that
     the node was evicted, because the evidence may be wrong: who lives must not take up that registration again.
 
     Args:
-        why: the evidence, in words.
+        why: the evidence.
         lease: of the node that deposes; the mark goes with it.
 
     Returns False where it was no longer the leader. Raises MaybeApplied where it may have been this very call that

@@ -16,6 +16,7 @@ import socket
 from collections.abc import Callable, Mapping
 from ssl import SSLContext
 
+from .node_reasons import AddressReused, LossReason, ProcessGone
 from .rpc.envelope import Security
 from .rpc.server import Methods, Server
 
@@ -101,8 +102,8 @@ def parse(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | None = None) -> str:
-    """Waits until there is proof that `incarnation` at `address` has died; returns it in words.
+async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | None = None) -> LossReason:
+    """Waits until there is proof that `incarnation` at `address` has died; returns it.
 
     Never returns on doubt: it goes on dialling, so the caller cancels it when the lease has decided.
     """
@@ -119,7 +120,7 @@ async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | Non
                 reader, writer = await asyncio.open_connection(host, port, ssl=tls)
         except ConnectionRefusedError:
             if known:
-                return f"its agent's process is gone ({address} refuses connections)"
+                return ProcessGone(address)
             await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
             continue
         except (OSError, TimeoutError, ValueError):  # ValueError: what the member gave is no address
@@ -135,7 +136,7 @@ async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | Non
                     pass
                 # Closed: dial again almost at once, the answer is the evidence.
             elif greeting and known:
-                return f"another process uses its address ({address})"
+                return AddressReused(address)
         except (OSError, TimeoutError, ValueError):
             pass  # ValueError: it talks without an end of line, so it is no agent
         finally:

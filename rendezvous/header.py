@@ -7,7 +7,9 @@ prefix; a header that names a round makes it the current one everywhere at once.
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from .member import Exit, Fingerprint, Name, Number
+from .fields import Name, Number
+from .member import Exit, Fingerprint
+from .node_reasons import NodeReason
 from .ranks import RoleRanks
 from .reasons import IncidentReason, Reason
 from .roles import MAX_ROLES
@@ -19,7 +21,7 @@ HeaderState = Literal["open", "waiting", "succeeded", "failed", "repeated", "pre
 
 
 MAX_REASON = 1 << 16
-"""Characters of the words of an eviction, and of a failure's likeness."""
+"""Characters of a failure's likeness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,5 +134,5 @@ class Leader:
 class Eviction:
     """Why a node was evicted. `final`: it must not come back (it does not fit this job)."""
 
-    reason: Annotated[str, Text(MAX_REASON)]
+    reason: NodeReason
     final: bool = False

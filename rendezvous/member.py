@@ -4,10 +4,11 @@ State, not messages: a report is the whole truth about the node, written over th
 reads the reports and knows what the last master knew, so nothing is lost in a failover.
 """
 
-import signal
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from .fields import Name, Number, Port, Words
+from .node_reasons import NodeReason
 from .wire.values import Count, Text, Within
 
 MAX_TRACEBACK_BYTES = 6_000
@@ -25,27 +26,6 @@ MAX_WORKERS = 1 << 16
 
 MAX_WORKER_PORTS = 2_048
 """Ports that one node holds for its workers."""
-
-MAX_WORDS = 4_000
-"""Characters of one reason or message: it goes into the store, into the header and onto lines."""
-
-Name = Annotated[str, Text(253, printable=True)]
-"""What a node, a run or an address is called: it becomes part of keys. The longest name in DNS has 253 characters."""
-
-Words = Annotated[str, Text(2 * MAX_WORDS)]
-"""For a person. Who writes cuts at MAX_WORDS; who reads leaves room for another version's habits."""
-
-Port = Annotated[int, Within(1, 65535)]
-Number = Annotated[int, Within(0, (1 << 53) - 1)]
-"""What is counted: rounds, nodes, failures."""
-
-
-def signal_name(number: int) -> str:
-    """`SIGKILL` for 9; `signal 42` for one that has no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +133,7 @@ class Report:
     state: State = "waiting"
     round: Number = 0
     exits: Annotated[tuple[Exit, ...], Count(4 * MAX_EXITS)] = ()
-    problem: Words = ""
+    problem: NodeReason | None = None
     run: Name = ""
     saved: Number = 0
     keeps: bool = False

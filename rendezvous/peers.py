@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from .member import MAX_WORKER_PORTS, MAX_WORKERS, Member, Name, Number, Port
+from .fields import Name, Number, Port
+from .member import MAX_WORKER_PORTS, MAX_WORKERS, Member
 from .ranks import Assignment
 from .wire.values import Count, Within
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from .member import MAX_WORKERS, Member, Name, Number
+from .fields import Name, Number
+from .member import MAX_WORKERS, Member
 from .wire.values import Text, Within
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Literal
 
-from .member import Name, Number, Words, signal_name
+from .fields import Name, Number, Words, signal_name
+from .node_reasons import NodeReason
 from .wire.values import Count, Tagged, Unknown
 
 NAMED = 4
@@ -42,10 +43,10 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is known of one node, in words: how its loss was noticed, or why it left."""
+    """What is known of one node: how its loss was noticed, or why it left."""
 
     node: Name
-    words: Words
+    why: NodeReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class Notes:
     more: Number = 0
 
     @classmethod
-    def of(cls, notes: Collection[tuple[str, str]]) -> "Notes":
-        """All of `notes` (node, words), in order."""
+    def of(cls, notes: Collection[tuple[str, NodeReason]]) -> "Notes":
+        """All of `notes` (node, why), in order."""
         return cls(tuple(Note(*each) for each in islice(notes, NAMED)), max(0, len(notes) - NAMED))
 
 
@@ -272,7 +273,7 @@ class NodesLost(Tagged):
     nodes: Notes
 
     def __str__(self) -> str:
-        return _each(self.nodes, lambda note: f"node {note.node} was lost: {note.words}")
+        return _each(self.nodes, lambda note: f"node {note.node} was lost: {note.why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +283,7 @@ class NodesLeft(Tagged):
     nodes: Notes
 
     def __str__(self) -> str:
-        return _each(self.nodes, lambda note: f"node {note.node} left: {note.words}")
+        return _each(self.nodes, lambda note: f"node {note.node} left: {note.why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,13 +332,13 @@ class EndedEarly(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class NodeFailed(Tagged):
-    """A round came to nothing on a node, though no worker failed; what the node did not do, in words."""
+    """A round came to nothing on a node, though no worker failed."""
 
     node: Name
-    words: Words
+    why: NodeReason
 
     def __str__(self) -> str:
-        return f"node {self.node} {self.words}"
+        return f"node {self.node} {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,10 +490,10 @@ class AllSucceeded(Tagged):
 class NoNodeFit(Tagged):
     """No node that remains can start workers; what one of them says of it."""
 
-    words: Words
+    why: NodeReason
 
     def __str__(self) -> str:
-        return f"no remaining node can start workers: {self.words}"
+        return f"no remaining node can start workers: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from . import ranks
-from .member import MAX_WORKERS, Member, Name, Number
+from .fields import Name, Number
+from .member import MAX_WORKERS, Member
 from .wire.values import Count, Text, Within
 
 OnLoss = Literal["all", "one"]

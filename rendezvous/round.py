@@ -30,6 +30,7 @@ from typing import Annotated, Literal
 
 from . import ranks, reasons
 from .member import DEPARTING, Member
+from .node_reasons import Unexplained
 from .ranks import Place
 from .reasons import FaultReason, Nodes, Reason, Restarts
 from .roles import MAX_ROLES, Filled, Role, Seat, fill
@@ -233,9 +234,9 @@ def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) ->
     if current.running and _done(members, current, policy):
         return Finish("succeeded"), reasons.AllSucceeded(current.number)
     if present and not candidates:
-        unfit = [seen.member.report.problem for seen in present if seen.member.report.state == "unfit"]
+        unfit = [seen.member.report for seen in present if seen.member.report.state == "unfit"]
         if unfit:
-            return Finish("failed"), reasons.NoNodeFit(unfit[0])
+            return Finish("failed"), reasons.NoNodeFit(unfit[0].problem or Unexplained())
         return Finish("preempted"), reasons.AllLeaving(_nodes(present))
     if current.running:
         return _running(members, candidates, current, policy, now)

@@ -213,8 +213,8 @@ class NodeRegistration:
                 return
             if result == "out":
                 word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
-                facts.refusal = word.reason if word and word.final else ""
-                await self._give_up(registration, word.reason if word else "another node uses its name")
+                facts.refusal = str(word.reason) if word and word.final else ""
+                await self._give_up(registration, str(word.reason) if word else "another node uses its name")
                 return
         except (StoreUnavailable, LeaseLost, StoreRefused) as error:
             # Workers that run need no store until membership changes.
@@ -335,8 +335,8 @@ class NodeRegistration:
             self._lapse(registration)
             return
         if word.final:
-            self._facts.refusal = word.reason
-        self._lose(registration, word.reason)
+            self._facts.refusal = str(word.reason)
+        self._lose(registration, str(word.reason))
 
     def _lapse(self, registration: Registration) -> None:
         """The node's key is gone, and nobody has said that it was evicted."""

@@ -17,7 +17,8 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from ...adapters.contract import Hint
-from ...rendezvous.member import MAX_TRACEBACK_BYTES, Exit, signal_name
+from ...rendezvous.fields import signal_name
+from ...rendezvous.member import MAX_TRACEBACK_BYTES, Exit
 
 MAX_MESSAGE_CHARACTERS = 500
 """Of one message: it goes on one line of a terminal and into the store."""

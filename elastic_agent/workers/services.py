@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from ...adapters.contract import Lifetime, Service
-from ...rendezvous.member import signal_name
+from ...rendezvous.fields import signal_name
 from ..logs.output import Lines, Output, StreamName
 from ..processes.guardian import Guardian, service_tag
 from ..zygotes.seed import shimmed, tagged

@@ -28,6 +28,7 @@ from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
 from elastic_run.rendezvous.header import Header, Leader, Tally
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, StartFailed
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.round import Decision, Policy, Seen, plan
@@ -38,6 +39,7 @@ from elastic_run.rendezvous.wire.values import decode, encode
 
 FINGERPRINT = Fingerprint("train.py", ("--lr", "0.1"), "2:3", "1", "0")
 LONG = 10**6
+GONE = ProcessGone("127.0.0.1:1")
 """Seconds: the lease of a node that somebody keeps alive."""
 
 
@@ -93,7 +95,7 @@ class Job:
     store: SometimesAway = field(default_factory=SometimesAway)
     keys: Keys = field(default_factory=lambda: Keys("job"))
     said: list[str] = field(default_factory=list[str])
-    dead: dict[str, asyncio.Future[str]] = field(default_factory=dict[str, asyncio.Future[str]])
+    dead: dict[str, asyncio.Future[ProcessGone]] = field(default_factory=dict[str, asyncio.Future[ProcessGone]])
     watched: set[str] = field(default_factory=set[str])
     unwatchable: set[str] = field(default_factory=set[str])
     leaders: list[Master] = field(default_factory=list[Master])
@@ -151,7 +153,7 @@ class Job:
         held = await self.store.get(self.keys.leader)
         assert held is not None
         lease = await self.store.grant(LONG)
-        return await election.depose(self.store, self.keys, held, decode(Leader, held.value), "it is dead", lease)
+        return await election.depose(self.store, self.keys, held, decode(Leader, held.value), GONE, lease)
 
     async def kill_master(self, node: "Node") -> None:
         """The master's process dies; another agent deposes it."""
@@ -172,7 +174,7 @@ class Job:
         if incarnation not in self.answering:
             await asyncio.get_running_loop().create_future()
 
-    def death_of(self, incarnation: str) -> asyncio.Future[str]:
+    def death_of(self, incarnation: str) -> asyncio.Future[ProcessGone]:
         if incarnation not in self.dead:
             self.dead[incarnation] = asyncio.get_running_loop().create_future()
         return self.dead[incarnation]
@@ -233,7 +235,7 @@ class Node:
         await self.report(Report("succeeded", round, (Exit(round, 0, 0, 1, code=0),)))
 
     async def leave(self, round: int) -> None:
-        await self.report(Report("leaving", round, (), "it received SIGTERM"))
+        await self.report(Report("leaving", round, (), PreemptionNotice(15)))
 
     async def go(self) -> None:
         """Takes itself out of the store, in order."""
@@ -241,7 +243,7 @@ class Node:
 
     async def die(self) -> None:
         """Its process dies; whoever watches it has the proof."""
-        self.job.death_of(self.incarnation).set_result("its process is gone")
+        self.job.death_of(self.incarnation).set_result(GONE)
 
     async def come_back(self) -> None:
         """Takes up its registration again, as the same incarnation."""
@@ -446,7 +448,7 @@ class TestALoss:
             header = await job.header(2)
             assert clock() == began
             assert await job.in_round(header) == incarnations([a, c])
-            assert header.cause == "lost" and "b" in str(header.reason) and "its process is gone" in str(header.reason)
+            assert header.cause == "lost" and "b" in str(header.reason) and str(GONE) in str(header.reason)
             assert header.incident and (header.incident.cause, header.incident.node) == ("lost", "b")
             assert header.restart_count == 0
             assert header.previous_nodes == 3
@@ -459,7 +461,7 @@ class TestALoss:
             await b.die()
             await job.header(2)
             word = await membership.read_eviction(job.store, job.keys, b.incarnation)
-            assert word is not None and not word.final and "gone" in word.reason
+            assert word is not None and not word.final and word.reason == GONE
             assert await membership.report(job.store, job.keys, b.registration, Report("running", 1), ()) is None
 
         simulate(scenario)
@@ -785,7 +787,7 @@ class TestAFailure:
     def test_of_the_round_before_that_is_told_soon_after_is_charged_to_what_ended_it(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
-            await a.report(Report("failed", 1, (), "port taken"))
+            await a.report(Report("failed", 1, (), StartFailed("port taken")))
             assert (await job.header(2)).restart_count == 0
             await later(0.5)
             await b.fail(1, "ValueError: its own")
@@ -800,7 +802,7 @@ class TestAFailure:
     def test_of_an_old_round_that_is_told_too_late_costs_nothing(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
-            await a.report(Report("failed", 1, (), "port taken"))
+            await a.report(Report("failed", 1, (), StartFailed("port taken")))
             await job.header(2)
             await later(30)
             await b.fail(1, "ValueError: late")
@@ -915,7 +917,7 @@ class TestAFailure:
     def test_to_start_workers_is_charged_to_nobody_and_tried_on_the_nodes_new_ports(self) -> None:
         async def scenario(job: Job) -> None:
             a, _ = await running_job(job)
-            await a.report(Report("failed", 1, (), "port 5002 is taken"), (6001, 6002))
+            await a.report(Report("failed", 1, (), StartFailed("port 5002 is taken")), (6001, 6002))
             header = await job.header(2)
             assert (header.cause, header.restart_count, header.tally.failures) == ("problem", 0, 0)
             assert header.master_port in (6001, 6002)
@@ -926,9 +928,9 @@ class TestAFailure:
         async def scenario(job: Job) -> None:
             a, _ = await running_job(job)
             for number in range(1, 5):
-                await a.report(Report("failed", number, (), f"port taken, try {number}"))
+                await a.report(Report("failed", number, (), StartFailed(f"port taken, try {number}")))
                 assert (await job.header(number + 1)).state == "open"
-            await a.report(Report("failed", 5, (), "port taken, try 5"))
+            await a.report(Report("failed", 5, (), StartFailed("port taken, try 5")))
             header = await job.header(6)
             assert header.state == "failed" and "5 times" in str(header.reason)
 
@@ -937,7 +939,7 @@ class TestAFailure:
     def test_that_is_told_late_does_not_make_a_later_loss_fatal(self) -> None:
         async def scenario(job: Job) -> None:
             a, b, c = await running_job(job, "abc")
-            await a.report(Report("failed", 1, (), "port taken"))
+            await a.report(Report("failed", 1, (), StartFailed("port taken")))
             await job.header(2)
             await b.fail(1, "RuntimeError: Connection refused")
             await later(30)
@@ -1111,7 +1113,7 @@ class TestJoiningNodes:
             await quiet()
             word = await membership.read_eviction(job.store, job.keys, stranger.incarnation)
             assert word is not None and word.final
-            assert "'train.py'" in word.reason and "'other.py'" in word.reason and "--rdzv-id" in word.reason
+            assert "'train.py'" in str(word.reason) and "'other.py'" in str(word.reason)
             assert await job.store.get(stranger.registration.key) is None
             header = await job.now()
             assert header is not None and header.number == 1
@@ -1131,7 +1133,7 @@ class TestJoiningNodes:
             else:
                 await later(20)
                 word = await membership.read_eviction(job.store, job.keys, again.incarnation)
-                assert word and "third.py" in word.reason
+                assert word and "third.py" in str(word.reason)
 
         simulate(scenario, store=SlowEvictions())
 
@@ -1158,7 +1160,8 @@ class TestJoiningNodes:
             await quiet()
             word = await membership.read_eviction(job.store, job.keys, stranger.incarnation)
             assert word is not None and word.final
-            assert "the source of net.py is not the same there and here. Give this one its own --rdzv-id" in word.reason
+            words = "the source of net.py is not the same there and here. Give this one its own --rdzv-id"
+            assert words in str(word.reason)
             assert await job.store.get(given.registration.key) is not None
 
         simulate(scenario, fingerprint=ours)
@@ -1329,7 +1332,7 @@ class TestAStoreThatWasAway:
             a, b, c = await running_job(job, "abc")
             job.store.away = clock()
             await b.fall_silent()
-            job.death_of(b.incarnation).set_result("its port refuses connections")  # which a proxy may do
+            job.death_of(b.incarnation).set_result(GONE)  # which a proxy may do
             await quiet()
             lease = await job.store.grant(LONG)
             found = await membership.read_header(job.store, job.keys)
@@ -1957,7 +1960,7 @@ class TestMastersThatChange:
             a, b = await running_job(job)
             await later(100)
             await self.change(job, b)
-            await a.report(Report("failed", 1, (), "could not start its workers: a port is taken"))
+            await a.report(Report("failed", 1, (), StartFailed("a port is taken")))
             header = await job.header(2)
             assert header.incident is not None and about(header.incident.ran, 104)
 

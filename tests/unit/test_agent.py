@@ -28,6 +28,7 @@ from elastic_run.rendezvous.errors import LeaseLost, MaybeApplied, StoreError, S
 from elastic_run.rendezvous.header import Eviction, Header
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member
+from elastic_run.rendezvous.node_reasons import ProcessGone
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.store.contract import Compare, Delete, Event, Health, KeyValue, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
@@ -638,7 +639,7 @@ class TestAStoreThatTakesNoWrites:
 
 async def evict(job: Job) -> None:
     """The node is taken for dead, though it lives."""
-    word = Put(KEYS.eviction(job.store.births[-1]), encode(Eviction("it is dead")))
+    word = Put(KEYS.eviction(job.store.births[-1]), encode(Eviction(ProcessGone("a:1"))))
     await job.store.txn([], [Delete(NODE), word])
 
 

@@ -34,8 +34,17 @@ from elastic_run.elastic_agent.plan import (
     replaced,
     report,
 )
+from elastic_run.rendezvous.fields import MAX_WORDS
 from elastic_run.rendezvous.header import Header, HeaderState
-from elastic_run.rendezvous.member import MAX_EXITS, MAX_WORDS, Exit, Fingerprint, Report, State
+from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Report, State
+from elastic_run.rendezvous.node_reasons import (
+    NodeReason,
+    PreemptionNotice,
+    ProcessGroupBroke,
+    ServiceEnded,
+    StartFailed,
+    Unfit,
+)
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import NodeFailed
 from elastic_run.rendezvous.round import Cause
@@ -77,7 +86,7 @@ def action(of: View) -> Action:
     return act(of)[0]
 
 
-def said(state: State, round: int, exits: tuple[Exit, ...] = (), problem: str = "") -> Report:
+def said(state: State, round: int, exits: tuple[Exit, ...] = (), problem: NodeReason | None = None) -> Report:
     """What is reported of the run that all headers here are of."""
     return Report(state, round, exits, problem, header(1).run)
 
@@ -91,7 +100,7 @@ class TestTheReport:
 
     def test_of_a_trouble_that_takes_many_words_can_be_read_by_the_master(self) -> None:
         problem = report(view(RUNNING, unfit="x" * 100_000)).problem
-        assert len(problem) == MAX_WORDS and problem.endswith("x ...")
+        assert isinstance(problem, Unfit) and len(problem.why) == MAX_WORDS and problem.why.endswith("x ...")
 
     def test_names_the_run_that_it_is_about(self) -> None:
         assert report(RUNNING).run == header(1).run
@@ -119,9 +128,7 @@ class TestTheReport:
         assert report(view(BROKEN, exits=(ended(None, by=9),))).state == "failed"
 
     def test_of_workers_that_could_not_be_started_is_failure_with_the_problem(self) -> None:
-        assert report(view(JOINED, problem="port taken")) == said(
-            "failed", 1, (), "could not start its workers: port taken"
-        )
+        assert report(view(JOINED, problem="port taken")) == said("failed", 1, (), StartFailed("port taken"))
 
     def test_in_a_suspended_job_is_waiting_with_what_its_workers_had_died_of(self) -> None:
         assert report(view(BROKEN, header=header(2, "waiting"), assignment=None)) == said("waiting", 2, (ended(1),))
@@ -136,7 +143,7 @@ class TestTheReport:
 
     def test_of_a_node_under_notice_is_leaving_and_says_why(self) -> None:
         told = report(noticed(RUNNING))
-        assert (told.state, told.round) == ("leaving", 1) and "SIGTERM" in told.problem
+        assert (told.state, told.round) == ("leaving", 1) and told.problem == PreemptionNotice(TERM)
 
     def test_of_a_node_under_notice_before_the_first_round_is_leaving(self) -> None:
         assert report(noticed(View())).state == "leaving"
@@ -175,9 +182,9 @@ class TestTheReport:
 
     def test_of_a_node_whose_service_died_names_it_also_where_a_worker_has_failed_of_that(self) -> None:
         died = "the service tracker (pid 7) died by SIGKILL (9)"
-        words = f"could not go on: {died}"
-        assert report(view(RUNNING, service=died)) == said("failed", 1, problem=words)
-        assert report(view(BROKEN, service=died)) == said("failed", 1, (ended(1),), words)
+        why = ServiceEnded(died)
+        assert report(view(RUNNING, service=died)) == said("failed", 1, problem=why)
+        assert report(view(BROKEN, service=died)) == said("failed", 1, (ended(1),), why)
 
     def test_of_a_node_that_is_done_says_nothing_of_a_service_that_died_since(self) -> None:
         assert report(view(DONE, service="the service tracker (pid 7) died")) == said("succeeded", 1, (ended(),))
@@ -477,7 +484,7 @@ class TestWorkersThatKeepTheirProcess:
     def test_whose_process_group_broke_for_no_reason_that_is_known_want_a_new_round(self) -> None:
         told = report(view(STAYING, keeps=True, waiting=2, stranded="reset"))
         assert (told.state, told.round, told.keeps) == ("failed", 1, True)
-        assert told.problem == "has workers whose process group broke, although no node is known to be lost: reset"
+        assert told.problem == ProcessGroupBroke("reset")
 
 
 OUTSIDE = View(header=header(4), outside=True, told=said("waiting", 4))

@@ -12,6 +12,7 @@ from elastic_run.master.memory import Memory
 from elastic_run.master.targets import Target
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.node_reasons import ProcessGone
 from elastic_run.rendezvous.reasons import JobOver
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.wire.values import Malformed
@@ -59,7 +60,7 @@ def test_nothing_is_decided_before_what_an_earlier_master_left_is_known() -> Non
 
 def test_a_node_with_an_address_is_watched_from_its_first_registration_and_only_once() -> None:
     controller = made()
-    assert controller.on(registered("a", 1), 0.0) == (effects.Watch("a", 1, "a#1", "a:1", ""),)
+    assert controller.on(registered("a", 1), 0.0) == (effects.Watch("a", 1, "a#1", "a:1", None),)
     assert controller.on(registered("a", 1, Report("running", 1)), 1.0) == ()
 
 
@@ -80,7 +81,7 @@ def test_the_header_says_where_a_round_is_opened_in_place() -> None:
     first = publish(controller.on(events.Look(), 0.0)).header
     controller.on(events.Published(first, 5, 0.0), 0.0)
     controller.on(registered("a", 1, Report("running", 1, keeps=True)), 1.0)
-    controller.on(events.Died("b", "b#1", "its process is gone", None), 2.0)
+    controller.on(events.Died("b", "b#1", ProcessGone("b:1"), None), 2.0)
     second = publish(controller.on(events.Look(), 2.5)).header
     assert (first.in_place, second.in_place) == (False, True)
 
@@ -90,16 +91,16 @@ def test_a_round_whose_node_is_lost_while_it_is_published_is_not_wanted_any_more
     for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND, events.Look()):
         controller.on(event, 0.0)
     assert controller.all_here()
-    controller.on(events.Died("b", "b#1", "its process is gone", None), 0.1)
+    controller.on(events.Died("b", "b#1", ProcessGone("b:1"), None), 0.1)
     assert not controller.all_here()
 
 
 def test_a_proof_of_death_suspends_a_job_below_its_minimum_with_that_proof_as_the_incident() -> None:
     controller = running()
-    assert controller.on(events.Died("b", "b#1", "its process is gone", None), 2.0) == (effects.Witness(1),)
+    assert controller.on(events.Died("b", "b#1", ProcessGone("b:1"), None), 2.0) == (effects.Witness(1),)
     suspended = publish(controller.on(events.Look(), 2.5))
     assert suspended.what == "suspend" and suspended.begun == 2.0
-    assert suspended.header.incident and "its process is gone" in str(suspended.header.incident.reason)
+    assert suspended.header.incident and "process is gone" in str(suspended.header.incident.reason)
 
 
 def test_a_stranger_is_refused_before_anything_is_decided() -> None:
@@ -155,7 +156,7 @@ def history(tmp_path: Path, terms: Terms = TERMS) -> Path:
     tell(NOTHING_FOUND, 0.0)
     opened = publish(tell(events.Look(), 0.0))
     tell(events.Published(opened.header, 3, 0.1), 0.1)
-    tell(events.Died("b", "b#1", "its process is gone", None), 2.0)
+    tell(events.Died("b", "b#1", ProcessGone("b:1"), None), 2.0)
     tell(events.Look(), 2.0)
     record.close()
     return file

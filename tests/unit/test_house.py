@@ -15,6 +15,7 @@ import elastic_run
 from elastic_run.master.incident import Evidence, joins, judge
 from elastic_run.rendezvous.header import Header, Incident, Tally
 from elastic_run.rendezvous.member import MAX_EXITS, MAX_TRACEBACK_BYTES, Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, StartFailed
 from elastic_run.rendezvous.ranks import assign
 from elastic_run.rendezvous.reasons import Reason, WorkerFailed
 from elastic_run.rendezvous.round import Open, Policy, Round, Seen, Suspend, plan
@@ -186,7 +187,7 @@ def seen(number: int) -> Seen:
 @pytest.mark.parametrize("fill", ["x", "\n", "\x00", "ä", "€", "𝄞"])
 def test_the_largest_report_fits_the_store(fill: str) -> None:
     exits = tuple(exit_of(rank, fill) for rank in range(MAX_EXITS))
-    largest = member(1, Report("failed", 1, exits, fill * 500))
+    largest = member(1, Report("failed", 1, exits, StartFailed(fill * 500)))
     assert len(encode(largest)) < MAX_VALUE_BYTES
 
 
@@ -227,15 +228,13 @@ def test_the_reason_for_many_departures_is_short() -> None:
 
 
 def test_the_header_of_a_mass_loss_is_small() -> None:
-    lost = tuple(
-        (host(number), f"its agent's process is gone ({host(number)}:40000 refuses)") for number in range(5000)
-    )
+    lost = tuple((host(number), ProcessGone(f"{host(number)}:40000")) for number in range(5000))
     incident = judge(Evidence(8, lost=lost))
     assert len(encode(header(incident.reason, incident))) < HEADER_BYTES
 
 
 def test_the_header_of_a_mass_departure_is_small() -> None:
-    incident = judge(Evidence(8, left=tuple((host(number), "it received SIGTERM") for number in range(5000))))
+    incident = judge(Evidence(8, left=tuple((host(number), PreemptionNotice(15)) for number in range(5000))))
     assert len(encode(header(incident.reason, incident))) < HEADER_BYTES
 
 

@@ -25,6 +25,7 @@ from elastic_run.master.incident import (
 )
 from elastic_run.rendezvous.header import Incident, Tally
 from elastic_run.rendezvous.member import Exit
+from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, StartFailed
 from elastic_run.rendezvous.reasons import NodeFailed
 from elastic_run.rendezvous.round import Cause
 
@@ -64,19 +65,19 @@ class TestTheVerdict:
         assert incident.exit and len(incident.exit.message) > 400
 
     def test_on_a_lost_node_is_free_and_names_it_and_how_it_was_noticed(self) -> None:
-        incident = judge(Evidence(3, lost=(("b", "its lease expired"),)))
+        incident = judge(Evidence(3, lost=(("b", LeaseExpired()),)))
         assert (incident.cause, incident.node, incident.round, incident.exit) == ("lost", "b", 3, None)
         assert "b" in str(incident.reason) and "its lease expired" in str(incident.reason)
 
     def test_on_failures_beside_a_loss_is_the_loss(self) -> None:
-        assert judge(Evidence(1, (failed("a", "ValueError: no"),), lost=(("b", "gone"),))).cause == "lost"
+        assert judge(Evidence(1, (failed("a", "ValueError: no"),), lost=(("b", LeaseExpired()),))).cause == "lost"
 
     def test_on_failures_beside_a_departure_is_the_departure(self) -> None:
-        incident = judge(Evidence(1, (failed("a", LOST_PEER),), left=(("b", "it received SIGTERM"),)))
+        incident = judge(Evidence(1, (failed("a", LOST_PEER),), left=(("b", PreemptionNotice(15)),)))
         assert incident.cause == "left" and "SIGTERM" in str(incident.reason)
 
     def test_on_a_loss_beside_a_departure_is_the_loss(self) -> None:
-        assert judge(Evidence(1, lost=(("a", "gone"),), left=(("b", "told"),))).cause == "lost"
+        assert judge(Evidence(1, lost=(("a", LeaseExpired()),), left=(("b", PreemptionNotice(15)),))).cause == "lost"
 
     def test_on_a_failed_worker_holds_its_node_host_and_exit(self) -> None:
         worker = failed("b", "ValueError: no")
@@ -84,16 +85,16 @@ class TestTheVerdict:
         assert (incident.cause, incident.node, incident.host, incident.exit) == ("failure", "b", "b.host", worker.exit)
 
     def test_on_workers_that_could_not_be_started_is_a_problem(self) -> None:
-        incident = judge(Evidence(1, problems=(("a", "could not start its workers: port 5 is taken"),)))
+        incident = judge(Evidence(1, problems=(("a", StartFailed("port 5 is taken")),)))
         assert (incident.cause, incident.node) == ("problem", "a")
         assert str(incident.reason) == "node a could not start its workers: port 5 is taken"
 
     def test_on_peers_of_a_node_that_could_not_start_is_its_problem(self) -> None:
-        evidence = Evidence(1, (failed("b", LOST_PEER),), problems=(("a", "no more processes"),))
+        evidence = Evidence(1, (failed("b", LOST_PEER),), problems=(("a", StartFailed("no more processes")),))
         assert judge(evidence).cause == "problem"
 
     def test_on_an_own_error_beside_a_problem_is_a_failure(self) -> None:
-        evidence = Evidence(1, (failed("b", "ValueError: no"),), problems=(("a", "no more processes"),))
+        evidence = Evidence(1, (failed("b", "ValueError: no"),), problems=(("a", StartFailed("no more processes")),))
         assert judge(evidence).cause == "failure"
 
 

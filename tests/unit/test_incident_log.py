@@ -7,6 +7,7 @@ from types import FrameType
 from elastic_run.master.incident import ALIKE_SECONDS, QUICK_SECONDS, Evidence, FailedWorker
 from elastic_run.master.incident_log import IncidentLog
 from elastic_run.rendezvous.member import Exit
+from elastic_run.rendezvous.node_reasons import LeaseExpired, ProcessGroupBroke
 from elastic_run.rendezvous.round import Fault, Round
 
 
@@ -15,7 +16,7 @@ def round_of(number: int, opened_at: float) -> Round:
 
 
 def problem(number: int) -> Evidence:
-    return Evidence(number, problems=(("a", "has workers whose process group broke"),))
+    return Evidence(number, problems=(("a", ProcessGroupBroke("reset")),))
 
 
 def test_a_round_has_been_there_until_the_first_evidence() -> None:
@@ -160,7 +161,7 @@ def test_a_loss_costs_the_same_however_many_nodes_are_lost() -> None:
 
         def work() -> None:
             for node in range(nodes):
-                log.note(Evidence(1, lost=((Name(f"n{node}"), "its lease expired"),)), round_of(1, 0.0), 1.0)
+                log.note(Evidence(1, lost=((Name(f"n{node}"), LeaseExpired()),)), round_of(1, 0.0), 1.0)
                 log.fault(1, 3, 5)
 
         return work

@@ -6,7 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
+from elastic_run.rendezvous import node_reasons as n
 from elastic_run.rendezvous import reasons as r
+from elastic_run.rendezvous.header import Eviction
 from elastic_run.rendezvous.wire.values import Malformed, Tagged, Unknown, decode, encode
 
 TWO, MANY = r.Nodes.of("ab"), r.Nodes.of("abcdef")
@@ -45,16 +47,16 @@ SENTENCES = [
     (r.Settling(TWO, 1.0), f"a, b will join 1 s after registering {NEVER}"),
     (r.NodesJoined(TWO), "a, b joined"),
     (r.NodesJoined(TWO, "some"), f"a, b joined, which restarts some workers {NEVER}"),
-    (r.NodesLost(r.Notes.of([("a", "its lease expired")])), "node a was lost: its lease expired"),
+    (r.NodesLost(r.Notes.of([("a", n.LeaseExpired())])), "node a was lost: its lease expired"),
     (
-        r.NodesLeft(r.Notes.of([(n, "x") for n in "abcdef"])),
-        "; ".join(f"node {n} left: x" for n in "abcd") + " and 2 more",
+        r.NodesLeft(r.Notes.of([(each, n.PreemptionNotice(15)) for each in "abcdef"])),
+        "; ".join(f"node {each} left: it received SIGTERM" for each in "abcd") + " and 2 more",
     ),
     (FAILED, "rank 1 on node a exited with code 3: ValueError: no"),
     (r.WorkerFailed("a", 1, None, 9, ""), "rank 1 on node a died by SIGKILL (9)"),
     (PEER, "rank 2 on node b lost its connection to another rank (exit code 1: Connection reset)"),
     (r.EndedEarly("a", 1, PEER), f"rank 1 on node a ended with exit code 0 while other ranks still needed it; {PEER}"),
-    (r.NodeFailed("a", "could not start its workers"), "node a could not start its workers"),
+    (r.NodeFailed("a", n.StartFailed("port 5 is taken")), "node a could not start its workers: port 5 is taken"),
     (r.NodesMissing(1, 3), "1 of 3 nodes were lost"),
     (r.NodesLeaving(TWO), "a, b left the job"),
     (r.RestartsSpent(FAILED, 4, 3), f"{FAILED}; this is failure 4, and --max-restarts=3 allows 3"),
@@ -78,7 +80,7 @@ SENTENCES = [
         "1 of 2 nodes were lost; 1 of 2 required nodes remain: waiting for 1 more, for at most 600 s",
     ),
     (r.AllSucceeded(3), "every worker of round 3 ended with exit code 0"),
-    (r.NoNodeFit("no memory"), "no remaining node can start workers: no memory"),
+    (r.NoNodeFit(n.Unfit("no memory")), "no remaining node can start workers: no memory"),
     (r.AllLeaving(TWO), "the job is preempted: every node is leaving (a, b)"),
     (Unknown("Newer"), "Newer (another version of elastic-run says why)"),
 ]
@@ -97,6 +99,48 @@ def test_a_reason_has_its_sentence_and_comes_back_from_the_store(reason: Any, se
 
 def test_each_reason_has_its_sentence_above() -> None:
     assert {type(reason) for reason, _ in SENTENCES} == set(get_args(r.Reason))
+
+
+NODE_SENTENCES = [
+    (n.ProcessGone("a:1"), "its agent's process is gone (a:1 refuses connections)"),
+    (n.AddressReused("a:1"), "another process uses its address (a:1)"),
+    (n.LeaseExpired(), "its lease expired"),
+    (n.NotReturned(True), "its key is gone from the store, and it has not registered again, although it answers"),
+    (n.NotReturned(False), "its key is gone from the store, and it does not answer"),
+    (n.StartedAgain(), "its key is gone from the store, and it was started again"),
+    (
+        n.NotRegistered(),
+        "it was not registered when this master took over: its lease had expired, or it had been evicted",
+    ),
+    (n.EvictedBefore(), "it was evicted"),
+    (n.RunEnded(), "its run of the job ended without it"),
+    (
+        n.OtherCommand("train", "--epochs is 3 there and 4 here"),
+        "job 'train' was started with another command or source than this node: --epochs is 3 there and 4 here. "
+        "Give this one its own --rdzv-id, or start both with the same command and source",
+    ),
+    (n.PreemptionNotice(15), "it received SIGTERM"),
+    (n.PreemptionNotice(0), "it was asked to leave"),
+    (n.Unfit("no memory"), "no memory"),
+    (n.StartFailed("port 5 is taken"), "could not start its workers: port 5 is taken"),
+    (n.ServiceEnded("the service x died"), "could not go on: the service x died"),
+    (
+        n.ProcessGroupBroke("reset"),
+        "has workers whose process group broke, although no node is known to be lost: reset",
+    ),
+    (n.Unexplained(), "has failed workers, and its report gives no reason"),
+    (Unknown("Newer"), "Newer (another version of elastic-run says why)"),
+]
+
+
+@pytest.mark.parametrize(("reason", "sentence"), NODE_SENTENCES, ids=[each.code for each, _ in NODE_SENTENCES])
+def test_a_node_s_reason_has_its_sentence_and_comes_back_from_the_store(reason: Any, sentence: str) -> None:
+    assert str(reason) == sentence
+    assert decode(Eviction, encode(Eviction(reason))) == Eviction(reason)
+
+
+def test_each_reason_of_a_node_has_its_sentence_above() -> None:
+    assert {type(reason) for reason, _ in NODE_SENTENCES} == set(get_args(n.NodeReason))
 
 
 def test_a_reason_lies_in_the_store_as_its_code_and_its_values() -> None:

@@ -12,6 +12,7 @@ from elastic_run.master.status import NEWEST, Status
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.node_reasons import ProcessGone
 from elastic_run.rendezvous.reasons import NoChange, NodesLost, NoRoom, Suspended, WaitingForNodes
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.wire.values import decode, encode
@@ -111,7 +112,7 @@ def test_of_a_job_that_failed_once_is_this_json() -> None:
 def test_of_a_suspended_job_names_the_nodes_it_had_and_which_is_lost() -> None:
     job = running()
     job.tell(events.Unregistered("c"), 4.0)
-    job.tell(events.Died("b", "b#1", "its process is gone", None), 5.0)
+    job.tell(events.Died("b", "b#1", ProcessGone("b:1"), None), 5.0)
     job.look(5.0)
     status = job.controller.status(6.0)
     assert status.state == "waiting" and status.world_size == 0

@@ -15,6 +15,7 @@ from elastic_run.rendezvous.failure_detector import parse
 from elastic_run.rendezvous.header import Eviction, Header, Incident, Leader, Tally
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.node_reasons import LeaseExpired, NotReturned, PreemptionNotice, StartFailed
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import AllLeaving, Nodes, NodesLost, Notes, RestartsSpent, Suspended, WorkerFailed
 from elastic_run.rendezvous.store.limits import check_key
@@ -55,12 +56,18 @@ exits = st.builds(
     st.floats(0, 1e9),
     st.booleans(),
 )
+whys = st.one_of(
+    st.builds(LeaseExpired),
+    st.builds(PreemptionNotice, counts),
+    st.builds(StartFailed, text),
+    st.builds(NotReturned, st.booleans()),
+)
 reports = st.builds(
     Report,
     st.sampled_from(["waiting", "running", "failed", "succeeded", "leaving"]),
     counts,
     st.lists(exits, max_size=2).map(tuple),
-    text,
+    st.none() | whys,
 )
 members = st.builds(
     Member,
@@ -78,7 +85,7 @@ members = st.builds(
 )
 tallies = st.builds(Tally, counts, counts, counts, counts, counts, text, counts, counts)
 failures = st.builds(WorkerFailed, names, counts, st.none() | st.integers(0, 255), st.none() | counts, text)
-notes = st.lists(st.tuples(names, text), max_size=6).map(Notes.of)
+notes = st.lists(st.tuples(names, whys), max_size=6).map(Notes.of)
 reasons = st.one_of(
     failures,
     st.builds(NodesLost, notes),
@@ -108,7 +115,7 @@ headers = st.builds(
     deadline_seconds=st.floats(0, 1e9),
 )
 assignments = st.builds(Assignment, counts, names, names, counts, counts, counts, workers, counts, counts, counts)
-others = st.one_of(st.builds(Leader, names, names, names), st.builds(Eviction, text, st.booleans()))
+others = st.one_of(st.builds(Leader, names, names, names), st.builds(Eviction, whys, st.booleans()))
 values = st.one_of(members, headers, assignments, others)
 anything = st.recursive(
     st.none()
