@@ -224,7 +224,7 @@ class NoMachine:
 
     resume = pause
 
-    async def close(self, *, keep_detached: bool = False) -> None:
+    async def close(self, *, keep_detached: bool = False, sessions: frozenset[int] = frozenset()) -> None:
         return
 
 
