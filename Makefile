@@ -46,10 +46,8 @@ tools:
 slurm:
 	@sh tests/install_slurm.sh
 
-# Most tests of real processes wait: so two at a time, on a machine with two cores.
-TEST_PROCESSES ?= 2
 test: $(BIN)/.dev etcd tools horovod slurm  ## every test
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
+	$(BIN)/python -m pytest
 
 # .venv has torch without CUDA, so this takes the torch of another interpreter, which needs pytest, pytest-asyncio and
 # grpcio too. It installs nothing, because a machine with a GPU is often one without a network.
