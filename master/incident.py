@@ -35,7 +35,7 @@ from ..rendezvous.fields import MAX_WORDS
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.member import Exit
 from ..rendezvous.node_reasons import NodeReason
-from ..rendezvous.reasons import FaultReason, Nodes, Notes, PeerLost, WorkerFailed
+from ..rendezvous.reasons import FaultReason, Nodes, Notes, OutOfMemory, PeerLost, WorkerFailed
 from ..rendezvous.round import Outcome
 
 GATHER = 1.0
@@ -196,11 +196,13 @@ def consequence(incident: Incident) -> bool:
     return incident.exit is not None and _kind(incident.exit) == _COUPLED_KIND
 
 
-def describe(failed: FailedWorker) -> WorkerFailed | PeerLost:
+def describe(failed: FailedWorker) -> WorkerFailed | OutOfMemory | PeerLost:
     """What one failed worker amounts to. Whoever lost a peer is no cause, even where no other is known (yet)."""
     exit_ = failed.exit
     if _kind(exit_) == _COUPLED_KIND:
         return _lost(failed)
+    if exit_.oom_kills:
+        return OutOfMemory(failed.node, exit_.rank, exit_.oom_kills)
     return WorkerFailed(failed.node, exit_.rank, exit_.code, exit_.signal, exit_.brief)
 
 

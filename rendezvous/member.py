@@ -28,6 +28,11 @@ MAX_WORKER_PORTS = 2_048
 """Ports that one node holds for its workers."""
 
 
+def out_of_memory(oom_kills: int) -> str:
+    """What a worker died of while the kernel's count of such kills rose by `oom_kills`."""
+    return f"killed by the kernel: out of memory (oom_kill rose by {oom_kills})"
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How one worker process ended.
@@ -42,6 +47,8 @@ class Exit:
         seconds: how long it had run.
         stopped: its agent had told it to stop, so that its exit says nothing about the job.
         lost_peer: by its message it has lost another worker, as far as its framework's adapter knows: a consequence.
+        oom_kills: where it died by SIGKILL, and is one of them: how many processes the kernel killed meanwhile for
+            lack of memory, in the control group of its agent; else 0.
     """
 
     round: Number
@@ -56,6 +63,7 @@ class Exit:
     seconds: float = 0.0
     stopped: bool = False
     lost_peer: bool = False
+    oom_kills: Number = 0
 
     @property
     def ok(self) -> bool:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Annotated, Literal
 
 from .fields import Name, Number, Words, signal_name
+from .member import out_of_memory
 from .node_reasons import NodeReason
 from .wire.values import Count, Tagged, Unknown
 
@@ -304,6 +305,18 @@ class WorkerFailed(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfMemory(Tagged):
+    """The kernel killed a worker for lack of memory; in its control group it killed so many meanwhile."""
+
+    node: Name
+    rank: Number
+    oom_kills: Number
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} on node {self.node} died by SIGKILL (9): {out_of_memory(self.oom_kills)}"
+
+
+@dataclass(frozen=True, slots=True)
 class PeerLost(Tagged):
     """A worker ended because it had lost another, and nobody says (yet) why that one had gone."""
 
@@ -362,7 +375,9 @@ class NodesLeaving(Tagged):
         return f"{self.nodes} left the job"
 
 
-IncidentReason = NodesLost | NodesLeft | WorkerFailed | PeerLost | EndedEarly | NodeFailed | NodesJoined | Unknown
+IncidentReason = (
+    NodesLost | NodesLeft | WorkerFailed | OutOfMemory | PeerLost | EndedEarly | NodeFailed | NodesJoined | Unknown
+)
 """What an incident amounts to."""
 
 

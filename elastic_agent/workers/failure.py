@@ -202,18 +202,12 @@ def describe(exit: Exit) -> str:
     return f"{who} exited with code {exit.code}"
 
 
-def out_of_memory(oom_kills: int) -> str:
-    """The message of a worker that died by SIGKILL while the kernel's count of such kills rose by `oom_kills`."""
-    return f"killed by the kernel: out of memory (oom_kill rose by {oom_kills})"
-
-
-def hint(exit: Exit, oom_kills: int = 0, python: str = "", hints: Sequence[Hint] = ()) -> str:
+def hint(exit: Exit, python: str = "", hints: Sequence[Hint] = ()) -> str:
     """One line on what to do about this end; empty only where a signal tells nothing useful.
 
     Args:
         hints: of the framework's adapter.
         python: the interpreter that runs the workers of this node; empty where none does.
-        oom_kills: by how much the kernel's count of processes killed for lack of memory rose while the worker ran.
     """
     message = exit.message
     if exit.code == 0:
@@ -221,7 +215,7 @@ def hint(exit: Exit, oom_kills: int = 0, python: str = "", hints: Sequence[Hint]
             "the script ended only on this rank: give every rank the same number of steps, or add a barrier at the end"
         )
     if exit.signal == signal.SIGKILL:
-        if oom_kills > 0 or "out of memory" in message:
+        if exit.oom_kills or "out of memory" in message:
             return "the machine or its memory limit was exhausted: use less memory per worker, or raise the limit"
         return (
             "elastic-run did not send it, and the kernel counted no out-of-memory kill: a user or a scheduler sent it"

@@ -26,7 +26,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...rendezvous.member import Exit
+from ...rendezvous.member import Exit, out_of_memory
 from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
 from ..logs.output import Lines, Output, StreamName
 from ..processes.guardian import (
@@ -42,13 +42,13 @@ from ..processes.guardian import (
     service_tag,
     started_with,
 )
-from ..processes.out_of_memory import oom_kills
+from ..processes.out_of_memory import OomKills
 from ..processes.reaper import Reaper
 from ..processes.regular_file import read_regular
 from ..zygotes.choice import Zygotes
 from ..zygotes.seed import Recipe, Seed, shimmed, tagged
 from ..zygotes.zygote import NotForked
-from .failure import advice, last_line, last_words, out_of_memory, read_failure
+from .failure import advice, last_line, last_words, read_failure
 
 TAIL_BYTES = 64 << 10
 """Of each worker's stderr and stdout, kept in memory to explain its end."""
@@ -253,7 +253,7 @@ class Workers:
         self._told: set[int] = set()  # of the processes that outlived their worker, in this stop
         self._ending: asyncio.Task[None] | None = None
         self._paused_reading = False
-        self._oom_kills = 0
+        self._oom = OomKills()
         self._zygotes: Zygotes | None = None
         self._spare: list[int] = []
 
@@ -336,7 +336,7 @@ class Workers:
         self._forget()
         self._stopping = False
         self._seen = self._version
-        self._oom_kills = oom_kills()
+        self._oom = OomKills()
         await self._begin(specs)
 
     def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
@@ -364,7 +364,7 @@ class Workers:
         """
         gone, self._gone = self._gone, []
         await self._clear(gone)
-        self._oom_kills = oom_kills()
+        self._oom = OomKills()
         if specs:
             await self._begin(specs)
 
@@ -617,9 +617,12 @@ class Workers:
         code, signum = (ending, None) if ending >= 0 else (None, -ending)
         message = trace = ""
         stream: StreamName = "stderr"
+        killed = 0
         if code != 0 and not self._stopping:
             try:
-                stream, message, trace = self._explain(worker, signum)
+                if signum == signal.SIGKILL and self._oom.own:
+                    killed = self._oom.name()
+                stream, message, trace = self._explain(worker, signum, killed)
             except OSError as error:  # its end counts, whether or not it can be explained
                 message = f"its exit status cannot be read: {error}"
         log = self._output.log_file(spec.round, spec.local_rank, stream)
@@ -639,17 +642,21 @@ class Workers:
             log=str(log) if log else "",
             seconds=time.monotonic() - worker.born,
             stopped=self._stopping,
+            oom_kills=killed,
         )
 
-    def _explain(self, worker: _Worker, signum: int | None) -> tuple[StreamName, str, str]:
+    def _explain(self, worker: _Worker, signum: int | None, killed: int) -> tuple[StreamName, str, str]:
         """Which of its streams tells most of its end, the message, and the traceback."""
         stream: StreamName = "stderr"
         error_file = worker.spec.error_file
         told = read_regular(error_file, ERROR_FILE_BYTES) if error_file else None
         message, trace = read_failure(worker.err.tail, told)
-        killed = oom_kills() - self._oom_kills
+        rise = self._oom.rise
         if signum == signal.SIGKILL:
-            return stream, (out_of_memory(killed) if killed > 0 else ""), trace
+            if killed:
+                return stream, out_of_memory(killed), trace
+            maybe = rise > 0 and not self._oom.own  # the kernel tells of the whole machine only
+            return stream, (f"it may have been {out_of_memory(rise)}" if maybe else ""), trace
         if not message and signum is None:
             stream, line = last_words(worker.err.tail, worker.out.tail)
             if stream == "stdout":
@@ -658,9 +665,9 @@ class Workers:
             message = message or (ours if ours != line else (f"last line on {stream}: {line}" if line else ""))
         if not message and signum == signal.SIGABRT and (line := last_line(worker.err.tail)):
             message = f"last line on stderr: {line}"
-        if killed > 0:
+        if rise > 0:
             # The killer may have chosen a child, and the worker tells only that it lost one.
-            message = f"{message}; one of its processes may have been {out_of_memory(killed)}".removeprefix("; ")
+            message = f"{message}; one of its processes may have been {out_of_memory(rise)}".removeprefix("; ")
         return stream, message, trace
 
     # Stopping.

@@ -20,8 +20,8 @@ import pytest
 
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.logs.writer import HIGH_BYTES
+from elastic_run.elastic_agent.processes import out_of_memory
 from elastic_run.elastic_agent.processes.guardian import Guardian, Process, process
-from elastic_run.elastic_agent.processes.out_of_memory import oom_kills
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
 from elastic_run.elastic_agent.workers.failure import describe, hint
 from elastic_run.elastic_agent.workers.worker_processes import TAIL_BYTES, StartFailed, Workers, WorkerSpec
@@ -902,17 +902,36 @@ async def test_a_named_pipe_in_the_place_of_a_log_costs_that_log_only(machine: M
 
 
 async def test_a_kill_without_memory_pressure_is_not_blamed_on_it(machine: Machine):
-    assert oom_kills() >= 0
     (exit,) = await machine.run("import os; os.kill(os.getpid(), 9)")
     assert "out of memory" not in exit.message
+    assert exit.oom_kills == 0
+
+
+def counts(monkeypatch: pytest.MonkeyPatch, *values: tuple[int, bool]) -> None:
+    """A double of the kernel's count: it stays at the last value."""
+    left = list(values)
+    monkeypatch.setattr(out_of_memory, "count_kills", lambda: left.pop(0) if len(left) > 1 else left[0])
 
 
 async def test_a_kill_that_the_kernel_counts_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch):
-    counts = iter((4, 5))
-    monkeypatch.setattr("elastic_run.elastic_agent.workers.worker_processes.oom_kills", lambda: next(counts))
+    counts(monkeypatch, (4, True), (5, True))
     (exit,) = await machine.run("import os; os.kill(os.getpid(), 9)")
     assert exit.message == "killed by the kernel: out of memory (oom_kill rose by 1)"
+    assert exit.oom_kills == 1
     assert "memory limit" in hint(exit)
+
+
+async def test_a_kill_somewhere_on_the_machine_is_no_proof(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    counts(monkeypatch, (4, False), (5, False))
+    (exit,) = await machine.run("import os; os.kill(os.getpid(), 9)")
+    assert exit.oom_kills == 0
+    assert exit.message.startswith("it may have been killed by the kernel: out of memory")
+
+
+async def test_one_counted_kill_explains_the_end_of_one_worker(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+    counts(monkeypatch, (4, True), (5, True))
+    exits = await machine.run(*["import os; os.kill(os.getpid(), 9)"] * 2)
+    assert sorted(exit.oom_kills for exit in exits) == [0, 1]
 
 
 @pytest.fixture
@@ -959,6 +978,7 @@ def test_a_real_kill_for_lack_of_memory_is_named(small_group: Path, tmp_path: Pa
             while workers.alive:
                 await workers.changed()
             output.say(workers.exits[0].message)
+            assert workers.exits[0].oom_kills == 1
             await workers.close()
             await guardian.close()
             await output.close(succeeded=True)

@@ -290,8 +290,8 @@ def test_an_end_is_described_by_name_and_number():
 
 
 def test_out_of_memory_is_named_only_with_evidence():
-    assert "memory limit was exhausted" in hint(exited(signal=9), oom_kills=1)
-    assert "counted no out-of-memory kill" in hint(exited(signal=9), oom_kills=0)
+    assert "memory limit was exhausted" in hint(exited(signal=9, oom_kills=1))
+    assert "counted no out-of-memory kill" in hint(exited(signal=9))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Whose fault it was, what it is charged to, and when that ends the job."""
 
+import dataclasses
 import re
 import signal
 
@@ -26,7 +27,7 @@ from elastic_run.master.incident import (
 from elastic_run.rendezvous.header import Incident, Tally
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, StartFailed
-from elastic_run.rendezvous.reasons import NodeFailed
+from elastic_run.rendezvous.reasons import NodeFailed, OutOfMemory, WorkerFailed
 from elastic_run.rendezvous.round import Cause
 
 LOST_PEER = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:12345"
@@ -63,6 +64,12 @@ class TestTheVerdict:
         incident = judge(Evidence(1, (failed("a", "ValueError: " + "very " * 90),)))
         assert len(str(incident.reason)) < 200 and "exited with code 1: ValueError: very very" in str(incident.reason)
         assert incident.exit and len(incident.exit.message) > 400
+
+    def test_on_a_worker_that_the_kernel_killed_for_lack_of_memory_says_so(self) -> None:
+        worker = failed("a", code=None, by=9)
+        killed = dataclasses.replace(worker, exit=dataclasses.replace(worker.exit, oom_kills=2))
+        assert judge(Evidence(1, (killed,))).reason == OutOfMemory("a", 0, 2)
+        assert judge(Evidence(1, (worker,))).reason == WorkerFailed("a", 0, None, 9, "")
 
     def test_on_a_lost_node_is_free_and_names_it_and_how_it_was_noticed(self) -> None:
         incident = judge(Evidence(3, lost=(("b", LeaseExpired()),)))

@@ -54,6 +54,10 @@ SENTENCES = [
     ),
     (FAILED, "rank 1 on node a exited with code 3: ValueError: no"),
     (r.WorkerFailed("a", 1, None, 9, ""), "rank 1 on node a died by SIGKILL (9)"),
+    (
+        r.OutOfMemory("a", 1, 2),
+        "rank 1 on node a died by SIGKILL (9): killed by the kernel: out of memory (oom_kill rose by 2)",
+    ),
     (PEER, "rank 2 on node b lost its connection to another rank (exit code 1: Connection reset)"),
     (r.EndedEarly("a", 1, PEER), f"rank 1 on node a ended with exit code 0 while other ranks still needed it; {PEER}"),
     (r.NodeFailed("a", n.StartFailed("port 5 is taken")), "node a could not start its workers: port 5 is taken"),
