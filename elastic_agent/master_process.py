@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..master.controller import Terms
+from ..master.controller import Terms, describe_difference
 from ..rendezvous import election, failure_detector, membership
 from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, LeaseLost, Refused, StoreError, StoreUnavailable
@@ -103,8 +103,16 @@ class MasterProcess:
                 await membership.refuse_if_over(self._store, self._keys)
             except Refused as error:
                 return plan.REFUSED, str(error)
-            if (found := await membership.read_header(self._store, self._keys)) and found[0].final:
-                self._stale = found[0].run
+            if found := await membership.read_header(self._store, self._keys):
+                header = found[0]
+                if header.final:
+                    self._stale = header.run
+                elif difference := describe_difference(self._setup.terms.fingerprint, header.fingerprint):
+                    # As the leader it would decide by its own flags on a job that was started with others.
+                    return plan.REFUSED, (
+                        f"job {self._setup.job!r} was started with another command or source than this process: "
+                        f"{difference}. Start it as the nodes were started, or give it another --rdzv-id"
+                    )
             await self._listener.start(self._setup.bind, self._setup.host)
             watching = asyncio.create_task(self._watch(), name="header")
             try:

@@ -66,6 +66,16 @@ def test_a_signal_ends_it_and_an_agent_takes_over_at_once(job: Cluster) -> None:
     assert job.finish() == {"A": 0, "B": 0, "M": 128 + signal.SIGTERM}
 
 
+def test_started_with_other_flags_than_a_running_job_it_is_refused(job: Cluster) -> None:
+    job.masters.add("M")
+    job.start("A", nnodes="1:2", conf={"last_call_timeout": 0})
+    workers = job.workers(1)
+    job.start("M", nnodes="2:3")
+    job.wait_for_line("M", r"was started with another command or source than this process: ")
+    workers.release()
+    assert job.finish() == {"A": 0, "M": 2}
+
+
 def test_a_job_without_a_store_that_others_reach_has_none() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "elastic_run", "master", "--standalone", __file__],
