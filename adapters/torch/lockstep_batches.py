@@ -28,8 +28,9 @@ from ...master.data.lockstep import (
     disagreement,
 )
 from ...master.data.permutation import Permutation
-from ..client.context import context, largest_world
+from ..client.context import largest_world
 from ..client.saves import Saves
+from .ranks import device_of_group, initialised, rank_and_size
 
 AHEAD = 1024
 """Records of this rank that are worked out at a time."""
@@ -101,7 +102,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
         self._pass: _Pass | None = None
         self._saves = Saves()
         self._agreed = 0  # the world size at which the ranks have been compared
-        self._plan.check(_rank_and_size()[1])
+        self._plan.check(rank_and_size()[1])
 
     def __iter__(self) -> "_Pass":
         """The batches of this rank from the last commit to the end of its epoch.
@@ -119,9 +120,9 @@ class ElasticBatchSampler(Sampler[list[int]]):
         # Only whoever iterates tells them apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
         if caller is not None and isinstance(asker := caller.f_locals.get("self"), BatchSampler):
             raise TypeError(_wrapped_by(type(asker)))
-        rank, size = _rank_and_size()
+        rank, size = rank_and_size()
         self._plan.check(size)
-        if size > 1 and _initialised() and self._agreed != size:
+        if size > 1 and initialised() and self._agreed != size:
             self._agree(size)
         self._position = self._plan.settled(self._position, size)
         if self._pass is not None:
@@ -248,10 +249,10 @@ class ElasticBatchSampler(Sampler[list[int]]):
             self._pass = None
 
     def _size(self) -> int:
-        return self._pass.size if self._pass is not None else _rank_and_size()[1]
+        return self._pass.size if self._pass is not None else rank_and_size()[1]
 
     def _rank(self) -> int:
-        return self._pass.rank if self._pass is not None else _rank_and_size()[0]
+        return self._pass.rank if self._pass is not None else rank_and_size()[0]
 
     def _step(self) -> Step:
         size = self._size()
@@ -262,7 +263,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
 
     def _agree(self, size: int) -> None:
         own = torch.tensor([*self._plan.claim(self._position), self._plan.largest_world], dtype=torch.int64)
-        own = own.to(_device())
+        own = own.to(device_of_group())
         gathered = [torch.empty_like(own) for _ in range(size)]
         dist.all_gather(gathered, own)  # pyright: ignore[reportUnknownMemberType]  # half of it has no types in torch
         claims: list[list[int]] = [[int(value) for value in row.cpu()] for row in gathered]
@@ -394,24 +395,6 @@ def _mixed(half: torch.Tensor, a: int, b: int, c: int) -> torch.Tensor:
 
 def _signed(word: int) -> int:
     return word - 2**64 if word >= 2**63 else word
-
-
-def _initialised() -> bool:
-    return dist.is_available() and dist.is_initialized()
-
-
-def _rank_and_size() -> tuple[int, int]:
-    """Rank and world size."""
-    if _initialised():
-        return dist.get_rank(), dist.get_world_size()
-    here = context()
-    return here.rank, here.world_size
-
-
-def _device() -> torch.device:
-    """Where the default group wants its tensors: memory where it can, else the current accelerator."""
-    kinds = [part.partition(":")[0] for part in dist.get_backend_config().split(",")]
-    return torch.device("cpu" if "cpu" in kinds else kinds[0])
 
 
 def _wrapped_by(kind: type[BatchSampler]) -> str:

@@ -21,6 +21,7 @@
     │   ├── BadSamplerState       (ValueError)     the checkpoint is of another dataset, or damaged
     │   ├── RanksDiffer    (ValueError)     the ranks disagree on data or position
     │   └── SamplerMisused      (RuntimeError)   the script commits what it has not done
+    ├── BadCheckpoint      (ValueError)     torch: a checkpoint is damaged, or not the same on all ranks
     ├── StateLost          (RuntimeError)   torch: no living worker has a committed step
     ├── UnsupportedState              (TypeError)      torch: a State is given what cannot travel
     └── ProcessGroupExists                         torch: the script made process groups before `run` could
@@ -30,6 +31,7 @@ training loop lets it by. Arguments of the wrong type or value raise Python's Ty
 """
 
 from .adapters.client.channel import AgentGone, AgentTimeout
+from .adapters.client.checkpoints import BadCheckpoint
 from .adapters.client.commits import StateLost
 from .adapters.client.context import BadEnvironment
 from .adapters.client.ledger_client import NoLedger, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
@@ -50,6 +52,7 @@ from .rendezvous.errors import ElasticRunError
 __all__ = [
     "AgentGone",
     "AgentTimeout",
+    "BadCheckpoint",
     "BadDataset",
     "BadEnvironment",
     "BadSampler",

@@ -1,4 +1,4 @@
-"""PyTorch: samplers, datasets and a loader for elastic data, and state that survives a change of membership.
+"""PyTorch: samplers, datasets and a loader for elastic data, checkpoints, and state that outlives a membership change.
 
     from elastic_run import torch as elastic
 
@@ -6,12 +6,14 @@ Importing this loads torch.
 """
 
 from .adapters.client.commits import StateLost as StateLost  # its public path is elastic_run.exceptions.StateLost
+from .adapters.torch.checkpoint import Checkpoint
 from .adapters.torch.leased_batches import ElasticIterableDataset, ElasticLoader, Records
 from .adapters.torch.lockstep_batches import ElasticBatchSampler
 from .adapters.torch.state import Attempt, HostsUpdated, State, run
 
 __all__ = [
     "Attempt",
+    "Checkpoint",
     "ElasticBatchSampler",
     "ElasticIterableDataset",
     "ElasticLoader",

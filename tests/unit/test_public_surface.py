@@ -40,6 +40,7 @@ SURFACE = {
     "elastic_run.exceptions": [
         "AgentGone",
         "AgentTimeout",
+        "BadCheckpoint",
         "BadDataset",
         "BadEnvironment",
         "BadSampler",
@@ -66,6 +67,7 @@ SURFACE = {
     "elastic_run.jax": ["initialize"],
     "elastic_run.torch": [
         "Attempt",
+        "Checkpoint",
         "ElasticBatchSampler",
         "ElasticIterableDataset",
         "ElasticLoader",
@@ -120,6 +122,7 @@ MEMBERS = {
     ],
     "elastic_run.data.Shards": ["close", "flush", "load_state_dict", "mark", "part", "state_dict"],
     "elastic_run.torch.Attempt": [],
+    "elastic_run.torch.Checkpoint": ["commit", "restore", "save", "step"],
     "elastic_run.torch.ElasticBatchSampler": [
         "accumulate",
         "commit",
