@@ -48,21 +48,22 @@ def test_killed_workers_are_replaced_and_the_model_is_the_same(job: Cluster) -> 
 
 
 def test_nodes_are_lost_and_added_also_the_one_with_the_tracker(job: Cluster) -> None:
-    start(job, "A", "B", hold=(2, 4, 6), more=("--leased",), nnodes="1:3")
-    workers = job.workers(2, SECONDS)
-    workers.wait_for("2 trees")
-    first, other = workers.nodes
-    start(job, "C", hold=(2, 4, 6), more=("--leased",), nnodes="1:3")
+    # One after the other: of two nodes started together, one may train alone, and past where this waits for both.
+    start(job, "A", hold=(2, 4, 6, 8), more=("--leased",), nnodes="1:3")
+    job.workers(1, SECONDS).wait_for("2 trees")
+    job.start("B")
+    job.workers(2, SECONDS).wait_for("4 trees")
+    job.start("C")
     workers = job.workers(3, SECONDS)
-    workers.wait_for("4 trees")
-    assert workers.nodes == [first, other, "C"]
-    job.kill_machine(first)
-    workers = job.workers(2, SECONDS)
     workers.wait_for("6 trees")
-    assert workers.nodes == [other, "C"]
+    assert workers.nodes == ["A", "B", "C"]
+    job.kill_machine("A")
+    workers = job.workers(2, SECONDS)
+    workers.wait_for("8 trees")
+    assert workers.nodes == ["B", "C"]
     job.kill_machine("C")
     job.workers(1, SECONDS)
-    assert job.finish(SECONDS) == {other: 0}
+    assert job.finish(SECONDS) == {"B": 0}
     assert_trained(job)
 
 
