@@ -59,21 +59,22 @@ def test_killed_workers_are_replaced_and_the_result_is_the_same(job: Cluster) ->
 
 
 def test_nodes_are_lost_and_added_also_the_one_with_the_coordinator(job: Cluster) -> None:
-    start(job, "A", "B", hold=(2, 4, 6), nnodes="1:3")
-    workers = job.workers(2, SECONDS)
-    workers.wait_for("step 2")
-    first, other = workers.nodes
-    start(job, "C", hold=(2, 4, 6), nnodes="1:3")  # SIGTERM ends its peers, as their preemption service is off
+    # One after the other: of two nodes started together, one may train alone, and past where this waits for both.
+    start(job, "A", hold=(2, 4, 6, 8), nnodes="1:3")  # SIGTERM ends its peers, as their preemption service is off
+    job.workers(1, SECONDS).wait_for("step 2")
+    start(job, "B", hold=(2, 4, 6, 8), nnodes="1:3")
+    job.workers(2, SECONDS).wait_for("step 4")
+    start(job, "C", hold=(2, 4, 6, 8), nnodes="1:3")
     workers = job.workers(3, SECONDS)
-    workers.wait_for("step 4")
-    assert workers.nodes == [first, other, "C"]
-    job.kill_machine(first)
-    workers = job.workers(2, SECONDS)
     workers.wait_for("step 6")
-    assert workers.nodes == [other, "C"]
+    assert workers.nodes == ["A", "B", "C"]
+    job.kill_machine("A")
+    workers = job.workers(2, SECONDS)
+    workers.wait_for("step 8")
+    assert workers.nodes == ["B", "C"]
     job.kill_machine("C")
     job.workers(1, SECONDS)
-    assert job.finish(SECONDS) == {other: 0}
+    assert job.finish(SECONDS) == {"B": 0}
     assert_trained(job)
 
 
