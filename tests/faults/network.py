@@ -9,7 +9,8 @@
 
 Nobody is told: packets vanish in the switch, so that interfaces stay up and connections stay open, as when a cable
 breaks behind the next switch. `Net` is the network, `Quorum` an etcd cluster on it, `Machines` a job on it (a
-`Cluster` whose agents run in the namespaces; its workers reach the test by their loopback, which no cut touches).
+`Cluster` whose agents run in the namespaces; its workers reach the test by their loopback, which no cut touches), and
+`Founders` a job that starts its own etcd.
 
 Everything needs root. `Net` raises `Unavailable` with the reason where this machine cannot do it.
 """
@@ -384,20 +385,29 @@ def published(history: Iterable[tuple[Event, ...]], job: str) -> list[Published]
     return found
 
 
-class Machines(Cluster):
-    """A job whose agent A runs in the namespace of the place A of `net`, and so on."""
+class Places(Cluster):
+    """A job whose agent A runs in the namespace of the place A of `net`, and so on.
 
-    def __init__(self, directory: Path, net: Net, quorum: Quorum, failed: Callable[[], bool]) -> None:
-        super().__init__(directory, quorum.endpoint, failed)
+    Args:
+        places: those whose workers report to the test.
+        (the others: as `Cluster` has them)
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        net: Net,
+        places: Iterable[str],
+        endpoint: str,
+        failed: Callable[[], bool],
+        *,
+        embedded: bool = False,
+    ) -> None:
+        super().__init__(directory, endpoint, failed, embedded=embedded)
         self.net = net
-        self.quorum = quorum
         port: int = self._listener.getsockname()[1]
         # The same address as outside, in each of the namespaces: what a worker tells the test is no traffic of its.
-        self._doors = [
-            net.inside(place, lambda: socket.create_server(("127.0.0.1", port)))
-            for place in net.places
-            if place not in quorum.members
-        ]
+        self._doors = [net.inside(place, lambda: socket.create_server(("127.0.0.1", port))) for place in places]
         for door in self._doors:
             self._thread(self._open, door)
 
@@ -425,10 +435,6 @@ class Machines(Cluster):
         env = {"GLOO_SOCKET_IFNAME": INTERFACE, **(env or {})}
         super().start(*names, script=script, args=args, env=env, prefix=within, conf=conf, **flags)
 
-    def rounds(self) -> list[Published]:
-        """All that was published, once it is known that no two masters wrote at one time."""
-        return published(self.quorum.history(self.job), self.job)
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -437,3 +443,35 @@ class Machines(Cluster):
             door.shutdown(socket.SHUT_RDWR)
             door.close()
         super().__exit__(kind, error, trace)
+
+
+class Machines(Places):
+    """A job on the etcd `quorum`."""
+
+    def __init__(self, directory: Path, net: Net, quorum: Quorum, failed: Callable[[], bool]) -> None:
+        nodes = [place for place in net.places if place not in quorum.members]
+        super().__init__(directory, net, nodes, quorum.endpoint, failed)
+        self.quorum = quorum
+
+    def rounds(self) -> list[Published]:
+        """All that was published, once it is known that no two masters wrote at one time."""
+        return published(self.quorum.history(self.job), self.job)
+
+
+class Founders(Places):
+    """A job whose agents start the store themselves, with a member at each of `members`."""
+
+    def __init__(self, directory: Path, net: Net, members: Sequence[str], failed: Callable[[], bool]) -> None:
+        endpoint = ",".join(f"{net.address(place)}:2379" for place in members)
+        super().__init__(directory, net, net.places, endpoint, failed, embedded=True)
+
+    def boot(
+        self, *names: str, fresh: bool = False, conf: Mapping[str, float] | None = None, **flags: str | int | None
+    ) -> None:
+        """As `start`, on machines with temporary folders of their own; `fresh`: the folder is a new one."""
+        for name in names:
+            folder = self._temporary / name
+            if fresh:
+                shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(exist_ok=True)
+            self.start(name, env={"TMPDIR": str(folder)}, conf=conf, **flags)

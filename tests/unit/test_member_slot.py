@@ -193,6 +193,19 @@ def test_those_who_remember_without_a_majority_are_left_behind_in_the_end() -> N
     assert decide(view).action == "anew"
 
 
+@pytest.mark.parametrize("reach", [Reach.UNREACHABLE, Reach.UNRESOLVABLE])
+@pytest.mark.parametrize("remembered", [frozenset[Endpoint](), ONE])
+def test_a_machine_that_reaches_no_majority_starts_no_empty_member(
+    reach: Reach, remembered: frozenset[Endpoint]
+) -> None:
+    decision = decide(View(seen(a=DEAD, b=reach, c=reach), local=ONE, remembered=remembered, patient=True))
+    assert decision.action == "wait"
+    assert f"2 more members are needed for a majority of 3 (a:2379 {DEAD}; b:2379 {reach}" in decision.reason
+    assert decide(View(seen(a=DEAD, b=reach, c=DEAD), local=ONE)).action == "start"
+    view = View(seen(a=DEAD, b=reach, c=reach), local=ONE, data=(Data(A, "now", 1),))
+    assert decide(view).action == "restart"
+
+
 def test_a_hosted_member_that_answers_is_used() -> None:
     decision = decide(View(seen(a=UP, b=MUTE, c=DEAD), local=ONE, hosted=A))
     assert (decision.action, decision.endpoint) == ("use", A)
@@ -244,6 +257,7 @@ def test_whatever_is_seen_no_member_slot_is_taken_that_is_served_held_or_elsewhe
     if decision.action in ("start", "anew"):
         assert UP not in reach, "a new store beside one that answers"
         assert decision.endpoint not in kept
+        assert sum(each in (Reach.UNREACHABLE, Reach.UNRESOLVABLE) for each in reach) < 2, "a quorum may live there"
     if decision.action == "replace":
         assert reach.count(UP) >= 2, "the living would lose their majority"
 

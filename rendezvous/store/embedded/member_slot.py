@@ -12,6 +12,9 @@ Invariants: a member never starts empty under an identity that a live quorum rem
 a member slot is replaced only while a majority of the others answers, so that removing a dead member takes no vote
 from the living; and never in a cluster that this program did not start, or that it started for other endpoints.
 
+For the first of these, a machine that is cut off cannot know whether a quorum lives: where so many of the others cannot
+be reached that they may be one, nothing starts empty. That costs nothing, because without them there is no majority.
+
 A store has a *birth*, a random value written once when its quorum first stood. Data is good only for the store
 that it was born with: data left over from an earlier store at the same endpoints is set aside. With its birth, the
 store keeps the list of endpoints that it was started with. A command that names others never changes it.
@@ -237,6 +240,8 @@ def decide(view: View) -> Decision:
         return _refuse_even(view.probes)
     if any(data.endpoint == slot for data in view.data):
         return Decision("restart", f"the member at {slot} restarts with its data", slot)
+    if _may_hide_a_quorum(view.probes):
+        return Decision("wait", waiting_for(view.probes), slot)
     if slot in view.remembered and view.patient:
         return Decision(
             "anew",
@@ -307,6 +312,12 @@ def _beside_quorum(view: View, slot: Endpoint, answering: int, birth: str) -> De
     if view.idle and not view.patient:
         return Decision("wait", "the store that answers has no job and may stop soon", slot)
     return Decision("replace", f"the member at {slot} is dead, and its data is not on this machine", slot)
+
+
+def _may_hide_a_quorum(probes: Sequence[Probe]) -> bool:
+    """Those that cannot be reached are a majority: their store may live, and know the member that has lost its data."""
+    unknown = sum(probe.reach in (Reach.UNREACHABLE, Reach.UNRESOLVABLE) for probe in probes)
+    return unknown > len(probes) // 2
 
 
 def waiting_for(probes: Sequence[Probe]) -> str:
