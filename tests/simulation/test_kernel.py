@@ -846,7 +846,7 @@ class Watched:
         return self._kernel.spawn("a", incarnation, main)
 
     async def _watch(self) -> None:
-        self.verdict = await watch_until_dead(f"a:{PORT}", "A1")
+        self.verdict = str(await watch_until_dead(f"a:{PORT}", "A1"))
         self.at = self._kernel.now
 
     def after(self, seconds: float) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from elastic_run.rendezvous import failure_detector
 from elastic_run.rendezvous.failure_detector import AgentListener, watch_until_dead
+from elastic_run.rendezvous.node_reasons import LossReason
 
 DEADLINE = 20.0
 """Seconds that anything here may take on a busy machine; it takes milliseconds."""
@@ -29,7 +30,7 @@ async def serving(incarnation: str, bind: str = LOOPBACK) -> AsyncGenerator[Agen
 
 
 @contextlib.asynccontextmanager
-async def watching(address: str, incarnation: str) -> AsyncGenerator[asyncio.Task[str], None]:
+async def watching(address: str, incarnation: str) -> AsyncGenerator[asyncio.Task[LossReason], None]:
     task = asyncio.create_task(watch_until_dead(address, incarnation))
     try:
         yield task
@@ -38,9 +39,9 @@ async def watching(address: str, incarnation: str) -> AsyncGenerator[asyncio.Tas
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def verdict(task: asyncio.Task[str]) -> str:
+async def verdict(task: asyncio.Task[LossReason]) -> str:
     async with asyncio.timeout(DEADLINE):
-        return await task
+        return str(await task)
 
 
 class Greetings:
