@@ -194,6 +194,15 @@ class Adapter(Protocol):
         ...
 
     @property
+    def meets_through(self) -> str:
+        """The module by which workers meet at that port, where it tries again only seldom if it comes too early.
+
+        Where that module was imported ahead, all workers begin at the same moment. Then those with other ranks wait
+        until rank 0 listens, for a tenth of a second at most. Empty: nobody waits.
+        """
+        ...
+
+    @property
     def worker_ports(self) -> int:
         """How many ports are held for each worker on its host until it starts, up to MOST_WORKER_PORTS.
 

@@ -15,6 +15,7 @@ class Plain:
 
     name: str = "none"
     port: str = "MASTER_PORT"
+    meets_through: str = ""
     worker_ports: int = 0
     per_worker: frozenset[str] = frozenset()
     standby: bool = True

@@ -122,6 +122,8 @@ class Agent:
             changed,
             self._rounds.confirm,
             self._rounds.peers,
+            store,
+            keys,
         )
         self._guardian = self._workers.guardian
         self._node = NodeRegistration(

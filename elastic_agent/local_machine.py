@@ -13,6 +13,7 @@ from ..rendezvous import failure_detector
 from ..rendezvous.member import Exit
 from .logs.output import Output
 from .processes.guardian import Guardian
+from .processes.listening import listens
 from .worker_server import Respond, WorkerServer
 from .workers.ports import Ports
 from .workers.process_groups import ProcessGroups
@@ -74,6 +75,10 @@ class WorkerSet(Protocol):
 
     async def start(self, specs: Sequence[WorkerSpec]) -> None:
         """Starts all or none (StartFailed)."""
+        ...
+
+    def let_go(self) -> None:
+        """Has those begin that are held."""
         ...
 
     def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
@@ -283,6 +288,10 @@ class Machine(Protocol):
         """Where workers ask, and get what `respond` answers."""
         ...
 
+    def listens(self, port: int) -> bool:
+        """Whether a process of this machine listens at that TCP port. Raises OSError where that cannot be known."""
+        ...
+
     def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> ProcessGroupSet:
         """The process groups of workers that keep their process; `changed` hears of what they say."""
         ...
@@ -352,6 +361,10 @@ class RealMachine:
     def worker_server(self, respond: Respond) -> WorkerServer:
         """See `Machine.worker_server`."""
         return WorkerServer(respond)
+
+    def listens(self, port: int) -> bool:
+        """See `Machine`."""
+        return listens(port)
 
     def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> ProcessGroups:
         """See `Machine.process_groups`."""

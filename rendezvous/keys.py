@@ -3,6 +3,7 @@
 /elastic-run/<job>/leader                        leased: the elected master
 /elastic-run/<job>/nodes/<node>                  leased: one registered node, written by that node only
 /elastic-run/<job>/round                         the header of the current round, which alone publishes it
+/elastic-run/<job>/listening                     leased: the number of the round whose rank 0 listens for the others
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
 /elastic-run/<job>/assignments/<prefix>/peers/<number>  where the round's workers are, if their framework asks
 /elastic-run/<job>/successes/<incarnation>       a node whose workers of the current round all ended with 0
@@ -47,6 +48,11 @@ class Keys:
     def round(self) -> str:
         """The current round's header."""
         return f"{self.root}round"
+
+    @property
+    def listening(self) -> str:
+        """Which round's rank 0 was the last to listen for its peers."""
+        return f"{self.root}listening"
 
     @property
     def assignments(self) -> str:

@@ -213,6 +213,22 @@ async def read_peers(store: Store, keys: Keys, header: Header, each: int) -> tup
         raise Unreadable(f"{keys.peers(header.prefix)} does not say where all workers are: {error}") from None
 
 
+async def tell_of_listening(store: Store, keys: Keys, header: Header, lease: int) -> None:
+    """Tells the other nodes of `header`'s round that its rank 0 listens for them. Raises StoreError.
+
+    Where it is applied late, its readers are in another round already, and nobody takes it for theirs.
+    """
+    await store.txn([], [Put(keys.listening, header.prefix.encode(), lease)], idempotent=True)
+
+
+async def hear_of_listening(store: Store, keys: Keys, header: Header, revision: int) -> None:
+    """Returns once rank 0 of `header`'s round, which is in the store since `revision`, listens. Raises StoreError."""
+    async with contextlib.aclosing(store.watch(keys.listening, revision)) as events:
+        async for changes in events:
+            if any(change.kind == "put" and change.kv.value == header.prefix.encode() for change in changes):
+                return
+
+
 async def round_keeps(store: Store, keys: Keys, header: Header) -> bool:
     """Whether the workers of `header`'s round say that they keep their process when the membership changes."""
     listing = await store.list(keys.nodes)

@@ -41,13 +41,6 @@ NEEDS_DESTRUCTORS = frozenset(["h5py", "tables", "netCDF4", "mpi4py"])
 SLOW_DESTRUCTORS = frozenset(["torch"])
 """Libraries whose destructors take long, and write nothing."""
 
-HEAD_START_SECONDS = 0.01
-"""With torch, the others of rank 0's node begin so much later than it: it opens the store at which they meet, and who
-comes before that tries again only after 0.35 to 0.75 s (torch's TCPStore)."""
-
-NODES_HEAD_START_SECONDS = 0.1
-"""The same for the ranks of other nodes, whose agents hear of a round at other moments, and fork faster or slower."""
-
 NOT_FORKED = 70
 """Exit code of a worker whose maker did not live to say that it had made it."""
 
@@ -181,6 +174,7 @@ class _Zygote:
         self._refused: set[str] = set()
         self._missed = 0
         self._stopped = ""
+        self._holding: list[int] = []  # the writing ends of what held workers wait at
         self._folders = Folders()  # before anything is imported from there
         self._settings = Settings(LOOKS, _year())
         self._last: Callable[[], None] = gc.unfreeze
@@ -421,29 +415,43 @@ class _Zygote:
         """Forks workers as it is told. Returns in a worker only."""
         while True:
             words, descriptors = self._connection.hear()
-            if words[0] == b"fork" and self._fork(words[1:], descriptors):
+            if words[0] == b"go":
+                self._let_go()
+            elif words[0] == b"fork" and self._fork(words[1:], descriptors):
                 return
+
+    def _let_go(self) -> None:
+        """Held workers begin."""
+        for descriptor in self._holding:
+            os.close(descriptor)
+        self._holding = []
 
     def _fork(self, words: Sequence[bytes], descriptors: Sequence[int]) -> bool:
         """Forks one worker for each two descriptors; True in a worker.
 
-        `words`: the agent's pid, and for each worker the size of its environment, and that environment.
+        `words`: the agent's pid; the module that workers meet through, and how many milliseconds they are held at most;
+        for each worker the size of its environment, how many milliseconds it begins later, and that environment.
         """
         if changed := self._outdated():
             for descriptor in descriptors:
                 os.close(descriptor)
             self._connection.say("outdated", changed)
             return False
-        agent, rest = int(words[0]), list(words[1:])
-        environments: list[list[bytes]] = []
+        agent, meets, held, rest = int(words[0]), os.fsdecode(words[1]), int(words[2]), list(words[3:])
+        environments: list[tuple[int, list[bytes]]] = []
         while rest:
-            end = 1 + int(rest[0])
-            environments.append(rest[1:end])
+            end = 2 + int(rest[0])
+            environments.append((int(rest[1]), rest[2:end]))
             rest = rest[end:]
+        waits = bool(meets) and self._stash.has(meets)
         gate, made = os.pipe(), os.pipe()  # workers wait at the first until their maker has told of them
+        hold: tuple[int, int] | None = None
+        if waits and held:
+            hold = os.pipe()
+            self._holding.append(hold[1])
         maker = os.fork()
         if maker == 0:
-            for number, environment in enumerate(environments):
+            for number, (later, environment) in enumerate(environments):
                 try:
                     pid = os.fork()
                 except OSError as error:
@@ -451,14 +459,18 @@ class _Zygote:
                     os._exit(1)
                 if pid == 0:
                     os.setsid()  # before the agent can hear of this worker, and want to stop its session
-                    for end in (gate[1], *made):
+                    for end in (gate[1], *made, *self._holding):
                         os.close(end)
                     streams = descriptors[2 * number], descriptors[2 * number + 1]
                     self._become(agent, gate[0], streams, descriptors, environment)
+                    if hold:
+                        _wait_until_let_go(hold[0], held)
+                    elif waits:
+                        time.sleep(later / 1000)
                     return True
                 os.write(made[1], b"%d " % pid)
             os._exit(0)
-        for descriptor in (made[1], *descriptors):
+        for descriptor in (made[1], *descriptors, *(hold or ())[:1]):
             os.close(descriptor)
         told = _read_all(made[0])
         # From here on the workers are the agent's children.
@@ -508,8 +520,6 @@ class _Zygote:
             native.end_without_destructors()
             self._last = stash.keep
         # Else it is unfrozen: what was imported ahead is taken apart with the script's own.
-        if stash.has("torch"):
-            time.sleep(_later_than_rank_0(environment))
 
     def _stale(self, name: str, variables: list[str]) -> None:
         """Tells the agent that the script has changed variables between its start and an import that was made ahead."""
@@ -523,11 +533,12 @@ class _Zygote:
             return  # nobody listens any more
 
 
-def _later_than_rank_0(environment: Sequence[bytes]) -> float:
-    """Seconds."""
-    if b"RANK=0" in environment:
-        return 0.0
-    return HEAD_START_SECONDS if b"GROUP_RANK=0" in environment else NODES_HEAD_START_SECONDS
+def _wait_until_let_go(descriptor: int, milliseconds: int) -> None:
+    """Until the other end is closed, for so long at most."""
+    end = select.poll()
+    end.register(descriptor, select.POLLIN)
+    end.poll(milliseconds)
+    os.close(descriptor)
 
 
 def _year() -> int:

@@ -14,16 +14,20 @@ from ...adapters import contract, services
 from ...adapters.client.context import AGENT
 from ...adapters.environment import Told, per_worker, worker_environment
 from ...rendezvous.header import Header
+from ...rendezvous.keys import Keys
 from ...rendezvous.member import Exit
 from ...rendezvous.peers import SETS, NodePeers
 from ...rendezvous.ranks import Assignment
+from ...rendezvous.store.contract import Store
 from .. import plan
 from ..agent_trace import Recorder
 from ..event import CountingEvent
 from ..facts import Facts, Setup
 from ..local_machine import Machine, PortSet, Reporter, ServiceSet
 from ..timeline import Timeline, describe_round
+from ..zygotes.zygote import AT_ONCE
 from .failure import describe
+from .head_start import HeadStart
 from .ports import OFFERED
 from .services import GRACE_SECONDS
 from .worker_processes import StartFailed, WorkerSpec
@@ -67,6 +71,7 @@ class WorkerGroup:
         confirms: asks the store whether this header is still the current one.
         peers: asks it where the workers of that round are, with so many ports each; None where it does not say now.
         changed: is set when there is news.
+        store, keys: by which nodes tell each other that rank 0 listens.
 
     Attributes:
         ports: those that this node offers for the workers' meeting place.
@@ -86,6 +91,8 @@ class WorkerGroup:
         changed: CountingEvent,
         confirms: Callable[[Header], Awaitable[bool]],
         peers: Callable[[Header, int], Awaitable[tuple[NodePeers, ...] | None]],
+        store: Store,
+        keys: Keys,
     ) -> None:
         self._setup = setup
         self._facts = facts
@@ -114,6 +121,8 @@ class WorkerGroup:
         self.worker_ports = self._hold(machine, held, held)
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
         self._workers, self.guardian = machine.workers(tag, silence)
+        meets_through = setup.adapter.meets_through if setup.recipe else ""  # without it nobody is forked, nor held
+        self._head_start = HeadStart(meets_through, store, keys, facts, machine.listens, self._workers.let_go)
         self._services: ServiceSet | None = None  # none has been wanted
         self._begin_services = partial(machine.services, tag, changed.set)
 
@@ -196,6 +205,7 @@ class WorkerGroup:
 
     async def close(self, *, keep_detached: bool = False) -> None:
         """Ends the processes that are left; with `keep_detached` not those that have left their worker's session."""
+        await self._head_start.close()
         sessions: frozenset[int] = frozenset()
         if self._services:
             await self._services.end(("round", "job"), GRACE_SECONDS)
@@ -233,6 +243,7 @@ class WorkerGroup:
         try:
             self._ended = ()
             await self._serve(header, assignment)
+            await self._head_start.expect(header, assignment)
             await self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
         except (StartFailed, ValueError, OSError) as error:
             self._cannot_start(header, assignment, error)
@@ -331,6 +342,7 @@ class WorkerGroup:
                 self._process_groups.assign(
                     pid, header.number, {name: spec.env[name] for name in varying if name in spec.env}
                 )
+            await self._head_start.expect(header, assignment)
             await self._workers.fill(missing)
         except (StartFailed, ValueError, OSError) as error:
             self._cannot_start(header, assignment, error)
@@ -504,6 +516,7 @@ class WorkerGroup:
             facts.unfit = f"this node could not start its workers {facts.failed_starts} times in a row: {error}"
 
     def _started(self, header: Header, assignment: Assignment, kept: int = 0) -> None:
+        self._head_start.started()
         self._trace.started(header, assignment)
         self._began = {pid: self._began.get(pid, header.number) for pid in self.pids}
         self._facts.failed_starts = 0
@@ -559,6 +572,7 @@ class WorkerGroup:
             argv=command,
             env=self._environment(header, assignment, worker),
             error_file=error_file,
+            begin=self._head_start.begin(assignment, worker.rank) if header.number else AT_ONCE,
         )
 
     def _round(self, header: Header, assignment: Assignment) -> contract.Round:

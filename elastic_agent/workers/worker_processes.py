@@ -47,7 +47,7 @@ from ..processes.reaper import Reaper
 from ..processes.regular_file import read_regular
 from ..zygotes.choice import Zygotes
 from ..zygotes.seed import Recipe, Seed, shimmed, tagged
-from ..zygotes.zygote import NotForked
+from ..zygotes.zygote import AT_ONCE, Begin, NotForked
 from .failure import advice, last_line, last_words, read_failure
 
 TAIL_BYTES = 64 << 10
@@ -92,6 +92,7 @@ class WorkerSpec:
         argv: the whole command, an interpreter included where it needs one.
         env: its whole environment; the agent's tag is added.
         error_file: where its library may describe its error (torch's TORCHELASTIC_ERROR_FILE), or None.
+        begin: when a fork of the warm interpreter begins.
     """
 
     round: int
@@ -100,6 +101,7 @@ class WorkerSpec:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     error_file: Path | None = None
+    begin: Begin = AT_ONCE
 
 
 class _Pipe:
@@ -339,6 +341,11 @@ class Workers:
         self._oom = OomKills()
         await self._begin(specs)
 
+    def let_go(self) -> None:
+        """Has those begin that are held, as their `begin` says."""
+        if self._zygotes is not None:
+            self._zygotes.let_go()
+
     def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
         """The next round, in which these keep their process. Call `fill` then: it ends the others.
 
@@ -488,7 +495,7 @@ class Workers:
                     (out, out_end), (err, err_end) = self._pipes(spec, undo)
                     pipes.append((out, err))
                     ends.append((out_end, err_end))
-                pids = await zygotes.fork(ends, environments)
+                pids = await zygotes.fork(ends, environments, [spec.begin for spec in specs])
             except (NotForked, OSError):
                 return False
             finally:

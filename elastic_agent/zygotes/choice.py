@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..warm.frames import unpack
 from .seed import Recipe, Seed
-from .zygote import BATCH, Account, NotForked, Outdated, Zygote
+from .zygote import BATCH, Account, Begin, NotForked, Outdated, Zygote
 
 WARM_UP_SECONDS = 120.0
 """How long a start waits for imports ahead. A fresh interpreter would import the same: this is for those that hang."""
@@ -127,14 +127,19 @@ class Zygotes:
                     return False
         return True
 
-    async def fork(self, streams: Sequence[tuple[int, int]], environments: Sequence[Mapping[str, str]]) -> list[int]:
+    async def fork(
+        self,
+        streams: Sequence[tuple[int, int]],
+        environments: Sequence[Mapping[str, str]],
+        begins: Sequence[Begin],
+    ) -> list[int]:
         """The pids of new workers. NotForked, which has been said."""
         assert self._current is not None
         pids: list[int] = []
         try:
-            for begin in range(0, len(streams), BATCH):
-                part = slice(begin, begin + BATCH)
-                pids += await self._current.fork(streams[part], environments[part])
+            for first in range(0, len(streams), BATCH):
+                part = slice(first, first + BATCH)
+                pids += await self._current.fork(streams[part], environments[part], begins[part])
             return pids
         except NotForked as error:
             for pid in pids:  # all are started in another way, and none twice
@@ -145,6 +150,11 @@ class Zygotes:
                 self._current.retire(str(error))
                 self._make()
             raise
+
+    def let_go(self) -> None:
+        """Has held workers begin."""
+        if self._current is not None:
+            self._current.let_go()
 
     async def close(self) -> None:
         """Ends all of them."""

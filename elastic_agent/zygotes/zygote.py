@@ -58,6 +58,24 @@ class Account:
     modules: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """When a worker begins, where the module that workers meet through was imported ahead; else at once.
+
+    Attributes:
+        meets_through: that module; empty: there is none.
+        held: seconds that it is held at most; it begins before when it is let go. 0: it is not held.
+        later: seconds that it waits where it is not held.
+    """
+
+    meets_through: str = ""
+    held: float = 0.0
+    later: float = 0.0
+
+
+AT_ONCE = Begin()
+
+
 class Zygote:
     """One warm interpreter. All methods are called on the loop's thread, which must be the one that started the loop.
 
@@ -108,20 +126,24 @@ class Zygote:
         self,
         streams: Sequence[tuple[int, int]],
         environments: Sequence[Mapping[str, str]],
+        begins: Sequence[Begin],
     ) -> list[int]:
         """The pids of new workers, which are children of this process and lead sessions of their own.
 
         Args:
             streams: the writing ends of each worker's stdout and stderr, which stay the caller's; at most BATCH.
             environments: of each worker.
+            begins: when each of them does; all or none are held.
 
         Raises NotForked. A caller that is cancelled gets no pids; the workers are found by their tag.
         """
         if self._socket is None or self._answer is not None or not self.usable:
             raise NotForked(self.why or "it is not ready")
-        words = [b"fork", *_encoded([str(os.getpid())])]
-        for environment in environments:
-            words += _encoded([str(len(environment)), *(f"{name}={value}" for name, value in environment.items())])
+        meets, held = (begins[0].meets_through, begins[0].held) if begins else ("", 0.0)
+        words = [b"fork", *_encoded([str(os.getpid()), meets, _milliseconds(held)])]
+        for begin, environment in zip(begins, environments, strict=True):
+            entries = (f"{name}={value}" for name, value in environment.items())
+            words += _encoded([str(len(environment)), _milliseconds(begin.later), *entries])
         descriptors = [descriptor for pair in streams for descriptor in pair]
         data = pack(words)
         answer = self._answer = self._loop.create_future()
@@ -146,6 +168,12 @@ class Zygote:
             self._answer = None
             if why:
                 self.end(why)  # nobody knows what it does with the order
+
+    def let_go(self) -> None:
+        """Has held workers begin, of which it was told to fork."""
+        if self._socket is not None and self.state in ("warm", "retired"):
+            with contextlib.suppress(OSError):  # they begin by themselves
+                self._socket.send(pack([b"go"]))
 
     def _last_words(self, why: str) -> None:
         """Takes what it has said and nobody has heard, as where this process was stopped, and lets it say no more.
@@ -248,6 +276,10 @@ class Zygote:
                 self._answer.set_exception(Outdated(why))
             case _:
                 pass
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(round(1000 * seconds))
 
 
 def _encoded(words: Sequence[str]) -> list[bytes]:

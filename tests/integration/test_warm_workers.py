@@ -22,6 +22,7 @@ import pytest
 
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
+from elastic_run.elastic_agent.zygotes.zygote import AT_ONCE, Begin
 
 from . import test_workers
 from .test_workers import DEADLINE, Machine
@@ -85,7 +86,14 @@ class WarmMachine(Machine):
             "exec(compile(source, '<string>', 'exec'))\n"
         )
 
-    async def start(self, *scripts: str, round: int = 1, first: int = 0, preload: tuple[str, ...] = ()) -> None:
+    async def start(
+        self,
+        *scripts: str,
+        round: int = 1,
+        first: int = 0,
+        preload: tuple[str, ...] = (),
+        begin: Begin = AT_ONCE,
+    ) -> None:
         argv = (sys.executable, "-u", str(self.main))
         for rank, script in enumerate(scripts, first):
             (self.folder / f"part{rank}.py").write_text(textwrap.dedent(script))
@@ -93,14 +101,14 @@ class WarmMachine(Machine):
             common = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
             self.workers.warm(Recipe(argv, common, "script", str(self.main), frozenset(["RANK"]), preload))
             await self.workers.ready()
-        specs = [self._spec(rank, argv, round) for rank in range(first, first + len(scripts))]
+        specs = [self._spec(rank, argv, round, begin) for rank in range(first, first + len(scripts))]
         await self.workers.start(specs)
         assert all(worker.popen is None for worker in self.workers._current), "these are to be forks"  # type: ignore[attr-defined]
 
-    def _spec(self, rank: int, argv: tuple[str, ...], round: int) -> WorkerSpec:
+    def _spec(self, rank: int, argv: tuple[str, ...], round: int, begin: Begin) -> WorkerSpec:
         environment = {**os.environ, "RANK": str(rank)}
         environment.pop("PYTEST_CURRENT_TEST", None)
-        return WorkerSpec(round, rank, rank, argv, environment, self.output.error_file(round, rank))
+        return WorkerSpec(round, rank, rank, argv, environment, self.output.error_file(round, rank), begin)
 
 
 @pytest.fixture
@@ -121,38 +129,80 @@ class default_generator:
 """
 
 
-async def test_workers_that_let_rank_0_begin_first_need_no_warm_interpreter_for_that(
-    machine: WarmMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def torch_is_played(machine: WarmMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What workers meet through is imported ahead, in an instant."""
     site = machine.folder / "site-packages"
     site.mkdir()
     (site / "torch.py").write_text(PLAYED_TORCH)
     monkeypatch.setenv("PYTHONPATH", str(site))
-    monkeypatch.setenv("GROUP_RANK", "1")
-    await machine.start("print('this is another node')", first=1, preload=("torch",))
+
+
+HELD = Begin("torch", held=600.0)
+"""Until it is let go: no test waits that long."""
+
+
+async def _start_held(machine: WarmMachine, script: str = "print('begun')", begin: Begin = HELD) -> None:
+    await machine.start(script, first=1, preload=("torch",), begin=begin)
     zygotes = machine.workers._zygotes  # type: ignore[attr-defined]
     assert zygotes is not None and zygotes._current is not None  # type: ignore[attr-defined]
     assert zygotes._current.account.imported == ["torch"]  # type: ignore[attr-defined]
-    await asyncio.sleep(0.02)  # for the interpreter's next statement; the worker begins after five times that
-    zygotes._current.end()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("torch_is_played")
+async def test_a_held_worker_begins_when_it_is_let_go(machine: WarmMachine) -> None:
+    await _start_held(machine)
+    await asyncio.sleep(0.2)
+    assert machine.workers.alive == 1 and b"begun" not in machine.out.getvalue()
+    machine.workers.let_go()
+    (end,) = await machine.ended()
+    assert end.code == 0 and b"begun" in machine.out.getvalue()
+
+
+@pytest.mark.usefixtures("torch_is_played")
+async def test_a_held_worker_begins_by_itself_where_nobody_lets_it_go(machine: WarmMachine) -> None:
+    await _start_held(machine, begin=Begin("torch", held=0.05))
+    (end,) = await machine.ended()
+    assert end.code == 0 and b"begun" in machine.out.getvalue()
+
+
+@pytest.mark.usefixtures("torch_is_played")
+async def test_a_held_worker_begins_where_its_warm_interpreter_ends(machine: WarmMachine) -> None:
+    await _start_held(machine)
+    zygotes = machine.workers._zygotes  # type: ignore[attr-defined]
+    zygotes._current.end()  # type: ignore[attr-defined,union-attr]
     (end,) = await machine.ended()
     assert end.code == 0
 
 
-async def test_an_interrupt_before_the_script_has_begun_ends_the_worker_as_an_interrupt(
-    machine: WarmMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = machine.folder / "site-packages"
-    site.mkdir()
-    (site / "torch.py").write_text(PLAYED_TORCH)
-    monkeypatch.setenv("PYTHONPATH", str(site))
-    monkeypatch.setenv("GROUP_RANK", "1")
-    await machine.start("print('this is another node')", first=1, preload=("torch",))
-    await asyncio.sleep(0.02)  # it lets rank 0 begin first, for five times as long
+@pytest.mark.usefixtures("torch_is_played")
+async def test_nobody_is_held_for_what_was_not_imported_ahead(machine: WarmMachine) -> None:
+    await _start_held(machine, begin=Begin("tensorflow", held=600.0))
+    (end,) = await machine.ended()
+    assert end.code == 0
+
+
+@pytest.mark.usefixtures("torch_is_played")
+async def test_a_worker_that_was_held_has_no_descriptor_more_than_another(machine: WarmMachine) -> None:
+    descriptors = "import os\nprint('has', *sorted(os.listdir('/proc/self/fd')))"
+    seen: list[bytes] = []
+    for begin in (Begin(), HELD, Begin("torch", held=0.05), Begin()):
+        await _start_held(machine, descriptors, begin)
+        machine.workers.let_go()
+        await machine.ended()
+        seen.append(machine.out.getvalue().rpartition(b"has")[2])
+        await machine.workers.stop()
+    assert len(set(seen)) == 1, seen
+
+
+@pytest.mark.usefixtures("torch_is_played")
+async def test_an_interrupt_before_the_script_has_begun_ends_the_worker_as_an_interrupt(machine: WarmMachine) -> None:
+    await _start_held(machine)
+    await asyncio.sleep(0.02)  # for the interpreter's next statement
     os.kill(machine.workers.pids[1], signal.SIGINT)
     (end,) = await machine.ended()
     assert end.signal == signal.SIGINT
-    assert b"another node" not in machine.out.getvalue()
+    assert b"begun" not in machine.out.getvalue()
 
 
 # -- whole runs -------------------------------------------------------------------------------------------------------

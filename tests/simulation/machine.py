@@ -45,6 +45,10 @@ class SimulatedMachine:
         """See `Machine.services`."""
         raise NotImplementedError("no framework here has any")
 
+    def listens(self, port: int) -> bool:
+        """See `Machine.listens`."""
+        raise NotImplementedError("no worker here is forked, nor held")
+
     def listener(self, bind: str) -> socket.socket:
         """See `Machine.listener`."""
         return self._listener()
@@ -104,6 +108,9 @@ class SimulatedWorkers:
     def used(self, pids: Collection[int]) -> float:
         busy = [one for one in self.current if one.number in pids and self._world.script.computes(one)]
         return self._world.now * len(busy)
+
+    def let_go(self) -> None:
+        """None is held."""
 
     def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
         self._gone += [worker for worker in self.current if worker.number not in kept]

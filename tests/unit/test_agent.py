@@ -130,6 +130,9 @@ class PretendedWorkers:
     def pids(self) -> dict[int, int]:
         return {0: 1} if self.alive else {}
 
+    def let_go(self) -> None:
+        """None is held."""
+
     def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
         raise NotImplementedError("this worker does not keep its process")
 
@@ -241,6 +244,9 @@ class PretendedMachine:
 
     def listener(self, bind: str) -> socket.socket:
         raise AssertionError("nobody else is in the job")
+
+    def listens(self, port: int) -> bool:
+        raise AssertionError("nobody waits for rank 0")
 
     def worker_server(self, respond: Respond) -> PretendedWorkerServer:
         return PretendedWorkerServer()

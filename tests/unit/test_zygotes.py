@@ -16,7 +16,7 @@ from elastic_run.elastic_agent.warm.frames import pack, unpack
 from elastic_run.elastic_agent.zygotes import choice, zygote
 from elastic_run.elastic_agent.zygotes.choice import Zygotes
 from elastic_run.elastic_agent.zygotes.seed import Recipe
-from elastic_run.elastic_agent.zygotes.zygote import NotForked, Zygote
+from elastic_run.elastic_agent.zygotes.zygote import Begin, NotForked, Zygote
 
 RECIPE = Recipe(("python", "-u", "train.py"), {"HOME": "/root"}, "script", "train.py", frozenset(["RANK"]))
 
@@ -111,7 +111,7 @@ def order(each: Zygotes) -> "asyncio.Task[list[int]]":
 
     async def fork() -> list[int]:
         try:
-            return await each.fork([(null, null)], [{"RANK": "0"}])
+            return await each.fork([(null, null)], [{"RANK": "0"}], [Begin()])
         finally:
             os.close(null)
 
@@ -214,7 +214,7 @@ async def test_an_answer_that_lies_unread_at_the_timeout_is_heard(monkeypatch: p
     loop = asyncio.get_running_loop()
     loop.remove_reader(each._socket.fileno())  # type: ignore[union-attr]  # as where the process is stopped meanwhile
     played.say("forked", "4711")
-    assert await each.fork([], []) == [4711]
+    assert await each.fork([], [], []) == [4711]
     assert Stage.killed == [] and not each.usable
     with pytest.raises(BrokenPipeError):
         played.say("forked", "4712")
@@ -225,7 +225,7 @@ async def test_an_answer_that_lies_unread_at_the_timeout_is_heard(monkeypatch: p
 async def test_one_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     each, played = await begun(monkeypatch, 0.0)
     with pytest.raises(NotForked, match="did not answer"):
-        await each.fork([], [])
+        await each.fork([], [], [])
     assert Stage.killed == [played.pid]
     with pytest.raises(BrokenPipeError):
         played.say("forked", "4711")

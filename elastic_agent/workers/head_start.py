@@ -1,0 +1,111 @@
+"""Rank 0 first: forked workers begin at the same moment, and some frameworks meet badly where another one is earlier.
+
+torch's store client tries again only after 0.35 to 0.75 s where rank 0 does not listen yet. So the other workers of
+rank 0's node begin a little later. Those of other nodes, whose agents hear of a round at other moments and fork faster
+or slower, are held until that node tells by way of the store that rank 0 listens. Where no word comes, they begin after
+`HELD_SECONDS`. A script notices none of this: its agent asks the kernel who listens, and no held worker has begun.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from ...rendezvous import membership
+from ...rendezvous.cancel import cancel
+from ...rendezvous.errors import StoreError
+from ...rendezvous.header import Header
+from ...rendezvous.keys import Keys
+from ...rendezvous.ranks import Assignment
+from ...rendezvous.store.contract import Store
+from ..facts import Facts
+from ..zygotes.zygote import AT_ONCE, Begin
+
+HELD_SECONDS = 0.1
+"""How long workers of other nodes wait for rank 0 at most, from their fork on."""
+
+LATER_SECONDS = 0.01
+"""So much later the other workers of rank 0's node begin."""
+
+LOOK_SECONDS = 0.003
+"""Between two looks whether rank 0 listens: each takes 0.1 ms."""
+
+TOLD_SECONDS = 1.0
+"""How long anybody tries to tell, or to hear, of it: a start waits for neither."""
+
+
+def begin(meets_through: str, assignment: Assignment, rank: int) -> Begin:
+    """When the worker with this rank begins (pure)."""
+    if not meets_through or rank == 0:
+        return AT_ONCE
+    if assignment.group_rank == 0:
+        return Begin(meets_through, later=LATER_SECONDS)
+    return Begin(meets_through, held=HELD_SECONDS)
+
+
+class HeadStart:
+    """What one agent does for it, in one round after the other.
+
+    Args:
+        meets_through: as the adapter says; empty where no worker is held.
+        store, keys: where the job is.
+        facts: what the agent knows.
+        listens: whether somebody listens at that port of this machine.
+        let_go: has the held workers begin.
+    """
+
+    def __init__(
+        self,
+        meets_through: str,
+        store: Store,
+        keys: Keys,
+        facts: Facts,
+        listens: Callable[[int], bool],
+        let_go: Callable[[], None],
+    ) -> None:
+        self._meets_through = meets_through
+        self._store = store
+        self._keys = keys
+        self._facts = facts
+        self._listens = listens
+        self._let_go = let_go
+        self._started = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, assignment: Assignment, rank: int) -> Begin:
+        """See the function."""
+        return begin(self._meets_through, assignment, rank)
+
+    async def expect(self, header: Header, assignment: Assignment) -> None:
+        """This node's workers of that round are about to be started."""
+        await self.close()
+        self._started = asyncio.Event()
+        if not self._meets_through or assignment.group_size == 1:
+            return
+        first = assignment.group_rank == 0
+        work = self._tell(header) if first else self._hear(header, self._facts.known.revision)
+        self._task = asyncio.create_task(work, name="rank 0 first")
+
+    def started(self) -> None:
+        """They were started."""
+        self._started.set()
+
+    async def close(self) -> None:
+        """No worker is waited for any more."""
+        task, self._task = self._task, None
+        await cancel(*([task] if task else []))
+
+    async def _tell(self, header: Header) -> None:
+        await self._started.wait()
+        lease = self._facts.registration.lease if self._facts.registration else 0
+        with contextlib.suppress(TimeoutError, StoreError, OSError):  # then they begin by themselves
+            async with asyncio.timeout(TOLD_SECONDS):
+                while not self._listens(header.master_port):  # noqa: ASYNC110 - the kernel sends no word of it
+                    await asyncio.sleep(LOOK_SECONDS)
+                await membership.tell_of_listening(self._store, self._keys, header, lease)
+
+    async def _hear(self, header: Header, revision: int) -> None:
+        with contextlib.suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(TOLD_SECONDS):
+                await membership.hear_of_listening(self._store, self._keys, header, revision)
+        await self._started.wait()
+        self._let_go()
