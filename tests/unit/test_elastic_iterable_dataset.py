@@ -261,10 +261,10 @@ class Ordered:
         return self._batches()
 
     def _batches(self) -> Iterator[Any]:
-        from elastic_run.adapters.torch.leased_batches import _Reader
+        from elastic_run.adapters.client.orders import Reader
 
         queue = self._dataset._queue
-        readers = [_Reader(pairs, queue.layout) for _ in range(self._workers)]
+        readers = [Reader(pairs, queue.layout) for _ in range(self._workers)]
         orders = enumerate(queue.orders(self._batch_size, self._workers))
         ready: list[Any] = []
         while True:

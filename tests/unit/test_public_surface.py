@@ -31,6 +31,7 @@ SURFACE = {
         "jax",
         "launch",
         "rounds",
+        "tensorflow",
         "torch",
         "trace",
         "xgboost",
@@ -65,6 +66,7 @@ SURFACE = {
         "WorldSizeRefused",
     ],
     "elastic_run.jax": ["initialize"],
+    "elastic_run.tensorflow": ["Checkpoint", "Records", "ShardsDataset", "shards_dataset"],
     "elastic_run.torch": [
         "Attempt",
         "Checkpoint",

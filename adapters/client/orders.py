@@ -1,0 +1,256 @@
+"""Orders: which records of which leased shards make the next batch, and which of the batches are committed.
+
+The process that trains leases, cuts orders, and counts the batches that were given out; whoever reads needs an order,
+and no connection. So what a commit covers follows from counting, whatever a framework's loader has fetched ahead.
+
+Of each shard the orders are given out from its beginning to its end, so the records in the model are its first ones.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any
+
+from ...master.data.shard import Layout, Span
+from .ledger_client import HELD, ShardsMisused, ShardsNotDone
+from .shards import Shard, Shards
+
+_END = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the function `read` of an `ElasticIterableDataset` gets: the rest of a shard, or a part of it.
+
+    Attributes:
+        epoch, number, file, start, stop, key: of the shard.
+        offset: how many of its records, in the order of their use, come before these.
+        indices: the records, within the file where there is one; one sample is expected for each, in this order.
+    """
+
+    epoch: int
+    number: int
+    file: str
+    start: int
+    stop: int
+    key: str
+    offset: int
+    indices: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records `start` to before `stop` of a span, in the order of their use.
+
+    Attributes:
+        end: how far to read ahead where nothing is open at `start` yet: to the end of the shard if more orders for the
+            same worker follow, else to `stop`.
+    """
+
+    span: Span
+    start: int
+    stop: int
+    end: int
+
+
+Order = tuple[Piece, ...]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A shard of this rank; `drawn` and `committed` are counted from the shard's beginning."""
+
+    shard: Shard
+    span: Span
+    committed: int
+    drawn: int
+
+    @property
+    def left(self) -> int:
+        """Records that are in no order yet."""
+        return len(self.span) - self.drawn
+
+
+class OrderQueue:
+    """Leases, cuts orders, and knows which were given out and which committed; in the main process."""
+
+    def __init__(self, source: Shards) -> None:
+        self.source = source
+        self.layout = source._layout  # pyright: ignore[reportPrivateUsage]
+        self.acknowledges = source._leaser.tracking == "ack"  # pyright: ignore[reportPrivateUsage]
+        self._held: dict[int, _Held] = {}  # by shard index, in the order in which they were leased
+        self._waiting: deque[Order] = deque()  # in the loader
+        self._given: deque[Order] = deque()  # by the loader, and not committed
+        self._loops = 0
+        self._committed = False
+
+    @property
+    def given(self) -> int:
+        """Batches that were given out and are not committed."""
+        return len(self._given)
+
+    @property
+    def in_vain(self) -> bool:
+        """Something was given out, and nothing ever committed."""
+        return bool(self._given) and not self._committed
+
+    def loop(self, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """One loop over what `begin` makes of `orders`; the loop before it is over."""
+        self._loops += 1
+        self._given.clear()
+        return self._loop(self._loops, begin)
+
+    def _loop(self, number: int, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        self._check(number)
+        while self._held or self._lease():
+            self._waiting.clear()
+            given_out = begin()
+            while (batch := next(given_out, _END)) is not _END:
+                self._given.append(self._waiting.popleft())
+                yield batch
+                self._check(number)
+            if self._given and self.acknowledges:
+                raise ShardsNotDone(
+                    f"{len(self._given)} batches are not committed, and no others are available now: call commit() "
+                    "before asking for the next batch; or commit these, and start the loop again"
+                )
+            if self._given:
+                return  # a commit may follow
+
+    def _check(self, number: int) -> None:
+        if number != self._loops:
+            raise ShardsMisused(
+                "this loop over the loader has ended, because another one was started: only one loop at a time can "
+                "iterate over a dataset"
+            )
+
+    def orders(self, count: int, workers: int) -> Iterator[Order]:
+        """The next batches of `count` records, for each worker in turn, until there is nothing to lease for now."""
+        rest = deque(self._held.values())  # of a loop that was left; or just leased
+        for held in rest:
+            held.drawn = held.committed
+        at: list[_Held | None] = [None] * workers
+        dry = False
+        for worker in cycle(range(workers)):
+            order: list[Piece] = []
+            wanted = count
+            while wanted:
+                held = at[worker]
+                if held is None or not held.left:
+                    held = rest.popleft() if rest else None if dry else self._lease()
+                    if held is None:  # helps whoever has most
+                        dry = True
+                        held = max((one for one in at if one and one.left), key=lambda one: one.left, default=None)
+                        if held is None:
+                            break
+                    at[worker] = held
+                start, held.drawn = held.drawn, held.drawn + min(wanted, held.left)
+                order.append(Piece(held.span, start, held.drawn, held.drawn if dry else len(held.span)))
+                wanted -= held.drawn - start
+            if not order:
+                return
+            self._waiting.append(tuple(order))
+            yield self._waiting[-1]
+
+    def _lease(self) -> _Held | None:
+        """Another shard; None where there is none for now."""
+        if len(self._held) >= HELD:
+            raise ShardsNotDone(
+                f"{HELD} shards are started and not committed: call commit() after each step; if you do, use larger "
+                "shards, or prefetch less (batch_size, num_workers, prefetch_factor)"
+            )
+        try:
+            shard = next(self.source, None)
+        except ShardsNotDone:
+            if not self._held:
+                raise  # somebody else iterates over the source
+            return None
+        if shard is None:
+            return None
+        held = _Held(shard, self.layout.span(shard.index), shard.offset, shard.offset)
+        self._held[shard.index] = held
+        return held
+
+    def commit(self, batches: int | None) -> None:
+        """See `ElasticIterableDataset.commit`."""
+        if batches is not None and (not isinstance(batches, int) or isinstance(batches, bool) or batches < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"commit({batches!r}) must be a whole number of batches from 1")
+        if not self._given:
+            raise ShardsMisused(
+                "commit() although nothing was given out since the last commit, or since this loop began: call it once "
+                "per optimizer step, after it"
+            )
+        count = len(self._given) if batches is None else batches
+        if count > len(self._given):
+            raise ShardsMisused(
+                f"commit({count}) although only {len(self._given)} batches were given out and not committed"
+            )
+        moved: dict[int, _Held] = {}
+        for _ in range(count):
+            for piece in self._given.popleft():
+                held = moved[piece.span.shard_index] = self._held[piece.span.shard_index]
+                held.committed = piece.stop
+        for shard_index, held in moved.items():
+            if held.committed < len(held.span):
+                held.shard.progress(held.committed - held.shard.offset)
+            else:
+                del self._held[shard_index]
+                held.shard.done()
+        self._committed = True
+
+
+@dataclass(slots=True)
+class _Open:
+    """What is being read: the next sample is of record `at` of that shard, and the last of the one before `end`."""
+
+    shard_index: int
+    samples: Iterator[Any]
+    at: int
+    end: int
+
+
+class Reader:
+    """Reads what orders say, in whichever process the loader has it."""
+
+    def __init__(self, read: Callable[[Records], Iterable[Any]], layout: Layout) -> None:
+        self._read = read
+        self._layout = layout
+        self._open: _Open | None = None
+        self._indices: tuple[int, Sequence[int]] = (-1, ())  # with their shard index
+
+    def __getitems__(self, order: Order) -> list[Any]:
+        """The samples of one batch."""
+        return [sample for piece in order for sample in self._samples(piece)]
+
+    def _samples(self, piece: Piece) -> list[Any]:
+        found, self._open = self._open, None
+        if found is None or (found.shard_index, found.at) != (piece.span.shard_index, piece.start):
+            found = _Open(piece.span.shard_index, iter(self._read(self._records(piece))), piece.start, piece.end)
+        samples = list(islice(found.samples, piece.stop - piece.start))
+        found.at += len(samples)
+        if found.at < piece.stop:
+            raise ShardsMisused(
+                f"read() gave too few samples for {_named(piece)}: they ended before record {found.at} of it"
+            )
+        if found.at < found.end:
+            self._open = found
+        elif next(found.samples, _END) is not _END:  # this also lets a generator close its file
+            raise ShardsMisused(f"read() gave too many samples for {_named(piece)}: give one for each of `indices`")
+        return samples
+
+    def _records(self, piece: Piece) -> Records:
+        span = piece.span
+        if self._indices[0] != span.shard_index:
+            self._indices = span.shard_index, self._layout.indices(span)
+        indices = self._indices[1][piece.start : piece.end]
+        return Records(span.epoch, span.number, span.file, span.start, span.stop, span.key, piece.start, indices)
+
+
+def _named(piece: Piece) -> str:
+    span = piece.span
+    file = f" of {span.file!r}" if span.file else ""
+    return f"shard {span.key} (records {span.start} to {span.stop}{file})"
