@@ -123,6 +123,16 @@ MEMBERS = {
         "stop",
     ],
     "elastic_run.data.Shards": ["close", "flush", "load_state_dict", "mark", "part", "state_dict"],
+    "elastic_run.tensorflow.Checkpoint": ["callback", "commit", "restore", "save", "step"],
+    "elastic_run.tensorflow.Records": ["epoch", "file", "indices", "key", "number", "offset", "start", "stop"],
+    "elastic_run.tensorflow.ShardsDataset": [
+        "commit",
+        "dataset",
+        "distributed",
+        "load_state_dict",
+        "most_steps",
+        "state_dict",
+    ],
     "elastic_run.torch.Attempt": [],
     "elastic_run.torch.Checkpoint": ["commit", "restore", "save", "step"],
     "elastic_run.torch.ElasticBatchSampler": [
@@ -182,8 +192,8 @@ NAMES = [f"{module}.{name}" for module, names in SURFACE.items() for name in nam
 def loaded(path: str) -> Any:  # Any: whatever has that name
     """The module, or what a module has, of that name."""
     if path in SURFACE:
-        if path == "elastic_run.torch":
-            pytest.importorskip("torch")
+        if path in ("elastic_run.tensorflow", "elastic_run.torch"):
+            pytest.importorskip(path.partition(".")[2])
         return importlib.import_module(path)
     module, _, name = path.rpartition(".")
     return getattr(loaded(module), name)
