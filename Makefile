@@ -51,8 +51,10 @@ tools:
 slurm:
 	@sh tests/install_slurm.sh
 
+# Two processes: one for what only computes, one for what starts processes and mostly waits (tests/conftest.py).
+TEST_PROCESSES ?= 2
 test: $(BIN)/.dev etcd tools horovod slurm  ## every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 # .venv has torch without CUDA, so this takes the torch of another interpreter, which needs pytest, pytest-asyncio and
 # grpcio too. It installs nothing, because a machine with a GPU is often one without a network.

@@ -2,6 +2,21 @@
 
 import signal
 
+import pytest
+
+COMPUTE = ("unit", "simulation")
+"""Folders of tests that need a processor and little else."""
+
+UNHURRIED = (
+    "test_convergence",
+    "test_ecosystem",
+    "test_imports_ahead",
+    "test_readme",
+    "test_start_methods",
+    "test_third_party_scripts",
+)
+"""Files that start processes, and in which nothing is killed or timed: they can do with what those leave over."""
+
 
 def pytest_configure() -> None:
     """Shells and nohup ignore signals for what they run in the background, and so would every job of a test here."""
@@ -12,3 +27,12 @@ def pytest_configure() -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two groups, for two processes (`make test`): tests that kill, freeze and cut run one after the other."""
+    for item in items:
+        aside = item.path.parent.name in COMPUTE or item.path.stem in UNHURRIED
+        item.add_marker(pytest.mark.xdist_group("computes" if aside else "waits"))
+    # What the simulator draws begins at once, and is done before the rest of its group needs the processors.
+    items.sort(key=lambda item: item.path.parent.name != "simulation")

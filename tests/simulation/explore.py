@@ -140,13 +140,14 @@ def _parts(seeds: Sequence[int], jobs: int, enough: int | None) -> Iterator[Tale
     clean = multiprocessing.get_context("forkserver")  # this process may have threads
     if ROOT not in sys.path:
         sys.path.append(ROOT)  # the others import this file by its name, and inherit the path
-    with ProcessPoolExecutor(jobs, mp_context=clean, initializer=_leave_interrupts) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=clean, initializer=_stay_behind) as pool:
         yield from pool.map(tell, chunks, itertools.repeat(enough))
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that a person started; it ends the others."""
+def _stay_behind() -> None:
+    """Gives way to the tests of real processes, and leaves Ctrl-C to the process that a person started."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)
 
 
 def digest(seed: int) -> str:
