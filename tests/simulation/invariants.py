@@ -10,6 +10,7 @@ departures and joins, and has a bound in the others.
 import dataclasses
 import math
 import signal
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from .schedule import Fault
 from .script import COUPLED, MEETING, Group, Worker
 from .stayers import FORM
 from .survivors import Survivors
+from .targets import TargetRules
 
 if TYPE_CHECKING:
     from .world import End, World
@@ -172,6 +174,7 @@ class Checker:
         self.books = Books(world, self)
         self.survivors = Survivors(world, self)
         self.roles = RoleRules(world, self) if shape.roles else None
+        self.targets = TargetRules(world, self)
         self.last_header: Header | None = None
 
     # -- what the checker is told ---------------------------------------------------------------------------------
@@ -257,6 +260,11 @@ class Checker:
     def on_running(self, group: Group) -> None:
         """A group has begun to train."""
         self._running[group.workers[0].round] = group
+        published = self._published[-1]
+        if self.calm and published.header is self.last_header and published.header.number == group.workers[0].round:
+            has = Counter(each.role if self.roles else "" for each in published.assignments.values())
+            over = any(worker.ended and worker.ended[0] == 0 for worker in self._world.workers)
+            self.targets.on_running(self._leader, has, finishing=over)
 
     def led(self, owner: str, since: float) -> bool:
         """That agent's master has led the job at some moment since then."""
@@ -1188,6 +1196,8 @@ class Checker:
         if end.code is None:
             self._on_death(end)
             return
+        if self._published and self._published[-1].header.final and self._published[-1].writer == end.owner:
+            self.targets.on_end(end.owner)
         noticed = end.owner in self._noticed
         born = min((life.born for life in self._lives.values() if life.owner == end.owner), default=0.0)
         over = [each.header for each in self._published if each.header.final and each.at >= born]

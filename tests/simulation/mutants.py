@@ -2011,6 +2011,102 @@ seed 0
 job roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
 """,
     ),
+    Mutant(
+        "targets-stay",
+        "a job that is over still wants nodes",
+        "master/targets.py",
+        "    if ended:\n",
+        "    if ended == \"preempted\":\n",
+        "a job that is over wants nobody",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
+        "targets-unsaid",
+        "the end of the job does not change what it wants",
+        "master/controller.py",
+        "                self._aim()\n                self._see_off()",
+        "                self._see_off()",
+        "a job that is over wants nobody",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
+        "targets-beyond",
+        "a job wants one node more than it may have",
+        "master/targets.py",
+        "Target(role, most, MayHave(",
+        "Target(role, most + 1, MayHave(",
+        "a job wants no more than it may have",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
+        "targets-least",
+        "a job wants its minimum, and never grows",
+        "master/targets.py",
+        "Target(role, most, MayHave(",
+        "Target(role, least, MayHave(",
+        "a job wants what it may have",
+        """\
+seed 2
+job
+""",
+    ),
+    Mutant(
+        "targets-never",
+        "a job that keeps its size wants more nodes",
+        "master/targets.py",
+        "if current.running and policy.scale_up == \"never\":",
+        "if current.running and policy.scale_up == \"commit\":",
+        "a job wants what it may have",
+        """\
+seed 9
+job scale_up=never last_call=0
+""",
+    ),
+    Mutant(
+        "targets-done",
+        "a job wants no other node as soon as it trains",
+        "master/targets.py",
+        "if current.running and finishing(members, current, policy):",
+        "if current.running:",
+        "a job wants what it may have",
+        """\
+seed 2
+job nodes=1 min=1
+""",
+    ),
+    Mutant(
+        "targets-first",
+        "a job says what it wants once, and not when that changes",
+        "master/controller.py",
+        "            if target not in self._targets:\n",
+        "            if not self._targets:\n",
+        "a job that is over wants nobody",
+        """\
+seed 0
+job
+""",
+    ),
+    Mutant(
+        "targets-units",
+        "a job wants nodes that make no whole unit",
+        "master/targets.py",
+        "policy.usable(policy.max_nodes)",
+        "policy.max_nodes",
+        "a job wants no more than it may have",
+        """\
+seed 0
+job nodes=3 max=3 unit=2
+""",
+    ),
 )
 
 

@@ -43,6 +43,7 @@ from .roles import RoleScript, declared, type_of
 from .schedule import Fault, Schedule
 from .script import Group, Script, Worker
 from .stayers import ProcessGroup, Stayers
+from .targets import Told
 
 SOCKET = (0.00002, 0.0002)
 """Seconds that a word takes between a worker and its agent."""
@@ -283,6 +284,7 @@ class World:
                 Witnessed(store, self.checker, owner, self.keys.round),
                 Reporter(self, owner),
                 SimulatedMachine(self, machine, owner, self.kernel.listen),
+                Told(self.checker.targets, owner),
             )
             result = await agent.run()
             code, reason = result.code, result.reason
