@@ -6,6 +6,7 @@ A role stands in a schedule as `NAME:MIN:MAX:ONLOSS:COUNTS`, for instance `roles
 
 import dataclasses
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -264,7 +265,8 @@ SHAPES: Sequence[tuple[str, int]] = (
 )
 """Roles, and how many nodes there are for them at first."""
 
-VERBS = ("worker", "kill", "leave", "start")
+NEVER = ("hold", "stranger")
+"""Kinds of faults that say nothing about roles."""
 
 
 def draw_with_roles(seed: int) -> Schedule:
@@ -281,8 +283,8 @@ def draw_with_roles(seed: int) -> Schedule:
     faults = tuple(
         fault
         for fault in plain.faults
-        if fault.verb in VERBS
-        and fault.words[0] in {f"n{number + 1}" for number in range(nodes)}
+        if fault.verb not in NEVER
+        and {word for word in fault.words if re.fullmatch(r"n[0-9]+", word)} <= {f"n{each + 1}" for each in range(nodes)}
         and not fault.moment.startswith(("leased", "saved", "formed", "transferring", "committed"))
     )
     return dataclasses.replace(plain, shape=dataclasses.replace(plain.shape, **shape), faults=faults)
