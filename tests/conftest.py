@@ -1,6 +1,8 @@
 """For all tests."""
 
+import shutil
 import signal
+import tempfile
 
 import pytest
 
@@ -16,6 +18,10 @@ UNHURRIED = (
     "test_third_party_scripts",
 )
 """Files that start processes, and in which nothing is killed or timed: they can do with what those leave over."""
+
+
+ROOM = 6 * 2**30
+"""Bytes: each member of etcd lays out 128 MB, and a test's folder goes when it has passed."""
 
 
 def pytest_configure() -> None:
@@ -36,3 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("computes" if aside else "waits"))
     # What the simulator draws begins at once, and is done before the rest of its group needs the processors.
     items.sort(key=lambda item: item.path.parent.name != "simulation")
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if free < ROOM and any(item.path.parent.name not in COMPUTE for item in items):
+        pytest.exit(
+            f"{tempfile.gettempdir()} has {free >> 20} MB left and the tests need {ROOM >> 20}: make room there"
+        )

@@ -206,6 +206,7 @@ class Cluster:
         self._moments: list[float] = []  # when revision 2 and those after it were made
         self._observers: list[Observer] = []
         self._lost_answers = 0.0
+        self.full = False  # its space is used up: what makes it grow is refused
         self.write_seconds = 0.0  # that a disk needs for one write; who comes meanwhile waits for the next
         self._stalled_until = 0.0
         self._last_commit = 0.0
@@ -561,6 +562,8 @@ class Cluster:
         path, request, member = call.path, call.request, call.endpoint.member
         changes: Changes = []
         try:
+            if self.full and _grows(path, request):
+                raise Refusal("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded")
             if path == _TXN:
                 answer: Any = pb.TxnResponse()
                 changes = self.engine.txn(request, answer)
@@ -804,6 +807,13 @@ class Cluster:
             watch.due = False
             if watch.position <= watch.member.applied:
                 self._kick(watch)
+
+
+def _grows(path: str, request: Any) -> bool:
+    """Whether etcd refuses this under an alarm for space: what puts a key, in either case, and a new lease."""
+    if path != _TXN:
+        return path == _GRANT
+    return any(each.WhichOneof("request") == "request_put" for each in (*request.success, *request.failure))
 
 
 def _is_serializable(call: Call) -> bool:

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 CALM = frozenset({"worker", "kill", "leave", "start", "taken_port", "failed_start", "etcd_compact", "stranger"})
 """Faults after which everybody hears and answers everybody at once."""
 
-STORE = frozenset({"etcd_kill", "etcd_freeze", "etcd_stop", "etcd_down", "etcd_elect", "etcd_stall", "etcd_compact"})
+STORE = frozenset(
+    {"etcd_kill", "etcd_freeze", "etcd_stop", "etcd_down", "etcd_elect", "etcd_stall", "etcd_full", "etcd_compact"}
+)
 """Faults of the store alone: every agent and every worker lives, and everybody hears everybody else."""
 
 LAG = 1.0

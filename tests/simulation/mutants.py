@@ -2016,7 +2016,7 @@ job roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
         "a job that is over still wants nodes",
         "master/targets.py",
         "    if ended:\n",
-        "    if ended == \"preempted\":\n",
+        '    if ended == "preempted":\n',
         "a job that is over wants nobody",
         """\
 seed 0
@@ -2063,8 +2063,8 @@ job
         "targets-never",
         "a job that keeps its size wants more nodes",
         "master/targets.py",
-        "if current.running and policy.scale_up == \"never\":",
-        "if current.running and policy.scale_up == \"commit\":",
+        'if current.running and policy.scale_up == "never":',
+        'if current.running and policy.scale_up == "commit":',
         "a job wants what it may have",
         """\
 seed 9

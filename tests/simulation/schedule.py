@@ -302,6 +302,7 @@ VERBS: Mapping[str, str] = {
     "etcd_down": "seconds",  # all members
     "etcd_elect": "",  # another member leads
     "etcd_stall": "seconds",  # its disk is slow
+    "etcd_full": "seconds",  # it refuses writes
     "etcd_forget_answers": "percent seconds",  # applied writes whose answer is lost
     "etcd_compact": "",
 }
@@ -520,6 +521,7 @@ _WEIGHTS: Mapping[str, float] = {
     "etcd_down": 2,
     "etcd_elect": 2,
     "etcd_stall": 1,
+    "etcd_full": 1,
     "etcd_forget_answers": 3,
     "etcd_compact": 2,
 }

@@ -699,6 +699,18 @@ class World:
         self.store.hiccup(seconds)
         return True
 
+    def etcd_full(self, seconds: float) -> bool:
+        """Its space is used up, until somebody makes room."""
+        if self.store.full:
+            return False
+        self.say("FAULT", f"the store has no space for {seconds:g} s")
+        self.store.full = True
+        self.after(seconds, self._make_room)
+        return True
+
+    def _make_room(self) -> None:
+        self.store.full = False
+
     def etcd_forget_answers(self, percent: float, seconds: float) -> bool:
         """Writes are applied, and nobody hears of it."""
         self.say("FAULT", f"{percent:g} % of the store's answers to writes are lost for {seconds:g} s")
