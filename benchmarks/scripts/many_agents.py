@@ -184,6 +184,9 @@ class NoMachine:
     def worker_server(self, respond: Respond) -> "NoWorkerServer":
         return NoWorkerServer()
 
+    def listens(self, port: int) -> bool:
+        return True
+
     def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> "NoProcessGroups":
         return NoProcessGroups()
 
@@ -198,6 +201,9 @@ class NoMachine:
         await asyncio.get_running_loop().create_future()
 
     def warm(self, recipe: Recipe) -> None:
+        return
+
+    def let_go(self) -> None:
         return
 
     async def ready(self) -> None:

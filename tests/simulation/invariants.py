@@ -41,6 +41,9 @@ STORE = frozenset(
 )
 """Faults of the store alone: every agent and every worker lives, and everybody hears everybody else."""
 
+SHORT_LEASE = 5
+"""A lease of fewer seconds can end by two failures of the store that are too short to be seen, each by itself."""
+
 LAG = 1.0
 """Seconds: in a calm schedule, what the store holds for so long the master knows."""
 
@@ -1198,7 +1201,8 @@ class Checker:
         if end.code is None:
             self._on_death(end)
             return
-        if self._published and self._published[-1].header.final and self._published[-1].writer == end.owner:
+        newest = self._published[-1] if self._published else None
+        if self.calm and newest and newest.header.final and newest.writer == end.owner:
             self.targets.on_end(end.owner)
         noticed = end.owner in self._noticed
         born = min((life.born for life in self._lives.values() if life.owner == end.owner), default=0.0)
@@ -1318,7 +1322,14 @@ class Checker:
         self._check_store_alone()
 
     def _check_store_alone(self) -> None:
-        """Where only the store failed, nobody is called lost, and no worker is ended before the job is over."""
+        """Where only the store failed, nobody is called lost, and no worker is ended before the job is over.
+
+        A renewal shows that the store was away for half a lease's life. Two shorter failures within the life of one
+        short lease can end it, and nobody sees that.
+        """
+        failures = sum(self._did[each] for each in self._did if each in STORE and each != "etcd_compact")
+        if failures > 1 and self._world.shape.ttl < SHORT_LEASE:
+            return
         if not STORE.issuperset(self._did) or any(end.code not in (0, None) for end in self._world.ends.values()):
             return
         for published in self._published:

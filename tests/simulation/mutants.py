@@ -485,7 +485,7 @@ start+0.4        leave n3
         "rendezvous/round.py",
         "return size if size >= self.min_nodes else 0",
         "return size if size > self.min_nodes else 0",
-        "a job times out when nodes are missing",
+        "a job wants nobody when it is over, and not before",
         """\
 seed 0
 job max=2
@@ -509,7 +509,7 @@ job min=1 max=1
         "rendezvous/round.py",
         "// self.node_unit * self.node_unit",
         "// 1",
-        "a round's size is one that the user allowed",
+        "a job wants no more than it may have",
         """\
 seed 19
 job unit=2

@@ -284,7 +284,7 @@ def draw_with_roles(seed: int) -> Schedule:
         fault
         for fault in plain.faults
         if fault.verb not in NEVER
-        and {word for word in fault.words if re.fullmatch(r"n[0-9]+", word)}
+        and {word for word in (*fault.words, fault.moment.partition(".")[2]) if re.fullmatch(r"n[0-9]+", word)}
         <= {f"n{each + 1}" for each in range(nodes)}
         and not fault.moment.startswith(("leased", "saved", "formed", "transferring", "committed"))
     )
