@@ -424,7 +424,13 @@ class Cluster:
     def kill_machine(self, node: str) -> None:
         """SIGKILL at once to all that the agent of `node` started: workers, guardian, and its member of the store."""
         self.nodes[node].killed = True
-        for pid in self._machine(node):
+        stopped = set[int]()
+        while new := set(self._machine(node)) - stopped:  # nobody is to see another's end and start it again
+            for pid in new:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+            stopped |= new
+        for pid in stopped:
             _kill(pid)
 
     def freeze_machine(self, node: str) -> None:

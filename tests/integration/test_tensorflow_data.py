@@ -1,6 +1,6 @@
 """Leased shards in `tf.data`, and checkpoints of model and position: each record is in the model once an epoch."""
 
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,11 @@ def test_nodes_that_come_and_go_cost_no_record(job: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def tf() -> Any:
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    return pytest.importorskip("tensorflow")
+def tf() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:  # the tests that come after this module start from what was there
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        patch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+        yield pytest.importorskip("tensorflow")
 
 
 @pytest.fixture
