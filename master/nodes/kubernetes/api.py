@@ -1,0 +1,263 @@
+# The package has types in part only.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportArgumentType=false, reportCallIssue=false
+"""Requests to a Kubernetes API server: the only module that imports `kubernetes`.
+
+That package finds the server and the credentials, keeps them fresh, and speaks HTTP. Objects are plain JSON here, both
+ways: so no version of the package stands between a field and a server that knows it.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from kubernetes import client, config
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import DynamicApiError
+from urllib3 import HTTPResponse
+from urllib3.exceptions import HTTPError
+
+from ..platform import PlatformError, PlatformRefused, PlatformUnavailable
+
+Json = Mapping[str, Any]
+"""An object as the API has it; its fields are whatever the server says (hence Any)."""
+
+THREADS = 32
+"""Requests under way at one time."""
+
+TIMEOUT = (3.0, 15.0)
+"""Seconds to connect, and to wait for an answer."""
+
+WATCHED = 20
+"""Seconds that a watch lives; then another goes on where it was. A connection that died in silence is noticed so."""
+
+SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+GONE, CONFLICT, NOT_FOUND, TOO_MANY = 410, 409, 404, 429
+
+NO_PACKAGE = "this needs the package kubernetes: pip install 'elastic-run[kubernetes]'"
+
+
+class ApiRefused(PlatformRefused):
+    """The server answered no. `status`: of HTTP; `reason`: the API's own word for it."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class ApiUnavailable(PlatformUnavailable):
+    """The server does not answer, or cannot now."""
+
+
+class Gone(PlatformError):
+    """The server does not keep changes from so long ago any more: list anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change: ADDED, MODIFIED, DELETED or BOOKMARK, which only says how far the watch has come."""
+
+    kind: str
+    object: Json
+
+
+class _NoDiscovery:
+    """Paths are known here; without this, the client would ask the server for its resources, and keep a file."""
+
+    def __init__(self, client: object, cache_file: object) -> None:
+        pass
+
+
+class Api:
+    """One server, and a namespace.
+
+    Args:
+        source: a client with its configuration loaded.
+        namespace: of the paths that `path` makes.
+    """
+
+    def __init__(self, source: client.ApiClient, namespace: str) -> None:
+        self._dynamic = DynamicClient(source, discoverer=_NoDiscovery)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
+        self.namespace = namespace
+
+    @classmethod
+    def load(cls, namespace: str = "", kubeconfig: str | None = None, context: str | None = None) -> "Api":
+        """As `kubectl` finds it, or inside of a pod by its service account.
+
+        Raises:
+            PlatformRefused: there is no configuration, or it cannot be used.
+        """
+        settings = client.Configuration()
+        try:
+            try:
+                config.load_kube_config(kubeconfig, context, settings)
+                contexts, active = config.list_kube_config_contexts(kubeconfig)
+                chosen = next((each for each in contexts if each["name"] == context), active)
+                namespace = namespace or chosen["context"].get("namespace", "")
+            except ConfigException:
+                if kubeconfig or context:
+                    raise
+                config.load_incluster_config(settings)
+                namespace = namespace or SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
+        except (ConfigException, OSError, KeyError) as error:
+            raise PlatformRefused(f"no Kubernetes cluster is configured: {error}") from error
+        settings.connection_pool_maxsize = THREADS
+        settings.retries = False
+        return cls(client.ApiClient(settings), namespace or "default")
+
+    def path(self, kind: str, name: str = "", part: str = "", group: str = "") -> str:
+        """Of an object, or of all of its kind; `group` with its version, where it is not the core's."""
+        root = f"/apis/{group}" if group else "/api/v1"
+        return "/".join(filter(None, (f"{root}/namespaces/{self.namespace}/{kind}", name, part)))
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Sequence[tuple[str, object]] = (),
+        patch: str = "merge",
+    ) -> Json:
+        """The answer to one request. Raises ApiRefused, ApiUnavailable."""
+        run = asyncio.get_running_loop().run_in_executor
+        return await run(self._threads, self.ask_now, method, path, body, query, patch)
+
+    def ask_now(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Sequence[tuple[str, object]] = (),
+        patch: str = "merge",
+    ) -> Json:
+        """The same, in this thread."""
+        kind = f"application/{patch}-patch+json" if method == "patch" else "application/json"
+        with _spoken():
+            answer = self._request(method, path, query, TIMEOUT, body, kind)
+            return cast(Json, json.loads(answer.data))
+
+    def text(
+        self, path: str, query: Sequence[tuple[str, object]] = (), silence: float | None = None
+    ) -> Iterator[bytes]:
+        """What the server sends, as it comes; `silence`: seconds after which it is given up.
+
+        Raises:
+            ApiRefused, ApiUnavailable
+        """
+        with _spoken():
+            answer = self._request("get", path, query, (TIMEOUT[0], silence))
+            try:
+                yield from answer.stream(amt=None, decode_content=False)
+            finally:
+                answer.close()
+
+    def watch(
+        self,
+        path: str,
+        query: Sequence[tuple[str, object]],
+        version: str,
+        put: Callable[[Event | PlatformError | None], None],
+    ) -> Callable[[], None]:
+        """Changes after `version`, each given to `put` in a thread of its own; None when the watch has lived its time.
+
+        Returns:
+            Ends it: nothing is put any more.
+        """
+        ended = threading.Event()
+
+        def tell(what: Event | PlatformError | None) -> None:
+            if not ended.is_set():
+                put(what)
+
+        def read() -> None:
+            try:
+                words = [*query, ("watch", "true"), ("allowWatchBookmarks", "true")]
+                words += [("resourceVersion", version), ("timeoutSeconds", WATCHED)]
+                for line in _lines(self.text(path, words, silence=WATCHED + 5.0)):
+                    if ended.is_set():
+                        return
+                    tell(_event(json.loads(line)))
+            except PlatformError as error:
+                gone = isinstance(error, ApiRefused) and error.status == GONE
+                tell(Gone(str(error)) if gone else error)
+            except ValueError as error:
+                tell(ApiUnavailable(f"the API server sent something else than JSON: {error}"))
+            else:
+                tell(None)
+
+        threading.Thread(target=read, name="kubernetes-watch", daemon=True).start()
+        return ended.set
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Sequence[tuple[str, object]],
+        timeout: tuple[float, float | None],
+        body: object = None,
+        kind: str = "application/json",
+    ) -> HTTPResponse:
+        return cast(
+            HTTPResponse,
+            self._dynamic.request(
+                method,
+                path,
+                body=body,
+                query_params=list(query),
+                content_type=kind,
+                serialize=False,
+                _request_timeout=timeout,
+            ),
+        )
+
+    def close(self) -> None:
+        """Waits for nothing."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from filter(None, whole)
+
+
+def _event(raw: Json) -> Event:
+    """Raises ApiRefused where the server says that it goes on no further."""
+    if raw.get("type") == "ERROR":
+        status = cast(Json, raw.get("object", {}))
+        raise _refusal(int(status.get("code") or 500), status)
+    return Event(str(raw.get("type")), cast(Json, raw.get("object", {})))
+
+
+def _refusal(status: int, body: Json) -> PlatformError:
+    message = str(body.get("message") or body or f"HTTP status {status}")
+    if status == TOO_MANY or status >= 500:
+        return ApiUnavailable(message)
+    return ApiRefused(status, str(body.get("reason") or ""), message)
+
+
+class _spoken:
+    """Turns what the package and urllib3 raise into this module's errors."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, DynamicApiError | client.ApiException):
+            try:
+                body = json.loads(error.body or b"{}")
+            except ValueError:
+                body = {"message": str(error.body)}
+            raise _refusal(int(error.status or 500), cast(Json, body)) from None
+        if isinstance(error, HTTPError | OSError):
+            raise ApiUnavailable(f"{type(error).__name__}: {error}") from error

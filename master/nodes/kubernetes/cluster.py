@@ -1,0 +1,117 @@
+"""Runs a job's replicas as pods (`Platform`): lists them, uses the list, and watches from its version on."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ..platform import Observer, PlatformError
+from ..replica import Launch, Replica
+from . import pods
+from .api import CONFLICT, NOT_FOUND, Api, ApiRefused, Event, Gone, Json
+
+
+class KubernetesPlatform:
+    """The pods of one job in one namespace.
+
+    Args:
+        api: the server.
+        job: the job's name, which its pods carry as a label.
+        owner: reference to the object that owns the pods: when it is deleted, they are.
+        templates: a pod for each role.
+        now: the clock of `Replica.since`: a pod has been in a state since this process saw it there first, because
+            the cluster's clocks are others.
+    """
+
+    def __init__(
+        self, api: Api, job: str, owner: Json, templates: Mapping[str, Json], now: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._job = job
+        self._owner = owner
+        self._templates = templates
+        self._now = now
+        self._pods: dict[str, Json] = {}
+        self._since: dict[tuple[str, str], float] = {}
+
+    async def follow(self, observe: Observer) -> None:
+        """See `Platform`."""
+        path, query = self._api.path("pods"), (("labelSelector", f"{pods.JOB}={self._job}"),)
+        while True:
+            listing = await self._api.ask("get", path, query=query)
+            self._pods = {each["metadata"]["name"]: each for each in listing["items"]}
+            version = str(listing["metadata"]["resourceVersion"])
+            observe(self._replicas())
+            try:
+                while True:
+                    version = await self._watch(path, query, version, observe)
+            except Gone:
+                continue
+
+    async def _watch(self, path: str, query: Sequence[tuple[str, object]], version: str, observe: Observer) -> str:
+        """One watch; the version that it came to. Raises PlatformError."""
+        loop = asyncio.get_running_loop()
+        events: asyncio.Queue[Event | PlatformError | None] = asyncio.Queue()
+
+        def put(event: Event | PlatformError | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
+        end = self._api.watch(path, query, version, put)
+        try:
+            while True:
+                batch = [await events.get()]
+                while not events.empty():
+                    batch.append(events.get_nowait())
+                changed = False
+                for event in batch:
+                    if isinstance(event, PlatformError):
+                        raise event
+                    if event is None:
+                        return version
+                    version = str(event.object["metadata"]["resourceVersion"])
+                    changed = self._take(event) or changed
+                if changed:
+                    observe(self._replicas())
+        finally:
+            end()
+
+    def _take(self, event: Event) -> bool:
+        name = event.object["metadata"].get("name", "")
+        if event.kind == "DELETED":
+            self._pods.pop(name, None)
+        elif event.kind in ("ADDED", "MODIFIED"):
+            self._pods[name] = event.object
+        else:
+            return False
+        return True
+
+    def _replicas(self) -> list[Replica]:
+        found: list[Replica] = []
+        seen: dict[tuple[str, str], float] = {}
+        for pod in self._pods.values():
+            replica = pods.replica_of(pod, 0.0)
+            if replica is None:
+                continue
+            key = (str(pod["metadata"].get("uid")), f"{replica.state} {replica.pending and replica.pending.code}")
+            seen[key] = self._since.get(key, self._now())
+            found.append(replace(replica, since=seen[key]))
+        self._since = seen
+        return found
+
+    async def start(self, launch: Launch) -> None:
+        """See `Platform`."""
+        pod = pods.made(self._job, self._templates[launch.role], self._owner, launch)
+        try:
+            await self._api.ask("post", self._api.path("pods"), pod)
+        except ApiRefused as error:
+            if error.status != CONFLICT:
+                raise
+
+    async def stop(self, name: str) -> None:
+        """See `Platform`."""
+        try:
+            await self._api.ask("delete", self._api.path("pods", name))
+        except ApiRefused as error:
+            if error.status != NOT_FOUND:
+                raise

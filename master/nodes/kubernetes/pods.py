@@ -1,0 +1,201 @@
+"""Pods as the API has them, read as replicas and written from a template (pure)."""
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from ..replica import (
+    CannotStart,
+    End,
+    Exited,
+    Launch,
+    MachineLost,
+    NeverStarted,
+    OutOfMemory,
+    PendingReason,
+    Preempted,
+    Replica,
+    Starting,
+    Unschedulable,
+)
+
+Json = Mapping[str, Any]
+"""An object of the API (hence Any)."""
+
+PREFIX = "elastic-run.dev"
+JOB, ROLE, INDEX, ATTEMPT = f"{PREFIX}/job", f"{PREFIX}/role", f"{PREFIX}/index", f"{PREFIX}/attempt"
+"""Labels of a pod."""
+
+COUNTED, RAISED = f"{PREFIX}/counted-ends", f"{PREFIX}/raised-memory"
+"""Annotations of a pod: see `Replica`."""
+
+CONTAINER = "agent"
+
+CANNOT_START = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+        "ImageInspectError",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
+"""Why a container waits, where it does not wait for its turn."""
+
+NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
+"""Why a container ended that never ran."""
+
+PLACE_TAKEN = frozenset(
+    {
+        "Evicted",
+        "Preempting",
+        "Preempted",
+        "Shutdown",
+        "NodeShutdown",
+        "Terminated",
+        "NodeAffinity",
+        "OutOfcpu",
+        "OutOfmemory",
+    }
+    | {"UnexpectedAdmissionError", "OutOfpods"}
+)
+"""Why a pod failed on the machine's account and not on its own."""
+
+MACHINE_LOST = frozenset({"NodeLost", "TerminationByNodeLifecycle", "DeletionByPodGC", "DeletionByTaintManager"})
+
+_UNITS = {"": 1, "k": 10**3} | {
+    f"{letter}{binary}": (1024 if binary else 1000) ** power
+    for power, letter in enumerate("KMGTPE", 1)
+    for binary in ("", "i")
+}
+
+
+def bytes_of(quantity: object) -> int:
+    """A quantity of memory, as `2Gi` or `500M`, in bytes. Raises ValueError."""
+    text = str(quantity).strip()
+    if match := re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([kMGTPE]|[KMGTPE]i|)", text):
+        return int(float(match[1]) * _UNITS[match[2]])
+    if match := re.fullmatch(r"([0-9]+)m", text):
+        return int(match[1]) // 1000
+    if match := re.fullmatch(r"[0-9]+(?:\.[0-9]+)?[eE][0-9]+", text):
+        return int(float(match[0]))
+    raise ValueError(f"{text!r} is no amount of memory: write 2Gi, 512Mi or 500M")
+
+
+def name_of(job: str, launch: Launch) -> str:
+    """Two tries to start one replica make one pod: the name says which it is."""
+    role = launch.role or "worker"
+    return f"{job}-{role}-{launch.index}" + (f"-{launch.attempt}" if launch.attempt else "")
+
+
+def made(job: str, template: Json, owner: Json, launch: Launch) -> Json:
+    """The pod of a replica.
+
+    Args:
+        job: the job's name.
+        template: a pod of its role, whose container `agent` runs the agent.
+        owner: the object with which the pod goes.
+        launch: which replica.
+    """
+    pod = copy.deepcopy(dict(template))
+    metadata = pod.setdefault("metadata", {})
+    metadata["name"] = name_of(job, launch)
+    metadata["ownerReferences"] = [owner]
+    metadata.setdefault("labels", {}).update(
+        {JOB: job, ROLE: launch.role, INDEX: str(launch.index), ATTEMPT: str(launch.attempt)}
+    )
+    metadata.setdefault("annotations", {}).update({COUNTED: str(launch.counted), RAISED: str(launch.raised)})
+    if launch.raised:
+        resources = _agent(pod["spec"]["containers"]).setdefault("resources", {})
+        for kind in ("requests", "limits"):
+            resources.setdefault(kind, {})["memory"] = str(launch.raised)
+    return pod
+
+
+def replica_of(pod: Json, since: float) -> Replica | None:
+    """The replica that a pod is; None where it is another's. `since`: when it came into its state."""
+    metadata, status = _at(pod, "metadata"), _at(pod, "status")
+    labels, notes = _at(metadata, "labels"), _at(metadata, "annotations")
+    try:
+        index, attempt = int(labels[INDEX]), int(labels[ATTEMPT])
+        counted, raised = int(notes.get(COUNTED, 0)), int(notes.get(RAISED, 0))
+        limits = _at(_at(_agent(_at(pod, "spec").get("containers", ())), "resources"), "limits")
+        memory = bytes_of(limits["memory"]) if "memory" in limits else 0
+    except (KeyError, ValueError):
+        return None
+    phase = status.get("phase", "Pending")
+    stopping = bool(metadata.get("deletionTimestamp"))
+    replica = Replica(
+        name=metadata["name"],
+        role=labels.get(ROLE, ""),
+        index=index,
+        attempt=attempt,
+        counted=counted,
+        state="pending",
+        since=since,
+        stopping=stopping,
+        memory=memory,
+        raised=raised,
+    )
+    changes: dict[str, Any]
+    if phase in ("Succeeded", "Failed"):
+        changes = {"state": "ended", "end": _end(status, memory)}
+    elif phase == "Pending":
+        changes = {"pending": _pending(status)}
+    else:
+        changes = {"state": "running"}
+    return replace(replica, **changes)
+
+
+def _pending(status: Json) -> PendingReason:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return Unschedulable(condition.get("message", ""))
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = _at(_at(container, "state"), "waiting")
+        if waiting.get("reason") in CANNOT_START:
+            return CannotStart(f"{waiting['reason']}: {waiting.get('message', '')}")
+    return Starting()
+
+
+def _end(status: Json, memory: int) -> End:
+    reason, message = status.get("reason", ""), status.get("message", "")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            reason, message = condition.get("reason", "") or reason, condition.get("message", "") or message
+            if reason in MACHINE_LOST:
+                return MachineLost(f"{reason}: {message}")
+            return Preempted(f"{reason}: {message}")
+    if reason in MACHINE_LOST:
+        return MachineLost(f"{reason}: {message}")
+    if reason in PLACE_TAKEN:
+        return Preempted(f"{reason}: {message}")
+    ended = [
+        terminated
+        for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+        if (terminated := _at(_at(container, "state"), "terminated"))
+    ]
+    # The container that failed tells more than one that it took with it.
+    ended.sort(key=lambda each: each.get("exitCode", 0) == 0)
+    if not ended:
+        return MachineLost(f"{reason or 'its container has no state'}: {message}")
+    first = ended[0]
+    if first.get("reason") == "OOMKilled":
+        return OutOfMemory(memory)
+    if first.get("reason") in NEVER_STARTED:
+        return NeverStarted(f"{first['reason']}: {first.get('message', '')}")
+    return Exited(int(first.get("exitCode", 0)))
+
+
+def _agent(containers: Sequence[Any]) -> Any:
+    named = [each for each in containers if each.get("name") == CONTAINER]
+    return cast(Any, (*named, *containers, {})[0])
+
+
+def _at(value: Json, name: str) -> Json:
+    return cast(Json, value.get(name) or {})

@@ -1,0 +1,149 @@
+"""What a platform runs for the job: replicas, each of which is one try at running a node (pure).
+
+A role has replicas with the indexes 0, 1, ...; one that ended is followed by another of the same index. On Kubernetes a
+replica is a pod. Why it does not run yet, and how it ended, are codes with values, as in `rendezvous/reasons.py`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...rendezvous.fields import Name, Number, Words, signal_name
+from ...rendezvous.wire.values import Tagged, Unknown
+
+# -- why it does not run yet ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Starting(Tagged):
+    """It has a place, and is about to run: its image is pulled, its volumes are mounted."""
+
+    def __str__(self) -> str:
+        return "it is about to start"
+
+
+@dataclass(frozen=True, slots=True)
+class Unschedulable(Tagged):
+    """The platform has no place for it now. `message`: in the scheduler's words."""
+
+    message: Words
+
+    def __str__(self) -> str:
+        return f"there is no place for it: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class CannotStart(Tagged):
+    """It has a place, and cannot run as it is described: no such image, a missing volume. In the platform's words."""
+
+    message: Words
+
+    def __str__(self) -> str:
+        return f"it cannot be started: {self.message}"
+
+
+PendingReason = Starting | Unschedulable | CannotStart | Unknown
+
+
+# -- how it ended -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Exited(Tagged):
+    """Its agent ended by itself, or by a signal (128 + its number)."""
+
+    exit_code: Number
+
+    def __str__(self) -> str:
+        if 128 < self.exit_code < 128 + 65:
+            return f"it was ended by {signal_name(self.exit_code - 128)}"
+        return f"its agent ended with exit code {self.exit_code}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory(Tagged):
+    """The platform killed it because it had more than its `limit` of memory, in bytes (0: not known)."""
+
+    limit: Number
+
+    def __str__(self) -> str:
+        return f"it needed more memory than its limit{f' of {self.limit >> 20} MiB' if self.limit else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted(Tagged):
+    """The platform gave its place to something of a higher priority, or took the machine away. In its words."""
+
+    message: Words
+
+    def __str__(self) -> str:
+        return f"its place was taken: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLost(Tagged):
+    """The machine on which it ran does not answer, or is gone. In the platform's words."""
+
+    message: Words
+
+    def __str__(self) -> str:
+        return f"its machine is lost: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class NeverStarted(Tagged):
+    """Its program could not be run: there is none of that name in the image. In the platform's words."""
+
+    message: Words
+
+    def __str__(self) -> str:
+        return f"its program could not be started: {self.message}"
+
+
+End = Exited | OutOfMemory | Preempted | MachineLost | NeverStarted | Unknown
+
+
+# -- the replica ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One try at running a node.
+
+    Attributes:
+        name: of the pod, or whatever it is.
+        role: its role; empty in a job without roles.
+        index: which one of its role.
+        attempt: how many of that index there were before.
+        counted: of those, how many ended so that it counts (`relaunch.py`), itself excluded.
+        state: pending until its agent runs.
+        since: when it came into that state (the caller's clock).
+        stopping: it was told to end, and has not ended yet.
+        memory: its limit in bytes; 0: it has none, or none that is known.
+        raised: the same, where it was started with more than its role has; else 0.
+        pending: why it is pending; None where it is not.
+        end: how it ended; None where it has not.
+    """
+
+    name: Name
+    role: Name
+    index: Number
+    attempt: Number
+    counted: Number
+    state: Literal["pending", "running", "ended"]
+    since: float
+    stopping: bool = False
+    memory: Number = 0
+    raised: Number = 0
+    pending: PendingReason | None = None
+    end: End | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A replica to be started. `raised`: its limit of memory in bytes; 0: as its role has."""
+
+    role: Name
+    index: Number
+    attempt: Number
+    counted: Number = 0
+    raised: Number = 0
