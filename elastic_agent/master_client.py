@@ -88,6 +88,15 @@ class Link:
                 self.trouble = str(error)
             await asyncio.sleep(next(pauses, PAUSES[-1]))
 
+    async def status(self) -> Status:
+        """The job's. Raises RpcError or OSError where nobody tells it now."""
+        connection = await self._connected()
+        try:
+            return await connection.ask(STATUS, Nothing(), Status, ASKING)
+        except RpcError:
+            connection.hang_up()
+            raise
+
     async def close(self) -> None:
         """Hangs up; nobody may be asking any more."""
         if self._dialling:

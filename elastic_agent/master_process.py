@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..master.controller import Terms, describe_difference
+from ..master.status import Status
 from ..rendezvous import election, failure_detector, membership
 from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, LeaseLost, Refused, StoreError, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
-from ..rendezvous.rpc.envelope import Security
+from ..rendezvous.rpc.envelope import Caller, RpcError, Security
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
@@ -29,6 +30,9 @@ FAREWELL_SECONDS = 5.0
 
 HEADER = "reading the state of the job"
 """What may wait for the store."""
+
+OBSERVED = 1.0
+"""Seconds between two looks at the job's status, for whoever wants to know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +68,16 @@ class MasterProcess:
         store: the job's store; the caller closes it.
         say: prints one line for a person.
         trace: where the master records what it does; None: nowhere.
+        observe: is told of the job's status again and again, whoever leads; None: nobody wants to know.
     """
 
     def __init__(
-        self, setup: MasterSetup, store: Store, say: Callable[[str], None], trace: Trace | None = None
+        self,
+        setup: MasterSetup,
+        store: Store,
+        say: Callable[[str], None],
+        trace: Trace | None = None,
+        observe: Callable[[Status], None] | None = None,
     ) -> None:
         self._setup = setup
         self._store = store
@@ -89,6 +99,16 @@ class MasterProcess:
             secrets.token_hex(8),
             methods=master_client.methods(lambda: self._candidate.ledgers, lambda: self._candidate.status),
             security=setup.security,
+        )
+        self._observe = observe
+        self._known: Header | None = None  # of a run that goes on, for who asks another master
+        self._link = master_client.Link(
+            store,
+            self._keys,
+            lambda: None,
+            lambda: self._known,
+            lambda: Caller(self._known.run if self._known else "", setup.name, self._listener.incarnation),
+            setup.security,
         )
         self._stale = ""
         self._header: Header | None = None
@@ -115,10 +135,12 @@ class MasterProcess:
                     )
             await self._listener.start(self._setup.bind, self._setup.host)
             watching = asyncio.create_task(self._watch(), name="header")
+            observing = asyncio.create_task(self._keep_observing(), name="status")
             try:
                 return await self._take_part(watching)
             finally:
-                await cancel(watching)
+                await cancel(watching, observing)
+                await self._link.close()
                 await self._listener.close()
         finally:
             for number in self._setup.signals:
@@ -166,6 +188,21 @@ class MasterProcess:
             await asyncio.wait({campaign, self._told}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         header = (campaign.result() if campaign.done() else None) or await watching
         return plan.exit_code(header), str(header.reason)
+
+    async def _keep_observing(self) -> None:
+        """Has whoever wants to know it know the job's status, while somebody leads."""
+        while self._observe:
+            status = self._candidate.status
+            if status is None:
+                try:
+                    found = await membership.read_header(self._store, self._keys)
+                    self._known = found[0] if found and found[0].run != self._stale else None
+                    status = await self._link.status()
+                except (StoreError, RpcError, OSError):
+                    pass  # nobody leads now, or nobody can be asked: what was known last holds
+            if status is not None and status.run != self._stale:
+                self._observe(status)
+            await asyncio.sleep(OBSERVED)
 
     async def _give_up(self, leadership: election.Leadership | None, lease: int) -> None:
         try:

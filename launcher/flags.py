@@ -130,6 +130,16 @@ FLAGS: tuple[Flag, ...] = (
         torchrun=False,
         repeated=True,
     ),
+    Flag(
+        "nodes-on",
+        SIZE,
+        "elastic-run master only: it starts, replaces and stops the nodes itself, as pods of this cluster or as "
+        "processes of this machine.",
+        "kubernetes|local",
+        choices=("kubernetes", "local"),
+        torchrun=False,
+        own_node=True,
+    ),
     # -- where the nodes meet
     Flag(
         "rdzv-endpoint",

@@ -9,7 +9,9 @@ import sys
 
 from ..elastic_agent import plan
 from ..elastic_agent.master_process import MasterProcess, MasterSetup
+from ..master.nodes.platform import PlatformError
 from ..rendezvous.errors import RendezvousError
+from . import managed_nodes
 from .early import heeded, node_name
 from .flags import UsageError
 from .run import Unreachable, address_of, code_of, ended_by, endpoints_of, store_of, terms, trace_of
@@ -46,12 +48,17 @@ async def _run(options: Options) -> int:
                     lease_ttl=options.timing.lease_ttl,
                     signals=heeded(options.signals),
                 )
-                code, why = await MasterProcess(setup, store, _say, trace).run()
+                if options.nodes_on:
+                    code, why = await managed_nodes.lead(options, endpoints, setup, store, _say, trace)
+                else:
+                    code, why = await MasterProcess(setup, store, _say, trace).run()
     except asyncio.CancelledError:
         if not told:
             raise
         code, why = 128 + told[0], "told to end while it waited for the store"
     except Unreachable as error:
+        code, why = plan.REFUSED, str(error)
+    except PlatformError as error:
         code, why = plan.REFUSED, str(error)
     except RendezvousError as error:
         code, why = code_of(error), str(error)

@@ -183,6 +183,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], *, workers: bool = Tr
         explain=scanned.has("explain-preload"),
         roles=declared,
         node_role=roles.node_role(declared, scanned),
+        nodes_on=_nodes_on(scanned, workers),
         output=_output(scanned, most, environ),
         given=tuple(_for_other_nodes(scanned)),
         notes=tuple(notes),
@@ -235,6 +236,15 @@ def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
             f"for example --nnodes={least}:{(least + unit - 1) // unit * unit}"
         )
     return Nodes(least, most, unit)
+
+
+def _nodes_on(scanned: Scanned, workers: bool) -> Literal["", "kubernetes", "local"]:
+    if scanned.has("nodes-on") and workers:
+        raise UsageError(
+            f"{scanned.source('nodes-on')} is for elastic-run master, which starts no workers of its own: write "
+            "elastic-run master, or leave it out"
+        )
+    return cast(Literal["", "kubernetes", "local"], scanned.text("nodes-on") or "")  # one of the table's choices
 
 
 def _adapter(scanned: Scanned) -> Adapter:

@@ -177,6 +177,7 @@ class Options:
         explain: only say what workers would be forked with.
         roles: of the job; empty: it has none.
         node_role: the only one that this node takes; empty: any.
+        nodes_on: the platform on which a master's process starts the job's nodes; empty: it starts none.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
     """
@@ -207,6 +208,7 @@ class Options:
     explain: bool
     roles: tuple[Role, ...]
     node_role: str
+    nodes_on: Literal["", "kubernetes", "local"]
     output: Output
     given: tuple[str, ...]
     notes: tuple[str, ...]
@@ -250,5 +252,10 @@ def join_command(options: Options, endpoints: str) -> str:
 
     It names the job's id even where that was derived, because the user's name on the other machine may differ.
     """
-    words = ["elastic-run", f"--rdzv-endpoint={endpoints}", f"--rdzv-id={options.job_id}", *options.given]
-    return shlex.join([*words, options.command.target, *options.command.args])
+    return shlex.join(["elastic-run", *join_words(options, endpoints)])
+
+
+def join_words(options: Options, endpoints: str, *own: str) -> list[str]:
+    """The words of that line behind the program's name; `own`: flags of the node alone."""
+    words = [f"--rdzv-endpoint={endpoints}", f"--rdzv-id={options.job_id}", *options.given, *own]
+    return [*words, options.command.target, *options.command.args]

@@ -22,6 +22,9 @@ AT_ONCE = 50
 PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds until the platform is asked again after it has not answered or refused; the last is repeated."""
 
+LOOK = 0.2
+"""Seconds between two looks at what still runs when the job is over."""
+
 AGAIN = 1.0
 """Seconds until it is looked again after something was asked for, where the platform tells of no change."""
 
@@ -82,6 +85,25 @@ class NodeManager:
                 await self._look()
         finally:
             await cancel(following)
+
+    async def drain(self, patience: float) -> None:
+        """The job is over: who runs has so many seconds to end by itself, the rest is told to.
+
+        Returns when nothing runs, or nobody can say whether something does.
+        """
+        self.want(Wanted((), over=True))
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience
+        told: set[str] = set()
+        while live := [each for each in self._replicas or () if each.state != "ended"]:
+            late = loop.time() >= until
+            told_now = [each.name for each in live if (late or each.state == "pending") and each.name not in told]
+            await self._ask([lambda name=name: self.platform.stop(name) for name in told_now])
+            told.update(told_now)
+            if loop.time() >= until + patience:
+                self.say(f"{', '.join(each.name for each in live)} did not end within {2 * patience:g} s")
+                return
+            await asyncio.sleep(LOOK)
 
     async def _wait(self) -> None:
         """Until something has changed, or the last plan's time has come."""
