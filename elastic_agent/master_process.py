@@ -69,6 +69,9 @@ class MasterProcess:
         say: prints one line for a person.
         trace: where the master records what it does; None: nowhere.
         observe: is told of the job's status again and again, whoever leads; None: nobody wants to know.
+
+    Attributes:
+        end: the header with which the job's run has ended; None while it goes on, or nobody knows.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class MasterProcess:
             security=setup.security,
         )
         self._observe = observe
+        self.end: Header | None = None
         self._known: Header | None = None  # of a run that goes on, for who asks another master
         self._link = master_client.Link(
             store,
@@ -186,7 +190,7 @@ class MasterProcess:
         if self._candidate.leadership:
             limit = self._setup.terms.farewell_seconds + FAREWELL_SECONDS
             await asyncio.wait({campaign, self._told}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        header = (campaign.result() if campaign.done() else None) or await watching
+        header = self.end = (campaign.result() if campaign.done() else None) or await watching
         return plan.exit_code(header), str(header.reason)
 
     async def _keep_observing(self) -> None:

@@ -7,12 +7,14 @@ here brings a platform up to that (`master/nodes/`). What a node runs is the com
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..elastic_agent import plan
 from ..elastic_agent.master_process import MasterProcess, MasterSetup
 from ..master.nodes.local import LocalPlatform
 from ..master.nodes.node_manager import NodeManager, Wanted
+from ..master.nodes.platform import PlatformRefused
 from ..master.nodes.reconcile import Demand
 from ..master.status import Status
 from ..rendezvous.cancel import cancel
@@ -25,7 +27,43 @@ from .settings import Options, join_words
 DRAIN_SECONDS = 30.0
 """Seconds beyond the shutdown timeout that the nodes of a job that is over have to end by themselves."""
 
+CANCELLED = "it was cancelled by its user"
+"""Why a job ended that somebody has cancelled."""
+
 Say = Callable[[str], None]
+
+Spans = Mapping[str, tuple[int, int]]
+"""By role, the least and the most nodes of the job; one nameless role where it has none."""
+
+
+@dataclass(slots=True)
+class Wish:
+    """What the user wants of a job that runs, within what it was started with.
+
+    Attributes:
+        scale: by role, at most so many nodes; roles that are missing have their maximum.
+        suspended: no node at all.
+        cancelled: the job is to end.
+        heard: called after each change.
+    """
+
+    scale: Mapping[str, int] = field(default_factory=dict[str, int])
+    suspended: bool = False
+    cancelled: bool = False
+    heard: Callable[[], None] = lambda: None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def change(self, scale: Mapping[str, int], *, suspended: bool, cancelled: bool) -> None:
+        """That is wanted from now on."""
+        self.scale, self.suspended, self.cancelled = scale, suspended, cancelled
+        self.heard()
+        before, self._changed = self._changed, asyncio.Event()
+        before.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Waits until a change has made that true."""
+        while not holds():
+            await self._changed.wait()
 
 
 async def lead(
@@ -33,62 +71,121 @@ async def lead(
 ) -> tuple[int, str]:
     """Takes part in the election, and runs the node manager, until the job is over: the exit code, and why.
 
-    A process that is told to end leaves the nodes as they are: they train on, and another process like this one takes
-    them up. On this machine they are its children and go with it.
+    A process that is told to end leaves pods as they are: they train on, and another process like this one takes them
+    up. Nodes on this machine are its children, and go with it.
+
+    Raises:
+        PlatformError: there is no platform here, or it refuses.
     """
-    now = asyncio.get_running_loop().time
+    start = Start(options, setup, store, say, trace)
     text = ",".join(map(str, endpoints))
+    if options.nodes_on == "kubernetes":
+        return await _on_kubernetes(start, text)
+    return await _on_this_machine(start, text)
 
-    def command(role: str, name: str) -> list[str]:
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What both platforms need to run a master beside their node manager."""
+
+    options: Options
+    setup: MasterSetup
+    store: Store
+    say: Say
+    trace: Trace | None
+
+
+async def _on_this_machine(start: Start, endpoints: str) -> tuple[int, str]:
+    def command(role: str, name: str) -> Sequence[str]:
         own = [f"--node-name={name}", *([f"--node-role={role}"] if role else [])]
-        return [sys.executable, "-m", "elastic_run", *join_words(options, text, *own)]
+        return [sys.executable, "-m", "elastic_run", *join_words(start.options, endpoints, *own)]
 
-    local = LocalPlatform(options.job_id, command, now, environ=os.environ)
-    manager = NodeManager(local, say, now)
+    now = asyncio.get_running_loop().time
+    local = LocalPlatform(start.options.job_id, command, now, environ=os.environ)
     try:
-        return await managed(options, manager, setup, store, say, trace)
+        return await managed(start, NodeManager(local, start.say, now), Wish())
     finally:
         await local.close()
 
 
+async def _on_kubernetes(start: Start, endpoints: str) -> tuple[int, str]:
+    try:  # here, because nothing else needs that package
+        from .cluster_master import lead as lead_pods
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "kubernetes":
+            raise
+        raise PlatformRefused(NO_PACKAGE) from None
+    return await lead_pods(start, endpoints)
+
+
+NO_PACKAGE = "Kubernetes needs the Python package of that name: pip install 'elastic-run[kubernetes]'"
+
+
 async def managed(
-    options: Options, manager: NodeManager, setup: MasterSetup, store: Store, say: Say, trace: Trace | None
+    start: Start,
+    manager: NodeManager,
+    wish: Wish,
+    observe: Callable[[Status], None] = lambda status: None,
 ) -> tuple[int, str]:
-    """Has `manager` carry out the job's targets until the job is over, or cannot have its minimum any more."""
-    spans = spans_of(options)
-    manager.want(Wanted(tuple(Demand(role, most, least) for role, (least, most) in spans.items())))
-    master = MasterProcess(setup, store, say, trace, lambda status: manager.want(wanted(status, spans)))
+    """Has `manager` carry out the job's targets until the job is over, or cannot have its minimum any more.
+
+    A run that ends because all its nodes were told to go is followed by another: their places were taken, or the user
+    has suspended the job. `observe` is told of the job's status all the time.
+    """
+    spans = spans_of(start.options)
+    newest: Status | None = None
+
+    def aim() -> None:
+        manager.want(wanted(newest, spans, wish))
+
+    def on_status(status: Status) -> None:
+        nonlocal newest
+        newest = status
+        aim()
+        observe(status)
+
     managing = asyncio.create_task(manager.run(), name="node manager")
-    leading = asyncio.create_task(master.run(), name="master")
+    cancelled = asyncio.create_task(wish.until(lambda: wish.cancelled), name="cancelled")
+    wish.heard = aim
+    leading: asyncio.Task[tuple[int, str]] | None = None
     try:
-        await asyncio.wait({managing, leading, manager.hopeless}, return_when=asyncio.FIRST_COMPLETED)
-        if managing.done():
-            managing.result()  # it never ends by itself: raises what went wrong
-        if not leading.done():
-            code, why = plan.FAILED, f"the job cannot have the nodes that it needs: {manager.hopeless.result()}"
+        while True:
+            newest = None
+            aim()
+            await wish.until(lambda: wish.cancelled or not wish.suspended)
+            master = MasterProcess(start.setup, start.store, start.say, start.trace, on_status)
+            leading = asyncio.create_task(master.run(), name="master")
+            await asyncio.wait({managing, leading, manager.hopeless, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+            if managing.done():
+                managing.result()  # it never ends by itself: raises what went wrong
+            if leading.done() and master.end is not None and master.end.state == "preempted" and not wish.cancelled:
+                start.say("all nodes of this run were told to go; the job goes on when nodes are there again")
+                continue
+            if leading.done():
+                code, why = leading.result()
+                if code < 128:
+                    await manager.drain(start.options.shutdown_timeout + DRAIN_SECONDS)
+                return code, why
+            why = CANCELLED if cancelled.done() else f"it cannot have its nodes: {manager.hopeless.result()}"
             await manager.drain(0.0)
-            return code, why
-        code, why = leading.result()
-        if code < 128:
-            await manager.drain(options.shutdown_timeout + DRAIN_SECONDS)
-        return code, why
+            return plan.FAILED, why
     finally:
-        await cancel(leading, managing)
+        wish.heard = lambda: None
+        await cancel(managing, cancelled, *([leading] if leading else []))
 
 
-def spans_of(options: Options) -> Mapping[str, tuple[int, int]]:
-    """By role, the least and the most nodes of the job; one nameless role where it has none."""
+def spans_of(options: Options) -> Spans:
+    """How many nodes of each role the job may have (pure)."""
     roles = {role.name: (role.min_nodes, role.max_nodes) for role in options.roles}
     return roles or {"": (options.policy.usable_minimum, options.policy.usable(options.nodes.maximum))}
 
 
-def wanted(status: Status, spans: Mapping[str, tuple[int, int]]) -> Wanted:
-    """What the job wants, as its master says (pure)."""
-    return Wanted(
-        tuple(
-            Demand(each.role, each.count, min(each.count, spans[each.role][0]))
-            for each in status.targets
-            if each.role in spans
-        ),
-        over=any(isinstance(each.reason, JobOver) for each in status.targets),
-    )
+def wanted(status: Status | None, spans: Spans, wish: Wish) -> Wanted:
+    """What the job wants, as its master says and its user allows (pure). `status`: None before the first word of it."""
+    targets = {each.role: each for each in status.targets} if status else {}
+    demands: list[Demand] = []
+    for role, (least, most) in spans.items():
+        count = targets[role].count if role in targets else most
+        count = 0 if wish.suspended else min(count, wish.scale.get(role, count))
+        demands.append(Demand(role, count, min(count, least)))
+    return Wanted(tuple(demands), over=any(isinstance(each.reason, JobOver) for each in targets.values()))

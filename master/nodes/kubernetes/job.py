@@ -1,0 +1,169 @@
+"""One job in the cluster, as its master reads and writes it: templates, what the user wants, and how the job is."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from ..platform import PlatformError, PlatformRefused
+from .api import NOT_FOUND, Api, ApiRefused, Event, Gone, Json
+from .objects import BATCH, CONTROL, STATUS, TEMPLATES, Control, owner_of
+
+PAUSE = 2.0
+"""Seconds until the API server is asked again after it has not answered."""
+
+MADE_SECONDS = 60.0
+"""Seconds that who submits a job has to make its ConfigMap, after its Job."""
+
+WRITTEN = 1.0
+"""Seconds between two writes of the status, at least."""
+
+
+class ClusterJob:
+    """The objects of one job.
+
+    Args:
+        api: the server.
+        name: of the Job.
+        say: prints one line for a person.
+
+    Attributes:
+        name: as given.
+        owner: the reference by which everything goes with the Job.
+        templates: a pod for each role.
+        memory_cap: see `objects.Request`.
+        status: what was last written of the job; empty at first.
+        control: what the user wants now.
+    """
+
+    def __init__(self, api: Api, name: str, say: Callable[[str], None]) -> None:
+        self._api = api
+        self.name = name
+        self._say = say
+        self._path = api.path("configmaps", name)
+        self._next: Json | None = None
+        self._written = asyncio.Event()
+        self.owner: Json = {}
+        self.templates: Mapping[str, Json] = {}
+        self.memory_cap = 0
+        self.status: Json = {}
+        self.control = Control()
+
+    async def load(self) -> None:
+        """Reads it. Raises PlatformRefused where it is not there, or is none of ours."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + MADE_SECONDS
+        while True:
+            try:
+                job = await self._api.ask("get", self._api.path("jobs", self.name, group=BATCH))
+                found = await self._api.ask("get", self._path)
+                break
+            except ApiRefused as error:
+                if error.status != NOT_FOUND or loop.time() >= until:
+                    raise PlatformRefused(
+                        f"job {self.name} of namespace {self._api.namespace} cannot be read: {error}. If it was not "
+                        f"made whole, delete it and submit it again: elastic-job delete {self.name}"
+                    ) from error
+            except PlatformError as error:
+                self._say(f"the API server does not answer: {error}; trying again every {PAUSE:g} s")
+            await asyncio.sleep(PAUSE)
+        self.owner = owner_of(job)
+        data = cast(Mapping[str, str], found.get("data") or {})
+        try:
+            made = json.loads(data[TEMPLATES])
+            self.templates = made["templates"]
+            self.memory_cap = int(made.get("memoryCap", 0))
+            self.status = json.loads(data.get(STATUS) or "{}")
+        except (KeyError, ValueError, TypeError) as error:
+            raise PlatformRefused(f"the ConfigMap {self.name} does not hold a job: {error!r}") from None
+        self.control = Control.read(data.get(CONTROL, ""))
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Keeps `control` as the user has it; runs until it is cancelled. `changed` is called after each change."""
+        query = (("fieldSelector", f"metadata.name={self.name}"),)
+        path = self._api.path("configmaps")
+        while True:
+            try:
+                listing = await self._api.ask("get", path, query=query)
+                for each in listing["items"]:
+                    self._take(each, changed)
+                version = str(listing["metadata"]["resourceVersion"])
+                async for event in watched(self._api, path, query, version):
+                    if event.kind in ("ADDED", "MODIFIED"):
+                        self._take(event.object, changed)
+            except Gone:
+                continue
+            except PlatformError:
+                await asyncio.sleep(PAUSE)  # what the user wants is known as far as it was told
+
+    def _take(self, found: Json, changed: Callable[[], None]) -> None:
+        data = cast(Mapping[str, str], found.get("data") or {})
+        control = Control.read(data.get(CONTROL, ""))
+        if control != self.control:
+            self.control = control
+            changed()
+
+    # -- the status -----------------------------------------------------------------------------------------------
+
+    def tell(self, status: Json) -> None:
+        """The job is like that now; `write` writes it."""
+        if status != self.status:
+            self._next = status
+            self._written.set()
+
+    async def write(self) -> None:
+        """Writes what `tell` was told, the newest only; runs until it is cancelled."""
+        while True:
+            await self._written.wait()
+            self._written.clear()
+            try:
+                await self._write_next()
+            except PlatformError:
+                self._written.set()
+            await asyncio.sleep(WRITTEN)
+
+    async def end(self, status: Json, seconds: float = 60.0) -> None:
+        """Writes the job's end, which no other master may overlook. Raises PlatformError, TimeoutError."""
+        self._next = status
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    return await self._write_next()
+                except PlatformRefused:
+                    raise
+                except PlatformError:
+                    await asyncio.sleep(PAUSE)
+
+    async def no_other_master(self) -> None:
+        """Has the Job fail with this pod, and start no other. Raises PlatformError."""
+        patch = {"spec": {"backoffLimit": 0}}
+        await self._api.ask("patch", self._api.path("jobs", self.name, group=BATCH), patch)
+
+    async def _write_next(self) -> None:
+        if (status := self._next) is not None:
+            await self._api.ask("patch", self._path, {"data": {STATUS: json.dumps(status)}})
+            self.status = status
+            if self._next is status:
+                self._next = None
+
+
+async def watched(api: Api, path: str, query: Sequence[tuple[str, object]], version: str) -> AsyncGenerator[Event]:
+    """Events from that version on, of one watch after the other. Raises PlatformError, Gone."""
+    loop = asyncio.get_running_loop()
+    while True:
+        events: asyncio.Queue[Event | PlatformError | None] = asyncio.Queue()
+
+        def put(event: Event | PlatformError | None, queue: "asyncio.Queue[Any]" = events) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
+                loop.call_soon_threadsafe(queue.put_nowait, event)
+
+        end = api.watch(path, query, version, put)
+        try:
+            while (event := await events.get()) is not None:
+                if isinstance(event, PlatformError):
+                    raise event
+                version = str(event.object["metadata"]["resourceVersion"])
+                yield event
+        finally:
+            end()

@@ -1,0 +1,284 @@
+"""The objects of one job as the API has them (pure): the Job that holds the master up, a ConfigMap, and pod templates.
+
+    Job NAME                the master's pod, started again by the cluster when it is lost; owns everything else
+    ├── ConfigMap NAME      how pods look (templates), what the user wants now (control), how the job is (status)
+    └── Pods NAME-ROLE-N    the nodes, which the master starts
+
+So deleting the Job deletes everything, and a master that comes back finds its nodes where they are.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from .pods import CONTAINER, JOB, PREFIX
+
+Json = Mapping[str, Any]
+"""An object of the API (hence Any)."""
+
+COMPONENT = f"{PREFIX}/component"
+"""The label that tells a master's pod from a node's."""
+
+TEMPLATES, CONTROL, STATUS = "templates.json", "control.json", "status.json"
+"""Keys of the ConfigMap."""
+
+JOB_VARIABLE = "ELASTIC_RUN_KUBERNETES_JOB"
+"""In the master's pod: the name of its Job."""
+
+BATCH = "batch/v1"
+
+SERVICE_ACCOUNT = "elastic-run"
+"""Of the master's pods: `deploy/kubernetes/role.yaml` makes it, with its rights."""
+
+ATTEMPTS = 1000
+"""Masters that may be lost; one that ends because the job is over lowers it first."""
+
+LONGEST_NAME = 40
+"""Characters of a job's name: with role, index and attempt it is a pod's, which has 63."""
+
+GRACE_MORE = 15
+"""Seconds of a pod's grace period beyond what its workers have to end."""
+
+STORE_PORT = 2379
+"""Of a store inside the master's pod."""
+
+
+class BadRequest(ValueError):
+    """The job cannot be described so; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job to be submitted.
+
+    Attributes:
+        name: of the job, and of its objects.
+        run: what this submission is called in the store, where another of the same name may have left its keys.
+        image: with elastic-run, the script and all that it imports.
+        flags: of `elastic-run`, equal on all nodes; without those that say where and who a node is.
+        command: the script and its own arguments.
+        roles: their names; one that is empty where the job has none.
+        endpoint: the store; empty: an etcd in the master's pod, whose data go with that pod.
+        cpu, memory: what each node asks for, as the API writes amounts; empty: nothing is said.
+        gpus: NVIDIA's, of each node.
+        priority_class: of the nodes; lower ones are the first that the cluster takes back.
+        service_account: of the master.
+        image_pull_policy: as the API has it; empty: the cluster's default.
+        env: for the script.
+        template: a pod that the nodes are made of: volumes, tolerations, placement and whatever else it says.
+        grace: seconds that a node's workers have to end.
+        memory_cap: bytes up to which a node that was out of memory gets more; 0: it gets no more.
+    """
+
+    name: str
+    run: str
+    image: str
+    flags: Sequence[str]
+    command: Sequence[str]
+    roles: Sequence[str] = ("",)
+    endpoint: str = ""
+    cpu: str = ""
+    memory: str = ""
+    gpus: int = 0
+    priority_class: str = ""
+    service_account: str = SERVICE_ACCOUNT
+    image_pull_policy: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    template: Json = field(default_factory=dict[str, Any])
+    grace: float = 30.0
+    memory_cap: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What the user wants of a job that is there.
+
+    Attributes:
+        scale: by role, at most so many nodes; roles that are missing have their maximum.
+        suspend: no node at all, until it is resumed.
+        cancel: the job is to end, as failed.
+    """
+
+    scale: Mapping[str, int] = field(default_factory=dict[str, int])
+    suspend: bool = False
+    cancel: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> "Control":
+        """What `text` says; whatever it does not say, or says in another shape, is as at first."""
+        try:
+            raw = json.loads(text)
+        except ValueError:
+            return cls()
+        if not isinstance(raw, dict):
+            return cls()
+        found = cast(dict[str, Any], raw)
+        scale = found.get("scale")
+        counts: dict[str, int] = {}
+        if isinstance(scale, dict):
+            for role, count in cast(dict[str, Any], scale).items():
+                if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+                    counts[role] = count
+        return cls(counts, found.get("suspend") is True, found.get("cancel") is True)
+
+    @property
+    def text(self) -> str:
+        """What `read` reads."""
+        return json.dumps({"scale": dict(self.scale), "suspend": self.suspend, "cancel": self.cancel})
+
+    def changed(self, **changes: Any) -> "Control":
+        """With these fields in place of its own."""
+        return replace(self, **changes)
+
+
+def check_name(name: str) -> str:
+    """The name. Raises BadRequest where no object may have it."""
+    if not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name) or len(name) > LONGEST_NAME:
+        raise BadRequest(
+            f"{name!r} cannot be a job's name: at most {LONGEST_NAME} lowercase letters, digits and hyphens, of which "
+            "the first is a letter and the last no hyphen"
+        )
+    return name
+
+
+def literal(word: str) -> str:
+    """`word` so that the cluster does not put variables into it."""
+    return word.replace("$(", "$$(")
+
+
+def labels(name: str, component: str) -> dict[str, str]:
+    """Of each object of a job."""
+    return {"app.kubernetes.io/managed-by": "elastic-run", JOB: name, COMPONENT: component}
+
+
+def master_job(request: Request) -> Json:
+    """The Job whose only pod is the master's."""
+    endpoint = literal(request.endpoint) or f"$(POD_IP):{STORE_PORT}"
+    words = ["elastic-run", "master", "--nodes-on=kubernetes", f"--rdzv-endpoint={endpoint}"]
+    words += [f"--rdzv-id={request.run}", "--node-name=$(POD_NAME)", "--local-addr=$(POD_IP)"]
+    words += [literal(word) for word in (*request.flags, *request.command)]
+    container: dict[str, Any] = {
+        "name": "master",
+        "image": request.image,
+        "command": words,
+        "env": [*_downward(), {"name": JOB_VARIABLE, "value": request.name}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        **_pull_policy(request),
+    }
+    return {
+        "apiVersion": BATCH,
+        "kind": "Job",
+        "metadata": {"name": request.name, "labels": labels(request.name, "job")},
+        "spec": {
+            "backoffLimit": ATTEMPTS,
+            "completions": 1,
+            "parallelism": 1,
+            "template": {
+                "metadata": {"labels": labels(request.name, "master")},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "serviceAccountName": request.service_account,
+                    "containers": [container],
+                },
+            },
+        },
+    }
+
+
+def config_map(request: Request, owner: Json) -> Json:
+    """What the master reads and writes. `owner`: see `owner_of`."""
+    templates = {role: node_template(request, role) for role in request.roles}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": request.name, "labels": labels(request.name, "job"), "ownerReferences": [owner]},
+        "data": {
+            TEMPLATES: json.dumps({"templates": templates, "memoryCap": request.memory_cap}),
+            CONTROL: Control().text,
+            STATUS: "{}",
+        },
+    }
+
+
+def node_template(request: Request, role: str) -> Json:
+    """A pod that runs a node of that role; the master gives it name, owner and command."""
+    given = _copied(request.template)
+    metadata, spec = _at(given, "metadata"), _at(given, "spec")
+    containers = cast(list[dict[str, Any]], spec.get("containers") or [{}])
+    agent = next((each for each in containers if each.get("name") == CONTAINER), containers[0])
+    agent["name"] = CONTAINER
+    agent["image"] = request.image or agent.get("image", "")
+    own = {each["name"] for each in _downward()} | set(request.env)
+    more = [{"name": name, "value": value} for name, value in request.env.items()]
+    given_env = cast(Sequence[Json], agent.get("env") or ())
+    agent["env"] = [*_downward(), *(each for each in given_env if each.get("name") not in own), *more]
+    agent.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    agent.update(_pull_policy(request))
+    resources = agent["resources"] = _at(agent, "resources")
+    for amount, key in (
+        (request.cpu, "cpu"),
+        (request.memory, "memory"),
+        (str(request.gpus or ""), "nvidia.com/gpu"),
+    ):
+        if amount:
+            resources["requests"] = {**_at(resources, "requests"), key: amount}
+            if key != "cpu":  # a CPU beyond what was asked for is nobody's loss
+                resources["limits"] = {**_at(resources, "limits"), key: amount}
+    spec |= {
+        "containers": containers,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": int(request.grace) + GRACE_MORE,
+        **({"priorityClassName": request.priority_class} if request.priority_class else {}),
+    }
+    spec.setdefault("automountServiceAccountToken", False)
+    own_labels = {**_at(metadata, "labels"), **labels(request.name, "node")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"labels": own_labels, "annotations": _at(metadata, "annotations")},
+        "spec": spec,
+    }
+
+
+def with_command(template: Json, words: Sequence[str]) -> Json:
+    """The pod of `template` with that command for its node."""
+    pod = _copied(template)
+    agent = next(each for each in pod["spec"]["containers"] if each["name"] == CONTAINER)
+    agent["command"] = list(words)
+    agent.pop("args", None)
+    return pod
+
+
+def owner_of(job: Json) -> Json:
+    """The reference to a Job by which its objects go with it."""
+    metadata = job["metadata"]
+    return {
+        "apiVersion": BATCH,
+        "kind": "Job",
+        "name": metadata["name"],
+        "uid": metadata.get("uid", ""),
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _copied(value: Json) -> dict[str, Any]:
+    return cast(dict[str, Any], json.loads(json.dumps(dict(value))))
+
+
+def _at(value: Json, name: str) -> dict[str, Any]:
+    return cast(dict[str, Any], value.get(name) or {})
+
+
+def _downward() -> list[Json]:
+    return [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+
+
+def _pull_policy(request: Request) -> dict[str, str]:
+    return {"imagePullPolicy": request.image_pull_policy} if request.image_pull_policy else {}
