@@ -556,6 +556,11 @@ class Scanned:
         default = BY_NAME[name].default
         return self.given[name].text if name in self.given else default
 
+    def without(self, names: Iterable[str]) -> "Scanned":
+        """The same line, on which these flags were not given."""
+        left = set(names)
+        return Scanned({name: value for name, value in self.given.items() if name not in left}, self.command)
+
     def texts(self, name: str) -> tuple[str, ...]:
         """The values of a flag that may be given several times, in order."""
         return tuple(self.given[name].text.split("\n")) if name in self.given else ()

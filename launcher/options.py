@@ -107,11 +107,16 @@ CONF_WITHOUT_EFFECT: Mapping[str, str] = {
 """Torchrun's keys that say nothing here, each with the reason."""
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str], *, workers: bool = True) -> Options:
+ELSEWHERE = ("log-dir", "store-dir", "summary-json", "trace")
+"""Flags whose files are of the machine on which a node runs."""
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str], *, workers: bool = True, here: bool = True) -> Options:
     """What `argv` (without the program's name) asks for.
 
     Args:
         workers: they run here; False: this machine's devices are not counted.
+        here: the command is run on this machine; False: nothing is looked for on it, neither the script nor folders.
 
     Raises:
         UsageError: it cannot be run; the message is for the user.
@@ -143,12 +148,16 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], *, workers: bool = Tr
             f"{most * adapter.worker_ports * SETS} ports on this machine, and {MAX_WORKER_PORTS} is the limit: start "
             "fewer workers per node"
         )
-    check_descriptors(most, nodes.maximum)
+    if here:
+        check_descriptors(most, nodes.maximum)
     timing, credentials_in_conf = _conf(scanned, notes)
     credentials = _credentials(scanned, credentials_in_conf, environ)
-    command = _command(scanned, environ, notes)
+    given = tuple(_for_other_nodes(scanned))
+    if not here:
+        scanned = scanned.without(ELSEWHERE)
+    command = _command(scanned, environ, notes, here=here)
     for role in declared:
-        if role.command:
+        if role.command and here:
             _check_target(command.kind, role.command[0], environ)
     job_id = scanned.text("rdzv-id")
     node_rank = _whole(scanned, "node-rank", 0) if scanned.has("node-rank") else None
@@ -185,7 +194,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], *, workers: bool = Tr
         node_role=roles.node_role(declared, scanned),
         nodes_on=_nodes_on(scanned, workers),
         output=_output(scanned, most, environ),
-        given=tuple(_for_other_nodes(scanned)),
+        given=given,
         notes=tuple(notes),
     )
 
@@ -436,7 +445,7 @@ def _any_port(endpoint: str) -> bool:
     return any(re.search(r":0+$", part.strip()) for part in endpoint.split(","))
 
 
-def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> Command:
+def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str], *, here: bool) -> Command:
     if not scanned.command:
         raise UsageError("no script is given: write elastic-run [flags] train.py [the script's own arguments]")
     target, *args = scanned.command
@@ -448,6 +457,8 @@ def _command(scanned: Scanned, environ: Mapping[str, str], notes: list[str]) -> 
     elif module and no_python:
         raise UsageError("--module and --no-python exclude each other: a module needs Python; leave out one of them")
     kind = "run_path" if run_path else "module" if module else "executable" if no_python else "script"
+    if not here:
+        return Command(kind, target, tuple(args), "python")
     _check_target(kind, target, environ)
     python = environ.get("PYTHON_EXEC", "")
     if not python:

@@ -260,7 +260,8 @@ def owner_of(job: Json) -> Json:
         "kind": "Job",
         "name": metadata["name"],
         "uid": metadata.get("uid", ""),
-        "controller": True,
+        # The Job's controller would let go of pods that are not of its own making.
+        "controller": False,
         "blockOwnerDeletion": False,
     }
 
