@@ -106,7 +106,7 @@ def _api(arguments: argparse.Namespace) -> "Api":
 
 
 def _parser() -> argparse.ArgumentParser:
-    cluster = argparse.ArgumentParser(add_help=False)
+    cluster = _Parser(add_help=False)
     cluster.add_argument("-n", "--namespace", default="", help="default: that of the current context")
     cluster.add_argument("--kubeconfig", help="default: as kubectl")
     cluster.add_argument("--context", help="of the kubeconfig; default: the current one")

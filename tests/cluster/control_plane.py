@@ -85,7 +85,9 @@ class ControlPlane:
             + [f"--token-auth-file={folder / 'tokens.csv'}", "--service-cluster-ip-range=10.96.0.0/16"]
             + ["--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"]
             + [f"--service-account-signing-key-file={key}", "--allow-privileged=true"]
-            + ["--enable-admission-plugins=Priority"],
+            + ["--enable-admission-plugins=Priority"]
+            + ["--kubelet-preferred-address-types=InternalIP"]
+            + [f"--default-{each}-toleration-seconds=2" for each in ("not-ready", "unreachable")],
         )
         self.until(lambda: self.answers(), "the API server")
         common = [f"--kubeconfig={self.kubeconfig}", "--port=0", "--leader-elect=false"]
