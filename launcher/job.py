@@ -134,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--memory-cap", default="", help="up to which a node that was out of memory gets more")
     made.add_argument("--gpus", type=int, default=0, help="for each node, of NVIDIA")
     made.add_argument("--priority-class", default="", help="of the nodes: lower ones give way to higher ones")
+    made.add_argument("--master-priority-class", default="", help="of the master; default: that of the nodes")
     made.add_argument("--service-account", default="", help="of the master; default: elastic-run")
     made.add_argument("--image-pull-policy", default="", help="Always, IfNotPresent or Never")
     made.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the script")
@@ -242,6 +243,7 @@ def request_of(arguments: argparse.Namespace, flags: Sequence[str], command: Seq
         memory=arguments.memory,
         gpus=arguments.gpus,
         priority_class=arguments.priority_class,
+        master_priority_class=arguments.master_priority_class,
         service_account=arguments.service_account or objects.SERVICE_ACCOUNT,
         image_pull_policy=arguments.image_pull_policy,
         env=environment,

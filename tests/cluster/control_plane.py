@@ -7,7 +7,6 @@ It has no machines; `process_kubelet.py` makes some. `tests/build_kubernetes.sh`
 loopback, and whoever has the token of `plane.kubeconfig` may do everything.
 """
 
-import base64
 import json
 import os
 import secrets
@@ -50,6 +49,9 @@ class ControlPlane:
     Args:
         folder: for its files and logs.
         taken_for_lost: seconds of silence after which a machine is not ready any more.
+
+    Attributes:
+        store: the address of its etcd, in which there is room for a job's keys as well.
     """
 
     def __init__(self, folder: Path, taken_for_lost: int = 8) -> None:
@@ -70,8 +72,12 @@ class ControlPlane:
         key = folder / "service-accounts.key"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         self._write_kubeconfig()
-        store = f"http://127.0.0.1:{etcd}"
-        members = [f"--listen-peer-urls=http://127.0.0.1:{peer}", f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}"]
+        self.store = f"127.0.0.1:{etcd}"
+        store = f"http://{self.store}"
+        members = [
+            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+            f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
+        ]
         self._start(
             "etcd",
             [etcd_binary(), f"--data-dir={folder / 'etcd'}", f"--listen-client-urls={store}"]
@@ -191,11 +197,12 @@ class ControlPlane:
         done = subprocess.run([etcd_binary(), "--help"], capture_output=True, text=True)
         return "unsafe-no-fsync" in done.stdout + done.stderr
 
-    def _write_kubeconfig(self, name: str = "") -> None:
+    def _write_kubeconfig(self) -> None:
+        trust = {"certificate-authority": str(self.folder / "certificates" / "apiserver.crt")}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "test", "cluster": {"server": self.url, "insecure-skip-tls-verify": True}}],
+            "clusters": [{"name": "test", "cluster": {"server": self.url, **trust}}],
             "users": [{"name": "admin", "user": {"token": self.token}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin", "namespace": "default"}}],
             "current-context": "test",
@@ -210,10 +217,6 @@ class ControlPlane:
     def _has_default_account(self) -> bool:
         found = json.loads(self.kubectl("get", "serviceaccounts", "-o", "json"))
         return any(each["metadata"]["name"] == "default" and each.get("secrets") for each in found["items"])
-
-    def authority(self) -> str:
-        """The certificate of the API server, by which its clients know it, in base 64."""
-        return base64.b64encode((self.folder / "certificates" / "apiserver.crt").read_bytes()).decode()
 
 
 def missing() -> str:

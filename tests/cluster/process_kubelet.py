@@ -190,6 +190,8 @@ class Kubelet:
         self._over.set()
         for thread in self._threads:
             thread.join(30.0)
+        with contextlib.suppress(Refused, urllib3.exceptions.HTTPError, ValueError):
+            self._rest.ask("DELETE", f"/api/v1/nodes/{self.name}")
         if self._server:
             self._server.shutdown()
             self._server.server_close()

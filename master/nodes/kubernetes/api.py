@@ -20,8 +20,8 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import DynamicApiError
-from urllib3 import HTTPResponse
-from urllib3.exceptions import HTTPError
+from urllib3 import HTTPResponse, disable_warnings
+from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
 from ..platform import PlatformError, PlatformRefused, PlatformUnavailable
 
@@ -112,6 +112,8 @@ class Api:
             raise PlatformRefused(f"no Kubernetes cluster is configured: {error}") from error
         settings.connection_pool_maxsize = THREADS
         settings.retries = False
+        if not settings.verify_ssl:  # the kubeconfig says so, and its user knows
+            disable_warnings(InsecureRequestWarning)
         return cls(client.ApiClient(settings), namespace or "default")
 
     def path(self, kind: str, name: str = "", part: str = "", group: str = "") -> str:

@@ -64,6 +64,8 @@ class Request:
         cpu, memory: what each node asks for, as the API writes amounts; empty: nothing is said.
         gpus: NVIDIA's, of each node.
         priority_class: of the nodes; lower ones are the first that the cluster takes back.
+        master_priority_class: of the master, which needs little; empty: that of the nodes. Of pods with one priority
+            the cluster takes the youngest first, and the master is the oldest.
         service_account: of the master.
         image_pull_policy: as the API has it; empty: the cluster's default.
         env: for the script.
@@ -83,6 +85,7 @@ class Request:
     memory: str = ""
     gpus: int = 0
     priority_class: str = ""
+    master_priority_class: str = ""
     service_account: str = SERVICE_ACCOUNT
     image_pull_policy: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -168,6 +171,7 @@ def master_job(request: Request) -> Json:
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
         **_pull_policy(request),
     }
+    priority = request.master_priority_class or request.priority_class
     return {
         "apiVersion": BATCH,
         "kind": "Job",
@@ -181,6 +185,7 @@ def master_job(request: Request) -> Json:
                 "spec": {
                     "restartPolicy": "Never",
                     "serviceAccountName": request.service_account,
+                    **({"priorityClassName": priority} if priority else {}),
                     "containers": [container],
                 },
             },

@@ -1,0 +1,26 @@
+"""A real control plane for the tests of this folder, and machines that run pods as processes."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .control_plane import ControlPlane, missing
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One for all tests: each has a namespace of its own."""
+    if why := missing():
+        pytest.skip(why)
+    if os.getuid() != 0:
+        pytest.skip("a pod's processes have namespaces of their own: this needs root")
+    with ControlPlane(tmp_path_factory.mktemp("plane", numbered=True)) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """For a test's scripts; pods see it as it is."""
+    return tmp_path
