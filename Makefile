@@ -14,7 +14,7 @@ Or take PyPI's build, with gigabytes of CUDA: make TORCH=torch==2.13.0 ...
 LEGACY_KERAS := 'import importlib.metadata as found; \
 	print(*("tf-keras==%s.*" % one.version.rpartition(".")[0] for one in found.distributions() if one.name == "tensorflow_cpu"))'
 
-.PHONY: help demo test test-gpu check check-static soak bench clean etcd tools horovod slurm
+.PHONY: help demo test test-gpu check check-static soak bench clean etcd tools horovod slurm kubernetes
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,7 +28,7 @@ $(BIN)/.demo: pyproject.toml
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.demo
-	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples,dev,frameworks]'
+	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples,dev,frameworks,kubernetes]'
 	@$(BIN)/python -c $(LEGACY_KERAS) | xargs --no-run-if-empty $(BIN)/python -m pip install --quiet --no-deps
 	@touch $@
 
@@ -51,9 +51,13 @@ tools:
 slurm:
 	@sh tests/install_slurm.sh
 
+# A real API server, controller manager and scheduler: built once, in minutes, and kept in ~/.cache.
+kubernetes:
+	@sh tests/build_kubernetes.sh
+
 # Two processes: one for what only computes, one for what starts processes and mostly waits (tests/conftest.py).
 TEST_PROCESSES ?= 2
-test: $(BIN)/.dev etcd tools horovod slurm  ## every test
+test: $(BIN)/.dev etcd tools horovod slurm kubernetes  ## every test
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 # .venv has torch without CUDA, so this takes the torch of another interpreter, which needs pytest, pytest-asyncio and

@@ -32,7 +32,7 @@ async def lead(start: Start, endpoints: str) -> tuple[int, str]:
     name = os.environ.get(JOB_VARIABLE)
     if not name:
         raise PlatformRefused(
-            f"--nodes-on=kubernetes is for the pod that elastic-job submit makes ({JOB_VARIABLE} is not set here). To "
+            f"--platform=kubernetes is for the pod that elastic-job submit makes ({JOB_VARIABLE} is not set here). To "
             "run a job in the cluster: elastic-job submit --image=IMAGE --nnodes=2:8 -- train.py"
         )
     api = Api.load()

@@ -131,7 +131,7 @@ FLAGS: tuple[Flag, ...] = (
         repeated=True,
     ),
     Flag(
-        "nodes-on",
+        "platform",
         SIZE,
         "elastic-run master only: it starts, replaces and stops the nodes itself, as pods of this cluster or as "
         "processes of this machine.",

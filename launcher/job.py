@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 """An object of the API (hence Any)."""
 
-OWN_NODE = ("standalone", "node-rank", "node-name", "node-role", "local-addr")
+OWN_NODE = ("platform", "standalone", "node-rank", "node-name", "node-role", "local-addr")
 """Flags of `elastic-run` that say something of one node: here the master gives them."""
 
 YEAR = 365 * 24 * 3600
@@ -211,12 +211,12 @@ def request_of(arguments: argparse.Namespace, flags: Sequence[str], command: Seq
             "elastic-job submit: no script is given: write -- before it, as in elastic-job submit --image=IMAGE "
             "--nnodes=2:8 -- train.py"
         )
-    options = parse([*flags, "--", *command], {}, workers=False, here=False)
     for name in OWN_NODE:
         if any(word.partition("=")[0].replace("_", "-") == f"--{name}" for word in flags):
             raise UsageError(
                 f"elastic-job submit: --{name} is of one node, and the job's master starts them: leave it out"
             )
+    options = parse([*flags, "--", *command], {}, workers=False, here=False)
     name = objects.check_name(arguments.name or _name(options.command.target))
     environment: dict[str, str] = {}
     for pair in cast(list[str], arguments.env):

@@ -48,7 +48,7 @@ async def _run(options: Options) -> int:
                     lease_ttl=options.timing.lease_ttl,
                     signals=heeded(options.signals),
                 )
-                if options.nodes_on:
+                if options.platform:
                     code, why = await managed_nodes.lead(options, endpoints, setup, store, _say, trace)
                 else:
                     code, why = await MasterProcess(setup, store, _say, trace).run()

@@ -1,4 +1,4 @@
-"""The nodes that a master's process starts, replaces and stops itself (`elastic-run master --nodes-on=...`).
+"""The nodes that a master's process starts, replaces and stops itself (`elastic-run master --platform=...`).
 
 The job's master says how many nodes the job wants (`master/targets.py`), whichever process it is in; the node manager
 here brings a platform up to that (`master/nodes/`). What a node runs is the command that joins the job.
@@ -79,7 +79,7 @@ async def lead(
     """
     start = Start(options, setup, store, say, trace)
     text = ",".join(map(str, endpoints))
-    if options.nodes_on == "kubernetes":
+    if options.platform == "kubernetes":
         return await _on_kubernetes(start, text)
     return await _on_this_machine(start, text)
 

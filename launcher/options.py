@@ -192,7 +192,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], *, workers: bool = Tr
         explain=scanned.has("explain-preload"),
         roles=declared,
         node_role=roles.node_role(declared, scanned),
-        nodes_on=_nodes_on(scanned, workers),
+        platform=_platform(scanned, workers),
         output=_output(scanned, most, environ),
         given=given,
         notes=tuple(notes),
@@ -247,13 +247,13 @@ def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
     return Nodes(least, most, unit)
 
 
-def _nodes_on(scanned: Scanned, workers: bool) -> Literal["", "kubernetes", "local"]:
-    if scanned.has("nodes-on") and workers:
+def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes", "local"]:
+    if scanned.has("platform") and workers:
         raise UsageError(
-            f"{scanned.source('nodes-on')} is for elastic-run master, which starts no workers of its own: write "
+            f"{scanned.source('platform')} is for elastic-run master, which starts no workers of its own: write "
             "elastic-run master, or leave it out"
         )
-    return cast(Literal["", "kubernetes", "local"], scanned.text("nodes-on") or "")  # one of the table's choices
+    return cast(Literal["", "kubernetes", "local"], scanned.text("platform") or "")  # one of the table's choices
 
 
 def _adapter(scanned: Scanned) -> Adapter:

@@ -177,7 +177,7 @@ class Options:
         explain: only say what workers would be forked with.
         roles: of the job; empty: it has none.
         node_role: the only one that this node takes; empty: any.
-        nodes_on: the platform on which a master's process starts the job's nodes; empty: it starts none.
+        platform: the platform on which a master's process starts the job's nodes; empty: it starts none.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
     """
@@ -208,7 +208,7 @@ class Options:
     explain: bool
     roles: tuple[Role, ...]
     node_role: str
-    nodes_on: Literal["", "kubernetes", "local"]
+    platform: Literal["", "kubernetes", "local"]
     output: Output
     given: tuple[str, ...]
     notes: tuple[str, ...]

@@ -2,17 +2,12 @@
 
 import itertools
 import json
-import os
-import re
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from .control_plane import ControlPlane
 
@@ -22,7 +17,7 @@ DEADLINE = 120.0
 
 HELD = """
 import os, pathlib, sys, time
-print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "round", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], flush=True)
 while not pathlib.Path(sys.argv[1]).exists():
     time.sleep(0.05)
 """

@@ -283,11 +283,11 @@ class Kubelet:
             with self._lock:
                 if self._silent.is_set():
                     continue
-                try:
+                found = None
+                with contextlib.suppress(Refused, urllib3.exceptions.HTTPError, ValueError):
                     found = {each["metadata"]["uid"]: each for each in self._rest.ask("GET", query)["items"]}
+                with contextlib.suppress(Refused, urllib3.exceptions.HTTPError, ValueError):
                     self._look(found)
-                except (Refused, urllib3.exceptions.HTTPError, ValueError):
-                    self._look(None)
 
     def _look(self, found: Mapping[str, Json] | None) -> None:
         """`found`: the pods of this machine; None: nobody can say."""
@@ -539,8 +539,22 @@ class Kubelet:
 
         key, certificate = self._folder / "key.pem", self._folder / "certificate.pem"
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kubelet"]
-            + ["-keyout", str(key), "-out", str(certificate)],
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=kubelet",
+                "-keyout",
+                str(key),
+                "-out",
+                str(certificate),
+            ],
             check=True,
             capture_output=True,
         )

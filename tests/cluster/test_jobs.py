@@ -1,14 +1,13 @@
 """Whole jobs on a real API server, controller manager and scheduler; each pod is a process."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from .control_plane import ControlPlane
-from .jobs import DEADLINE, Jobs
+from .jobs import Jobs
 from .process_kubelet import Kubelet
 
 
@@ -125,8 +124,11 @@ def test_a_lost_machine_is_replaced_on_another(jobs: Jobs, plane: ControlPlane) 
                 lambda: any(each["spec"].get("nodeName") == "lost-b" for each in jobs.running("master").values()),
                 lambda: "a master on the other machine",
             )
+            jobs.wait(
+                lambda: [each["spec"]["nodeName"] for each in jobs.running().values()] == ["lost-b"] * 2,
+                lambda: "both nodes on the other machine",
+            )
             jobs.until("two", 2)
-            assert {each["spec"]["nodeName"] for each in jobs.running().values()} == {"lost-b"}
             jobs.release()
             jobs.run("wait", "two")
 
@@ -171,18 +173,16 @@ def test_a_script_that_fails_ends_the_job_with_its_reason_and_no_second_master(j
     assert len(jobs.pods("master")) == 1
 
 
-def test_an_image_that_is_missing_is_said_and_the_job_can_be_cancelled(jobs: Jobs, machine: Kubelet) -> None:
-    jobs.submit("six", "--nnodes=1:2")
-    jobs.until("six", 2)
+def test_a_pod_that_cannot_start_is_said_and_the_job_can_be_cancelled(jobs: Jobs, machine: Kubelet) -> None:
     template = jobs.folder / "pod.yaml"
-    template.write_text(json.dumps({"spec": {"containers": [{"name": "agent", "image": "any"}]}}))
-    made = subprocess.run(
-        ["kubectl", f"--kubeconfig={jobs.plane.kubeconfig}", "-n", jobs.namespace, "get", "pods", "-o", "name"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
-    assert "one-worker" not in made.stdout
+    sidecar = {"name": "logs", "image": "missing/logs:1", "command": ["sleep", "1000"]}
+    template.write_text(json.dumps({"spec": {"containers": [{"name": "agent"}, sidecar]}}))
+    jobs.submit("six", "--nnodes=1:2", f"--pod-template={template}")
+    jobs.wait(lambda: jobs.status("six").get("waiting"), lambda: "word of the image")
+    waiting = jobs.status("six")["waiting"]
+    assert {each["code"] for each in waiting} == {"CannotStart"}
+    assert "ImagePullBackOff" in waiting[0]["reason"] and "missing/logs:1" in waiting[0]["reason"]
+    assert "missing/logs:1" in jobs.run("status", "six")
     jobs.run("cancel", "six")
     jobs.run("wait", "six", code=1)
     assert jobs.status("six")["reason"] == "it was cancelled by its user"

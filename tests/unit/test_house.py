@@ -26,7 +26,7 @@ PACKAGE = Path(next(iter(elastic_run.__path__)))
 ROOT = PACKAGE.resolve().parents[1]
 FOLDERS = ("launcher", "elastic_agent", "adapters", "master", "rendezvous")
 HEAVY = {"grpc", "google.protobuf", "torch", "psutil", "numpy", "tensorflow", "jax", "asyncio"}
-FRAMEWORKS = {"torch", "tensorflow", "horovod", "jax", "xgboost", "kubernetes"}
+FRAMEWORKS = {"torch", "tensorflow", "horovod", "jax", "xgboost"}
 
 LIST_MODULES = "import json, sys; print(json.dumps({n: getattr(m, '__file__', None) for n, m in sys.modules.items()}))"
 
@@ -104,6 +104,11 @@ def test_nothing_but_an_adapter_imports_a_framework() -> None:
     assert offenders == set()
 
 
+def test_one_module_speaks_to_a_cluster() -> None:
+    speakers = [str(path.relative_to(ROOT)) for path in sources() if {"kubernetes", "urllib3"} & imports(path)]
+    assert speakers == ["master/nodes/kubernetes/api.py"]
+
+
 NAMES_PYTORCH: Mapping[str, str] = {
     "elastic_agent/warm/bootstrap.py": "the end of a worker that has imported torch, whatever its framework",
     "elastic_agent/warm/hazards.py": "an import that draws from torch's common numbers, whoever makes it",
@@ -133,9 +138,11 @@ def test_what_lies_below_the_adapters_names_pytorch_only_where_a_reason_is_given
 
 
 def test_loading_the_whole_launcher_loads_no_framework() -> None:
-    names = [modules_of(path) for path in sources() if path.relative_to(ROOT).parts[0] == "launcher"]
+    inside = "cluster_master.py"  # what runs in a cluster only
+    ours = [path for path in sources() if path.relative_to(ROOT).parts[0] == "launcher" and path.name != inside]
+    names = [modules_of(path) for path in ours]
     loaded = loaded_by("import importlib\n" + "".join(f"importlib.import_module({name!r})\n" for name in names))
-    assert not FRAMEWORKS & set(loaded)
+    assert not (FRAMEWORKS | {"kubernetes"}) & set(loaded)
     assert "elastic_run.launcher.cli" in loaded
 
 

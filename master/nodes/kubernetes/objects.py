@@ -159,7 +159,7 @@ def labels(name: str, component: str) -> dict[str, str]:
 def master_job(request: Request) -> Json:
     """The Job whose only pod is the master's."""
     endpoint = literal(request.endpoint) or f"$(POD_IP):{STORE_PORT}"
-    words = ["elastic-run", "master", "--nodes-on=kubernetes", f"--rdzv-endpoint={endpoint}"]
+    words = ["elastic-run", "master", "--platform=kubernetes", f"--rdzv-endpoint={endpoint}"]
     words += [f"--rdzv-id={request.run}", "--node-name=$(POD_NAME)", "--local-addr=$(POD_IP)"]
     words += [literal(word) for word in (*request.flags, *request.command)]
     container: dict[str, Any] = {

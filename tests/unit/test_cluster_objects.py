@@ -1,0 +1,244 @@
+"""A job's objects in a cluster, what a pod says of its node, and what `elastic-job submit` refuses."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from elastic_run.launcher import job
+from elastic_run.launcher.managed_nodes import Wish, wanted
+from elastic_run.master.nodes.kubernetes import objects, pods
+from elastic_run.master.nodes.kubernetes.objects import BadRequest, Control, Request
+from elastic_run.master.nodes.reconcile import Demand
+from elastic_run.master.nodes.replica import (
+    CannotStart,
+    Exited,
+    Launch,
+    MachineLost,
+    NeverStarted,
+    OutOfMemory,
+    Preempted,
+    Starting,
+    Unschedulable,
+)
+
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "night", "uid": "1"}
+
+REQUEST = Request(
+    name="night",
+    run="night-1",
+    image="registry/train:1",
+    flags=("--nnodes=2:8",),
+    command=("train.py", "--path=$(HOME)"),
+    cpu="2",
+    memory="4Gi",
+    gpus=1,
+    priority_class="low",
+    env={"MODE": "fast"},
+)
+
+
+def made(launch: Launch, request: Request = REQUEST) -> Any:
+    template = objects.with_command(objects.node_template(request, launch.role), ["elastic-run", "train.py"])
+    return pods.made("night", template, OWNER, launch)
+
+
+def seen(status: Mapping[str, object], launch: Launch = Launch("", 3, 1, 2)) -> Any:  # noqa: B008  a frozen value
+    return pods.replica_of({**made(launch), "status": status}, 7.0)
+
+
+def test_a_pod_says_again_which_replica_it_is() -> None:
+    found = seen({"phase": "Running"})
+    assert (found.name, found.role, found.index, found.attempt, found.counted) == ("night-worker-3-1", "", 3, 1, 2)
+    assert (found.state, found.since, found.memory, found.raised) == ("running", 7.0, 4 << 30, 0)
+    raised = seen({"phase": "Running"}, Launch("ps", 0, 0, raised=6 << 30))
+    assert (raised.name, raised.memory, raised.raised) == ("night-ps-0", 6 << 30, 6 << 30)
+
+
+def test_a_pod_of_somebody_else_is_no_replica() -> None:
+    assert pods.replica_of({"metadata": {"name": "other"}, "status": {"phase": "Running"}}, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, Starting()),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]},
+            Unschedulable("0/3 nodes are available"),
+        ),
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}]},
+            CannotStart("ErrImagePull: no such image"),
+        ),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, Starting()),
+    ],
+)
+def test_why_a_pod_is_pending(status: Mapping[str, object], expected: object) -> None:
+    assert seen({"phase": "Pending", **status}).pending == expected
+
+
+def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, object]:
+    terminated = {"exitCode": code, "reason": reason, "message": message}
+    return {"phase": "Failed", "containerStatuses": [{"state": {"terminated": terminated}}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}, Exited(0)),
+        (ended(1), Exited(1)),
+        (ended(137, "OOMKilled"), OutOfMemory(4 << 30)),
+        (ended(128, "StartError", "no such file"), NeverStarted("StartError: no such file")),
+        ({"phase": "Failed", "reason": "Evicted", "message": "disk pressure"}, Preempted("Evicted: disk pressure")),
+        ({"phase": "Failed", "reason": "NodeLost", "message": "silent"}, MachineLost("NodeLost: silent")),
+        (
+            {
+                **ended(143),
+                "conditions": [
+                    {
+                        "type": "DisruptionTarget",
+                        "status": "True",
+                        "reason": "PreemptionByScheduler",
+                        "message": "for another",
+                    }
+                ],
+            },
+            Preempted("PreemptionByScheduler: for another"),
+        ),
+        (
+            {
+                "phase": "Failed",
+                "conditions": [
+                    {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": "x"}
+                ],
+            },
+            MachineLost("DeletionByTaintManager: x"),
+        ),
+    ],
+)
+def test_how_a_pod_ended(status: Mapping[str, object], expected: object) -> None:
+    assert seen(status).end == expected
+
+
+def test_the_nodes_of_a_job_ask_for_what_was_said() -> None:
+    pod = made(Launch("", 0, 0))
+    spec, (agent,) = pod["spec"], pod["spec"]["containers"]
+    assert agent["resources"] == {
+        "requests": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"},
+        "limits": {"memory": "4Gi", "nvidia.com/gpu": "1"},
+    }
+    assert spec["priorityClassName"] == "low" and spec["restartPolicy"] == "Never"
+    assert spec["automountServiceAccountToken"] is False
+    assert {"name": "MODE", "value": "fast"} in agent["env"]
+    assert pod["metadata"]["ownerReferences"] == [OWNER]
+
+
+def test_the_users_own_pod_keeps_what_it_says() -> None:
+    template = {
+        "metadata": {"labels": {"team": "vision"}},
+        "spec": {
+            "tolerations": [{"key": "spot"}],
+            "containers": [
+                {"name": "logs", "image": "logs:1"},
+                {"name": "agent", "env": [{"name": "A", "value": "1"}]},
+            ],
+        },
+    }
+    pod = objects.node_template(Request("n", "r", "train:1", (), ("t.py",), template=template), "")
+    logs, agent = pod["spec"]["containers"]
+    assert pod["spec"]["tolerations"] == [{"key": "spot"}] and pod["metadata"]["labels"]["team"] == "vision"
+    assert logs == {"name": "logs", "image": "logs:1"}
+    assert agent["image"] == "train:1" and {"name": "A", "value": "1"} in agent["env"]
+    assert template["spec"]["containers"][1] == {"name": "agent", "env": [{"name": "A", "value": "1"}]}
+
+
+def test_the_script_reads_its_arguments_as_they_were_typed() -> None:
+    container = objects.master_job(REQUEST)["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"][-1] == "--path=$$(HOME)"
+    assert "--rdzv-endpoint=$(POD_IP):2379" in container["command"]
+
+
+def test_a_job_is_not_the_controller_of_pods_that_its_controller_did_not_make() -> None:
+    assert objects.owner_of({"metadata": {"name": "a", "uid": "u"}})["controller"] is False
+
+
+@pytest.mark.parametrize("name", ["Night", "1st", "a_b", "a-", "", "x" * 41])
+def test_a_name_that_no_object_can_have_is_refused(name: str) -> None:
+    with pytest.raises(BadRequest):
+        objects.check_name(name)
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", '{"scale": 3}', '{"scale": {"": true}}', '{"suspend": "yes"}'])
+def test_what_a_hand_has_written_in_another_shape_is_as_at_first(text: str) -> None:
+    assert Control.read(text) == Control()
+
+
+def test_what_the_user_wants_is_read_as_it_was_written() -> None:
+    control = Control({"worker": 3}, suspend=True).changed(cancel=True)
+    assert Control.read(control.text) == control
+
+
+def test_the_users_wish_is_within_what_the_job_wants() -> None:
+    spans = {"": (2, 8)}
+    assert wanted(None, spans, Wish()).demands == (Demand("", 8, 2),)
+    assert wanted(None, spans, Wish({"": 3})).demands == (Demand("", 3, 2),)
+    assert wanted(None, spans, Wish({"": 100})).demands == (Demand("", 8, 2),)
+    assert wanted(None, spans, Wish(suspended=True)).demands == (Demand("", 0, 0),)
+
+
+def submit(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = job.main(["submit", "--dry-run", "--image=train:1", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_a_dry_run_prints_what_would_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    import yaml
+
+    code, out, _ = submit(capsys, "--name=night", "--nnodes", "2:8", "--cpu=2", "--", "train.py", "--lr", "1")
+    assert code == 0
+    made_job, config = yaml.safe_load_all(out)
+    assert (made_job["kind"], made_job["metadata"]["name"]) == ("Job", "night")
+    command = made_job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[-3:] == ["train.py", "--lr", "1"] and "--nnodes=2:8" in command
+    assert any("join_timeout=" in word for word in command), "a job in a cluster waits for its places"
+    templates = json.loads(config["data"][objects.TEMPLATES])["templates"]
+    assert list(templates) == [""]
+
+
+def test_a_job_with_roles_has_a_pod_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    import yaml
+
+    code, out, _ = submit(capsys, "--roles=ps:1,worker:1:3", "--", "train.py")
+    assert code == 0
+    _, config = yaml.safe_load_all(out)
+    assert list(json.loads(config["data"][objects.TEMPLATES])["templates"]) == ["ps", "worker"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--nnodes=2",), "write -- before it"),
+        (("--nnods=2", "--", "t.py"), "did you mean --nnodes"),
+        (("--nnodes=3:2", "--", "t.py"), "minimum above its maximum"),
+        (("--node-rank=1", "--", "t.py"), "--node-rank is of one node"),
+        (("--nnodes=2", "--memory=2GB", "--", "t.py"), "--memory: '2GB' is no amount of memory"),
+        (("--nnodes=2", "--env=A", "--", "t.py"), "write --env=NAME=VALUE"),
+        (("--nnodes=2", "--name=A_B", "--", "t.py"), "cannot be a job's name"),
+        (("--nnodes=2", "--gpus=-1", "--", "t.py"), "give a number from 0"),
+        (("--nnodes=2", "--pod-template=none.yaml", "--", "t.py"), "cannot be read"),
+    ],
+)
+def test_what_submit_refuses(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str) -> None:
+    code, out, said = submit(capsys, *words)
+    assert code == 2 and not out
+    assert said.startswith("[elastic-job] ") and sentence in said, said
+
+
+def test_without_a_cluster_it_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert job.main(["list"]) == 2
+    assert "no Kubernetes cluster is configured" in capsys.readouterr().err
