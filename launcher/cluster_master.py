@@ -75,7 +75,8 @@ async def _lead(start: Start, endpoints: str, api: Api, job: ClusterJob) -> tupl
         code, why = await managed(start, manager, wish, report.on_status)
     finally:
         await cancel(*tasks)
-    if code < 128:  # else this pod is told to go, and another will lead the job
+    # Where this pod was told to go, or has lost the store, the job goes on, and another master will lead it.
+    if code < 128 and code != plan.STORE_LOST:
         try:
             await job.end(report.ended(code, why))
             if code:

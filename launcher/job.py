@@ -414,7 +414,6 @@ def delete(api: "Api", arguments: argparse.Namespace) -> int:
 def _delete(api: "Api", name: str) -> None:
     from ..master.nodes.kubernetes import objects
 
-    # The pods first: each is told to end in order, and the Job's own end would leave them to a collector.
     query = (("propagationPolicy", "Background"),)
     api.ask_now("delete", api.path("jobs", name, group=objects.BATCH), query=query)
 
@@ -458,8 +457,13 @@ def _is_over(api: "Api", name: str) -> bool:
 
 
 def _await(api: "Api", name: str, until: float | None) -> int:
+    from ..master.nodes.platform import PlatformUnavailable
+
     while until is None or time.monotonic() < until:
-        found = _status(api, name)
+        try:
+            found = _status(api, name)
+        except PlatformUnavailable:
+            found = {}  # the job goes on without its cluster's API
         if "exitCode" in found:
             _say(f"job {name} {'succeeded' if not found['exitCode'] else 'failed'}: {found.get('reason', '')}")
             return int(found["exitCode"])
@@ -515,17 +519,17 @@ class Tails:
 
     def once(self) -> None:
         """What there is."""
-        for pod in self._pods():
-            self._copy(pod)
+        for pod, container in self._pods().items():
+            self._copy(pod, container)
 
     def until(self, over: Callable[[], bool]) -> None:
         """Until the job is over, and everything is printed."""
         while True:
             ended = over()
             try:
-                for pod in self._pods():
+                for pod, container in self._pods().items():
                     if pod not in self._threads:
-                        thread = threading.Thread(target=self._copy, args=(pod,), name=f"logs of {pod}", daemon=True)
+                        thread = threading.Thread(target=self._copy, args=(pod, container), daemon=True)
                         self._threads[pod] = thread
                         thread.start()
             except PlatformError:
@@ -536,15 +540,20 @@ class Tails:
         for thread in self._threads.values():
             thread.join(10.0)
 
-    def _pods(self) -> Sequence[str]:
+    def _pods(self) -> Mapping[str, str]:
+        """By name, the container that has the output."""
+        from ..master.nodes.kubernetes import objects, pods
+
         found = self._api.ask_now("get", self._api.path("pods"), query=self._query)["items"]
         begun = [
             each for each in found if (each.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")
         ]
-        return sorted(each["metadata"]["name"] for each in begun)
+        components = {each["metadata"]["name"]: each["metadata"]["labels"][objects.COMPONENT] for each in begun}
+        return {name: pods.CONTAINER if what == "node" else what for name, what in sorted(components.items())}
 
-    def _copy(self, pod: str) -> None:
-        query: list[tuple[str, object]] = [("follow", "true")] if self._follow else []
+    def _copy(self, pod: str, container: str) -> None:
+        query: list[tuple[str, object]] = [("container", container)]
+        query += [("follow", "true")] if self._follow else []
         query += [("tailLines", self._tail)] if self._tail >= 0 else []
         try:
             for line in _lines(self._api.text(self._api.path("pods", pod, "log"), query)):
