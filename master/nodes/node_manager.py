@@ -89,13 +89,13 @@ class NodeManager:
     async def drain(self, patience: float) -> None:
         """The job is over: who runs has so many seconds to end by itself, the rest is told to.
 
-        Returns when nothing runs, or nobody can say whether something does.
+        Returns when each has ended or was told to (nobody sees a pod on a lost machine end), or nobody can say so.
         """
         self.want(Wanted((), over=True))
         loop = asyncio.get_running_loop()
         until = loop.time() + patience
         told: set[str] = set()
-        while live := [each for each in self._replicas or () if each.state != "ended"]:
+        while live := [each for each in self._replicas or () if each.state != "ended" and not each.stopping]:
             late = loop.time() >= until
             told_now = [each.name for each in live if (late or each.state == "pending") and each.name not in told]
             await self._ask([lambda name=name: self.platform.stop(name) for name in told_now])
