@@ -9,14 +9,14 @@ import pytest
 from .control_plane import ControlPlane, missing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One for all tests: each has a namespace of its own."""
+    """One for all tests of a module: each has a namespace of its own."""
     if why := missing():
         pytest.skip(why)
     if os.getuid() != 0:
         pytest.skip("a pod's processes have namespaces of their own: this needs root")
-    with ControlPlane(tmp_path_factory.mktemp("plane", numbered=True)) as made:
+    with ControlPlane(tmp_path_factory.mktemp("plane")) as made:
         yield made
 
 
