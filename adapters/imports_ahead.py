@@ -130,7 +130,7 @@ PACKAGES: Mapping[str, Package] = {
         Package("torchmetrics", "torchmetrics", ("1.9", "1.9")),
         Package("torchvision", "torchvision", ("0.27", "0.29")),
         Package("tqdm", "tqdm", None),
-        Package("transformers", "transformers", ("5.23", "5.23")),
+        Package("transformers", "transformers", ("5.23", "5.24")),
         Package("yaml", "pyyaml", ("6.0", "6.0")),
         # Dependencies of these.
         Package("absl", "absl-py", None),

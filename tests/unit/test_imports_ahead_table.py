@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,15 @@ def test_an_entry_names_its_distribution_and_versions_in_normal_form(package: im
         lowest, highest = (tuple(int(part) for part in version.split(".")) for version in package.tested)
         assert lowest <= highest
     assert all(late.module.startswith(f"{package.name}.") and late.wanted_by for late in package.late)
+
+
+def test_no_version_that_is_newer_than_the_tested_ones_is_installed_for_the_tests():
+    lines = (Path(__file__).parents[1] / "constraints.txt").read_text().splitlines()
+    below = dict(line.split("<") for line in lines if not line.startswith("#"))
+    tested = {package.distribution: package.tested[1] for package in PACKAGES.values() if package.tested}
+    for distribution in tested.keys() - {"torch", "triton"}:  # the Makefile names torch's version, and that triton's
+        major, minor = tested[distribution].split(".")
+        assert below[distribution] == f"{major}.{int(minor) + 1}", f"{distribution} in tests/constraints.txt"
 
 
 def test_reasons_are_words_that_finish_a_sentence():
