@@ -9,16 +9,8 @@ import pytest
 COMPUTE = ("unit", "simulation")
 """Folders of tests that need a processor and little else."""
 
-UNHURRIED = (
-    "test_convergence",
-    "test_ecosystem",
-    "test_imports_ahead",
-    "test_readme",
-    "test_start_methods",
-    "test_third_party_scripts",
-)
-"""Files that start processes, and in which nothing is killed or timed: they can do with what those leave over."""
-
+ONE_AT_A_TIME = {"cluster": "kubernetes", "test_slurm": "slurm"}
+"""Folders and files whose tests each have a whole cluster: one process takes all of them."""
 
 ROOM = 6 * 2**30
 """Bytes: each member of etcd lays out 128 MB, and a test's folder goes when it has passed."""
@@ -35,12 +27,13 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two groups, for two processes (`make test`): tests that kill, freeze and cut run one after the other."""
+    """For `--dist loadgroup`: what has no group is taken test by test."""
     for item in items:
-        aside = item.path.parent.name in COMPUTE or item.path.stem in UNHURRIED
-        item.add_marker(pytest.mark.xdist_group("computes" if aside else "waits"))
-    # What the simulator draws begins at once, and is done before the rest of its group needs the processors.
+        if group := ONE_AT_A_TIME.get(item.path.parent.name) or ONE_AT_A_TIME.get(item.path.stem):
+            item.add_marker(pytest.mark.xdist_group(group))
+    # What the simulator draws needs a processor for minutes: it is not what all wait for at the end.
     items.sort(key=lambda item: item.path.parent.name != "simulation")
     free = shutil.disk_usage(tempfile.gettempdir()).free
     if free < ROOM and any(item.path.parent.name not in COMPUTE for item in items):
