@@ -55,7 +55,7 @@ slurm:
 kubernetes:
 	@sh tests/build_kubernetes.sh
 
-# Each process takes the next test: most start processes and then wait.
+# Each process takes the next test, or the next group of tests that share something: most start processes and then wait.
 TEST_PROCESSES ?= 2
 test: $(BIN)/.dev etcd tools horovod slurm kubernetes  ## every test
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup

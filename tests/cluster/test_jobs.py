@@ -10,6 +10,8 @@ from .control_plane import ControlPlane
 from .jobs import Jobs
 from .process_kubelet import Kubelet
 
+pytestmark = pytest.mark.xdist_group("kubernetes")
+
 
 @pytest.fixture
 def jobs(plane: ControlPlane, folder: Path) -> Iterator[Jobs]:

@@ -21,6 +21,8 @@ from elastic_run.master.nodes.replica import Launch
 
 from .control_plane import ControlPlane
 
+pytestmark = pytest.mark.xdist_group("kubernetes")
+
 SECONDS = 120.0
 
 REQUEST = objects.Request("mass", "mass-1", "any", (), ("train.py",), cpu="1")

@@ -12,7 +12,7 @@ import pytest
 from elastic_run.rendezvous.store.etcd.connections import AttemptFailed, Endpoint
 from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
 
-from ..integration.cluster import DEADLINE, embedded_ports, failure
+from ..integration.cluster import DEADLINE, embedded_ports
 from ..integration.conftest import Cluster as Etcd
 from ..integration.conftest import Member, running
 from .conftest import broken, explaining
@@ -28,28 +28,6 @@ STALL = 8.0
 
 PATIENCE = 5.0
 """Seconds for what ends at once."""
-
-
-@pytest.fixture(scope="module")
-def widowed(
-    tmp_path_factory: pytest.TempPathFactory, inject: Callable[[str], None], request: pytest.FixtureRequest
-) -> Iterator[Job]:
-    """A job that has lost the machine with its only, embedded, member of the store. Its end takes a minute."""
-    endpoint = f"127.0.0.1:{embedded_ports(1)[0]}"
-    folder = tmp_path_factory.mktemp("widowed") / "job"
-    with explaining(Job(folder, failure(request), inject, endpoint=endpoint, embedded=True)) as made:
-        # As on two machines, each has its own data: whoever has the lost member's would bring it back.
-        made.train("A", nnodes="1:2", store_dir=str(folder.parent / "a"), conf={"last_call_timeout": DEADLINE})
-        made.train("B", store_dir=str(folder.parent / "b"))
-        made.advances()
-        host, _ = made.wait_anywhere("starting etcd")
-        made.kill_machine(host)
-        yield made
-
-
-def test_where_the_machine_of_the_only_embedded_member_is_lost_the_others_say_so(widowed: Job) -> None:
-    (other,) = widowed.running()
-    widowed.wait_for_line(other, r"the store does not answer \(.*\); running workers continue")
 
 
 def test_workers_train_on_while_the_stores_leader_dies_and_while_all_of_it_is_gone(frail: Job, etcd: Etcd) -> None:
@@ -163,11 +141,23 @@ def test_a_store_that_comes_back_without_its_data_ends_the_job_with_a_sentence(f
         assert "etcd lost data" in frail.last_lines(node)
 
 
-def test_where_the_machine_of_the_only_embedded_member_is_lost_the_others_end_with_4(widowed: Job) -> None:
-    (other,) = [name for name, node in widowed.nodes.items() if not node.killed]  # it may have ended by now
-    assert widowed.finish(2 * DEADLINE) == {other: 4}
-    assert "the store has not answered for" in widowed.last_lines(other)
-    assert "Start the store again (its machine may be lost), then start this command again" in widowed.last_lines(other)
+def test_where_the_machine_of_the_only_embedded_member_is_lost_the_others_end_with_4(
+    tmp_path: Path, inject: Callable[[str], None], request: pytest.FixtureRequest
+) -> None:
+    endpoint = f"127.0.0.1:{embedded_ports(1)[0]}"
+    with explaining(Job(tmp_path / "job", broken(request), inject, endpoint=endpoint, embedded=True)) as job:
+        # As on two machines, each has its own data: whoever has the lost member's would bring it back.
+        job.train("A", nnodes="1:2", store_dir=str(tmp_path / "a"), conf={"last_call_timeout": DEADLINE})
+        job.train("B", store_dir=str(tmp_path / "b"))
+        job.advances()
+        host, _ = job.wait_anywhere("starting etcd")
+        job.kill_machine(host)
+        (other,) = job.running()
+        job.wait_for_line(other, r"the store does not answer \(.*\); running workers continue")
+        assert job.finish(2 * DEADLINE) == {other: 4}
+        assert "the store has not answered for" in job.last_lines(other)
+        again = "Start the store again (its machine may be lost), then start this command again"
+        assert again in job.last_lines(other)
 
 
 async def test_a_stream_that_is_given_up_before_it_could_be_opened_ends() -> None:

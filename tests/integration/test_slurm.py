@@ -14,6 +14,8 @@ from .cluster import SCRIPTS
 from .conftest import free_ports
 from .slurm_cluster import SlurmCluster, Unavailable
 
+pytestmark = pytest.mark.xdist_group("slurm")
+
 ONE_A_NODE = ("--ntasks-per-node=1", "--cpus-per-task=2", "--no-kill", "--requeue")
 """As the user guide writes it."""
 

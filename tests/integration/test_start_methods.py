@@ -15,6 +15,8 @@ import pytest
 
 from .start_methods import SCRIPTS, Case, Runs, Seen, in_parallel
 
+pytestmark = pytest.mark.xdist_group("start-methods")
+
 ENDINGS: dict[str, tuple[int | signal.Signals, str]] = {
     "uncaught": (1, "ZeroDivisionError"),
     "chained": (1, "direct cause(.|\n)*another exception"),

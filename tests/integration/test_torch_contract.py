@@ -17,7 +17,7 @@ from .cluster import SCRIPTS, Cluster, embedded_ports
 if TYPE_CHECKING:
     from .conftest import Cluster as Etcd
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.xdist_group("torch-contract")]
 
 DEADLINE = 120.0
 

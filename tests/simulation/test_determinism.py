@@ -9,6 +9,8 @@ import pytest
 
 from .explore import digest
 
+pytestmark = pytest.mark.xdist_group("determinism")
+
 SEEDS = range(200)
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,6 +15,8 @@ from .explore import rule_broken
 from .mutants import MUTANTS, Mutant
 from .schedule import parse
 
+pytestmark = pytest.mark.xdist_group("mutants")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 LONG = 300

@@ -14,6 +14,8 @@ import pytest
 import elastic_run
 from elastic_run.elastic_agent.warm import native
 
+pytestmark = pytest.mark.xdist_group("warm-hazards")
+
 PROBE = """
 import json, os, sys, threading, tempfile, random, warnings, subprocess, mmap
 sys.path[:0] = [sys.argv[1], sys.argv[2]]
