@@ -28,7 +28,7 @@ $(BIN)/.demo: pyproject.toml
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.demo tests/constraints.txt
-	$(BIN)/python -m pip install --quiet --constraint tests/constraints.txt --editable '.[etcd,examples,dev,frameworks,kubernetes]'
+	$(BIN)/python -m pip install --quiet --constraint tests/constraints.txt --editable '.[etcd,examples,dev,frameworks,operator]'
 	@$(BIN)/python -c $(LEGACY_KERAS) | xargs --no-run-if-empty $(BIN)/python -m pip install --quiet --no-deps
 	@touch $@
 

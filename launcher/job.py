@@ -202,8 +202,17 @@ def submit(arguments: argparse.Namespace, flags: Sequence[str], command: Sequenc
         return DETACHED
 
 
-def request_of(arguments: argparse.Namespace, flags: Sequence[str], command: Sequence[str]) -> "Request":
-    """What is to be submitted. Raises UsageError."""
+def submitted(words: Sequence[str], template: Json) -> "Request":
+    """What `elastic-job submit` with these words would make, of that pod. Raises UsageError, BadRequest."""
+    behind = words.index("--")
+    arguments, flags = _parser().parse_known_args(["submit", *words[:behind]])
+    return request_of(arguments, flags, words[behind + 1 :], template)
+
+
+def request_of(
+    arguments: argparse.Namespace, flags: Sequence[str], command: Sequence[str], template: Json | None = None
+) -> "Request":
+    """What is to be submitted. Raises UsageError, BadRequest."""
     from ..master.nodes.kubernetes import objects, pods
 
     if not command:
@@ -247,7 +256,7 @@ def request_of(arguments: argparse.Namespace, flags: Sequence[str], command: Seq
         service_account=arguments.service_account or objects.SERVICE_ACCOUNT,
         image_pull_policy=arguments.image_pull_policy,
         env=environment,
-        template=_template(arguments.pod_template),
+        template=_template(arguments.pod_template) if template is None else template,
         grace=options.shutdown_timeout,
         memory_cap=pods.bytes_of(arguments.memory_cap or 0),
     )
@@ -313,7 +322,7 @@ def list_jobs(api: "Api", arguments: argparse.Namespace) -> int:
 
     selector = (("labelSelector", f"{objects.COMPONENT}=job"),)
     found = api.ask_now("get", api.path("configmaps"), query=selector)["items"]
-    jobs = {each["metadata"]["name"]: _read_status(each) for each in found}
+    jobs = {each["metadata"]["name"]: objects.status_of(each) for each in found}
     if arguments.output == "json":
         sys.stdout.write(json.dumps([{"name": name, **status} for name, status in sorted(jobs.items())]) + "\n")
         return 0
@@ -368,7 +377,7 @@ def scale(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job scale`."""
     from ..master.nodes.kubernetes import objects
 
-    found = api.ask_now("get", api.path("configmaps", arguments.name))
+    found = _living(api, arguments.name)
     roles = tuple(json.loads(found["data"][objects.TEMPLATES])["templates"])
     counts: dict[str, int] = {}
     for word in arguments.count:
@@ -383,25 +392,30 @@ def scale(api: "Api", arguments: argparse.Namespace) -> int:
             )
         counts[role] = int(text)
     control = objects.Control.read(found["data"].get(objects.CONTROL, ""))
-    _control(api, arguments.name, control.changed(scale={**control.scale, **counts}))
+    _change(api, found, control.changed(scale={**control.scale, **counts}))
     return 0
 
 
 def suspend(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job suspend`."""
-    _control(api, arguments.name, _controlled(api, arguments.name).changed(suspend=True))
-    return 0
+    return _switch(api, arguments.name, suspend=True)
 
 
 def resume(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job resume`."""
-    _control(api, arguments.name, _controlled(api, arguments.name).changed(suspend=False))
-    return 0
+    return _switch(api, arguments.name, suspend=False)
 
 
 def cancel(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job cancel`."""
-    _control(api, arguments.name, _controlled(api, arguments.name).changed(cancel=True))
+    return _switch(api, arguments.name, cancel=True)
+
+
+def _switch(api: "Api", name: str, **changes: bool) -> int:
+    from ..master.nodes.kubernetes import objects
+
+    found = _living(api, name)
+    _change(api, found, objects.Control.read(found["data"].get(objects.CONTROL, "")).changed(**changes))
     return 0
 
 
@@ -412,24 +426,45 @@ def delete(api: "Api", arguments: argparse.Namespace) -> int:
 
 
 def _delete(api: "Api", name: str) -> None:
-    from ..master.nodes.kubernetes import objects
+    from ..master.nodes.kubernetes import elastic_job, objects
+    from ..master.nodes.kubernetes.api import NOT_FOUND, ApiRefused
 
-    query = (("propagationPolicy", "Background"),)
-    api.ask_now("delete", api.path("jobs", name, group=objects.BATCH), query=query)
+    path = api.path("jobs", name, group=objects.BATCH)
+    try:
+        if _owner(api.ask_now("get", api.path("configmaps", name))):
+            path = api.path(elastic_job.PLURAL, name, group=elastic_job.API)
+    except ApiRefused as error:
+        if error.status != NOT_FOUND:
+            raise
+    api.ask_now("delete", path, query=(("propagationPolicy", "Background"),))
 
 
-def _controlled(api: "Api", name: str) -> "Control":
+def _living(api: "Api", name: str) -> Json:
+    """The ConfigMap of a job. Raises UsageError where it is over."""
     from ..master.nodes.kubernetes import objects
 
     found = api.ask_now("get", api.path("configmaps", name))
-    if "exitCode" in _read_status(found):
-        raise UsageError(f"job {name} is over: {_read_status(found).get('reason')}")
-    return objects.Control.read((found.get("data") or {}).get(objects.CONTROL, ""))
+    status = objects.status_of(found)
+    if "exitCode" in status:
+        raise UsageError(f"job {name} is over: {status.get('reason')}")
+    return found
 
 
-def _control(api: "Api", name: str, control: "Control") -> None:
-    from ..master.nodes.kubernetes import objects
+def _owner(found: Json) -> bool:
+    """Whether an ElasticJob says what is wanted of the job."""
+    from ..master.nodes.kubernetes import elastic_job
 
+    return elastic_job.OWNER in (found["metadata"].get("annotations") or {})
+
+
+def _change(api: "Api", found: Json, control: "Control") -> None:
+    from ..master.nodes.kubernetes import elastic_job, objects
+
+    name = str(found["metadata"]["name"])
+    if _owner(found):
+        # Before the control: the operator would take back what it does not find there.
+        path = api.path(elastic_job.PLURAL, name, group=elastic_job.API)
+        api.ask_now("patch", path, {"spec": elastic_job.spec_of(control, api.ask_now("get", path)["spec"])})
     api.ask_now("patch", api.path("configmaps", name), {"data": {objects.CONTROL: control.text}})
 
 
@@ -437,16 +472,9 @@ def _control(api: "Api", name: str, control: "Control") -> None:
 
 
 def _status(api: "Api", name: str) -> Json:
-    return _read_status(api.ask_now("get", api.path("configmaps", name)))
-
-
-def _read_status(found: Json) -> Json:
     from ..master.nodes.kubernetes import objects
 
-    try:
-        return cast(Json, json.loads((found.get("data") or {}).get(objects.STATUS) or "{}"))
-    except ValueError:
-        return {}
+    return objects.status_of(api.ask_now("get", api.path("configmaps", name)))
 
 
 def _is_over(api: "Api", name: str) -> bool:

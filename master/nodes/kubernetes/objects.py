@@ -193,19 +193,35 @@ def master_job(request: Request) -> Json:
     }
 
 
-def config_map(request: Request, owner: Json) -> Json:
+def config_map(
+    request: Request, owner: Json, control: Control | None = None, annotations: Mapping[str, str] | None = None
+) -> Json:
     """What the master reads and writes. `owner`: see `owner_of`."""
     templates = {role: node_template(request, role) for role in request.roles}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": request.name, "labels": labels(request.name, "job"), "ownerReferences": [owner]},
+        "metadata": {
+            "name": request.name,
+            "labels": labels(request.name, "job"),
+            "ownerReferences": [owner],
+            **({"annotations": dict(annotations)} if annotations else {}),
+        },
         "data": {
             TEMPLATES: json.dumps({"templates": templates, "memoryCap": request.memory_cap}),
-            CONTROL: Control().text,
+            CONTROL: (control or Control()).text,
             STATUS: "{}",
         },
     }
+
+
+def status_of(config_map: Json) -> Json:
+    """What the master has written there of the job; empty where it has written nothing yet."""
+    try:
+        found = json.loads(_at(config_map, "data").get(STATUS) or "{}")
+    except ValueError:
+        return {}
+    return cast(Json, found) if isinstance(found, dict) else {}
 
 
 def node_template(request: Request, role: str) -> Json:
