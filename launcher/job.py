@@ -10,6 +10,7 @@ arguments. The cluster is the one that kubectl speaks to.
 
 import argparse
 import json
+import math
 import re
 import secrets
 import sys
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..master.nodes.platform import PlatformError
 from .errors import UsageError
-from .managed_nodes import NO_PACKAGE
+from .managed_nodes import NO_PACKAGE, Spans, spans_of
 from .options import parse
 
 if TYPE_CHECKING:
@@ -134,7 +135,15 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--memory-cap", default="", help="up to which a node that was out of memory gets more")
     made.add_argument("--gpus", type=int, default=0, help="for each node, of NVIDIA")
     made.add_argument("--priority-class", default="", help="of the nodes: lower ones give way to higher ones")
-    made.add_argument("--master-priority-class", default="", help="of the master; default: that of the nodes")
+    made.add_argument("--high-priority-class", default="", help="of the nodes that give way last")
+    made.add_argument(
+        "--high-priority-fraction",
+        type=float,
+        default=None,
+        metavar="F",
+        help="so many of each role's most nodes, 0 to 1",
+    )
+    made.add_argument("--master-priority-class", default="", help="of the master; default: the highest of its nodes")
     made.add_argument("--service-account", default="", help="of the master; default: elastic-run")
     made.add_argument("--image-pull-policy", default="", help="Always, IfNotPresent or Never")
     made.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the script")
@@ -252,6 +261,8 @@ def request_of(
         memory=arguments.memory,
         gpus=arguments.gpus,
         priority_class=arguments.priority_class,
+        high_priority_class=arguments.high_priority_class,
+        high_priority=_high_priority(arguments, spans_of(options)),
         master_priority_class=arguments.master_priority_class,
         service_account=arguments.service_account or objects.SERVICE_ACCOUNT,
         image_pull_policy=arguments.image_pull_policy,
@@ -260,6 +271,18 @@ def request_of(
         grace=options.shutdown_timeout,
         memory_cap=pods.bytes_of(arguments.memory_cap or 0),
     )
+
+
+def _high_priority(arguments: argparse.Namespace, spans: Spans) -> Mapping[str, int]:
+    """By role, how many nodes have the higher class. Raises UsageError."""
+    fraction = cast("float | None", arguments.high_priority_fraction)
+    if (fraction is None) != (not arguments.high_priority_class):
+        raise UsageError("elastic-job submit: --high-priority-class and --high-priority-fraction are given together")
+    if fraction is None:
+        return {}
+    if not 0 < fraction <= 1:
+        raise UsageError(f"elastic-job submit: --high-priority-fraction={fraction:g}: give a number above 0, at most 1")
+    return {role: math.ceil(fraction * most) for role, (_, most) in spans.items()}
 
 
 def _waiting(flags: Sequence[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -154,6 +155,27 @@ def test_the_users_own_pod_keeps_what_it_says() -> None:
     assert template["spec"]["containers"][1] == {"name": "agent", "env": [{"name": "A", "value": "1"}]}
 
 
+def test_the_nodes_with_the_lowest_indexes_give_way_last() -> None:
+    request = replace(REQUEST, high_priority_class="high", high_priority={"": 2})
+    pods_made = [made(Launch("", index, 0), request) for index in range(4)]
+    assert [each["spec"]["priorityClassName"] for each in pods_made] == ["high", "high", "low", "low"]
+    assert pods.HIGH_PRIORITY not in pods_made[0]["metadata"]["annotations"]
+    assert objects.master_job(request)["spec"]["template"]["spec"]["priorityClassName"] == "high"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "nodes", "counts"),
+    [
+        ("0.5", ["--nnodes=2:8"], {"": 4}),
+        ("0.1", ["--nnodes=2:8"], {"": 1}),
+        ("1", ["--roles=ps:2,worker:1:4"], {"ps": 2, "worker": 4}),
+    ],
+)
+def test_the_fraction_is_of_the_most_nodes_of_each_role(fraction: str, nodes: list[str], counts: object) -> None:
+    flags = ["--image=any", "--high-priority-class=high", f"--high-priority-fraction={fraction}"]
+    assert job.submitted([*flags, *nodes, "--", "train.py"], {}).high_priority == counts
+
+
 def test_the_script_reads_its_arguments_as_they_were_typed() -> None:
     container = objects.master_job(REQUEST)["spec"]["template"]["spec"]["containers"][0]
     assert container["command"][-1] == "--path=$$(HOME)"
@@ -228,6 +250,8 @@ def test_a_job_with_roles_has_a_pod_for_each(capsys: pytest.CaptureFixture[str])
         (("--nnodes=2", "--env=A", "--", "t.py"), "write --env=NAME=VALUE"),
         (("--nnodes=2", "--name=A_B", "--", "t.py"), "cannot be a job's name"),
         (("--nnodes=2", "--gpus=-1", "--", "t.py"), "give a number from 0"),
+        (("--nnodes=2", "--high-priority-class=a", "--", "t.py"), "are given together"),
+        (("--nnodes=2", "--high-priority-class=a", "--high-priority-fraction=2", "--", "t.py"), "at most 1"),
         (("--nnodes=2", "--pod-template=none.yaml", "--", "t.py"), "cannot be read"),
     ],
 )

@@ -36,6 +36,8 @@ FLAGS = {
     "memory": "memory",
     "memoryCap": "memory-cap",
     "priorityClassName": "priority-class",
+    "highPriorityClassName": "high-priority-class",
+    "highPriorityFraction": "high-priority-fraction",
     "masterPriorityClassName": "master-priority-class",
     "serviceAccountName": "service-account",
     "imagePullPolicy": "image-pull-policy",

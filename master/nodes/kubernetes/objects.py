@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from .pods import CONTAINER, JOB, PREFIX
+from .pods import CONTAINER, HIGH_PRIORITY, JOB, PREFIX
 
 Json = Mapping[str, Any]
 """An object of the API (hence Any)."""
@@ -64,8 +64,10 @@ class Request:
         cpu, memory: what each node asks for, as the API writes amounts; empty: nothing is said.
         gpus: NVIDIA's, of each node.
         priority_class: of the nodes; lower ones are the first that the cluster takes back.
-        master_priority_class: of the master, which needs little; empty: that of the nodes. Of pods with one priority
-            the cluster takes the youngest first, and the master is the oldest.
+        high_priority_class: of the nodes that the cluster is to take back last; empty: there are none.
+        high_priority: by role, so many of its nodes have that class, those with the lowest indexes.
+        master_priority_class: of the master, which needs little; empty: the highest of its nodes. Of pods with one
+            priority the cluster takes the youngest first, and the master is the oldest.
         service_account: of the master.
         image_pull_policy: as the API has it; empty: the cluster's default.
         env: for the script.
@@ -85,6 +87,8 @@ class Request:
     memory: str = ""
     gpus: int = 0
     priority_class: str = ""
+    high_priority_class: str = ""
+    high_priority: Mapping[str, int] = field(default_factory=dict[str, int])
     master_priority_class: str = ""
     service_account: str = SERVICE_ACCOUNT
     image_pull_policy: str = ""
@@ -171,7 +175,7 @@ def master_job(request: Request) -> Json:
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
         **_pull_policy(request),
     }
-    priority = request.master_priority_class or request.priority_class
+    priority = request.master_priority_class or request.high_priority_class or request.priority_class
     return {
         "apiVersion": BATCH,
         "kind": "Job",
@@ -256,10 +260,13 @@ def node_template(request: Request, role: str) -> Json:
     }
     spec.setdefault("automountServiceAccountToken", False)
     own_labels = {**_at(metadata, "labels"), **labels(request.name, "node")}
+    annotations = _at(metadata, "annotations")
+    if first := request.high_priority.get(role, 0):
+        annotations = {**annotations, HIGH_PRIORITY: f"{first} {request.high_priority_class}"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"labels": own_labels, "annotations": _at(metadata, "annotations")},
+        "metadata": {"labels": own_labels, "annotations": annotations},
         "spec": spec,
     }
 

@@ -31,6 +31,9 @@ JOB, ROLE, INDEX, ATTEMPT = f"{PREFIX}/job", f"{PREFIX}/role", f"{PREFIX}/index"
 COUNTED, RAISED = f"{PREFIX}/counted-ends", f"{PREFIX}/raised-memory"
 """Annotations of a pod: see `Replica`."""
 
+HIGH_PRIORITY = f"{PREFIX}/high-priority"
+"""Annotation of a template, `N CLASS`: the N pods with the lowest indexes have that priority class."""
+
 CONTAINER = "agent"
 
 CANNOT_START = frozenset(
@@ -109,7 +112,10 @@ def made(job: str, template: Json, owner: Json, launch: Launch) -> Json:
     metadata.setdefault("labels", {}).update(
         {JOB: job, ROLE: launch.role, INDEX: str(launch.index), ATTEMPT: str(launch.attempt)}
     )
-    metadata.setdefault("annotations", {}).update({COUNTED: str(launch.counted), RAISED: str(launch.raised)})
+    first, _, priority = metadata.setdefault("annotations", {}).pop(HIGH_PRIORITY, "0").partition(" ")
+    if launch.index < int(first):
+        pod["spec"]["priorityClassName"] = priority
+    metadata["annotations"].update({COUNTED: str(launch.counted), RAISED: str(launch.raised)})
     if launch.raised:
         resources = _agent(pod["spec"]["containers"]).setdefault("resources", {})
         for kind in ("requests", "limits"):
