@@ -127,6 +127,9 @@ class Service:
             of one round after the other while rank 0 stays on its node, or on every node, and ends with the agent.
         where: on the node of rank 0 ("first"), or on every node ("every").
         ready_seconds: how long workers wait for it.
+        between_nodes: services of this kind speak to those of other nodes. Where the job's nodes prove themselves to
+            each other, the line has `tls` for that: `authority`, `certificate` and `key` in PEM, and the `name` in each
+            certificate, which is empty where the user's own authority vouches for whatever name there is.
     """
 
     name: str
@@ -134,6 +137,7 @@ class Service:
     lifetime: Lifetime = "round"
     where: Literal["first", "every"] = "first"
     ready_seconds: float = 30.0
+    between_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ class Accelerators:
 
     Attributes:
         count: those that a worker may use.
-        sought: what was looked for, and by what, to go on from the word "no": "NVIDIA GPU is visible here (...)".
+        sought: what was looked for, and by what, to continue from the word "no": "NVIDIA GPU is visible here (...)".
     """
 
     count: int
@@ -177,12 +181,34 @@ class ImportsAhead:
     repairs: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
 
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """How workers meet at the port of rank 0, where one that comes before rank 0 loses time.
+
+    Workers that are forked begin at the same moment. Where they have `module` already, the others wait for rank 0.
+
+    Attributes:
+        module: by which they meet.
+        later: seconds that the others on rank 0's node begin after it.
+        held: seconds that those of other nodes wait, at most, until rank 0 listens.
+    """
+
+    module: str
+    later: float
+    held: float
+
+
 class Adapter(Protocol):
     """What elastic-run asks of a framework's adapter. Nothing here may take long, print, or change anything."""
 
     @property
     def name(self) -> str:
         """As `--framework` gives it."""
+        ...
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The packages that workers import, as in `import NAME`. Without them a job is refused before it starts."""
         ...
 
     @property
@@ -194,11 +220,16 @@ class Adapter(Protocol):
         ...
 
     @property
-    def meets_through(self) -> str:
-        """The module by which workers meet at that port, where it tries again only seldom if it comes too early.
+    def meets_through(self) -> Meeting | None:
+        """How workers meet at that port, where others must not come before rank 0. None: nobody waits for rank 0."""
+        ...
 
-        Where that module was imported ahead, all workers begin at the same moment. Then those with other ranks wait
-        until rank 0 listens, for a tenth of a second at most. Empty: nobody waits.
+    @property
+    def half_open_seconds(self) -> float:
+        """How an agent breaks the process group of workers that keep their process, when the round is over.
+
+        Workers first read that their connections have ended. What they write goes nowhere only so many seconds later.
+        0: at once.
         """
         ...
 
@@ -206,7 +237,8 @@ class Adapter(Protocol):
     def worker_ports(self) -> int:
         """How many ports are held for each worker on its host until it starts, up to MOST_WORKER_PORTS.
 
-        Each round has others than the one before. With any, a round carries its peers. 0: workers need none.
+        Workers that are started in a round have others than those that were started in the round before. With any, a
+        round carries its peers. 0: workers need none.
         """
         ...
 

@@ -1,7 +1,9 @@
 """The whole environment of one worker: what it inherits, the plain variables, its framework's, and our own (pure)."""
 
+import signal
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ..rendezvous.errors import ElasticRunError
 from .accelerators import own_device
@@ -42,6 +44,50 @@ class Told:
     agent: str = ""
     tells_saves: bool = False
     trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What all workers of one node have in common, whatever the round: what the flags say of them.
+
+    The launcher makes it once (`launcher/early.py`), for the interpreter that workers are forked from, for the agent
+    and for a dry run.
+
+    Attributes:
+        job: the job's id.
+        node: this node's name.
+        adapter: of their framework.
+        command: their command line.
+        inherited: the launcher's own environment, without its secrets.
+        told: what our library in them is told; the agent adds its address.
+        commands: by role, the command line where it is not `command`.
+        python: their interpreter, for the services beside them.
+        role: theirs, in a job without roles.
+        own_device: each sees one accelerator only (--virtual-local-rank).
+        signals: those that tell a worker to end.
+    """
+
+    job: str
+    node: str
+    adapter: Adapter
+    command: tuple[str, ...]
+    inherited: Mapping[str, str]
+    told: Told = field(default_factory=Told)
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    python: str = sys.executable
+    role: str = "default"
+    own_device: bool = False
+    signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """As in SIGTERM."""
+        return tuple(number.name for number in self.signals)
+
+    def environment(self, round: Round, worker: Worker, agent: str = "") -> dict[str, str]:
+        """The whole environment of one worker; `agent`: where it can ask its agent. Raises as `worker_environment`."""
+        told = replace(self.told, agent=agent)
+        return worker_environment(self.adapter, round, worker, self.inherited, told)
 
 
 class AdapterFailed(ElasticRunError, ValueError):

@@ -81,11 +81,11 @@ _TRITON_READS = (
 PACKAGES: Mapping[str, Package] = {
     package.name: package
     for package in (
-        Package("numpy", "numpy", ("2.3", "2.4")),
+        Package("numpy", "numpy", ("2.3", "2.5")),
         Package(
             "torch",
             "torch",
-            ("2.12", "2.14"),
+            ("2.11", "2.14"),
             late=(
                 # The first optimizer, the first DDP model and the first call of `torch.compile` import it.
                 Late("torch._dynamo", (*_TRAINS, "compile", "checkpoint"), reads=_TRITON_READS),
@@ -93,8 +93,8 @@ PACKAGES: Mapping[str, Package] = {
                 Late("torch.profiler._cupti_monitor", (*_TRAINS, "profiler", "record_function")),
             ),
         ),
-        Package("torchgen", "torch", ("2.12", "2.14")),
-        Package("functorch", "torch", ("2.12", "2.14")),
+        Package("torchgen", "torch", ("2.11", "2.14")),
+        Package("functorch", "torch", ("2.11", "2.14")),
         # This package itself: what a script imports of it loads the framework that it is for, and nothing else.
         Package("elastic_run", "elastic-run", None),
         # Packages that scripts import by themselves.
@@ -121,7 +121,7 @@ PACKAGES: Mapping[str, Package] = {
         Package("regex", "regex", None),
         Package("requests", "requests", ("2.34", "2.34")),
         Package("safetensors", "safetensors", ("0.8", "0.8")),
-        Package("scipy", "scipy", ("1.17", "1.17")),
+        Package("scipy", "scipy", ("1.17", "1.18")),
         Package("sklearn", "scikit-learn", ("1.8", "1.9")),
         Package("tiktoken", "tiktoken", ("0.14", "0.14")),
         Package("tiktoken_ext", "tiktoken", ("0.14", "0.14")),
@@ -179,7 +179,7 @@ PACKAGES: Mapping[str, Package] = {
         Package("sympy", "sympy", None),
         Package("termcolor", "termcolor", None),
         Package("threadpoolctl", "threadpoolctl", None),
-        Package("triton", "triton", ("3.7", "3.8")),
+        Package("triton", "triton", ("3.6", "3.8")),
         Package("truststore", "truststore", None),
         Package("typing_extensions", "typing-extensions", None),
         Package("urllib3", "urllib3", None),

@@ -3,19 +3,26 @@
 from collections.abc import Mapping, Sequence
 
 from . import accelerators
-from .contract import Accelerators, Hint, ImportsAhead, Round, Service, Worker
+from .contract import Accelerators, Hint, ImportsAhead, Meeting, Round, Service, Worker
 
-COLLECTIVES = (r"gloo", r"nccl", r"mpi_", r"ucc\b", r"HorovodInternalError")
-"""Words of the libraries by which workers exchange tensors: whoever has an error there has lost a peer. Several
-frameworks use each of them, and so may a script without one."""
+COLLECTIVES = (r"gloo(?!::\w+: invalid)", r"nccl", r"mpi_", r"ucc\b", r"HorovodInternalError")
+"""Words of the libraries by which workers exchange tensors: a worker with an error there has lost a peer, unless
+it is about the script's own tensors. Several frameworks use each of them, and so may a script without one."""
+
+
+GLOO_SECONDS = 0.25
+"""gloo forgets a send that fails, and the receiver waits until the group's time-out. So a send must not fail before
+the worker has read that its process group is at its end, which gloo does within milliseconds, or later."""
 
 
 class Plain:
     """Tells a script who it is, and nothing that only one framework knows."""
 
     name: str = "none"
+    needs: tuple[str, ...] = ()
     port: str = "MASTER_PORT"
-    meets_through: str = ""
+    meets_through: Meeting | None = None
+    half_open_seconds: float = GLOO_SECONDS
     worker_ports: int = 0
     per_worker: frozenset[str] = frozenset()
     standby: bool = True

@@ -1,4 +1,4 @@
-"""The former name of `elastic_run.torch`; scripts that import it go on working."""
+"""The former name of `elastic_run.torch`; scripts that import it keep working."""
 
 from .client.commits import StateLost
 from .torch.checkpoint import Checkpoint

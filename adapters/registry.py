@@ -2,10 +2,23 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from types import UnionType
 from typing import TYPE_CHECKING, Any, cast
 
 from ..rendezvous.errors import ElasticRunError
-from .contract import MOST_WORKER_PORTS, Accelerators, Adapter, Hint, ImportsAhead, Peer, Round, Service, Worker
+from .contract import (
+    MOST_WORKER_PORTS,
+    Accelerators,
+    Adapter,
+    Hint,
+    ImportsAhead,
+    Meeting,
+    Peer,
+    Round,
+    Service,
+    Worker,
+)
 from .horovod.adapter import Horovod
 from .jax.adapter import Jax
 from .plain import Plain
@@ -69,10 +82,13 @@ def _origin(point: "EntryPoint") -> str:
     return f"{point.value}{by}"
 
 
-_KINDS: Mapping[str, type] = {
+_KINDS: Mapping[str, type | UnionType] = {
     "name": str,
     "port": str,
+    "needs": tuple,
     "worker_ports": int,
+    "meets_through": Meeting | None,
+    "half_open_seconds": int | float,
     "per_worker": frozenset,
     "standby": bool,
     "state_from_rank_0": bool,
@@ -99,7 +115,7 @@ def _problem(made: Any, name: str) -> str:  # Any: whatever a package calls its 
         if not hasattr(made, attribute):
             return f"it has no {attribute}"
         if not isinstance(getattr(made, attribute), kind):
-            return f"its {attribute} is no {kind.__name__}"
+            return f"its {attribute} is no {kind.__name__ if isinstance(kind, type) else kind}"
     if made.name != name:
         return f"its name is {made.name!r}, and not {name!r}"
     if not 0 <= made.worker_ports <= MOST_WORKER_PORTS:
@@ -117,12 +133,21 @@ def _problem(made: Any, name: str) -> str:  # Any: whatever a package calls its 
     if not all(isinstance(text, str) for pair in options.items() for text in pair):
         return "its role_options() returns something that is no text"
     for round, worker in _TRIALS:
-        variables: dict[object, object] = dict(made.environment(round, worker, {}))
-        if not all(isinstance(key, str) and isinstance(value, str | None) for key, value in variables.items()):
-            return "its environment() returns something that is no text"
         services: list[Any] = [*made.services(round)]
         if not all(isinstance(service, Service) for service in services):
             return "its services() are not all a Service"
         if len({service.name for service in services}) < len(services):
             return "two of its services() have one name"
+        said = {service.name: "29500" for service in services} if round.number else {}
+        try:
+            variables: dict[object, object] = dict(made.environment(replace(round, services=said), worker, {}))
+        except Exception as error:
+            if round.number:
+                raise
+            return (
+                f"its environment() raises {error!r} for a round of number 0, which has no peers and no services: "
+                "return what depends on them only where round.number is not 0"
+            )
+        if not all(isinstance(key, str) and isinstance(value, str | None) for key, value in variables.items()):
+            return "its environment() returns something that is no text"
     return ""

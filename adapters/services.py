@@ -1,6 +1,7 @@
 """Which services an adapter wants on a node, and the line by which each hears of a round (pure)."""
 
 import json
+from collections.abc import Mapping
 
 from .contract import Adapter, Round, Service
 from .environment import AdapterFailed
@@ -22,8 +23,11 @@ def wanted(adapter: Adapter, round: Round, *, first: bool) -> tuple[Service, ...
     return tuple(service for service in found if first or service.where == "every")
 
 
-def line(round: Round, node_rank: int) -> bytes:
-    """One line of JSON, the newline included: the fields of `Round`, each peer an object, ranks by their order."""
+def line(round: Round, node_rank: int, tls: Mapping[str, str] | None = None) -> bytes:
+    """One line of JSON, the newline included: the fields of `Round`, each peer an object, ranks by their order.
+
+    `tls`: see `Service.between_nodes`; None: there is none.
+    """
     peers = [{"host": peer.host, "ports": peer.ports, "role": peer.role, "node": peer.node} for peer in round.peers]
     told = {
         "job": round.job,
@@ -35,5 +39,6 @@ def line(round: Round, node_rank: int) -> bytes:
         "restart_count": round.restart_count,
         "node_rank": node_rank,
         "peers": peers,
+        **({"tls": dict(tls)} if tls is not None else {}),
     }
     return json.dumps(told, separators=(",", ":")).encode() + b"\n"

@@ -8,5 +8,6 @@
 `startup`, `worker_kill`, `node_kill`, `silent_node`, `membership` and `in_place`, which have `nodes` that train
 together, and `steady`, `memory`, `exit` and `goodput`; `recovery` draws one with what its trace tells. For the data
 there are `leases`, `ledger_size`, `slow_worker`, `records` and `lockstep_step`, whose scripts write `answers`;
-`dlrover` installs the peer of most of them. `rendezvous_scale` has many agents in few processes, and no workers.
+`dlrover` installs the peer of most of them. `horovod` and `tensorflow` are of those frameworks; they are left out
+where these are not installed. `rendezvous_scale` has many agents in few processes, and no workers.
 """

@@ -34,8 +34,14 @@ ROUNDS = {
     "slow_worker": 5,
     "records": 5,
     "lockstep_step": 10,
+    "encryption": 5,
+    "horovod": 3,
+    "tensorflow": 3,
 }
 """The rounds of each benchmark, chosen so that all together take some forty minutes on two cores."""
+
+NEEDS = {"horovod": "sh tests/build_horovod.sh PYTHON", "tensorflow": "pip install tensorflow-cpu"}
+"""What some of them need beside PyTorch, a package of the benchmark's own name, and how it is installed."""
 
 QUICK_ROUNDS = 1
 GOODPUT_MINUTES, QUICK_GOODPUT_MINUTES = 1.0, 0.75
@@ -78,6 +84,10 @@ def main(argv: Sequence[str]) -> int:
     for module, install in (("elastic_run", "pip install -e ."), ("torch", "pip install torch")):
         if importlib.util.find_spec(module) is None:
             return _refuse(f"{sys.executable} cannot import {module}: {install}")
+    absent = [name for name in wanted.names if name in NEEDS and importlib.util.find_spec(name) is None]
+    for name in absent:
+        _say(f"{name} is left out: {sys.executable} cannot import it: {NEEDS[name]}")
+    wanted = dataclasses.replace(wanted, names=tuple(name for name in wanted.names if name not in absent))
     signal.signal(signal.SIGTERM, _terminate)
     try:
         return _run(wanted)
@@ -88,7 +98,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(wanted: Wanted) -> int:
     # Here, because they import elastic_run, and its absence is to be told in a sentence.
-    from . import contest, dlrover, goodput, hardware, pictures, recovery, rendezvous_scale, report
+    from . import contest, dlrover, goodput, hardware, pictures, recovery, rendezvous_scale, report, summary
     from .arena import adopt_orphans
     from .case import Case
 
@@ -129,7 +139,11 @@ def _run(wanted: Wanted) -> int:
                     again += f" --nodes {' '.join(map(str, wanted.nodes))}"
                 section = report.markdown(result, again, hardware.sentence(facts))
                 document = wanted.markdown.read_text(encoding="utf-8")  # somebody may have written in it meanwhile
-                wanted.markdown.write_text(table.replaced(document, {case.name: section}), encoding="utf-8")
+                document = table.replaced(document, {case.name: section})
+                wanted.markdown.write_text(document, encoding="utf-8")
+                reader = wanted.markdown.with_name("performance.md")
+                if reader.exists():  # the page whose rows are copied from this one
+                    reader.write_text(summary.rewritten(reader.read_text(encoding="utf-8"), document), encoding="utf-8")
             if wanted.pictures and result.ours.seconds:
                 wanted.pictures.mkdir(parents=True, exist_ok=True)
                 (wanted.pictures / f"{case.name}.svg").write_text(pictures.bars(result), encoding="utf-8")
@@ -163,7 +177,12 @@ def _parse(argv: Sequence[str]) -> Wanted:
         const=RESULTS / f"{stamp}.json",
         help="write every run (to benchmarks/results/)",
     )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="rewrite the marked sections of a document")
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FILE",
+        help="rewrite the marked sections of a document, and the rows that performance.md beside it has of them",
+    )
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="draw a bar chart of each, and one recovery")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave logs and journals there (a new folder)")
     given = parser.parse_args(argv)

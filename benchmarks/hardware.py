@@ -6,7 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from elastic_run.rendezvous.store.embedded.local_member import binary_version, find_binary
+from elastic_run.rendezvous.store.embedded.binary import binary_version, find_binary
 from elastic_run.rendezvous.version import VERSION
 
 

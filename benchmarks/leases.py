@@ -17,7 +17,8 @@ SINGLY = Launcher("elastic-run, singly", "elastic-run")
 IN_BULK = Launcher(f"elastic-run, {AT_ONCE} at a time", "elastic-run")
 
 
-def _measured(arena: Arena, launcher: Launcher, clients: int) -> Outcome:
+def measured(arena: Arena, launcher: Launcher, clients: int, started: Launcher = OURS) -> Outcome:
+    """One run. `started`: as elastic-run is called where it is the one that is measured."""
     at_once = AT_ONCE if launcher is IN_BULK else 1
     kind = "dlrover" if launcher is dlrover.PEER else "elastic-run"
     script = [str(SCRIPTS / "lease_clients.py"), kind, str(arena.folder), str(clients), str(SHARDS[clients] // clients)]
@@ -28,7 +29,7 @@ def _measured(arena: Arena, launcher: Launcher, clients: int) -> Outcome:
             for rank in range(clients):
                 arena.start(words, base | bare_environment(rank, clients, 0), f"rank{rank}.log")
         else:
-            arena.launch(OURS, Job(arena.job_id, "1", clients, free_port(), (*script, str(at_once), "")))
+            arena.launch(started, Job(arena.job_id, "1", clients, free_port(), (*script, str(at_once), "")))
         found = answers(arena, clients, BOUND)
     except DidNotCome as error:
         return Outcome(None, str(error))
@@ -49,7 +50,7 @@ def _case(clients: int) -> Case:
         bound=BOUND,
         ours=SINGLY,
         peers=(IN_BULK, dlrover.PEER),
-        measure=lambda arena, launcher, _: _measured(arena, launcher, clients),
+        measure=lambda arena, launcher, _: measured(arena, launcher, clients),
         phases=("one exchange, median", "one exchange, 99th percentile"),
         first_phase="",
     )

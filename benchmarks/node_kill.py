@@ -16,7 +16,7 @@ MASTER_BOUND = 60.0
 ALONE = OURS
 WHOLE = Launcher("elastic-run, agent and worker", "elastic-run")
 
-_LEADS = re.compile(r"this node is (the job's master|now the master)")
+_LEADS = re.compile(r"the job's master now runs here")
 
 _HOW = (
     f"Three nodes on one machine, --nnodes={RANGE} --nproc-per-node=1 --max-restarts={RESTARTS}. With elastic-run the "
@@ -46,7 +46,7 @@ def master(arena: Arena, launcher: Launcher, number: int) -> Outcome:
 
 
 def _kill(arena: Arena, launcher: Launcher, nodes: Nodes, place: int) -> int:
-    kill = arena.kill_alone if launcher is ALONE else arena.kill_tree
+    kill = arena.kill_alone if launcher.kind == "elastic-run" and launcher is not WHOLE else arena.kill_tree
     return kill(nodes.started[place])
 
 

@@ -13,17 +13,25 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..master.diagnosis.evidence import NodeEvidence
+from ..master.diagnosis.examination import Here
+from ..master.diagnosis.findings import Finding
+from ..master.diagnosis.requests import Look
+from ..master.status import Status
 from ..rendezvous import failure_detector
+from ..rendezvous.errors import OtherSecret
 from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Exit
 from ..rendezvous.rpc.envelope import Caller
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
+from ..rendezvous.tasks import Tasks
 from ..rendezvous.trace_file import Trace
 from . import master_client, plan
-from .agent_trace import Recorder
+from .agent_trace import Observer, Recorder
 from .candidate import Candidacy, Candidate
+from .diagnosis.service import Diagnosis
 from .event import CountingEvent, Interrupt
 from .facts import Facts, Setup
 from .local_machine import Machine, Reporter
@@ -32,14 +40,17 @@ from .node.farewell import farewell
 from .node.preemption import PreemptionSignals
 from .node.registration import NodeRegistration
 from .node.round_follower import RoundFollower
+from .observation import Observation
 from .plan import Adopt, Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
 from .say_once import SayOnce
-from .tasks import Tasks
 from .timeline import Timeline
 from .view import look, store_gone
 from .worker_server import CallHandler
 from .workers.failure import advice
 from .workers.worker_group import WorkerGroup
+
+ADDRESS_LOOKS = 7
+"""Beats in a row in which this machine does not have its address: one that is renewed may be gone for an instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,7 @@ class Result:
         node: the name under which it was registered.
         exits: the last workers' exits on this node, in order.
         timeline: what happened when.
+        findings: of the job's diagnosis, as far as this node's master made them.
     """
 
     code: int
@@ -61,6 +73,7 @@ class Result:
     node: str
     exits: tuple[Exit, ...]
     timeline: Timeline
+    findings: tuple[Finding, ...] = ()
 
 
 class Agent:
@@ -72,40 +85,71 @@ class Agent:
         output: where workers' lines and the launcher's own go.
         machine: what it runs on.
         trace: where it records what it does; None: nowhere.
+        observer: is told of what happens; None: nobody.
     """
 
     def __init__(
-        self, setup: Setup, store: Store, output: Reporter, machine: Machine, trace: Trace | None = None
+        self,
+        setup: Setup,
+        store: Store,
+        output: Reporter,
+        machine: Machine,
+        trace: Trace | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._setup = setup
         self._store = store
         self._output = output
+        self._machine = machine
+        self._address_missed = 0  # beats in a row
         self._loop = asyncio.get_running_loop()
+        now = self._loop.time
         self._facts = facts = Facts()
         self._changed = changed = CountingEvent()
         self._interrupt = interrupt = Interrupt()
-        self._trace = recorder = Recorder(trace or Trace())
+        self._trace = recorder = Recorder(trace or Trace(), observer)
         self._say_once = SayOnce(output.say)
         self._tasks = Tasks(changed.set)
         self._master_task: asyncio.Task[None] | None = None
-        self.timeline = Timeline(self._loop.time())
-        keys, tag = Keys(setup.job), secrets.token_hex(8)
-        self._waits = waits = Waits(output.say, self._loop.time, changed.set)
-        security = setup.security
-        self._candidate = Candidate(
-            store, keys, setup.terms, output.say, waits, trace, lease_ttl=setup.lease_ttl, tls=security.client
+        self.timeline = Timeline(now())
+        keys, tag = Keys(setup.workers.job), secrets.token_hex(8)
+        self._waits = waits = Waits(output.say, now, changed.set)
+        self._diagnosis = diagnosis = Diagnosis(
+            setup,
+            facts,
+            lambda: self._workers.running,
+            self._steps,
+            lambda rank, why: self._workers.condemn(rank, why),
+            lambda why: self._signals.give_way(why),
+            changed.set,
+            now,
+            output.say,
         )
+        self._candidate = leads = Candidate(
+            store,
+            keys,
+            setup.terms,
+            output.say,
+            waits,
+            trace,
+            lease_ttl=setup.lease_ttl,
+            security=setup.security,
+            here=Here(self._incarnation, diagnosis.look, diagnosis.condemn, diagnosis.replace, diagnosis.tell),
+        )
+        self._observation = observation = Observation(self.job_status, now)
         self._agent_listener = failure_detector.AgentListener(
             tag,
             machine.listener,
-            master_client.methods(lambda: self._candidate.ledgers, lambda: self._candidate.status),
-            security,
+            {**master_client.methods(leads), **diagnosis.methods(), **observation.methods},
+            setup.security,
+            output.say,
+            setup.workers.job,
         )
-        self._link = Link(
-            store, keys, lambda: self._candidate.ledgers, lambda: facts.known.header, self._caller, security
+        self._link = link = Link(
+            store, keys, lambda: leads.ledgers, lambda: facts.known.header, self._caller, setup.security, leads.stepped
         )
         self._worker_server = machine.worker_server(
-            CallHandler(store, keys, self._link, self._on_saved, self._on_lease, self._current).answer
+            CallHandler(store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped).answer
         )
         self._signals = PreemptionSignals(setup, facts, output, recorder, changed, interrupt)
         self._rounds = RoundFollower(
@@ -142,6 +186,22 @@ class Agent:
             self._view,
         )
 
+    @property
+    def status(self) -> Status | None:
+        """The job's, while this node's master leads it."""
+        return self._candidate.status
+
+    async def job_status(self) -> Status:
+        """The job's, from the agent that leads it. Raises RpcError or OSError where nobody tells it now."""
+        return self._candidate.status or await self._link.status()
+
+    async def look(self, node: str, wanted: Look) -> NodeEvidence:
+        """What the agent of a node sees of its workers. Raises RendezvousError or OSError where it does not tell."""
+        registration = self._facts.registration
+        if registration and node == registration.member.node:
+            return await self._diagnosis.look(wanted)
+        return await self._link.look(node, wanted)
+
     async def run(self) -> Result:
         """Takes part in the job until it is over, this node is told to go, or the job refuses it."""
         self._signals.open()
@@ -162,6 +222,8 @@ class Agent:
             self._tasks.begin(self._node.report(), "report")
             self._tasks.begin(self._rounds.look_inside(self._worker_server.address), "the others' workers")
             self._tasks.begin(self._beat(), "guardian's beat")
+            if self._setup.hang_timeout:
+                self._tasks.begin(self._diagnosis.watch(), "progress")
             self._master_task = self._tasks.begin(
                 self._campaign(),
                 "leadership",
@@ -184,6 +246,7 @@ class Agent:
         await self._worker_server.close()
         await self._link.close()
         await self._agent_listener.close()
+        await self._observation.close()
 
     async def _decide(self) -> Result:
         while True:
@@ -211,7 +274,7 @@ class Agent:
                     await self._changed.after(heard, min(seconds, 1.0))
                     continue
                 case Break(round):
-                    self._workers.shatter(round)
+                    self._workers.break_groups(round)
                     await self._changed.after(heard, 1.0)
                     continue
                 case Reform(header, assignment):
@@ -231,8 +294,9 @@ class Agent:
 
     def result(self, code: int, reason: str, exits: tuple[Exit, ...] = ()) -> Result:
         """How its part ended, or has come to nothing."""
-        name = self._facts.registration.member.node if self._facts.registration else self._setup.node
-        return Result(code, reason, self._facts.known.header, name, exits, self.timeline)
+        name = self._facts.registration.member.node if self._facts.registration else self._setup.workers.node
+        found = tuple(self._diagnosis.findings)
+        return Result(code, reason, self._facts.known.header, name, exits, self.timeline, found)
 
     def _note_departure(self) -> None:
         facts = self._facts
@@ -288,12 +352,22 @@ class Agent:
         async def stand() -> Candidacy:
             return Candidacy.of(await self._node.wait())
 
-        await self._candidate.run(stand, lambda: self._facts.known.stale, lambda: self._facts.known.over)
+        try:
+            await self._candidate.run(stand, lambda: self._facts.known.stale, lambda: self._facts.known.over)
+        except OtherSecret as error:
+            self._facts.refusal = str(error)
+            self._changed.set()
+
+    def _steps(self, rank: int) -> int:
+        return self._worker_server.calls[rank]
+
+    def _incarnation(self) -> str:
+        return self._facts.registration.member.incarnation if self._facts.registration else ""
 
     def _caller(self) -> Caller:
         """Who this agent is for the master."""
         header, registration = self._facts.known.header, self._facts.registration
-        node = registration.member.node if registration else self._setup.node
+        node = registration.member.node if registration else self._setup.workers.node
         return Caller(header.run if header else "", node, self._agent_listener.incarnation)
 
     def _current(self, round: int) -> int:
@@ -321,16 +395,28 @@ class Agent:
             facts.stood_still = facts.stood_still or now - facts.beat_at > self._setup.lease_ttl
             facts.beat_at = now
             self._guardian.beat()
+            self._look_for_address()
             await asyncio.sleep(self._setup.lease_ttl / 5)
+
+    def _look_for_address(self) -> None:
+        """Leaves where this machine has lost the address under which the others look for it and its workers."""
+        address, facts = self._setup.bind, self._facts
+        if not address or facts.unfit:
+            return
+        self._address_missed = 0 if self._machine.has_address(address) else self._address_missed + 1
+        if self._address_missed >= ADDRESS_LOOKS:
+            facts.unfit = (
+                f"this machine no longer has the address {address}, under which the other nodes know it: start this "
+                "command again"
+            )
+            self._changed.set()
 
     async def _watch_store(self) -> None:
         health = self._store.health
         while True:
-            if health.reachable:
-                self._changed.set()
-            else:
+            if not health.reachable:
                 self._output.say(f"the store does not answer ({health.detail}); running workers continue")
-                self._changed.set()
+            self._changed.set()
             health = await self._store.health_changed()
             if health.reachable:
                 self._output.say("the store answers again")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
 from ..rendezvous.fields import signal_name
 from ..rendezvous.header import Header
@@ -26,15 +27,37 @@ OLDEST_START = 600.0
 """Seconds. A process that has been there for longer did not begin as this launcher, or the kernel does not tell."""
 
 
+class Observer(Protocol):
+    """Is told of what happens to one agent, as it happens; must return at once."""
+
+    def header(self, header: Header, *, mine: bool) -> None:
+        """Another header is seen; `mine`: this node is in its round."""
+        ...
+
+    def exits(self, exits: Sequence[Exit]) -> None:
+        """The current workers' ends so far, those that were told before included."""
+        ...
+
+    def started(self, header: Header, assignment: Assignment, down: float, problem: str) -> None:
+        """The workers of a round run, `down` seconds after the last ran, or there was a problem."""
+        ...
+
+    def noticed(self, signal: str) -> None:
+        """This node was told to leave."""
+        ...
+
+
 class Recorder:
     """Follows one agent.
 
     Args:
         trace: where it is recorded.
+        observer: is told of it as well; None: nobody.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, observer: Observer | None = None) -> None:
         self._trace = trace
+        self._observer = observer
         self._apart: float | None = trace.now()  # since when this node is not registered
         self._evidence: float | None = None  # the first since the last header
         self._created = self._begun = trace.now()  # when the start of the current workers began
@@ -74,8 +97,16 @@ class Recorder:
         """The store holds what this node says of itself; writing it began at `begun`."""
         self._trace.instant("report", ROUNDS, state=state, seconds=round(self._trace.now() - begun, 6))
 
+    def noticed(self, signal: str) -> None:
+        """This node was told to leave."""
+        self.instant("notice", signal=signal)
+        if self._observer:
+            self._observer.noticed(signal)
+
     def exits(self, exits: Sequence[Exit]) -> None:
         """The current workers' ends so far."""
+        if self._observer:
+            self._observer.exits(exits)
         for exit_ in exits:
             if (exit_.round, exit_.pid) in self._seen:
                 continue
@@ -92,6 +123,8 @@ class Recorder:
 
         The span begins at this node's own evidence. Where another node had all of it, it has no length.
         """
+        if self._observer:
+            self._observer.header(header, mine=mine)
         now = self._trace.now()
         of: dict[str, object] = {"round": header.number, "state": header.state, "nodes": header.nodes}
         if not header.final:
@@ -104,11 +137,13 @@ class Recorder:
         """The old workers are gone, and new ones are about to be started."""
         self._begun = self._trace.now()
 
-    def started(self, header: Header, assignment: Assignment, problem: str = "") -> None:
-        """The workers of a round run, or there was a problem."""
+    def started(self, header: Header, assignment: Assignment, problem: str = "", down: float = 0.0) -> None:
+        """The workers of a round run, `down` seconds after the last ran, or there was a problem."""
+        if self._observer:
+            self._observer.started(header, assignment, down, problem)
         last = assignment.first_rank + assignment.nproc - 1
         ranks = f"{assignment.first_rank}" if assignment.nproc == 1 else f"{assignment.first_rank}-{last}"
-        of: dict[str, object] = {"round": header.number, "ranks": ranks, "cause": header.cause}
+        of: dict[str, object] = {"round": header.number, "run": header.run, "ranks": ranks, "cause": header.cause}
         of |= {"code": header.reason.code, "reason": header.reason}
         if problem:
             of["problem"] = problem

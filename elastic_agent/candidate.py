@@ -5,23 +5,27 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from ssl import SSLContext
 
 from ..master.controller import Terms
 from ..master.data.ledger_service import Ledgers
+from ..master.diagnosis.examination import Here
 from ..master.history import History
 from ..master.master import LEADING, Master
 from ..master.memory import Memory
+from ..master.pace import Stepped
 from ..master.publish import Publisher
 from ..master.status import Status
 from ..rendezvous import election, failure_detector
 from ..rendezvous.cancel import cancel
-from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, StoreRefused, StoreUnavailable
+from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, OtherSecret, StoreRefused, StoreUnavailable
 from ..rendezvous.header import Header, Leader
+from ..rendezvous.identity.secret import OTHER_SECRET, runs_with_another
 from ..rendezvous.keys import Keys
 from ..rendezvous.membership import Registration
 from ..rendezvous.node_reasons import LossReason
+from ..rendezvous.rpc.envelope import Security
 from ..rendezvous.store.contract import KeyValue, Store
+from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
 from ..rendezvous.wire.values import Malformed, decode
@@ -57,7 +61,8 @@ class Candidate:
         waits: what waits for the store on this node.
         trace: where the master records what it does; None: nowhere.
         lease_ttl: seconds that a node's lease lives.
-        tls: what other agents' listeners speak; None: no TLS.
+        security: what other agents' listeners ask for.
+        here: what the agent in this process tells of its workers; None: there is no agent.
 
     Attributes:
         leadership: held while this node's master runs, else None.
@@ -73,7 +78,8 @@ class Candidate:
         trace: Trace | None = None,
         *,
         lease_ttl: int = 5,
-        tls: SSLContext | None = None,
+        security: Security = Security(),  # noqa: B008  a frozen value
+        here: Here | None = None,
     ) -> None:
         self._store = store
         self._keys = keys
@@ -81,11 +87,14 @@ class Candidate:
         self._say = say
         self._trace = trace
         self._lease_ttl = lease_ttl
-        self._watch = partial(failure_detector.watch_until_dead, tls=tls)
-        self._hear = partial(failure_detector.watch_until_heard, tls=tls)
+        self._security = security
+        self._here = here
+        self._watch = partial(failure_detector.watch_until_dead, security=security)
+        self._hear = partial(failure_detector.watch_until_heard, security=security)
         self._now = asyncio.get_running_loop().time
         self._memory = Memory()
         self._waits = waits
+        self._belongs = False  # it has led this job, or has known a leader of it
         self.leadership: election.Leadership | None = None
         self._master: Master | None = None
 
@@ -104,11 +113,19 @@ class Candidate:
         """The job's, while this node's master leads it."""
         return self._master.status if self._master else None
 
+    def stepped(self, told: Stepped) -> bool:
+        """Has this node's master know how far rank 0 is; False where it does not lead the job."""
+        if self._master is None:
+            return False
+        self._master.stepped(told)
+        return True
+
     async def run(
         self,
         stand: Callable[[], Awaitable[Candidacy]],
         stale: Callable[[], str],
         over: Callable[[], bool] = lambda: False,
+        has_ended: Callable[[], Awaitable[bool]] | None = None,
     ) -> Header | None:
         """Campaigns as whatever `stand` returns; ends when its master has ended the job, with the last header.
 
@@ -116,6 +133,10 @@ class Candidate:
             stand: waits until this process may be elected: an agent, until its node is registered.
             stale: names the run that was over when this node came: to clean up after that one ends nothing of its own.
             over: this node has read the end of its own run, so it must not lead another.
+            has_ended: asks the store for the same, once this process is elected and nobody else can end the run; None:
+                a member of the job, which is told before the job's keys are removed.
+
+        Raises OtherSecret where this process comes to a job of nodes with another secret.
         """
         deposed_at = -election.DEPOSE_PAUSE
         while not over():
@@ -126,6 +147,9 @@ class Candidate:
                 if isinstance(won, election.Held):
                     self._waits.done(LEADING)  # by another
                 if isinstance(won, election.Leadership):
+                    if has_ended and await has_ended():
+                        await election.resign(self._store, won)
+                        continue
                     ended = await self._be_master(won, candidacy.lease)
                     if ended is not None and ended.run != stale():
                         return ended
@@ -178,12 +202,18 @@ class Candidate:
             watch=self._watch,
             hear=self._hear,
             history=history,
+            here=self._here,
+            security=self._security,
         )
         self.leadership, self._master = leadership, master
         try:
             return await master.run()
+        except OtherSecret:
+            await election.resign(self._store, leadership)
+            raise
         except Deposed as error:
-            self._say(f"this node is no longer the master: {error}")
+            self._say(f"the job's master no longer runs here: {error}")
+            self._belongs = True
             return None
         finally:
             self.leadership = self._master = None
@@ -196,15 +226,18 @@ class Candidate:
         return History(Path(f"{file}.{leadership.revision}.history"), self._say) if file else None
 
     async def _follow(self, held: election.Held) -> bool:
-        """Waits until the leader key changes (False), or its holder is proven dead (True)."""
+        """Waits until the leader key changes (False), or its holder is proven dead (True). Raises OtherSecret."""
         try:
             leader = decode(Leader, held.key.value)
         except Malformed:
-            self._say(
-                f"this version cannot read the value of the job's leader key; waiting until it changes ({held.key.key})"
-            )
+            other = unreadable(held.key.value)
+            if other and not self._belongs:
+                raise OtherSecret(runs_with_another(self._keys.job)) from None
+            why = f"its nodes have {OTHER_SECRET}" if other else "this version cannot read which"
+            self._say(f"another node leads the job, and {why}; waiting until that changes ({held.key.key})")
             await self._leader_changed(held)
             return False
+        self._belongs = True
         changed = asyncio.create_task(self._leader_changed(held))
         dead = asyncio.create_task(self._dead(leader))
         try:

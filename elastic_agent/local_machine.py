@@ -4,6 +4,7 @@
 """
 
 import socket
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,9 +12,10 @@ from typing import Protocol
 from ..adapters.contract import Lifetime, Service
 from ..rendezvous import failure_detector
 from ..rendezvous.member import Exit
+from .diagnosis.running import Running
 from .logs.output import Output
 from .processes.guardian import Guardian
-from .processes.listening import listens
+from .processes.listening import has_address, listens
 from .worker_server import Respond, WorkerServer
 from .workers.ports import Ports
 from .workers.process_groups import ProcessGroups
@@ -53,8 +55,17 @@ class WorkerSet(Protocol):
         ...
 
     @property
-    def undead(self) -> Sequence[int]:
+    def unkillable(self) -> Sequence[int]:
         """The pids of processes that SIGKILL has not ended in time, and that are still there."""
+        ...
+
+    @property
+    def running(self) -> Sequence[Running]:
+        """The current workers, those that have ended included."""
+        ...
+
+    def condemn(self, rank: int, why: str) -> bool:
+        """Kills the worker of that rank; False where there is none."""
         ...
 
     def used(self, pids: Collection[int]) -> float:
@@ -98,7 +109,7 @@ class WorkerSet(Protocol):
         ...
 
     def resume(self) -> None:
-        """Lets them go on."""
+        """Lets them continue."""
         ...
 
     async def close(self, *, keep_detached: bool = False, sessions: frozenset[int] = frozenset()) -> None:
@@ -152,6 +163,7 @@ class WorkerServerOnMachine(Protocol):
     """Where the workers of this node ask their agent (`worker_server.WorkerServer`)."""
 
     address: str
+    calls: Counter[int]
 
     async def start(self) -> None:
         """Begins to listen; OSError."""
@@ -207,7 +219,7 @@ class ProcessGroupSet(Protocol):
         """Tells these that another round is wanted."""
         ...
 
-    def shatter(self, pids: Collection[int], round: int) -> None:
+    def break_groups(self, pids: Collection[int], round: int) -> None:
         """Breaks the process groups of these."""
         ...
 
@@ -242,10 +254,19 @@ class ServiceSet(Protocol):
         """How one of them died; empty where none has."""
         ...
 
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """Those that run."""
+        ...
+
     async def enter(
         self, wanted: Sequence[Service], line: bytes, python: Sequence[str], environment: Mapping[str, str]
     ) -> None:
-        """These run, know of a round, and are ready or late; StartFailed."""
+        """These run, and know of a round; StartFailed."""
+        ...
+
+    async def ready(self) -> None:
+        """Waits until they are ready, or late; StartFailed."""
         ...
 
     def tell(self, line: bytes) -> None:
@@ -261,7 +282,7 @@ class ServiceSet(Protocol):
         ...
 
     def resume(self) -> None:
-        """Lets them go on."""
+        """Lets them continue."""
         ...
 
 
@@ -284,6 +305,10 @@ class Machine(Protocol):
         """A listening socket on a free port of that address; "" is every interface."""
         ...
 
+    def has_address(self, address: str) -> bool:
+        """Whether an interface of this machine still has it; True where that cannot be known."""
+        ...
+
     def worker_server(self, respond: Respond) -> WorkerServerOnMachine:
         """Where workers ask, and get what `respond` answers."""
         ...
@@ -292,7 +317,9 @@ class Machine(Protocol):
         """Whether a process of this machine listens at that TCP port. Raises OSError where that cannot be known."""
         ...
 
-    def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> ProcessGroupSet:
+    def process_groups(
+        self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
+    ) -> ProcessGroupSet:
         """The process groups of workers that keep their process; `changed` hears of what they say."""
         ...
 
@@ -358,6 +385,10 @@ class RealMachine:
         """See `Machine.listener`."""
         return failure_detector.listener(bind)
 
+    def has_address(self, address: str) -> bool:
+        """See `Machine.has_address`."""
+        return has_address(address)
+
     def worker_server(self, respond: Respond) -> WorkerServer:
         """See `Machine.worker_server`."""
         return WorkerServer(respond)
@@ -366,6 +397,8 @@ class RealMachine:
         """See `Machine`."""
         return listens(port)
 
-    def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> ProcessGroups:
+    def process_groups(
+        self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
+    ) -> ProcessGroups:
         """See `Machine.process_groups`."""
-        return ProcessGroups(changed, pid_of)
+        return ProcessGroups(changed, pid_of, half_open_seconds)

@@ -5,16 +5,23 @@ way out is the same: find out who leads now, dial, ask again.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from typing import Protocol
 
 from ..master.data.ledger import Answer, Request
 from ..master.data.ledger_service import PATIENCE, Ledgers
+from ..master.diagnosis.evidence import NodeEvidence
+from ..master.diagnosis.examination import EVIDENCE, SECONDS
+from ..master.diagnosis.requests import Look
+from ..master.pace import Stepped
 from ..master.status import Status
 from ..rendezvous import failure_detector
 from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Deposed, StoreError
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
+from ..rendezvous.member import Member
 from ..rendezvous.rpc.client import Connection
 from ..rendezvous.rpc.envelope import Caller, Nothing, RpcError, Security
 from ..rendezvous.rpc.server import Method, Methods
@@ -31,6 +38,9 @@ STATUS = "status"
 """The method that takes `Nothing` and gives the job's `Status`. Whoever asks names the run, which the header in the
 store holds; before the first round there is no header, and any name will do."""
 
+STEPS = "steps"
+"""The method that takes a `Stepped` and gives `Nothing`."""
+
 ASKING = PATIENCE + 1.0
 """Seconds for one answer: a master that lives says within PATIENCE why there is none yet."""
 
@@ -44,6 +54,7 @@ class Link:
         header: the last one that this agent knows.
         caller: who this agent is.
         security: what the master's agent must have and speak.
+        stepped: has this agent's own master know how far rank 0 is; False while it is not the job's.
 
     Attributes:
         trouble: why the last attempt came to nothing, in words.
@@ -57,10 +68,12 @@ class Link:
         header: Callable[[], Header | None],
         caller: Callable[[], Caller],
         security: Security = Security(),  # noqa: B008  a frozen value
+        stepped: Callable[[Stepped], bool] = lambda _: False,
     ) -> None:
         self._store = store
         self._keys = keys
         self._here = here
+        self._stepped = stepped
         self._header = header
         self._caller = caller
         self._security = security
@@ -96,6 +109,37 @@ class Link:
         except RpcError:
             connection.hang_up()
             raise
+
+    async def stepped(self, told: Stepped) -> None:
+        """Tells how far rank 0 is; where nobody hears it now, the next word comes in a second."""
+        if self._stepped(told):
+            return
+        with contextlib.suppress(RpcError, OSError):
+            connection = await self._connected()
+            try:
+                await connection.ask(STEPS, told, Nothing, ASKING)
+            except RpcError:
+                connection.hang_up()  # whoever leads now is to be found out anew
+
+    async def look(self, node: str, wanted: Look) -> NodeEvidence:
+        """What the agent of a node sees of its workers.
+
+        Raises RpcError, StoreError or OSError where it tells nothing.
+        """
+        found = await self._store.get(self._keys.node(node))
+        if found is None:
+            raise ConnectionError(f"node {node} is not registered")
+        try:
+            member = decode(Member, found.value)
+        except Malformed as error:
+            raise ConnectionError(f"node {node} has registered as another version does: {error}") from None
+        tls = self._security.client
+        reader, writer = await failure_detector.dial(member.agent_address, member.incarnation, tls)
+        connection = Connection(reader, writer, f"node {node}", self._caller(), self._security.token)
+        try:
+            return await connection.ask(EVIDENCE, wanted, NodeEvidence, SECONDS)
+        finally:
+            await connection.close()
 
     async def close(self) -> None:
         """Hangs up; nobody may be asking any more."""
@@ -139,19 +183,47 @@ class Link:
         return self._connection
 
 
-def methods(here: Callable[[], Ledgers | None], status: Callable[[], Status | None]) -> Methods:
+class Leads(Protocol):
+    """What this process tells while its own master leads the job (`candidate.Candidate`)."""
+
+    @property
+    def ledgers(self) -> Ledgers | None:
+        """Its ledgers; None where it does not lead."""
+        ...
+
+    @property
+    def status(self) -> Status | None:
+        """How the job is; None where it does not lead."""
+        ...
+
+    def stepped(self, told: Stepped) -> bool:
+        """Takes how far rank 0 is; False where it does not lead."""
+        ...
+
+
+def methods(leads: Leads) -> Methods:
     """What others may ask this agent, which answers while its own master leads their run of the job."""
 
     async def ask_ledger(caller: Caller, request: Request) -> Answer:
-        ledgers = here()
+        ledgers = leads.ledgers
         if ledgers is None or not ledgers.serves(caller.run):
             raise Deposed("this node's agent does not lead that run of the job")
         return await ledgers.answer(request, caller)
 
     async def ask_status(caller: Caller, _: Nothing) -> Status:
-        found = status()
+        found = leads.status
         if found is None or (caller.run != found.run and found.state != "gathering"):
             raise Deposed("this node's agent does not lead that run of the job")
         return found
 
-    return {LEDGER: Method(Request, ask_ledger), STATUS: Method(Nothing, ask_status)}
+    async def tell_steps(caller: Caller, told: Stepped) -> Nothing:
+        ledgers = leads.ledgers
+        if ledgers is None or not ledgers.serves(caller.run) or not leads.stepped(told):
+            raise Deposed("this node's agent does not lead that run of the job")
+        return Nothing()
+
+    return {
+        LEDGER: Method(Request, ask_ledger),
+        STATUS: Method(Nothing, ask_status),
+        STEPS: Method(Stepped, tell_steps),
+    }

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import signal
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from ..master.controller import Terms, describe_difference
 from ..master.status import Status
 from ..rendezvous import election, failure_detector, membership
 from ..rendezvous.cancel import cancel
-from ..rendezvous.errors import Compacted, LeaseLost, Refused, StoreError, StoreUnavailable
+from ..rendezvous.errors import Compacted, LeaseLost, OtherSecret, Refused, StoreError, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.rpc.envelope import Caller, RpcError, Security
@@ -48,6 +49,7 @@ class MasterSetup:
         lease_ttl: seconds until it is taken for lost when it is silent.
         signals: each of them ends it in order.
         security: what the job's agents must have and speak when they ask each other.
+        known_runs: as in `Setup`.
     """
 
     job: str
@@ -58,6 +60,7 @@ class MasterSetup:
     lease_ttl: int = 5
     signals: tuple[signal.Signals, ...] = ()
     security: Security = field(default_factory=Security)
+    known_runs: frozenset[str] = frozenset()
 
 
 class MasterProcess:
@@ -69,6 +72,7 @@ class MasterProcess:
         say: prints one line for a person.
         trace: where the master records what it does; None: nowhere.
         observe: is told of the job's status again and again, whoever leads; None: nobody wants to know.
+        listen: makes the socket of its listener; None: the operating system's.
 
     Attributes:
         end: the header with which the job's run has ended; None while it goes on, or nobody knows.
@@ -81,6 +85,7 @@ class MasterProcess:
         say: Callable[[str], None],
         trace: Trace | None = None,
         observe: Callable[[Status], None] | None = None,
+        listen: Callable[[str], socket.socket] | None = None,
     ) -> None:
         self._setup = setup
         self._store = store
@@ -96,12 +101,14 @@ class MasterProcess:
             self._waits,
             trace,
             lease_ttl=setup.lease_ttl,
-            tls=setup.security.client,
+            security=setup.security,
         )
         self._listener = failure_detector.AgentListener(
             secrets.token_hex(8),
-            methods=master_client.methods(lambda: self._candidate.ledgers, lambda: self._candidate.status),
+            listen,
+            methods=master_client.methods(self._candidate),
             security=setup.security,
+            say=say,
         )
         self._observe = observe
         self.end: Header | None = None
@@ -124,7 +131,7 @@ class MasterProcess:
             self._loop.add_signal_handler(number, self._tell, number)
         try:
             try:
-                await membership.refuse_if_over(self._store, self._keys)
+                await membership.refuse_if_over(self._store, self._keys, known=self._setup.known_runs)
             except Refused as error:
                 return plan.REFUSED, str(error)
             if found := await membership.read_header(self._store, self._keys):
@@ -142,6 +149,8 @@ class MasterProcess:
             observing = asyncio.create_task(self._keep_observing(), name="status")
             try:
                 return await self._take_part(watching)
+            except OtherSecret as error:
+                return plan.REFUSED, str(error)
             finally:
                 await cancel(watching, observing)
                 await self._link.close()
@@ -181,7 +190,12 @@ class MasterProcess:
         async def stand() -> Candidacy:
             return candidacy
 
-        return await self._candidate.run(stand, lambda: self._stale, lambda: self._header is not None)
+        return await self._candidate.run(stand, lambda: self._stale, lambda: self._header is not None, self._has_ended)
+
+    async def _has_ended(self) -> bool:
+        """The job has succeeded, and its keys were removed before this process heard of it: nobody waits for it."""
+        self._header = await membership.refuse_if_over(self._store, self._keys, "") or self._header
+        return self._header is not None
 
     async def _ended(
         self, campaign: "asyncio.Task[Header | None]", watching: "asyncio.Task[Header]"
@@ -190,7 +204,7 @@ class MasterProcess:
         if self._candidate.leadership:
             limit = self._setup.terms.farewell_seconds + FAREWELL_SECONDS
             await asyncio.wait({campaign, self._told}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-        header = self.end = (campaign.result() if campaign.done() else None) or await watching
+        header = self.end = (campaign.result() if campaign.done() else None) or self._header or await watching
         return plan.exit_code(header), str(header.reason)
 
     async def _keep_observing(self) -> None:

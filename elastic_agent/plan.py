@@ -12,7 +12,15 @@ from typing import Literal
 
 from ..rendezvous.header import Header
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Exit, Report
-from ..rendezvous.node_reasons import PreemptionNotice, ProcessGroupBroke, ServiceEnded, StartFailed, Unfit, cut
+from ..rendezvous.node_reasons import (
+    PreemptionNotice,
+    ProcessGroupBroke,
+    Replaced,
+    ServiceEnded,
+    StartFailed,
+    Unfit,
+    cut,
+)
 from ..rendezvous.ranks import Assignment
 
 SUCCEEDED, FAILED, REFUSED, TIMEOUT, STORE_LOST, REPEATED = 0, 1, 2, 3, 4, 5
@@ -43,6 +51,7 @@ class View:
         notice: the preemption notice: nobody told it to go; told to leave in order; told to be gone at once.
         notice_signal: which signal said so (0: none).
         notice_age: seconds since then.
+        gives_way: why the job has told it to leave, so that a standby takes its place; empty where it has not.
         left_out_overdue: its workers have been gone for FAREWELL_PATIENCE.
         registered: its key is in the store, as far as it knows.
         lapsed: it was registered, and its lease has ended; nobody has put it out, as far as it knows.
@@ -60,9 +69,12 @@ class View:
         exits: how they ended, in order.
         saved: checkpoints that they told of; counted only where the job wants to know.
         leases: one of them has asked for shards.
+        stalled: so often one of them was without progress for longer than its history allows.
+        strained: so often this node has come near a limit.
         late: failures of the round before, which its workers died of by themselves.
         problem: why the workers of `header`'s round could not be started; empty where they could.
         service: how a service that its workers need died; empty where none has.
+        lingers: its workers' round has left something here, such as a service of that round.
         unfit: why this node cannot start workers at all; empty where it can.
         leading: the job's master runs here.
         told: what the store holds about this node.
@@ -87,6 +99,7 @@ class View:
     notice: Literal["none", "leave", "kill"] = "none"
     notice_signal: int = 0
     notice_age: float = 0.0
+    gives_way: str = ""
     left_out_overdue: bool = False
     registered: bool = True
     lapsed: bool = False
@@ -104,9 +117,12 @@ class View:
     exits: tuple[Exit, ...] = ()
     saved: int = 0
     leases: bool = False
+    stalled: int = 0
+    strained: int = 0
     late: tuple[Exit, ...] = ()
     problem: str = ""
     service: str = ""
+    lingers: bool = False
     unfit: str = ""
     leading: bool = False
     told: Report = field(default_factory=Report)
@@ -141,7 +157,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Take up the registration whose lease has ended, as the same incarnation. The workers go on."""
+    """Take up the registration whose lease has ended, as the same incarnation. The workers continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +200,7 @@ class Reform:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """The workers go on as they are: another node's are started again in this round, and theirs are not."""
+    """The workers continue as they are: another node's are started again in this round, and theirs are not."""
 
     header: Header
     assignment: Assignment
@@ -231,7 +247,7 @@ def _report(view: View) -> Report:
         return Report("unfit", view.round, exits, Unfit(cut(view.unfit)))
     if view.notice != "none" and (not done or view.told.state in DEPARTING):
         # Who has said that it leaves must not be taken for somebody who stays, whatever its workers did meanwhile.
-        return Report("leaving", view.round, exits, PreemptionNotice(view.notice_signal))
+        return Report("leaving", view.round, exits, _told_by(view))
     if header is None:
         return Report("waiting")
     if header.state != "open" or view.assignment is None:
@@ -249,7 +265,16 @@ def _report(view: View) -> Report:
     keeps = view.keeps and view.staying == view.total  # a new one among them may still be on its way
     if view.stranded:
         return Report("failed", view.round, exits, ProcessGroupBroke(cut(view.stranded)), keeps=keeps)
-    return Report("running", view.round, exits, saved=view.saved, keeps=keeps, done=view.done > 0)
+    return Report(
+        "running",
+        view.round,
+        exits,
+        saved=view.saved,
+        keeps=keeps,
+        done=view.done > 0,
+        stalled=view.stalled,
+        strained=view.strained,
+    )
 
 
 def act(view: View) -> tuple[Action, str]:
@@ -291,7 +316,7 @@ def act(view: View) -> tuple[Action, str]:
             and (view.round or view.alive < view.total if view.staying else not view.alive)
         ):
             return Ready(header), "not in the current round: preparing workers"
-        if view.alive and (view.round or header.state == "waiting"):
+        if (view.alive and (view.round or header.state == "waiting")) or (view.lingers and not view.alive):
             return _kill(), str(header.reason)
         if header.state == "waiting":
             return Wait(), str(header.reason)
@@ -310,7 +335,7 @@ def act(view: View) -> tuple[Action, str]:
 
 
 def replaced(view: View) -> str:
-    """Why a node whose lease has ended cannot go on with the workers that it has; empty where it can."""
+    """Why a node whose lease has ended cannot continue with the workers that it has; empty where it can."""
     header = _current(view)
     killed = any(exit_.signal == signal.SIGKILL and not exit_.stopped for exit_ in view.exits)
     if view.stood_still and killed:
@@ -356,7 +381,7 @@ def _current(view: View) -> Header | None:
 
 def _leave(view: View) -> tuple[Action, str]:
     header = _current(view)
-    code, why = 128 + (view.notice_signal or signal.SIGTERM), str(PreemptionNotice(view.notice_signal))
+    code, why = 128 + (view.notice_signal or signal.SIGTERM), str(_told_by(view))
     if view.unfit:
         code, why = FAILED, view.unfit
     if header is not None and header.state == "preempted":
@@ -375,6 +400,11 @@ def _leave(view: View) -> tuple[Action, str]:
     if told and view.told.state in DEPARTING and (counted or last) and not view.left_out_overdue:
         return Wait(0.5), ""  # at most FAREWELL_PATIENCE, and the signal has been announced
     return Leave(code), why
+
+
+def _told_by(view: View) -> PreemptionNotice | Replaced:
+    """What has told the node to leave."""
+    return Replaced(cut(view.gives_way)) if view.gives_way else PreemptionNotice(view.notice_signal)
 
 
 def _last_step(view: View, header: Header | None) -> Action | None:

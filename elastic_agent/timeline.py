@@ -7,6 +7,7 @@ script does in that time (imports, loading a checkpoint, steps) the launcher can
 from dataclasses import dataclass, field
 
 from ..rendezvous.header import Header
+from ..rendezvous.plural import plural
 from ..rendezvous.ranks import Assignment
 
 
@@ -38,6 +39,7 @@ class Timeline:
     stopped: float = 0.0
     _since: float = 0.0
     _running: bool = False
+    _finished: bool = False  # all workers have ended with exit code 0: what follows is no downtime
 
     def __post_init__(self) -> None:
         self._since = self.begun
@@ -52,7 +54,7 @@ class Timeline:
             self.down(now)
         down = now - self._since
         self.stopped += down
-        self._since, self._running = now, True
+        self._since, self._running, self._finished = now, True, False
         self.changes.append(
             Change(
                 at=now - self.begun,
@@ -69,16 +71,24 @@ class Timeline:
         return down
 
     def down(self, now: float) -> None:
-        """The workers stop, or the first of them failed; only the first call after `up` counts."""
+        """The workers stop, or the first of them failed; only the first call after `up` or `finished` counts."""
         if self._running:
             self.trained += now - self._since
             self._since, self._running = now, False
+        elif self._finished:
+            self._since, self._finished = now, False
+
+    def finished(self, now: float) -> None:
+        """All workers have ended with exit code 0: the node waits for others, or for a round that needs its workers."""
+        if self._running:
+            self.down(now)
+            self._finished = True
 
     def ended(self, now: float) -> None:
         """The node's part is over."""
         if self._running:
             self.down(now)
-        else:
+        elif not self._finished:
             self.stopped += now - self._since
             self._since = now
 
@@ -91,10 +101,10 @@ def describe_round(header: Header, assignment: Assignment, down: float, kept: in
     ranks = f"rank {assignment.first_rank}"
     if assignment.nproc > 1:
         ranks = f"ranks {assignment.first_rank}-{assignment.first_rank + assignment.nproc - 1}"
-    size = f"{header.nodes} node{'s' if header.nodes != 1 else ''}"
+    size = plural(header.nodes, "node")
     if header.previous_nodes:
         size = f"{header.previous_nodes} -> {size}"
-    workers = f"{header.world_size} worker{'s' if header.world_size != 1 else ''}"
+    workers = plural(header.world_size, "worker")
     lost = f"; downtime {down:.2f} s" if header.previous_nodes else ""
     if kept:
         those = "all workers" if kept == assignment.nproc else f"{kept} of {assignment.nproc} workers"

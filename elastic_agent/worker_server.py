@@ -1,21 +1,23 @@
 """Where this node's workers ask their agent, and who answers them; their side is `adapters/client/channel.py`."""
 
 import asyncio
-import os
 import secrets
 import socket
-import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import get_args
 
 from ..adapters.client.channel import Back, Call, Kind
 from ..master.data.ledger import Answer
+from ..master.pace import Stepped
 from ..rendezvous import membership
-from ..rendezvous.errors import StoreError, StoreUnavailable
+from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
+from ..rendezvous.local_socket import own_peer
 from ..rendezvous.rpc.envelope import Caller
 from ..rendezvous.rpc.server import Method, Server
 from ..rendezvous.store.contract import Store
+from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.frame import TooLong
 from .master_client import Link
 
@@ -25,20 +27,10 @@ CALL_SECONDS = 60.0
 CURRENT_SECONDS = 10.0
 """For the store to say whether a round is the current one."""
 
-RETRY_PAUSE = 0.1
-"""Seconds; the store paces its own attempts, this only yields to the other tasks."""
-
-_CREDENTIALS = struct.Struct("3i")
-"""What SO_PEERCRED gives: pid, uid, gid."""
+STEPS: frozenset[Kind] = frozenset(("ledger", "saved", "steps"))
+"""What only a worker asks that comes on."""
 
 Respond = Callable[[Call], Awaitable[Back]]
-
-
-def own_caller(connection: socket.socket) -> int | None:
-    """The pid of who has connected, where it is this user's; abstract sockets have no permissions of their own."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(found)
-    return pid if uid == os.getuid() else None
 
 
 class CallHandler:
@@ -47,9 +39,11 @@ class CallHandler:
     Args:
         store, keys: where the job is.
         link: to the job's master.
+        waits: what waits for the store on this node.
         saved: is told of a checkpoint, with the round in which it was written.
         leases: is told that a worker asks for shards.
         current: what a round is called now whose workers went on into a later one.
+        stepped: is told how many steps rank 0 has committed in its process.
     """
 
     def __init__(
@@ -57,16 +51,20 @@ class CallHandler:
         store: Store,
         keys: Keys,
         link: Link,
+        waits: Waits,
         saved: Callable[[int], None],
         leases: Callable[[], None] = lambda: None,
         current: Callable[[int], int] = lambda round: round,
+        stepped: Callable[[Stepped], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._keys = keys
         self._link = link
+        self._waits = waits
         self._saved = saved
         self._leases = leases
         self._current = current
+        self._stepped = stepped
 
     async def answer(self, call: Call) -> Back:
         """The answer to one call, within CALL_SECONDS."""
@@ -78,6 +76,10 @@ class CallHandler:
                 return await self._is_current(self._current(call.round))
             case "saved":
                 self._saved(call.round)
+                return Back()
+            case "steps":
+                if call.rank == 0 and self._stepped:
+                    await self._stepped(Stepped(self._current(call.round), call.steps, call.counter))
                 return Back()
 
     async def _ask(self, call: Call) -> Back:
@@ -95,19 +97,18 @@ class CallHandler:
     async def _is_current(self, round: int) -> Back:
         try:
             async with asyncio.timeout(CURRENT_SECONDS):
-                while True:
-                    try:
-                        found = await membership.read_header(self._store, self._keys)
-                        break
-                    except StoreUnavailable:
-                        await asyncio.sleep(RETRY_PAUSE)
+                found = await self._waits.until_answered(
+                    "a worker's question whether its round is the current one",
+                    lambda: membership.read_header(self._store, self._keys),
+                )
         except (TimeoutError, StoreError) as error:
             why = str(error) or f"it has not answered for {CURRENT_SECONDS:g} s"
             return Back(text=f"the store does not say whether round {round} is the current one: {why}")
         if found is None:
             return Back(text="the store holds no round of this job")
         header = found[0]
-        if header.number == round and header.state == "open":
+        # Preempted: all nodes leave, their scripts save, and no round follows in this run.
+        if header.number == round and header.state in ("open", "preempted"):
             return Back(current=True)
         return Back(text=f"round {round} is over: the job is in round {header.number} ({header.state})")
 
@@ -120,14 +121,19 @@ class WorkerServer:
 
     Attributes:
         address: for ELASTIC_RUN_AGENT, once it is started.
+        calls: by rank, how often a worker has told of a checkpoint or of steps, or asked for data.
     """
 
     def __init__(self, respond: Respond) -> None:
-        async def answer(_: Caller, call: Call) -> Back:
+        self.calls: Counter[int] = Counter()
+
+        async def answer(caller: Caller, call: Call) -> Back:
+            if caller.rank is not None and call.kind in STEPS:
+                self.calls[caller.rank] += 1
             return await respond(call)
 
         methods = {kind: Method(Call, answer) for kind in get_args(Kind)}
-        self._server = Server(methods, admit=lambda peer: own_caller(peer.get_extra_info("socket")) is not None)
+        self._server = Server(methods, lets_in=lambda peer: own_peer(peer) is not None)
         self.address = ""
 
     async def start(self) -> None:
@@ -136,8 +142,7 @@ class WorkerServer:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.bind(f"\0{name}")
-            start = asyncio.get_running_loop().create_unix_server
-            await self._server.listen(start, sock=listening, backlog=1024)
+            self._server.listen(listening)
         except BaseException:
             listening.close()
             raise

@@ -75,7 +75,7 @@ class Training:
     curve: list[Point] = field(default_factory=list[Point])
 
     def state(self) -> dict[str, Any]:
-        """What the next round goes on from: model and position together, or the one is not of the other."""
+        """What the next round continues from: model and position together, or the one is not of the other."""
         return {
             "model": self.model.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -285,7 +285,7 @@ class Job:
             raise self.failure(f"no line like {pattern!r} came within {PATIENCE:.0f} s") from None
 
     def kill(self, name: str) -> None:
-        """Ends an agent by SIGKILL; its guardian ends its workers, and the job goes on without it."""
+        """Ends an agent by SIGKILL; its guardian ends its workers, and the job continues without it."""
         self._killed.add(name)
         self._agents[name][0].kill()
 
@@ -481,7 +481,7 @@ def picture(found: dict[str, dict[str, Curves]]) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """For the store; its companion for the members' own talk (10,000 higher) is free too."""
+    """For the store; its companion for the traffic between members (10,000 higher) is free too."""
     for port in itertools.count(21_000 + os.getpid() % 10_000):
         with socket.socket() as one, socket.socket() as two:
             try:

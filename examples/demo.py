@@ -2,7 +2,7 @@
 
 Three "machines" (each an agent with its own guardian, workers and member of the store) train `digits_ddp.py`, which
 knows nothing of elastic-run. Then, in this order: a worker is killed; a whole machine is killed; a new machine joins
-and takes the dead one's member slot in the store; the machine that hosts the job's master is killed. The job goes on,
+and takes the dead one's member slot in the store; the machine that hosts the job's master is killed. The job continues,
 and ends with its accuracy. Nothing is pretended: these are real processes, real signals and a real three-member etcd.
 """
 
@@ -133,7 +133,7 @@ class Board:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports for the store's members, whose companions for their own talk (10,000 higher) are free too."""
+    """Ports for the store's members, whose companions for the traffic between them (10,000 higher) are free too."""
     found: list[int] = []
     port = 21_000 + os.getpid() % 10_000
     while len(found) < count:
@@ -154,7 +154,7 @@ async def story(folder: Path, board: Board, machines: dict[str, Machine]) -> int
 
     board.tell("three machines start; the store (etcd) starts with them, a member on each")
     await asyncio.gather(*(machine(name).start() for name in "ABC"))
-    master, _ = await board.line(r"this node is the job's master", "the election of a master")
+    master, _ = await board.line(r"the job's master now runs here", "the election of a master")
     await board.line(r"epoch 3/", "training on three machines")
 
     board.tell("1. a worker is killed")

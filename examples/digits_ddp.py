@@ -5,11 +5,12 @@ Start it with torchrun or with elastic-run; the command line is the same:
     elastic-run --nnodes=1:4 --nproc-per-node=2 examples/digits_ddp.py --epochs 20 --checkpoint /tmp/digits.pt
 
 It does what every script that wants to survive a restart does: rank 0 saves a checkpoint now and then, under another
-name first, and every start loads the last one.
+name first, and every start loads the last one. With --fail a worker kills itself once.
 """
 
 import argparse
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"))
     parser.add_argument("--save-every", type=int, default=5, help="steps between two checkpoints")
     parser.add_argument("--step-seconds", type=float, default=0.0, help="pretend that a step takes at least this long")
+    parser.add_argument("--fail", action="store_true", help="rank 1 kills itself once, after 30 steps")
     return parser.parse_args()
 
 
@@ -53,6 +55,7 @@ def main() -> None:
     options = parse()
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
+    fails = options.fail and rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     torch.manual_seed(0)
     train, test_pixels, test_labels = data()
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)))
@@ -79,6 +82,8 @@ def main() -> None:
             optimizer.step()
             losses.append(loss.item())
             step += 1
+            if fails and step == 30:
+                os.kill(os.getpid(), signal.SIGKILL)
             if step % options.save_every == 0:
                 save(options.checkpoint, model, optimizer, epoch, step)
             time.sleep(max(0.0, options.step_seconds - (time.monotonic() - began)))

@@ -3,12 +3,13 @@
     elastic-run --nnodes=1:4 --nproc-per-node=2 examples/digits_in_place.py --epochs 20 --checkpoint /tmp/digits.pt
 
 Kill a worker or a node, stop one, start another: the others keep their process and their model, undo the step that was
-under way, and go on with it. Each record is trained on once in every epoch. The checkpoint is for the day on which all
-of them are lost at once.
+under way, and continue with it. Each record is trained on once in every epoch. The checkpoint is for the day on which
+all of them are lost at once. With --fail a worker kills itself once.
 """
 
 import argparse
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--checkpoint", type=Path, default=Path("digits-in-place.pt"))
     parser.add_argument("--save-every", type=int, default=100, help="steps between two checkpoints")
     parser.add_argument("--step-seconds", type=float, default=0.0, help="pretend that a step takes at least this long")
+    parser.add_argument("--fail", action="store_true", help="rank 1 kills itself once, after 30 steps")
     return parser.parse_args()
 
 
@@ -54,6 +56,7 @@ def learn(state: elastic.State, options: argparse.Namespace, train: TensorDatase
     """Called once for each process group; a later call goes on after the last commit."""
     model, sampler = state.ddp(), state.data
     loader = DataLoader(train, batch_sampler=sampler)
+    fails = options.fail and state.context.rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     if state.context.rank == 0:
         print(f"a process group of {state.context.world_size} ranks, from step {state.step}", flush=True)
     while sampler.epoch < options.epochs:
@@ -66,6 +69,8 @@ def learn(state: elastic.State, options: argparse.Namespace, train: TensorDatase
                 (nn.functional.cross_entropy(model(pixels), labels) * weight).backward()
             state.optimizer.step()
             state.commit()
+            if fails and state.step == 30:
+                os.kill(os.getpid(), signal.SIGKILL)
             if state.step % options.save_every == 0:
                 save(options.checkpoint, state)
             time.sleep(max(0.0, options.step_seconds - (time.monotonic() - began)))

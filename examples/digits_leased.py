@@ -2,10 +2,13 @@
 
     elastic-run --nnodes=1:4 --nproc-per-node=2 examples/digits_leased.py --epochs 20 --checkpoint /tmp/leased.pt
 
-Kill workers, take nodes away, add some: `Checkpoint` keeps the model and the position of the data together.
+Kill workers, take nodes away, add some: `Checkpoint` keeps the model and the position of the data together. With
+--fail a worker kills itself once.
 """
 
 import argparse
+import os
+import signal
 from collections.abc import Iterator
 
 import torch
@@ -34,10 +37,12 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="records per rank and step")
     parser.add_argument("--checkpoint", default="leased.pt")
     parser.add_argument("--save-every", type=int, default=5, help="steps between two checkpoints")
+    parser.add_argument("--fail", action="store_true", help="rank 1 kills itself once, after 30 steps")
     options = parser.parse_args()
 
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
+    fails = options.fail and rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     digits = load_digits()
     pixels = torch.tensor(digits.data, dtype=torch.float32) / 16.0
     labels = torch.tensor(digits.target, dtype=torch.int64)
@@ -68,6 +73,8 @@ def main() -> None:
         if batch:
             batch[0].progress(batch[2])
         checkpoint.commit()
+        if fails and checkpoint.step == 30:
+            os.kill(os.getpid(), signal.SIGKILL)
     checkpoint.save()
 
     with torch.no_grad():

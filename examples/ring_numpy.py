@@ -140,7 +140,7 @@ class Fit:
         self.weights = np.zeros(FEATURES)
 
     def agree(self, ring: Ring) -> None:
-        """Everybody goes on from the highest step that somebody has finished."""
+        """Everybody continues from the highest step that somebody has finished."""
         steps = np.zeros(ring.size)
         steps[ring.rank] = self.step
         steps = ring.sum(steps)

@@ -3,42 +3,94 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
+
+CRAMPED_BYTES = 256 << 20
+"""Of addresses (`ulimit -v`): with fewer, no job has begun, and what Python says of it need not be about memory."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `elastic-run` with `argv` (default: the process's own) and returns its exit code."""
     entered = time.monotonic()
-    from .preflight import check_platform
+    from .options.preflight import check_platform
 
     machine = os.uname()
     problem = check_platform(machine.sysname, machine.release, sys.version_info[:2])
     if problem:
         return _refuse(problem)
-    from .options import UsageError, parse
+    from .errors import UsageError
+    from .options.parse import parse
 
     words = list(sys.argv[1:] if argv is None else argv)
+    if not words:
+        sys.stderr.write(_USAGE)
+        return 2
+    environ: Mapping[str, str] = dict(os.environ)
+    from .trust import joined, take
+
+    take(os.environ)
     leads = words[:1] == ["master"]
+    if words[:1] == ["store"] and any(word.startswith("-") for word in words[1:2]):
+        from . import store_member
+
+        try:
+            return store_member.main(words[1:], environ)
+        except UsageError as error:
+            return _refuse(str(error))
     try:
-        options = parse(words[1:] if leads else words, os.environ, workers=not leads)
+        if words[:1] == ["replay"]:
+            from .diagnostics import replay
+
+            return replay.main(words[1:])
+        if words[:1] == ["report"]:
+            from .report import command as report
+
+            return report.main(words[1:])
+        if words[:1] == ["doctor"]:
+            from .doctor import command
+
+            return command.main(words[1:], environ)
+        if words[:1] == ["exporter"]:
+            from .diagnostics.exporter import command as exporter
+
+            return exporter.main(words[1:], environ)
+        if words[:1] == ["status"]:
+            from .diagnostics import status as job_status
+
+            return job_status.main(words[1:], environ)
+        if words[:1] == ["credentials"]:
+            from .diagnostics import credentials
+
+            return credentials.main(words[1:], environ)
+        if words[:1] == ["join"]:
+            words, environ = joined(words[1:], environ)
+        options = parse(words[1:] if leads else words, environ, workers=not leads, folder=Path.cwd())
     except UsageError as error:
         return _refuse(str(error))
+    except PermissionError as error:  # pathlib's `exists` and its kin raise it for what lies in such a folder
+        return _refuse(f"{error.filename}: permission denied: this user may not enter the folder in which it lies")
     try:
+        if options.dry_run:
+            from .diagnostics import dry_run
+
+            return dry_run.main(options)
         if leads:
             from . import lead
 
-            return lead.main(options)
+            return lead.main(options, entered)
         if options.explain:
-            from . import explain
+            from .diagnostics import explain
 
             return explain.main(options)
-        from .early import begin
+        from .early import begin, worker_settings
 
-        early = begin(options, os.environ)
+        workers = worker_settings(options, dict(os.environ))
+        early = begin(options, workers)
         from . import run
 
-        return run.main(options, entered, early)
+        return run.main(options, workers, entered, early)
     except UsageError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:  # before the signal is a preemption notice to leave
@@ -51,7 +103,16 @@ def run() -> NoReturn:
     That takes several times as long as all that a job's end has to do, and whoever waits for this process waits for it.
     What would be lost with it is written, closed and ended by now; the two streams may still hold a line.
     """
-    code = main()
+    try:
+        code = main()
+    except Exception as error:
+        what = "" if isinstance(error, MemoryError) else f" ({type(error).__name__}: {error})"
+        if what and not _cramped():
+            raise
+        sys.stderr.write(
+            f"[elastic-run] there is not enough memory here{what}: raise its limit (ulimit -v, or the container's)\n"
+        )
+        os._exit(2)
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # it is, where it was closed before the start (>&-)
@@ -61,6 +122,27 @@ def run() -> NoReturn:
     os._exit(code)
 
 
+def _cramped() -> bool:
+    """So little memory is allowed that Python may fail otherwise than by a MemoryError: no library can be mapped."""
+    try:
+        with Path("/proc/self/limits").open() as file:
+            allowed = next(line.split()[3] for line in file if line.startswith("Max address space"))
+    except (OSError, StopIteration):
+        return False
+    return allowed.isdecimal() and int(allowed) < CRAMPED_BYTES
+
+
+_USAGE = """elastic-run [flags] train.py [the script's own arguments]
+
+  elastic-run --standalone --nproc-per-node=2 train.py     one machine, no server
+  elastic-run --nnodes=2:8 train.py                        two to eight machines
+  elastic-run doctor                                       check this machine and its store
+  elastic-run --help                                       every flag
+"""
+"""What somebody sees who types the name alone."""
+
+
 def _refuse(sentence: str) -> int:
-    sys.stderr.write(f"[elastic-run] {sentence}\n")
-    return 2
+    from .console import refuse  # here, because nearly every start has no use for it
+
+    return refuse(sentence)

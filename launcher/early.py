@@ -7,15 +7,18 @@ from collections.abc import Iterable, Mapping
 
 from ..adapters import imports_ahead as ahead
 from ..adapters.contract import ImportsAhead, Round, Worker
-from ..adapters.environment import Told, per_worker, worker_environment
+from ..adapters.environment import Told, WorkerSettings, per_worker
 from ..elastic_agent.warm.declared import SEPARATOR
 from ..elastic_agent.zygotes.seed import Recipe, Seed
-from .flags import UsageError
-from .preflight import is_this_interpreter
+from ..rendezvous.identity.secret import VARIABLE
+from .errors import UsageError
+from .options.preflight import is_this_interpreter
 from .settings import Command, Options
 
-SECRET = "ELASTIC_RUN_ETCD_PASSWORD"
-"""The one variable of the launcher that workers do not inherit."""
+ETCD_PASSWORD = "ELASTIC_RUN_ETCD_PASSWORD"
+
+SECRETS = frozenset({ETCD_PASSWORD, VARIABLE})
+"""The variables of the launcher that workers do not inherit."""
 
 
 def worker_command(command: Command) -> tuple[str, ...]:
@@ -38,7 +41,7 @@ def worker_command(command: Command) -> tuple[str, ...]:
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """What workers get of the launcher's own environment (pure)."""
-    return {name: value for name, value in environ.items() if name != SECRET}
+    return {name: value for name, value in environ.items() if name not in SECRETS}
 
 
 def node_name(options: Options) -> str:
@@ -49,6 +52,27 @@ def node_name(options: Options) -> str:
 def heeded(signals: Iterable[signal.Signals]) -> tuple[signal.Signals, ...]:
     """Those that this process did not inherit as ignored: `nohup` does no more than that, and is to be honoured."""
     return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
+
+
+def worker_settings(options: Options, environ: Mapping[str, str]) -> WorkerSettings:
+    """What the workers of this node have in common; `environ`: the launcher's own environment (pure)."""
+    return WorkerSettings(
+        job=options.job_id,
+        node=node_name(options),
+        adapter=options.adapter,
+        command=worker_command(options.command),
+        inherited=inherited(environ),
+        told=Told(
+            largest_world=options.policy.largest_world(options.nproc),
+            tells_saves=options.scale_up == "commit",
+            trace=str(options.output.trace or ""),
+        ),
+        commands={role.name: worker_command(options.command_of(role)) for role in options.roles if role.command},
+        python=options.command.python,
+        role=options.role,
+        own_device=options.virtual_local_rank,
+        signals=heeded(options.signals),
+    )
 
 
 def never_warm(options: Options, environ: Mapping[str, str]) -> str:
@@ -64,32 +88,29 @@ def never_warm(options: Options, environ: Mapping[str, str]) -> str:
     return ""
 
 
-def recipe(options: Options, environ: Mapping[str, str], trace: str) -> Recipe | None:
+def recipe(options: Options, workers: WorkerSettings) -> Recipe | None:
     """What a warm interpreter for the workers of this node is made of; None where each is a fresh process.
 
     Args:
         options: what was asked for.
-        environ: what the workers inherit.
-        trace: the file that is traced to; empty: none.
+        workers: what they have in common.
 
     Raises UsageError where the framework's adapter has no environment for them.
     """
-    command = options.command
-    if never_warm(options, environ):
+    command, adapter = options.command, workers.adapter
+    if never_warm(options, workers.inherited):
         return None
-    adapter = options.adapter
-    anyone = Round(options.job_id, 0, 0, 0, "", 0, signals=tuple(number.name for number in heeded(options.signals)))
-    worker = Worker(0, 0, options.likely_nproc, node_name(options), role=options.role)
-    told = Told(options.policy.largest_world(options.nproc), "", options.scale_up == "commit", trace)
+    anyone = Round(workers.job, 0, 0, 0, "", 0, signals=workers.signal_names)
+    worker = Worker(0, 0, options.likely_nproc, workers.node, role=workers.role)
     differing = per_worker(adapter)
     # Libraries may look at the devices in native code: what all workers see, they are to see.
-    varying = differing if options.virtual_local_rank else differing - {adapter.visible_devices}
+    varying = differing if workers.own_device else differing - {adapter.visible_devices}
     try:
-        environment = worker_environment(adapter, anyone, worker, inherited(environ), told)
+        environment = workers.environment(anyone, worker)
     except ValueError as error:
         raise UsageError(f"--framework={adapter.name}: {error}") from None
     return Recipe(
-        argv=worker_command(command),
+        argv=workers.command,
         environment={name: value for name, value in environment.items() if name not in varying},
         kind=command.kind,
         target=command.target,
@@ -119,9 +140,9 @@ def table_words(more: ImportsAhead) -> tuple[str, ...]:
     return tuple(SEPARATOR.join(row) for row in rows)
 
 
-def begin(options: Options, environ: Mapping[str, str]) -> tuple[str, Seed] | None:
+def begin(options: Options, workers: WorkerSettings) -> tuple[str, Seed] | None:
     """The tag of the agent to be, and the process of its first warm interpreter; None where there is none."""
-    made = recipe(options, environ, str(options.output.trace or ""))
+    made = recipe(options, workers)
     if made is None:
         return None
     tag = secrets.token_hex(8)

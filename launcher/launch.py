@@ -24,10 +24,12 @@ from typing import Any, cast
 
 from ..rendezvous import leftovers
 from .call import CALL_FILE
+from .early import SECRETS, worker_settings
 from .errors import LaunchFailed, UsageError
-from .options import parse
+from .options.parse import parse
 from .run import run
 from .settings import Command
+from .store_access import GRPC_VERBOSITY
 
 CALL_PREFIX = "elastic-run-call-"
 
@@ -71,12 +73,14 @@ def launch(
         file.write_text(call, encoding="utf-8")
         names = {} if "rdzv_id" in flags else {"rdzv_id": f"{fn.__name__}-{_digest([target, facts])}"}
         argv = [*_flags({**names, **flags}), "-m", "elastic_run.launcher.call", target, _digest([facts])]
-        options = parse(argv, os.environ)
+        environ = dict(os.environ)
+        options = parse(argv, environ)
         if names:
             options = dataclasses.replace(options, job_id_given=False)
         written = Command("script", sys.modules[fn.__module__].__file__ or "", (), sys.executable)
-        with _own_signal_handlers():
-            result = asyncio.run(run(options, {**os.environ, CALL_FILE: str(file)}, written=written))
+        with _own_signal_handlers(), _own_environment():
+            workers = worker_settings(options, {**environ, CALL_FILE: str(file)})
+            result = asyncio.run(run(options, workers, written=written))
         if result.code != 0:
             raise LaunchFailed(result)
         ranks = sorted(exit_.rank for exit_ in result.exits)
@@ -113,6 +117,25 @@ def _own_signal_handlers() -> Generator[None]:
             # None: it was not installed from Python, and could not be put back.
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _own_environment() -> Generator[None]:
+    """Takes the secrets out of the environment, so that nothing that is started inherits them.
+
+    Afterwards these variables, and what the launcher has set for itself, are as the caller had them.
+    """
+    before = {name: os.environ.get(name) for name in (*SECRETS, GRPC_VERBOSITY)}
+    try:
+        for name in SECRETS:
+            os.environ.pop(name, None)
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 class elastic_launch:

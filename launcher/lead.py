@@ -5,53 +5,57 @@ where no node has come yet, the master says what that is.
 """
 
 import asyncio
-import sys
+from typing import TYPE_CHECKING
 
 from ..elastic_agent import plan
 from ..elastic_agent.master_process import MasterProcess, MasterSetup
 from ..master.nodes.platform import PlatformError
 from ..rendezvous.errors import RendezvousError
-from . import managed_nodes
+from ..rendezvous.store.endpoint import Endpoint
+from ..rendezvous.trace_file import Trace
+from . import finished
+from .address import Address, Unreachable, address_of, endpoints_of
+from .cluster import managed_nodes
+from .console import say
 from .early import heeded, node_name
-from .flags import UsageError
-from .run import Unreachable, address_of, code_of, ended_by, endpoints_of, store_of, terms, trace_of
+from .errors import UsageError
+from .run import code_of, ended_by, terms, trace_of
 from .settings import Options
+from .store_access import store_of
+from .trust import identity_of, protected, security
+
+if TYPE_CHECKING:
+    from .cluster.master_pod import Cluster
 
 
-def main(options: Options) -> int:
-    """Runs it in an event loop of its own; the exit code is that of the job's nodes. Raises UsageError."""
+def main(options: Options, entered: float) -> int:
+    """Runs it in an event loop of its own; the exit code is that of the job's nodes. Raises UsageError.
+
+    Args:
+        entered: when the command line was begun to be read, in monotonic seconds.
+    """
     if options.store.kind == "memory":
         raise UsageError(
             "elastic-run master: a job of one node has its master in its agent; give --nnodes and --rdzv-endpoint as "
             "the nodes have them"
         )
-    return asyncio.run(_run(options))
+    return asyncio.run(_run(options, finished.runs_before(entered)))
 
 
-async def _run(options: Options) -> int:
+async def _run(options: Options, known_runs: frozenset[str]) -> int:
     for note in options.notes:
-        _say(note)
+        say(note)
+    wanted = (("--history", options.output.history), ("--dashboard", options.output.dashboard))
+    for name in (name for name, value in wanted if value is not None):
+        say(f"{name} has no effect on a master's process, which runs no workers: give it to the nodes")
     endpoints = endpoints_of(options)
     told: list[int] = []
-    trace = trace_of(options, _say)
+    trace = trace_of(options, say)
     try:
         where = address_of(options, endpoints)
         with ended_by(options.signals, told):
-            async with store_of(options, endpoints, where, _say) as store:
-                _say(f"job {options.job_id}: this process has no workers, and leads the job while it is elected")
-                setup = MasterSetup(
-                    job=options.job_id,
-                    name=f"{node_name(options)}-master",
-                    host=where.host,
-                    bind=where.bind or "",
-                    terms=terms(options),
-                    lease_ttl=options.timing.lease_ttl,
-                    signals=heeded(options.signals),
-                )
-                if options.platform:
-                    code, why = await managed_nodes.lead(options, endpoints, setup, store, _say, trace)
-                else:
-                    code, why = await MasterProcess(setup, store, _say, trace).run()
+            async with managed_nodes.cluster_of(options, say) as cluster:
+                code, why = await _in_cluster(options, endpoints, where, trace, cluster, known_runs)
     except asyncio.CancelledError:
         if not told:
             raise
@@ -66,10 +70,61 @@ async def _run(options: Options) -> int:
         code, why = plan.FAILED, f"this machine cannot run a master: {error}"
     finally:
         trace.close()
-    _say(f"the master's process ends with exit code {code}: {why}")
+    say(f"the master's process ends with exit code {code}: {why}")
     return code
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"[elastic-run] {line}\n")
-    sys.stderr.flush()
+async def _in_cluster(
+    options: Options,
+    endpoints: tuple[Endpoint, ...],
+    where: Address,
+    trace: Trace,
+    cluster: "Cluster | None",
+    known_runs: frozenset[str],
+) -> tuple[int, str]:
+    """`cluster`: in which this process starts the nodes, or None."""
+    if cluster is None:
+        return await _with_store(options, endpoints, where, say, trace, None, known_runs)
+    over = await cluster.over()
+    if over is None:
+        async with cluster.waiting():
+            code, why = await _with_store(options, endpoints, where, cluster.say, trace, cluster, known_runs)
+    else:
+        code, why = over
+    if code < 128 and code != plan.STORE_LOST:
+        await cluster.end_store()  # here, because the master leaves its store in order first
+    return code, why
+
+
+async def _with_store(
+    options: Options,
+    endpoints: tuple[Endpoint, ...],
+    where: Address,
+    say: managed_nodes.Say,
+    trace: Trace,
+    cluster: "Cluster | None",
+    known_runs: frozenset[str],
+) -> tuple[int, str]:
+    identity = identity_of(options.trust, endpoints, say)
+    endpoints = protected(endpoints, identity)
+    async with store_of(options, endpoints, where, say, identity) as store:
+        say(f"job {options.job_id}: this process has no workers, and leads the job while it is elected")
+        setup = MasterSetup(
+            job=options.job_id,
+            name=f"{node_name(options)}-master",
+            host=where.host,
+            bind=where.bind or "",
+            terms=terms(options, identity=identity),
+            lease_ttl=options.timing.lease_ttl,
+            signals=heeded(options.signals),
+            security=security(identity),
+            known_runs=known_runs,
+        )
+        if options.platform:
+            start = managed_nodes.Start(options, setup, store, say, trace, identity.secret if identity else None)
+            return await managed_nodes.lead(start, endpoints, cluster)
+        process = MasterProcess(setup, store, say, trace)
+        code, why = await process.run()
+        if code == plan.SUCCEEDED and process.end:
+            finished.note(process.end.run)
+        return code, why

@@ -4,135 +4,94 @@ import asyncio
 import contextlib
 import errno
 import os
-import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
+from ..adapters.environment import WorkerSettings
 from ..elastic_agent import agent_trace as recording
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Result
 from ..elastic_agent.facts import Setup
 from ..elastic_agent.local_machine import RealMachine
-from ..elastic_agent.logs.output import Output
+from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
+from ..elastic_agent.logs.own_lines import OwnLines
 from ..elastic_agent.node.preemption import REPEAT_SECONDS
 from ..elastic_agent.processes.open_files import all_allowed
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
-from ..rendezvous.errors import NoUsableEtcd, RendezvousError, StoreUnavailable
+from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
+from ..rendezvous.identity.scrub import scrub
+from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.member import Fingerprint
+from ..rendezvous.plural import plural
 from ..rendezvous.store.contract import Store
-from ..rendezvous.store.endpoint import Endpoint, binding, interface_addresses, is_loopback, resolve, routable_address
-from ..rendezvous.store.memory_store import MemoryStore
-from ..rendezvous.trace_file import AGENT, Trace
+from ..rendezvous.store.endpoint import Endpoint
+from ..rendezvous.trace_file import AGENT, Sink, Trace
 from ..rendezvous.version import VERSION
-from . import roles
-from .early import heeded, inherited, node_name, recipe, worker_command
-from .settings import Command, Credentials, Options, join_command
+from . import finished
+from .address import Address, Unreachable, address_of, endpoints_of
+from .early import ETCD_PASSWORD, heeded, node_name, recipe
+from .history.attach import following, journal_of
+from .options import roles
+from .settings import Command, Options
 from .source import digests
-from .summary import last_lines, write_json
+from .store_access import NobodyAnswered, store_of
+from .summary import last_lines, spent, write_json
+from .terminal.live_line import live_line
+from .trust import concealed, identity_of, mark, protected, security
 
 if TYPE_CHECKING:
     from ..elastic_agent.zygotes.seed import Seed
-    from ..rendezvous.store.embedded.watchdog import Kept
-    from ..rendezvous.store.etcd.etcd_store import Credentials as EtcdUser
-    from ..rendezvous.store.etcd.etcd_store import EtcdStore, Tls
-
-
-class Unreachable(RendezvousError):
-    """The others could not reach this node under the address that it was given."""
-
-
-class NobodyAnswered(RendezvousError):
-    """The store did not answer within `join_timeout`; nothing was started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where this node is for the others.
-
-    Attributes:
-        host: what they call it.
-        bind: what its own listener binds; None where there are no others.
-    """
-
-    host: str
-    bind: str | None
-
-
-def address_of(options: Options, endpoints: tuple[Endpoint, ...]) -> Address:
-    """Which address this node has for the others: loopback, unless an endpoint or `--local-addr` says otherwise."""
-    if options.store.kind == "memory":
-        return Address("127.0.0.1", None)
-    if options.local_addr:
-        if not resolve(options.local_addr):
-            raise Unreachable(
-                f"--local-addr={options.local_addr} does not resolve here: give this machine's address, or a "
-                "name that the other machines know"
-            )
-        bound = binding(options.local_addr, endpoints)
-        reachable = any(not is_loopback(address) for address in resolve(options.local_addr))
-        return Address(options.local_addr if reachable else bound.advertise, bound.listen)
-    addresses = [resolve(endpoint.host) for endpoint in endpoints]
-    if all(found and all(map(is_loopback, found)) for found in addresses) and options.store.kind != "implicit":
-        names_loopback = all(
-            endpoint.host == "localhost" or endpoint.host in found
-            for endpoint, found in zip(endpoints, addresses, strict=True)
-        )
-        if names_loopback:
-            return Address(addresses[0][0], addresses[0][0])
-    interfaces = interface_addresses()
-    own = [address for found in addresses for address in found if address in interfaces and not is_loopback(address)]
-    host = own[0] if own else routable_address(endpoints)  # the address that an endpoint names is the one to go by
-    return Address(host, host)
+    from ..rendezvous.identity.contexts import Identity
+    from .history.journal import Journal
+    from .telemetry.export import Exporter
 
 
 def setup(
-    options: Options, where: Address, environ: Mapping[str, str], trace: str, written: Command | None = None
+    options: Options,
+    workers: WorkerSettings,
+    where: Address,
+    written: Command | None = None,
+    identity: "Identity | None" = None,
 ) -> Setup:
     """What the agent is started with.
 
     Args:
-        trace: the file that is traced to.
+        workers: what its workers have in common.
         written: whose source other nodes must have, too; None: that of the command.
+        identity: what this node proves itself with.
     """
-    command = options.command
     return Setup(
-        job=options.job_id,
-        node=node_name(options),
+        workers=workers,
         host=where.host,
         bind=where.bind,
         nproc=options.nproc,
-        adapter=options.adapter,
-        command=worker_command(command),
-        environment=inherited(environ),
-        terms=terms(options, written),
+        terms=terms(options, written, identity),
         lease_ttl=options.timing.lease_ttl,
         shutdown_timeout=options.shutdown_timeout,
-        signals=heeded(options.signals),
-        role=options.role,
         node_role=options.node_role,
-        commands={name: worker_command(each) for name, each in _own_commands(options).items()},
         topology=options.topology,
         node_rank=options.node_rank,
-        virtual_local_rank=options.virtual_local_rank,
-        python=command.python,
         keep_detached=options.keep_detached,
-        recipe=recipe(options, environ, trace),
+        recipe=recipe(options, workers),
+        security=security(identity),
+        hang_timeout=options.hang_timeout,
     )
 
 
-def terms(options: Options, written: Command | None = None) -> Terms:
-    """What the job's master needs, wherever it runs; `written`: as for `setup`."""
+def terms(options: Options, written: Command | None = None, identity: "Identity | None" = None) -> Terms:
+    """What the job's master needs, wherever it runs; `written`, `identity`: as for `setup`."""
     command = options.command
     own = _own_commands(options)
     fingerprint = Fingerprint(
         script=command.target if command.kind != "script" else os.path.normpath(command.target),
-        arguments=command.args,
+        arguments=concealed(command.args, identity),
         nnodes=str(options.nodes),
         nproc_per_node=options.nproc_spec,
         version=VERSION,
@@ -141,18 +100,18 @@ def terms(options: Options, written: Command | None = None) -> Terms:
         if options.job_id_given or options.store.kind == "memory"
         else tuple(dict.fromkeys(line for each in (written or command, *own.values()) for line in digests(each))),
         roles=roles.canonical(options.roles),
+        identity="" if options.store.kind == "memory" else mark(options.trust, identity),
     )
     return Terms(
         policy=options.policy,
         max_restarts=options.max_restarts,
         same_failure_limit=options.same_failure_limit,
+        on_hang=options.on_hang,
+        on_straggler=options.on_straggler,
+        compare_after=options.hang_timeout,
         fingerprint=fingerprint,
         farewell_seconds=options.timing.close_timeout,
     )
-
-
-def _workers_here(count: int) -> str:
-    return f"{count} worker{'s' if count > 1 else ''} here"
 
 
 def _own_commands(options: Options) -> dict[str, Command]:
@@ -162,7 +121,7 @@ def _own_commands(options: Options) -> dict[str, Command]:
 
 async def run(
     options: Options,
-    environ: Mapping[str, str],
+    workers: WorkerSettings,
     entered: float | None = None,
     early: "tuple[str, Seed] | None" = None,
     written: Command | None = None,
@@ -171,28 +130,28 @@ async def run(
 
     Args:
         options: what was asked for.
-        environ: what the workers inherit.
+        workers: what its workers have in common.
         entered: when the command line was begun to be read, in monotonic seconds; None: there was none.
         early: what was begun before (`early.begin`).
         written: as for `setup`.
     """
     with all_allowed() as files:
-        return await _run(options, environ, entered, early, written, files)
+        return await _run(options, workers, entered, early, written, files)
 
 
 async def _run(
     options: Options,
-    environ: Mapping[str, str],
+    workers: WorkerSettings,
     entered: float | None,
     early: "tuple[str, Seed] | None",
     written: Command | None,
     files: int,
 ) -> Result:
-    output = _begun(options, early)
+    output, telemetry = _begun(options, early)
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
-    succeeded = False
+    succeeded, patience = False, READER_SECONDS
     machine = RealMachine(output, early, files, alone=entered is not None)
-    trace = trace_of(options, output.say)
+    trace = trace_of(options, output.say, telemetry)
     if entered is not None:
         recording.begin(trace, entered)
     try:
@@ -201,35 +160,56 @@ async def _run(
         endpoints = endpoints_of(options)
         try:
             where = address_of(options, endpoints)
-        except Unreachable as error:
+            identity = identity_of(options.trust, endpoints, output.say) if options.store.kind != "memory" else None
+        except (Unreachable, NoIdentity) as error:
             output.say(str(error))
             return Result(plan.REFUSED, str(error), None, "", (), Timeline(asyncio.get_running_loop().time()))
-        agent_setup = setup(options, where, environ, trace.file or "", written)
+        endpoints = protected(endpoints, identity)
+        if trace.file is None:  # it could not be opened
+            workers = replace(workers, told=replace(workers.told, trace=""))
+        agent_setup = setup(options, workers, where, written, identity)
+        if options.store.kind != "memory":
+            known_runs = finished.runs_before(time.monotonic() if entered is None else entered)
+            agent_setup = replace(agent_setup, known_runs=known_runs)
         # Among others it may get another name, and the agent prints that when it has registered.
-        name = f"; this node is {agent_setup.node}" if agent_setup.bind is None else ""
+        name = f"; this node is {agent_setup.workers.node}" if agent_setup.bind is None else ""
         least, most = options.nprocs[0], options.nprocs[-1]
-        workers = f"{least} to {most} workers here, as its role has" if least < most else _workers_here(most)
+        own = plural(most, "worker")
+        here = f"{least} to {most} workers here, depending on its role" if least < most else f"{own} here"
         output.say(
-            f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, {workers}{name}"
+            f"job {options.job_id}: {options.nodes} node{'s' if options.nodes.maximum > 1 else ''}, {here}{name}"
         )
         if output.temporary:
             output.say(f"complete logs are in {output.root} (--log-dir selects another folder)")
-        result = await _take_part(options, endpoints, agent_setup, machine, output, trace)
+        journal = journal_of(options, agent_setup, output.say)
+        try:
+            result = await _take_part(options, endpoints, agent_setup, machine, output, trace, identity, journal)
+            if journal:
+                journal.over(result.code, result.reason)
+        finally:
+            if journal:
+                await asyncio.to_thread(journal.close)
         succeeded = result.code == plan.SUCCEEDED
+        if result.code >= 128:  # a signal told it to leave
+            patience = LEAVING_READER_SECONDS
         trace.instant("exit", AGENT, code=result.code, reason=result.reason)
-        for line in last_lines(options, result, where.host):
+        # In a thread: of a long trace it takes seconds, in which this process still takes the workers' last output.
+        split = await asyncio.to_thread(spent, options, result) if options.output.trace else spent(options, result)
+        for line in last_lines(options, result, where.host, split):
             output.say(line)
         if options.output.summary_json:
             try:
-                write_json(options.output.summary_json, options, result)
+                write_json(options.output.summary_json, options, result, split)
             except OSError as error:
                 output.say(f"the summary could not be written: {error}")
         return result
     finally:
         machine.close()
         trace.close()
+        if telemetry:
+            await asyncio.to_thread(telemetry.close)
         with _hurried_by(options.signals) as hurry:
-            await output.close(succeeded=succeeded, hurry=hurry)
+            await output.close(succeeded=succeeded, seconds=patience, hurry=hurry)
 
 
 async def _take_part(
@@ -239,27 +219,47 @@ async def _take_part(
     machine: RealMachine,
     output: Output,
     trace: Trace,
+    identity: "Identity | None",
+    journal: "Journal | None",
 ) -> Result:
-    begun = asyncio.get_running_loop().time()
+    begun, shared = asyncio.get_running_loop().time(), options.store.kind != "memory"
     told: list[int] = []
     agent: Agent | None = None
     try:
         with ended_by(options.signals, told):
             where = Address(agent_setup.host, agent_setup.bind)
-            async with store_of(options, endpoints, where, output.say) as store:
+            async with store_of(options, endpoints, where, output.say, identity) as store:
                 trace.since(begun, "store", AGENT, kind=options.store.kind)
-                agent = Agent(agent_setup, store, output, machine, trace)
-                return await agent.run()
+                if options.node_check and (why := await _checked(options, where, store, output)):
+                    return Result(plan.REFUSED, why, None, agent_setup.workers.node, (), Timeline(begun))
+                agent = Agent(agent_setup, store, output, machine, trace, journal)
+                shown = live_line(agent.job_status, output) if options.output.live_line else contextlib.nullcontext()
+                async with following(journal, agent, options, output.say), shown:
+                    result = await agent.run()
+                if shared and result.code == plan.SUCCEEDED and result.header:
+                    finished.note(result.header.run)
+                return result
     except asyncio.CancelledError:
         if not told:
             raise
         code, reason = 128 + told[0], f"{signal.Signals(told[0]).name} arrived while this node waited for the store"
     except RendezvousError as error:
         code, reason = code_of(error), str(error)
+    except RuntimeError as error:
+        if not _lacks_threads(error):
+            raise
+        code, reason = plan.REFUSED, _no_thread(error)
     if agent:
         agent.timeline.ended(asyncio.get_running_loop().time())
         return agent.result(code, reason)
-    return Result(code, reason, None, agent_setup.node, (), Timeline(begun))
+    return Result(code, reason, None, agent_setup.workers.node, (), Timeline(begun))
+
+
+async def _checked(options: Options, where: Address, store: Store, output: Output) -> str:
+    """Why this node is not fit for the job; empty where it is."""
+    from .node_check.check import check  # here, because few ask for it
+
+    return await check(options, where, endpoints_of(options), store, dict(os.environ), output.say)
 
 
 def _full_once(
@@ -325,149 +325,78 @@ def _hurried_by(signals: Iterable[signal.Signals]) -> Generator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
-def endpoints_of(options: Options) -> tuple[Endpoint, ...]:
-    """Where the store is; this machine where several nodes and no endpoint are given."""
-    if options.store.kind == "implicit" and not options.store.endpoints:
-        return (Endpoint(options.local_addr or routable_address(()), options.store.port),)
-    return options.store.endpoints
-
-
-@contextlib.asynccontextmanager
-async def store_of(
-    options: Options, endpoints: tuple[Endpoint, ...], where: Address, say: Callable[[str], None]
-) -> AsyncGenerator[Store]:
-    """The job's store, ready to be asked; an embedded etcd is started where an endpoint wants one."""
-    if options.store.kind == "memory":
-        memory = MemoryStore()
-        try:
-            yield memory
-        finally:
-            await memory.close()
-        return
-    # grpc's own lines say again, a hundred times, what the store's errors say; workers have their environment already.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Here, because a job of one node has no use for grpc, nor for an etcd.
-    from ..rendezvous.store.embedded import local_member
-
-    text = ",".join(map(str, endpoints))
-    if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
-        say(f"--local-addr={options.local_addr} is not an address of this machine: listening on every interface")
-    if options.store.kind == "implicit" and not options.store.endpoints:
-        say(f"no --rdzv-endpoint is given: the rendezvous endpoint is {text}. Run this on the other machines:")
-        say(f"  {join_command(options, text)}")
-    if where.bind is not None and not is_loopback(where.bind):
-        say(f"traffic between the nodes of this job is not encrypted yet (it uses {where.host})")
-    credentials = options.store.credentials
-    deadline = asyncio.get_running_loop().time() + options.timing.join_timeout
-    loading = asyncio.create_task(asyncio.to_thread(_etcd_store), name="import grpc")  # beside the start of an etcd
-    try:
-        hosting = await local_member.ensure(
-            endpoints, directory=options.store.directory, announce=say, deadline=deadline
-        )
-        store_class = await loading
-    except StoreUnavailable as error:
-        raise NobodyAnswered(str(error)) from None
-    finally:
-        loading.cancel()
-    for note in hosting.notes:
-        say(note)
-    try:
-        store = store_class(
-            [str(endpoint) for endpoint in endpoints],
-            tls=_tls(credentials),
-            credentials=_user(credentials),
-        )
-        try:
-            _refuse_old((await store.status()).version, text)
-            looking = asyncio.create_task(_look_after(hosting.local, store, say), name="look after the store")
-            try:
-                yield store
-            finally:
-                looking.cancel()
-                await asyncio.wait({looking})
-        finally:
-            await store.close()
-    finally:
-        hosting.release()
-
-
-async def _look_after(local: "Kept | None", store: Store, say: Callable[[str], None]) -> None:
-    from ..rendezvous.store.embedded import watchdog
-
-    try:
-        if local is not None:
-            await watchdog.look_after(local, store, say)
-    except* Exception as errors:  # noqa: BLE001  the edge of this task: the job goes on without it
-        say(f"the store's etcd on this machine is no longer monitored: {errors.exceptions[0]!r}")
-
-
-def _etcd_store() -> "type[EtcdStore]":
-    from ..rendezvous.store.etcd.etcd_store import EtcdStore
-
-    return EtcdStore
-
-
-def _user(credentials: Credentials) -> "EtcdUser | None":
-    from ..rendezvous.store.etcd.etcd_store import Credentials as EtcdUser
-
-    return EtcdUser(credentials.user, credentials.password) if credentials.user else None
-
-
-def _tls(credentials: Credentials) -> "Tls | None":
-    from ..rendezvous.store.etcd.etcd_store import Tls
-
-    if not credentials.tls:
-        return None
-    files = (credentials.cacert, credentials.cert, credentials.key)
-    ca, cert, key = (None if file is None else str(file) for file in files)
-    return Tls(ca, cert, key)
-
-
-def _refuse_old(version: str, where: str) -> None:
-    from ..rendezvous.store.embedded.binary import OLDEST, EtcdTooOld
-
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
-        raise EtcdTooOld(
-            f"the etcd at {where} is {version}, and at least {OLDEST[0]}.{OLDEST[1]} is needed: "
-            "upgrade it, or name another with --rdzv-endpoint"
-        )
-
-
 def code_of(error: RendezvousError) -> int:
     """The exit code where this is why nothing was begun."""
-    if isinstance(error, Unreachable | NoUsableEtcd):
+    if isinstance(error, Unreachable | NoUsableEtcd | NoIdentity | NoThreads | OtherSecret | Sealed):
         return plan.REFUSED
     return plan.TIMEOUT if isinstance(error, NobodyAnswered) else plan.STORE_LOST
 
 
-def trace_of(options: Options, say: Callable[[str], None]) -> Trace:
+def _lacks_threads(error: RuntimeError) -> bool:
+    """The limit of processes is reached; Python has no error of its own for that."""
+    return "start new thread" in str(error)
+
+
+def _no_thread(error: RuntimeError) -> str:
+    return f"cannot start a thread ({error}): raise the limit of processes (ulimit -u), or of memory (ulimit -v)"
+
+
+def telemetry_of(options: Options, say: Callable[[str], None]) -> "Exporter | None":
+    """What sends this process's recoveries to a collector; None where nobody wants that. Raises UsageError."""
+    if options.output.otlp is None:
+        return None
+    from .errors import UsageError
+
+    loop = asyncio.get_running_loop()
+
+    def say_there(line: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is left to read it
+            loop.call_soon_threadsafe(say, line)
+
+    url = options.output.otlp or None
+    try:
+        from .telemetry.export import Exporter  # here, because few ask for it
+
+        return Exporter(url, options.job_id, node_name(options), socket.gethostname(), say_there)
+    except ValueError as error:  # of its import, too
+        raise UsageError(f"--otlp: OpenTelemetry cannot be set up from its variables: {error}") from None
+
+
+def trace_of(options: Options, say: Callable[[str], None], sink: Sink | None = None) -> Trace:
     """Where this process records what it does."""
     file = options.output.trace
     if file is None:
-        return Trace()
+        return Trace(sink=sink)
     with contextlib.suppress(OSError):  # whoever opens the file in it says so
         file.parent.mkdir(parents=True, exist_ok=True)
-    return Trace(str(file), node_name(options), say, create=True)
+    return Trace(str(file), node_name(options), say, create=True, sink=sink)
 
 
-def _begun(options: Options, early: "tuple[str, Seed] | None") -> Output:
-    """The output, before anything else is begun. Raises UsageError where this machine has no room for it."""
-    from .flags import UsageError
+def _begun(options: Options, early: "tuple[str, Seed] | None") -> "tuple[Output, Exporter | None]":
+    """The output and what sends recoveries, before anything else is begun.
 
-    try:
-        output = _output(options)
-        output.begin()
-        return output
-    except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
+    Raises UsageError where this machine has no room for them, or OpenTelemetry refuses its variables.
+    """
+    from .errors import UsageError
+
+    with contextlib.ExitStack() as undo:
         if early is not None:
-            early[1].close()
-        if isinstance(error, RuntimeError):
-            raise UsageError(f"cannot start a thread ({error}): raise the limit of processes, see ulimit -u") from None
-        raise UsageError(
-            f"cannot create a folder for the logs ({error}): make room there, or name another with --log-dir, or with "
-            "TMPDIR where that is not given"
-        ) from None
+            undo.callback(early[1].close)
+        try:
+            telemetry = telemetry_of(options, lambda line: output.say(line))  # which makes no files
+            if telemetry is not None:
+                undo.callback(telemetry.close)
+            output = _output(options)
+            output.begin()
+        except RuntimeError as error:  # no thread can be started
+            raise UsageError(_no_thread(error)) from None
+        except OSError as error:
+            raise UsageError(
+                f"cannot create a folder for the logs ({error}): make room there, or name another with --log-dir, or "
+                "with TMPDIR where that is not given"
+            ) from None
+        undo.pop_all()
+        return output, telemetry
 
 
 def _output(options: Options) -> Output:
@@ -483,10 +412,12 @@ def _output(options: Options) -> Output:
         redirects={rank: int(std) for rank, std in enumerate(wanted.redirects)},
         tee={rank: int(std) for rank, std in enumerate(wanted.tee)},
         line_prefix=_line_prefix(wanted.line_prefix, options.role),
+        raw=wanted.raw,
         local_ranks_filter=wanted.shown_ranks,
         duplicate_stdout_filters=wanted.stdout_filters,
         duplicate_stderr_filters=wanted.stderr_filters,
         keep_attempts=wanted.keep_attempts,
+        own_lines=OwnLines(wanted.log_format, wanted.log_timestamps, options.job_id, node_name(options)),
         stream_out=_binary(sys.stdout),
         stream_err=_binary(sys.stderr),
     )
@@ -513,6 +444,16 @@ def _binary(stream: TextIO | None) -> BinaryIO:
     return Path(os.devnull).open("wb") if stream is None else stream.buffer
 
 
-def main(options: Options, entered: float, early: "tuple[str, Seed] | None") -> int:
-    """Runs the job's part on this machine in an event loop of its own; `entered`, `early`: see `run`."""
-    return asyncio.run(run(options, dict(os.environ), entered, early)).code
+def main(options: Options, workers: WorkerSettings, entered: float, early: "tuple[str, Seed] | None") -> int:
+    """Runs the job's part on this machine in an event loop of its own; `workers`, `entered`, `early`: see `run`."""
+    if password := os.environ.pop(ETCD_PASSWORD, ""):  # nothing that is started from now on inherits it
+        scrub(f"{ETCD_PASSWORD}={password}")
+    runner = asyncio.Runner()
+    try:
+        return runner.run(run(options, workers, entered, early)).code
+    finally:
+        try:
+            runner.close()
+        except RuntimeError as error:  # it needs a thread to wait for the others, which have nothing to do any more
+            if not _lacks_threads(error):
+                raise

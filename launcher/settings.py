@@ -1,4 +1,4 @@
-"""What one `elastic-run` was asked to do, as frozen values (pure). `options.py` makes them."""
+"""What one `elastic-run` was asked to do, as frozen values (pure). `options/` makes them."""
 
 import enum
 import shlex
@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from ..adapters.contract import Adapter
+from ..rendezvous.identity.secret import Secret
 from ..rendezvous.roles import Role
-from ..rendezvous.round import Policy, ScaleUp
+from ..rendezvous.round import OnHang, OnStraggler, Policy, ScaleUp
 from ..rendezvous.store.endpoint import DEFAULT_PORT, Endpoint
 
 Kind = Literal["script", "module", "executable", "run_path"]
@@ -93,6 +94,21 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
+class Trust:
+    """How this node proves that it belongs to the job.
+
+    Attributes:
+        insecure: --insecure: it does not, and nobody has to.
+        secret: the job's, where the user gave one; None: the user's own file has it.
+        own: --tls-cert, --tls-key and --tls-ca, for the agents' port.
+    """
+
+    insecure: bool = False
+    secret: Secret | None = None
+    own: tuple[Path, Path, Path] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """Where the nodes meet.
 
@@ -104,6 +120,7 @@ class Store:
         credentials: for a store that the user runs.
         directory: where an etcd that this node starts keeps its files; None leaves the choice to it.
         port: of a store on this machine that no endpoint names.
+        hosted: an endpoint that is this machine may be served by an etcd that this node starts.
     """
 
     kind: Literal["memory", "endpoints", "implicit"]
@@ -111,6 +128,7 @@ class Store:
     credentials: Credentials = Credentials()
     directory: Path | None = None
     port: int = DEFAULT_PORT
+    hosted: bool = True
 
 
 class Std(enum.IntFlag):
@@ -132,11 +150,17 @@ class Output:
         redirects: by local rank, the streams that go to files only.
         tee: by local rank, the streams that go to files and to the terminal.
         line_prefix: what a worker's lines begin with on the terminal: torchrun's template; None is host and rank.
+        raw: the terminal shows the only worker's bytes as they are, without prefix.
         shown_ranks: the local ranks that the terminal shows; None shows all.
         stdout_filters, stderr_filters: lines that contain one of these are copied to filtered_stdout.log and
             filtered_stderr.log; none are where it is empty.
         summary_json: the file for the final summary; its folder may not exist yet.
         trace: the file for the trace, from the root; None: nothing is traced.
+        history: the folder for the job's events, which may not exist yet; None: they are not kept.
+        dashboard: where the live page is served, at port 0: a free one; None: nowhere.
+        otlp: the URL of the collector that gets a trace of each recovery; empty: its usual place; None: nobody.
+        log_format, log_timestamps: of the launcher's own lines.
+        live_line: a terminal has a line that tells how the job is.
         color: auto means only on a terminal (NO_COLOR has been read).
     """
 
@@ -145,11 +169,18 @@ class Output:
     redirects: tuple[Std, ...]
     tee: tuple[Std, ...]
     line_prefix: str | None
+    raw: bool
     shown_ranks: frozenset[int] | None
     stdout_filters: tuple[str, ...]
     stderr_filters: tuple[str, ...]
     summary_json: Path | None
     trace: Path | None
+    history: Path | None
+    dashboard: Endpoint | None
+    otlp: str | None
+    log_format: Literal["text", "json"]
+    log_timestamps: bool
+    live_line: bool
     color: Literal["auto", "always", "never"]
 
 
@@ -165,6 +196,9 @@ class Options:
         job_id_given: the user chose it; False where it was derived from the command.
         max_restarts: failures of the script that are recovered from.
         same_failure_limit: repeats of one failure without progress that end the job; 0 never does.
+        on_hang: what is done about a job that stands still.
+        on_straggler: what is done about a rank for which the others wait in each step.
+        hang_timeout: seconds without progress after which workers are looked at; 0: they are not watched.
         node_rank: this node's place in the first round, or None.
         local_addr: how the others reach this node, without brackets; None where it is to be found out.
         node_name: this node's name in the job, or None.
@@ -175,11 +209,14 @@ class Options:
         warm: workers are forked from a warm interpreter; False: each is a fresh one.
         preload: modules that are imported ahead by the user's own word; None: nothing is imported ahead.
         explain: only say what workers would be forked with.
+        dry_run: only say what would be started.
+        node_check: this node is checked before it takes part.
         roles: of the job; empty: it has none.
         node_role: the only one that this node takes; empty: any.
         platform: the platform on which a master's process starts the job's nodes; empty: it starts none.
         given: the flags that apply to every node of the job, as `--name=value` (see `join_command`).
         notes: one line for each flag of the user that does nothing here.
+        trust: how the nodes prove themselves to each other.
     """
 
     command: Command
@@ -193,6 +230,9 @@ class Options:
     timing: Timing
     max_restarts: int
     same_failure_limit: int
+    on_hang: OnHang
+    on_straggler: OnStraggler
+    hang_timeout: float
     scale_up: ScaleUp
     role: str
     node_rank: int | None
@@ -206,12 +246,15 @@ class Options:
     warm: bool
     preload: tuple[str, ...] | None
     explain: bool
+    dry_run: bool
+    node_check: bool
     roles: tuple[Role, ...]
     node_role: str
     platform: Literal["", "kubernetes", "local"]
     output: Output
     given: tuple[str, ...]
     notes: tuple[str, ...]
+    trust: Trust = Trust()
 
     @property
     def nprocs(self) -> tuple[int, ...]:

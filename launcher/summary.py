@@ -14,20 +14,44 @@ from ..elastic_agent import plan
 from ..elastic_agent.agent import Result
 from ..elastic_agent.workers.failure import describe, hint, shortened
 from ..master import status
+from ..master.diagnosis.findings import HANGS, Finding
+from ..master.training_time import Goodput
 from ..rendezvous.header import Header, Incident, Tally
+from ..rendezvous.plural import plural
+from ..rendezvous.time_split import CATEGORIES, Category, Split
+from .goodput import marks
+from .goodput.words import SHORTEST, lost, span
 from .settings import Options
+from .tally import in_words
 
 LINES = 15
 """A terminal's last glance."""
 
+LONG = 60.0
+"""Seconds from which on a job's goodput is worth a line."""
 
-def last_lines(options: Options, result: Result, host: str) -> list[str]:
-    """The lines that end the run, at most LINES where it failed."""
+TOLD: tuple[Category, ...] = tuple(each for each in CATEGORIES if each not in ("productive", "initialization", "other"))
+"""What is worth a line: every job has the others."""
+
+
+def spent(options: Options, result: Result) -> Split | None:
+    """The job's time by category, with what the script says of it where this node is traced; None before a round.
+
+    Reads the trace, so it is asked once.
+    """
+    header = result.header
+    if header is None or not header.split.total:
+        return None
+    return header.split.marking(marks.of_file(options.output.trace)) if options.output.trace else header.split
+
+
+def last_lines(options: Options, result: Result, host: str, split: Split | None) -> list[str]:
+    """The lines that end the run, at most LINES where it failed; `split`: see `spent`."""
     header = result.header
     over = header is not None and header.final and result.code == plan.exit_code(header)
     totals = _totals(result)
     if result.code == plan.SUCCEEDED:
-        return [f"job {options.job_id} succeeded: {result.reason}", totals]
+        return [f"job {options.job_id} succeeded: {result.reason}", *_goodput(options, header, split), totals]
     verdict = f"job {options.job_id} failed: {result.reason}"
     if result.code >= 128:
         verdict = f"node {result.node} left job {options.job_id}: {result.reason}"
@@ -37,9 +61,11 @@ def last_lines(options: Options, result: Result, host: str) -> list[str]:
         return [f"the job refused this node: {result.reason}"]
     incident = header.incident if over and header else None
     if incident is None or incident.exit is None:
-        return [verdict, *_advice(options, result, host), totals]
+        return [verdict, *_stood_still(result), *_advice(options, result, host), totals]
     python = options.command.python if options.command.kind != "executable" else ""
-    return [verdict, *_root_cause(incident, LINES - 2, python, options.adapter.hints), totals]
+    before = _stood_still(result)
+    room = LINES - 2 - len(before)
+    return [verdict, *before, *_root_cause(incident, room, python, options.adapter.hints), totals]
 
 
 def _root_cause(incident: Incident, room: int, python: str, hints: Sequence[Hint]) -> list[str]:
@@ -67,20 +93,28 @@ def _advice(options: Options, result: Result, host: str) -> list[str]:
 
 def _totals(result: Result) -> str:
     line = result.timeline
-    tally = _tally(result.header)
-    causes = [
-        (tally.failures, "worker failure"),
-        (tally.lost, "lost node"),
-        (tally.left, "departure"),
-        (tally.joined, "arrival"),
-        (tally.problems, "node problem"),
-    ]
-    counts = [_count(number, name) for number, name in causes if number]
-    happened = f"job total: {', '.join(counts)}; " if counts else ""
+    incidents = in_words(_tally(result.header))
+    happened = f"job total: {', '.join(incidents)}; " if incidents else ""
     return (
-        f"summary: {_count(len(line.changes), 'round')} on this node; {happened}"
+        f"summary: {plural(len(line.changes), 'round')} on this node; {happened}"
         f"workers ran for {line.trained:.1f} s, downtime {line.stopped:.1f} s"
     )
+
+
+def _goodput(options: Options, header: Header | None, split: Split | None) -> list[str]:
+    """A line, where something took time from training, of a job that was no mere trial."""
+    goodput = status.spent(header) if header else Goodput()
+    if (
+        split is None
+        or goodput.share is None
+        or goodput.elapsed < LONG
+        or not any(getattr(split, name) >= SHORTEST for name in TOLD)
+    ):
+        return []
+    trace = options.output.trace
+    mib = marks.unread(trace) / (1 << 20) if trace else 0.0
+    less = f" ({mib:.0f} MiB in the middle of the trace were not read for it)" if mib else ""
+    return [f"goodput: {100 * goodput.share:.1f} % of {span(goodput.elapsed)}; lost: {lost(split)}{less}"]
 
 
 def _tally(header: Header | None) -> Tally:
@@ -101,15 +135,31 @@ def _cause(incident: Incident) -> dict[str, object]:
     }
 
 
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'s' if number != 1 else ''}"
+def _finding(finding: Finding) -> dict[str, object]:
+    return {
+        "kind": finding.kind,
+        "rank": finding.rank,
+        "node": finding.node,
+        "round": finding.round,
+        "domain": finding.domain,
+        "outlook": finding.outlook,
+        "evidence": finding.strength,
+        "words": str(finding),
+    }
 
 
-def write_json(path: Path, options: Options, result: Result) -> None:
-    """Writes the summary as JSON. Times are seconds; `at` counts from the agent's start."""
+def _stood_still(result: Result) -> list[str]:
+    """What is known of a standstill that came before a failure, and that its reason does not name."""
+    found = [each for each in result.findings if each.kind in HANGS and str(each) not in result.reason]
+    return [f"before that: {found[-1]}"] if found else []
+
+
+def write_json(path: Path, options: Options, result: Result, split: Split | None) -> None:
+    """Writes the summary as JSON; `split`: see `spent`. Times are seconds; `at` counts from the agent's start."""
     header = result.header
     incident = header.incident if header and header.final else None
-    goodput = status.spent(header).share if header else None
+    goodput = status.spent(header) if header else Goodput()
+    trace = options.output.trace
     summary = {
         "version": 1,
         "job": options.job_id,
@@ -119,16 +169,21 @@ def write_json(path: Path, options: Options, result: Result) -> None:
         "reason": result.reason,
         "restarts": {
             "worker_failures": _tally(header).failures,
+            "optional_role_failures": _tally(header).optional,
             "lost_nodes": _tally(header).lost,
             "departures": _tally(header).left,
+            "unfit_nodes": _tally(header).unfit,
             "arrivals": _tally(header).joined,
             "start_problems": _tally(header).problems,
         },
-        "goodput": round(goodput, 4) if goodput is not None else None,
+        "goodput": round(goodput.share, 4) if goodput.share is not None else None,
+        "time_seconds": dict(split.seconds) if split else None,
+        "trace_bytes_not_read": marks.unread(trace) if trace else 0,
         "seconds_with_workers": round(result.timeline.trained, 3),
         "seconds_without_workers": round(result.timeline.stopped, 3),
         "rounds": [dataclasses.asdict(change) for change in result.timeline.changes],
         "root_cause": _cause(incident) if incident else None,
+        "diagnosis": [_finding(each) for each in result.findings],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not to wait for the reader of a named pipe where there is none.

@@ -18,14 +18,14 @@ started with something else, and what an earlier master has left.
 
 import dataclasses
 import math
-import shlex
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous import peers, ranks
 from ..rendezvous.header import Eviction, Header, Incident, Tally
+from ..rendezvous.identity.secret import OTHER_SECRET
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
 from ..rendezvous.node_reasons import (
@@ -39,11 +39,32 @@ from ..rendezvous.node_reasons import (
     cut,
 )
 from ..rendezvous.peers import Peers
-from ..rendezvous.ranks import Assignment, Place
-from ..rendezvous.reasons import NoChange, Reason
-from ..rendezvous.round import Cause, Finish, Keep, Open, OpenInPlace, Outcome, Policy, Round, Seen, Suspend, plan
+from ..rendezvous.ranks import Assignment, NodeWorkers
+from ..rendezvous.reasons import NoChange, Reason, StandsStill
+from ..rendezvous.round import (
+    Cause,
+    Finish,
+    Keep,
+    OnHang,
+    OnStraggler,
+    Open,
+    OpenInPlace,
+    Outcome,
+    Policy,
+    Round,
+    Seen,
+    Survey,
+    Suspend,
+    decide,
+    survey,
+)
+from ..rendezvous.time_split import category
 from . import effects, events, incident, status
 from .data.ledger import Progress
+from .diagnosis.ends import of_incident
+from .diagnosis.findings import HANGS, Finding
+from .diagnosis.replacement import Place, verdicts
+from .diagnosis.requests import Condemned, Replacement, Suspected
 from .effects import Effect
 from .events import Event
 from .incident import Evidence, FailedWorker
@@ -59,6 +80,10 @@ RETURN_SECONDS = 10.0
 SILENT_SECONDS = 3.0
 """The same of a node whose agent does not answer: it may be out of reach for this node alone."""
 
+LATER = 1.5
+"""Times as long as when it was found first, weak evidence must have lasted before it is acted upon. A worker is told of
+again after twice the time, and looked at some time after each."""
+
 LEASE_LATE = 1.0
 """Seconds after its last that a lease may still be there: etcd looks every half second."""
 
@@ -73,6 +98,12 @@ class Terms:
     fingerprint: Fingerprint
     farewell_seconds: float = 30.0
     """How long a finished job waits for its nodes to leave before it removes the job's keys."""
+    on_hang: OnHang = "report"
+    """What is done about a job that stands still, beside saying why."""
+    on_straggler: OnStraggler = "report"
+    """What is done about a rank for which the others wait in each step, beside saying which."""
+    compare_after: float = 0.0
+    """Seconds after which the ranks of a round are compared, and again each time after twice as long; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +162,7 @@ class Controller:
         phase: see above.
         header: the current one, once it is adopted or published.
         in_round: incarnations of the current round.
+        ranks: of each of them.
     """
 
     def __init__(
@@ -153,6 +185,9 @@ class Controller:
         self.phase: Phase = "loading"
         self.header: Header | None = None
         self.in_round: frozenset[str] = frozenset()  # of `_round.nodes`
+        self.ranks: Mapping[str, range] = {}
+        self._optional: frozenset[str] = frozenset()  # of `_round.nodes`, those with an optional role
+        self._given_up: set[tuple[int, str]] = set()  # round and node, whose failures open no other one
         self._effects: list[Effect] = []
         self._found = events.Found(None, 0, now)
         self._waited = False  # the successes have to be read again before the header is adopted
@@ -164,7 +199,7 @@ class Controller:
         self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by node; `gone/INCARNATION` where it has left after its success
         self._ignored: dict[str, None] = {}  # nodes whose key holds no member, and that have been said
-        self._strangers: dict[str, None] = {}  # nodes that were started with something else, in order
+        self._mismatched: dict[str, None] = {}  # nodes that were started with something else, in order
         self._watched: set[str] = set()  # incarnations
         self._awaited: dict[str, _Awaited] = {}  # by incarnation
         self._overdue: dict[str, NodeReason] = {}  # incarnations that were awaited in vain, or evicted before, and why
@@ -179,6 +214,15 @@ class Controller:
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
         self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
         self._said = ""
+        self._stalled: dict[str, int] = {}  # by incarnation: how often it has told of that in this round
+        self._strained: dict[str, int] = {}  # the same: how often it has come near a limit
+        self._findings: tuple[Finding, ...] = ()
+        self._weak: dict[tuple[str, int | None], float] = {}  # seconds, when it was found first
+        self._diagnosed = now
+        self._slow: tuple[Finding, ...] = ()  # ranks that the others wait for in each step
+        self._compared = now
+        self._gave_way: dict[Place, str] = {}  # for which slow ranks a node was told to leave, and which
+        self._hangs: Finding | None = None  # on account of which the job is to fail
         self._targets: tuple[Target, ...] = ()
         self._training = TrainingTime()
         self._incidents: deque[tuple[float, Incident]] = deque(maxlen=NEWEST)  # the newest, with their times
@@ -218,6 +262,8 @@ class Controller:
                 self._abandon(done)
             case events.Published():
                 self._adopt_published(event)
+            case events.Diagnosed():
+                self._diagnose(event)
             case events.Look():
                 self._look()
         return tuple(self._effects)
@@ -268,6 +314,11 @@ class Controller:
             incidents=tuple(status.Incident.of(each, now - at) for at, each in self._incidents),
             datasets=tuple(datasets),
             goodput=self._training.until(now),
+            diagnosis=tuple(
+                status.Diagnosis(now - at, each, each.domain, each.outlook, cut(str(each)))
+                for at, findings in ((self._diagnosed, self._findings), (self._compared, self._slow))
+                for each in findings
+            ),
         )
 
     # -- what an earlier master has left ----------------------------------------------------------------------------
@@ -309,22 +360,23 @@ class Controller:
         self._max_restarts = header.max_restarts
         published = self._published
         grown_at = published if header.cause == "joined" else -math.inf
-        places = self._places(assigned)
+        node_workers = self._node_workers(assigned)
         self._round = Round(
-            header.number, tuple(known), header.state == "open", published, grown_at=grown_at, places=places
+            header.number, tuple(known), header.state == "open", published, grown_at=grown_at, node_workers=node_workers
         )
         self.in_round = frozenset(known)
         self._assigned, self._exits = assigned, _reportable(assigned)
+        self.ranks, self._optional = _ranks(assigned), self._with_optional_role(assigned)
         self._training = TrainingTime(status.spent(header), published)
         if header.incident:
             self._incidents.append((published, header.incident))
         if header.state == "open":
-            self._training.opened(known, published)
+            self._training.opened(known, published, header.cause, in_place=True)  # what was repeated is counted
             reports = {seen.member.incarnation: seen.member.report for seen in self._members.values()}
             for each in known:  # who has gone has run, too
                 if each not in reports or reports[each].round == header.number:
                     self._training.runs(each, published)
-        self._say(f"this node is now the master and continues with round {header.number}")
+        self._say(f"the job's master now runs here and continues with round {header.number}")
         for success in self._found.successes:
             member = success.member
             if member and member.incarnation not in present and member.report.round == header.number:
@@ -365,7 +417,7 @@ class Controller:
 
     def _say_elected(self) -> None:
         if self._terms.policy.max_nodes > 1:
-            self._say("this node is the job's master")
+            self._say("the job's master now runs here")
 
     # -- who is registered ------------------------------------------------------------------------------------------
 
@@ -374,9 +426,8 @@ class Controller:
         if member is None:
             if node not in self._ignored:
                 self._ignored[node] = None
-                self._say(
-                    f"ignoring {self._keys.node(node)}: its value is not a member (another version of elastic-run?)"
-                )
+                version = "its value is not a member (another version of elastic-run?)"
+                self._say(f"ignoring {self._keys.node(node)}: {f'it has {OTHER_SECRET}' if event.sealed else version}")
             return
         proof = self._lost_how.get(member.incarnation)
         if member.incarnation not in self._watched and (proof or member.agent_address):
@@ -393,21 +444,25 @@ class Controller:
             before = None
         if before and self._has_saved(before.member, member):
             self._round = dataclasses.replace(self._round, saved_at=self._now)
+            self._training.saved(self._now)
         since = before.since if before else event.since
         if awaited := self._awaited.pop(member.incarnation, None):
             self._do(effects.Unlisten(member.incarnation))
             since = awaited.seen.since if awaited.seen else since
         self._gone.pop(member.incarnation, None)
         self._members.pop(f"gone/{member.incarnation}", None)
-        self._members[node] = Seen(member, event.order, since)
+        waited = before.ready_at if before and before.member.report.ready else self._now
+        ready_at = waited if member.report.ready else -math.inf
+        self._members[node] = Seen(member, event.order, since, ready_at=ready_at)
         self._compare(node, member)
         self._gather(member)
+        self._watch_progress(member)
 
     def _compare(self, node: str, member: Member) -> None:
-        """Whether the member is a stranger."""
-        self._strangers.pop(node, None)
+        """Whether the member was started with something else."""
+        self._mismatched.pop(node, None)
         if member.fingerprint != self._fingerprint:
-            self._strangers[node] = None
+            self._mismatched[node] = None
 
     def _has_saved(self, before: Member, member: Member) -> bool:
         """Workers of the current round have told of another checkpoint."""
@@ -527,17 +582,17 @@ class Controller:
 
     # -- nodes of another job ---------------------------------------------------------------------------------------
 
-    def _refuse_a_stranger(self) -> bool:
+    def _refuse_mismatched(self) -> bool:
         """The next node that was started with something else under this job's id is evicted; False: there is none."""
         ours = self._fingerprint
-        for node in list(self._strangers):
+        for node in list(self._mismatched):
             seen = self._members.get(node)
             if seen and not seen.gone and (difference := describe_difference(seen.member.fingerprint, ours)):
                 word = Eviction(OtherCommand(self._keys.job, cut(difference)), final=True)
                 line = f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}"
                 self._do(effects.Refuse(node, seen.order, seen.member.incarnation, word, line))
                 return True
-            del self._strangers[node]
+            del self._mismatched[node]
         return False
 
     def _refused(self, event: events.Refused) -> None:
@@ -545,12 +600,140 @@ class Controller:
         held = self._members.get(event.node)
         if held and held.member.incarnation == event.incarnation:
             self._lose(self._members.pop(event.node))
-            self._strangers.pop(event.node, None)
+            self._mismatched.pop(event.node, None)
+
+    # -- a job that stands still ------------------------------------------------------------------------------------
+
+    def _watch_progress(self, member: Member) -> None:
+        """Has the round examined where a node tells, or tells again, that a worker makes no progress."""
+        report = member.report
+        if report.round != self._round.number or member.incarnation not in self.in_round or not self._round.running:
+            return
+        known = self._stalled.get(member.incarnation, 0)
+        self._stalled[member.incarnation] = report.stalled
+        strained = self._strained.get(member.incarnation, 0)
+        self._strained[member.incarnation] = report.strained
+        if (report.stalled > known or report.strained > strained) and self.phase == "leading":
+            self._do(effects.Examine(self._round.number, self.suspected))
+        elif known and self._stands_still and not any(self._stalled.values()):
+            self._findings = tuple(each for each in self._findings if each.kind not in HANGS)
+            self._weak = {}
+            self._training.goes_on(self._now)
+            self._say("the workers make progress again")
+
+    @property
+    def _stands_still(self) -> bool:
+        return any(each.kind in HANGS for each in self._findings)
+
+    @property
+    def suspected(self) -> tuple[Suspected, ...]:
+        """The nodes of the round, as they are asked for evidence: without those that have left after their success."""
+        left = {each.node for each in self._assigned if f"gone/{each.incarnation}" in self._members}
+        return tuple(self._suspected(each) for each in self._assigned if each.node not in left)
+
+    def _suspected(self, each: Assignment) -> Suspected:
+        seen = self._members.get(each.node)
+        host = seen.member.host if seen else ""
+        return Suspected(each.node, each.incarnation, host, each.agent_address, each.role, each.nproc)
+
+    def _diagnose(self, event: events.Diagnosed) -> None:
+        if event.round != self._round.number or not self._round.running or self.phase != "leading":
+            return
+        if event.compares:
+            self._judge_slow(event.findings)
+        else:
+            self._judge_standing(event.findings)
+
+    def _judge_slow(self, findings: tuple[Finding, ...]) -> None:
+        before = self._tell_of(findings, self._slow)
+        self._slow, self._compared = findings, self._now
+        if self._terms.on_straggler == "replace":
+            self._replace_stragglers(findings, {rank for _, rank in before})
+
+    def _judge_standing(self, findings: tuple[Finding, ...]) -> None:
+        if not any(self._stalled.values()):  # any more: they were looked at meanwhile
+            findings = tuple(each for each in findings if each.kind not in HANGS)
+        self._tell_of(findings, self._findings)
+        self._findings, self._diagnosed = findings, self._now
+        # Weak evidence is acted upon when it is the same at a later look, after a time that is about twice as long.
+        weak = [each for each in findings if each.strength == "weak"]
+        self._weak = {(each.kind, each.rank): self._weak.get((each.kind, each.rank)) or each.seconds for each in weak}
+        grave = [
+            each
+            for each in findings
+            if each.kind in HANGS
+            and (each.strength != "weak" or each.seconds >= LATER * self._weak[each.kind, each.rank] > 0)
+            and self._in_one_role(each)
+        ]
+        if not grave:
+            self._training.goes_on(self._now)
+            return
+        self._training.stands_still(self._now, max(each.seconds for each in grave))
+        if self._terms.on_hang != "report":
+            self._end_hang(grave[0])
+
+    def _tell_of(self, findings: Sequence[Finding], known: Sequence[Finding]) -> set[tuple[str, int | None]]:
+        """Says what is new in `findings`; the kinds and ranks of what is `known`."""
+        before: set[tuple[str, int | None]] = {(each.kind, each.rank) for each in known}
+        for finding in findings:
+            self._do(effects.Note(finding))
+            if (finding.kind, finding.rank) not in before:
+                self._say(f"diagnosis: {finding}")
+                for line in finding.last_lines[-3:]:
+                    self._say(f"  | {line}")
+        return before
+
+    def _replace_stragglers(self, findings: Sequence[Finding], before: set[int | None]) -> None:
+        standbys = [
+            seen.member
+            for node, seen in self._members.items()
+            if seen.member.incarnation not in self.in_round
+            and seen.member.report.state == "waiting"
+            and not seen.gone
+            and node not in self._mismatched
+        ]
+        found = verdicts(
+            findings,
+            before,
+            self._assigned,
+            self.ranks,
+            standbys,
+            self._gave_way,
+            roles=bool(self._terms.policy.roles),
+        )
+        for each in found:
+            self._say(each.words)
+            if each.leaves and each.finding.rank is not None:
+                self._gave_way[each.finding.rank, each.leaves.world_size] = each.leaves.node
+                why = Replacement(self._round.number, cut(str(each.finding)))
+                self._do(effects.Replace(self._suspected(each.leaves), why))
+
+    def _in_one_role(self, finding: Finding) -> bool:
+        """Whether the suspect and those that wait for it have one role, where the job has several.
+
+        An evaluator that waits for a checkpoint, or an actor that waits for its turn, is at rest by design.
+        """
+        if len({each.role for each in self._assigned}) < 2:
+            return True
+        roles = {rank: each.role for each in self._assigned for rank in self.ranks.get(each.incarnation, ())}
+        concerned = {roles.get(rank) for rank in (finding.rank, *finding.waiting) if rank is not None}
+        return bool(finding.waiting) and len(concerned) == 1
+
+    def _end_hang(self, finding: Finding) -> None:
+        if self._terms.on_hang == "fail":
+            self._hangs = finding
+            return
+        # Of a worker that has ended already, one that waits for it.
+        wanted = finding.waiting[0] if finding.kind == "uneven-steps" and finding.waiting else finding.rank
+        for each in self._assigned:
+            if wanted is not None and wanted in self.ranks.get(each.incarnation, ()):
+                why = cut(f"killed because the job stood still: {finding}")
+                self._do(effects.Condemn(self._suspected(each), Condemned(self._round.number, wanted, why)))
 
     # -- incidents --------------------------------------------------------------------------------------------------
 
     def _gather(self, member: Member) -> None:
-        report = member.report
+        report, optional = member.report, member.incarnation in self._optional
         if report.state in ("running", "succeeded") and report.round == self._round.number:
             self._training.runs(member.incarnation, self._now)
         if member.incarnation in self.in_round:
@@ -562,24 +745,48 @@ class Controller:
                 )
                 if report.problem or unsaid:
                     why = report.problem or Unexplained()
-                    self._note(Evidence(self._round.number, problems=((member.node, why),)))
+                    if not self._gives_up(member, report.round, why):
+                        problems = ((member.node, why),)
+                        self._note(Evidence(self._round.number, problems=problems, optional=optional))
         if report.run and self.header and report.run != self.header.run:
             return
+        # A report names failures first, and who has ended with 0 may be the cause of them.
         for exit_ in report.exits:
             if self._first_end is None and exit_.ok and not exit_.stopped and exit_.round == self._round.number:
                 self._first_end = FailedWorker(member.node, member.host, exit_)
+        for exit_ in report.exits:
             if not exit_.ok and not exit_.stopped and exit_.round in (self._round.number, self._round.number - 1):
+                failed = FailedWorker(member.node, member.host, exit_, optional)
+                if self._gives_up(member, exit_.round, incident.describe(failed)):
+                    continue
                 first = self._first_end
                 before = (first,) if first and first.exit.round == exit_.round else ()
-                self._note(
-                    Evidence(exit_.round, exits=(FailedWorker(member.node, member.host, exit_),), finished=before)
-                )
+                self._note(Evidence(exit_.round, exits=(failed,), finished=before))
+
+    def _gives_up(self, member: Member, number: int, why: object) -> bool:
+        """Round `number` goes on without the workers of this node, until the next is opened for another reason."""
+        key = number, member.incarnation
+        if key in self._given_up:
+            return True
+        spent = self._incident_log.settled().optional >= self._max_restarts
+        if number != self._round.number or member.incarnation not in self._optional or not spent:
+            return False
+        self._given_up.add(key)
+        role = next(each.role for each in self._assigned if each.incarnation == member.incarnation)
+        budget = f"optional roles have used up --max-restarts={self._max_restarts}"
+        self._say(f"continues without the {role} of {member.node}: {why}; {budget}")
+        return True
+
+    def _with_optional_role(self, assigned: Sequence[Assignment]) -> frozenset[str]:
+        optional = {role.name for role in self._terms.policy.roles if role.optional}
+        return frozenset(each.incarnation for each in assigned if each.role in optional)
 
     def _note(self, evidence: Evidence) -> None:
         if evidence.round == self._round.number != self._evidence_at[0]:
             self._evidence_at = evidence.round, self._now
-            self._training.ended(self._now)
-            self._do(effects.Witness(evidence.round))
+            only_left = evidence.left and not (evidence.exits or evidence.lost or evidence.problems)
+            self._training.ended(self._now, category("left" if only_left else "lost"))
+            self._do(effects.FirstEvidence(evidence.round))
         known = self._incident_log.pending
         self._incident_log.note(evidence, self._round, self._now)
         self._correct(known, self._round.number)
@@ -590,9 +797,9 @@ class Controller:
         if known and found and found.cause == "failure" and found.reason != known.reason:
             self._say(f"round {number} was opened because {found.reason}")
 
-    def _places(self, assigned: Sequence[Assignment]) -> tuple[Place, ...]:
+    def _node_workers(self, assigned: Sequence[Assignment]) -> tuple[NodeWorkers, ...]:
         """What the nodes of a round do, in a job with roles."""
-        return tuple(Place(each.role, each.nproc) for each in assigned) if self._terms.policy.roles else ()
+        return tuple(NodeWorkers(each.role, each.nproc) for each in assigned) if self._terms.policy.roles else ()
 
     # -- decisions --------------------------------------------------------------------------------------------------
 
@@ -613,35 +820,41 @@ class Controller:
                 assert self._found.header is not None, "without a header there is nothing to adopt"
                 self._adopt(self._found.header)
             case "leading":
-                self._aim()
-                if not self._refuse_a_stranger():
-                    self._decide()
+                until = self._returns()  # before the walk: those that are given up are no members any more
+                found = survey(self._members.values(), self._round, self._terms.policy)
+                self._aim(finishing=found.finishing)
+                if not self._refuse_mismatched():
+                    self._decide(found, until)
             case "ended":
-                self._aim()
+                self._aim(finishing=True)
                 self._see_off()
 
-    def _aim(self) -> None:
+    def _aim(self, *, finishing: bool) -> None:
         """Tells of each target that has changed."""
         ended = self.header.state if self.header and self.header.final else None
-        found = targets(tuple(self._members.values()), self._round, self._terms.policy, ended)
+        found = targets(self._round, self._terms.policy, finishing=finishing, ended=ended)
         for target in found:
             if target not in self._targets:
                 self._do(target)
         self._targets = found
 
-    def _decide(self) -> None:
-        if (until := self._returns()) is not None:
+    def _decide(self, found: Survey, until: float | None) -> None:
+        """What follows from what the members say; `until`: nodes that may register again are awaited so long."""
+        if until is not None:
             if self._unconfirmed:  # its own lease may have ended, too
                 self._unconfirmed = False
                 self._do(effects.Confirm())
             self._do(effects.Wait(until))
+            return
+        if self._hangs and self._round.running:
+            self._finish("failed", StandsStill(cut(str(self._hangs))))
             return
         fault = None
         if self._round.running:
             limit = self._terms.same_failure_limit
             fault = self._incident_log.fault(self._round.number, self._max_restarts, limit, self._exits)
         current = dataclasses.replace(self._round, fault=fault)
-        decision, reason = plan(tuple(self._members.values()), current, self._terms.policy, self._now)
+        decision, reason = decide(found, current, self._terms.policy, self._now)
         match decision:
             case Keep(until):
                 self._next = reason, until
@@ -657,9 +870,9 @@ class Controller:
     def _open(self, decision: Open, reason: Reason) -> None:
         number = self._round.number + 1
         previous = self.header
-        before = {each.incarnation: each.since for each in self._assigned}
-        started = {each: before[each] or self._round.number for each in decision.untouched}
-        assignments = ranks.assign(number, decision.nodes, decision.places, started)
+        before = {each.incarnation: each for each in self._assigned}
+        started = {each: before[each].since or self._round.number for each in decision.untouched}
+        assignments = ranks.assign(number, decision.nodes, decision.node_workers, before, started)
         first = decision.nodes[0]
         tally, because = self._incident_log.settled(), None
         if decision.cause == "joined":
@@ -687,7 +900,7 @@ class Controller:
             tally=tally,
             incident=because,
             in_place=isinstance(decision, OpenInPlace),
-            roles=ranks.by_role(decision.places),
+            roles=ranks.by_role(decision.node_workers),
         )
         self._chosen, self._gone = frozenset(member.incarnation for member in decision.nodes), {}
         self._opening = assignments
@@ -738,36 +951,50 @@ class Controller:
     ) -> None:
         begun = self._evidence_at[1] if self._evidence_at[0] == self._round.number else self._now
         spent = self._training.until(self._now)
-        header = dataclasses.replace(header, trained=round(spent.trained, 3), elapsed=round(spent.elapsed, 3))
+        header = dataclasses.replace(
+            header, trained=round(spent.trained, 3), elapsed=round(spent.elapsed, 3), split=spent.split
+        )
         self._do(effects.Publish(what, header, assignments, begun, where))
 
     def _adopt_published(self, event: events.Published) -> None:
         header = self.header = event.header
         self._header_revision, self._published = event.revision, event.published
         self._next = NoChange(), None
-        self._training.ended(self._now)
+        self._training.ended(self._now, "other" if header.final else category(header.cause))
         if header.incident:
             self._incidents.append((self._now, header.incident))
+            if cause := of_incident(header.incident):
+                self._do(effects.Note(cause))
+                self._say(f"diagnosis: {cause}; {cause.domain}; a restart {cause.outlook}")
         if header.final:
             self.phase = "ended"
             return
         self._incident_log.turn(header.number, header.tally, header.incident)
         if header.state == "waiting":
-            places = self._round.places
+            node_workers = self._round.node_workers
             self._round = Round(
-                header.number, self._round.nodes, False, self._now, grown_at=self._round.grown_at, places=places
+                header.number,
+                self._round.nodes,
+                False,
+                self._now,
+                grown_at=self._round.grown_at,
+                node_workers=node_workers,
             )
             return
         self._correct(header.incident, header.number)
         grown_at = self._now if header.cause == "joined" else self._round.grown_at
         nodes = tuple(assignment.incarnation for assignment in self._opening)
         self._round = Round(
-            header.number, nodes, True, self._now, grown_at=grown_at, places=self._places(self._opening)
+            header.number, nodes, True, self._now, grown_at=grown_at, node_workers=self._node_workers(self._opening)
         )
         self._first_end = None
+        self._stalled, self._strained, self._findings, self._slow, self._hangs = {}, {}, (), (), None
+        self._weak = {}
         self.in_round = frozenset(nodes)
         self._assigned, self._exits = self._opening, _reportable(self._opening)
-        self._training.opened(nodes, self._now)
+        self.ranks, self._optional = _ranks(self._opening), self._with_optional_role(self._opening)
+        self._given_up = {each for each in self._given_up if each[0] == header.number - 1}
+        self._training.opened(nodes, self._now, header.cause, in_place=header.in_place)
         for node in [node for node, seen in self._members.items() if seen.gone]:
             del self._members[node]
         # What they said of this round while its header's answer was awaited was not yet about the current one.
@@ -817,23 +1044,42 @@ def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
     """What differs between two nodes' starts, in words for a reader `here`; empty where nothing does."""
     names = {
         "script": "the script",
-        "arguments": "the script's arguments",
         "nnodes": "--nnodes",
         "nproc_per_node": "--nproc-per-node",
         "version": "elastic-run's version",
         "framework": "--framework",
         "roles": "--roles (or what --role-options and --role-command say of them)",
+        "identity": "how nodes prove that they belong to the job",
     }
     mine, theirs = dataclasses.asdict(here), dataclasses.asdict(there)
-    mine["arguments"], theirs["arguments"] = shlex.join(here.arguments), shlex.join(there.arguments)
     differences = [
         f"{words} is {theirs[name]!r} there and {mine[name]!r} here"
         for name, words in names.items()
         if mine[name] != theirs[name]
     ]
+    if here.arguments != there.arguments:
+        differences.append(f"the script's arguments are not the same: {_arguments(here.arguments, there.arguments)}")
+    if here.identity != there.identity:
+        differences.append(
+            "all nodes need one secret (elastic-run join, --join-file=FILE or ELASTIC_RUN_SECRET), or --insecure"
+        )
     if files := differing_sources(here, there):
         differences.append(f"the source of {', '.join(files)} is not the same there and here")
     return "; ".join(differences)
+
+
+def _arguments(here: Sequence[str], there: Sequence[str]) -> str:
+    """Where two lists of arguments differ, of which only digests are known."""
+    if len(here) != len(there):
+        return f"{len(there)} there and {len(here)} here"
+    numbers = [str(number) for number, (mine, theirs) in enumerate(zip(here, there, strict=True), 1) if mine != theirs]
+    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+    return f"number {', '.join(numbers[:8])}{more} of {len(here)}"
+
+
+def _ranks(assigned: Sequence[Assignment]) -> Mapping[str, range]:
+    """Of each node, by its incarnation."""
+    return {each.incarnation: range(each.first_rank, each.first_rank + each.nproc) for each in assigned}
 
 
 def _reportable(assignments: Sequence[Assignment]) -> int:

@@ -1,7 +1,7 @@
 """What the controller has its master do (`controller.py`).
 
-`Say`, `Watch`, `Unwatch`, `Listen`, `Unlisten`, `Witness` and `Target` take no time; the others do, and only `Look` has
-them.
+`Say`, `Watch`, `Unwatch`, `Listen`, `Unlisten`, `FirstEvidence`, `Target`, `Examine`, `Condemn`, `Replace` and `Note`
+take no time; the others do, and only `Look` has them.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ from ..rendezvous.header import Eviction, Header
 from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
+from .diagnosis.findings import Finding
+from .diagnosis.requests import Condemned, Replacement, Suspected
 from .targets import Target
 
 
@@ -63,10 +65,41 @@ class Unlisten:
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class FirstEvidence:
     """Note in the trace that the first evidence of this round's end has come."""
 
     round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examine:
+    """Have all these nodes of a round looked at closely, and tell what is found."""
+
+    round: int
+    nodes: tuple[Suspected, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Condemn:
+    """Have a worker killed that makes the job stand still, and note in the trace why."""
+
+    node: Suspected
+    condemned: Condemned
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Have a node leave whose place a standby can take, and note in the trace why."""
+
+    node: Suspected
+    replacement: Replacement
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Note a finding in the trace."""
+
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +174,12 @@ Effect = (
     | Unwatch
     | Listen
     | Unlisten
-    | Witness
+    | FirstEvidence
     | Target
+    | Examine
+    | Condemn
+    | Replace
+    | Note
     | Refuse
     | Confirm
     | ReadSuccesses

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from ..rendezvous.fields import Name
+from ..rendezvous.fields import Name, Number
 from ..rendezvous.header import Header
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.ranks import Assignment
+from .diagnosis.findings import Findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,14 @@ class Registered:
         member: what it holds; None where that is no member of this name.
         order: the key's create revision.
         since: when the store was at that revision, as far as this node has heard (the master's clock).
+        sealed: it holds what was written with another secret.
     """
 
     node: Name
     member: Member | None
     order: int
     since: float
+    sealed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,19 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """All nodes of a round were looked at.
+
+    Attributes:
+        compares: to see which rank is slow; else because workers of it made no progress.
+    """
+
+    round: Number
+    findings: Findings
+    compares: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Time has passed, or something has happened: decide."""
 
@@ -167,5 +183,6 @@ Event = (
     | SuccessesRead
     | Abandoned
     | Published
+    | Diagnosed
     | Look
 )

@@ -11,7 +11,8 @@ cause, and is charged to one budget:
   - where all that failed speak of a lost connection, and a worker of the round has ended with exit code 0, that one's
     end is the root cause: the others still needed it;
   - a node that could not start its workers (a port was taken), or whose process group broke though nobody was lost, is
-    charged to nobody, within reason.
+    charged to nobody, within reason;
+  - where only workers of optional roles failed (`Role.optional`), a budget of their own is charged. It ends no job.
 
 A failure that no restart can change (a missing module, a syntax error, a wrong argument) ends the job at once, and any
 other exception does so after one repetition, where *every* rank failed alike soon after its start. What one rank or one
@@ -34,8 +35,18 @@ from ..rendezvous import reasons
 from ..rendezvous.fields import MAX_WORDS
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.member import Exit
-from ..rendezvous.node_reasons import NodeReason
-from ..rendezvous.reasons import FaultReason, Nodes, Notes, OutOfMemory, PeerLost, WorkerFailed
+from ..rendezvous.node_reasons import NodeReason, Unfit
+from ..rendezvous.reasons import (
+    FaultReason,
+    Nodes,
+    NodesJoined,
+    NodesLeft,
+    NodesLost,
+    Notes,
+    OutOfMemory,
+    PeerLost,
+    WorkerFailed,
+)
 from ..rendezvous.round import Outcome
 
 GATHER = 1.0
@@ -73,6 +84,13 @@ _COUPLED = re.compile(
 """What is said of lost connections under any framework. What only one says is marked by the agent that has its adapter
 (`Exit.lost_peer`), so that this folder knows of none."""
 
+_CONNECTION_LOST = re.compile(r"(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b")
+_FRAME = re.compile(r'^\s*File "([^"]*)"', re.MULTILINE)
+_OWN_PROCESS = re.compile(
+    r"/data/dataloader\.py|/multiprocessing/(?:reduction|resource_sharer|queues|pool|managers)\.py"
+)
+_TO_OWN_PROCESS = re.compile(rf"{_OWN_PROCESS.pattern}|/multiprocessing/connection\.py")
+
 _LAST_LINE = r"(?:last line on stderr: )?"
 _SYNTAX = re.compile(r"(?:SyntaxError|IndentationError|TabError)\b")
 _MISSING = re.compile(
@@ -92,11 +110,15 @@ _MAY_PASS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FailedWorker:
-    """An exit other than 0, with its node; a sequence of them is in order of arrival at the master."""
+    """An exit other than 0, with its node; a sequence of them is in order of arrival at the master.
+
+    `optional`: the node has an optional role.
+    """
 
     node: str
     host: str
     exit: Exit
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +132,7 @@ class Evidence:
         left: (node, why) for every node that leaves in order.
         problems: (node, what) for every node where a round came to nothing though no worker failed; what it did not.
         finished: workers that ended with exit code 0, in order of arrival: no fault by itself, but maybe a cause.
+        optional: the problems are of nodes with an optional role.
     """
 
     round: int
@@ -118,6 +141,7 @@ class Evidence:
     left: tuple[tuple[str, NodeReason], ...] = ()
     problems: tuple[tuple[str, NodeReason], ...] = ()
     finished: tuple[FailedWorker, ...] = ()
+    optional: bool = False
 
 
 class Gathering:
@@ -127,7 +151,7 @@ class Gathering:
     is known already: thousands of workers may fail at once, each of them is news, and the master judges after each.
     """
 
-    __slots__ = ("_exits", "_finished", "_left", "_lost", "_problems", "_root", "_root_kind", "round")
+    __slots__ = ("_exits", "_finished", "_left", "_lost", "_needed", "_problems", "_root", "_root_kind", "round")
 
     def __init__(self, number: int) -> None:
         self.round = number
@@ -135,6 +159,7 @@ class Gathering:
         self._root: FailedWorker | None = None  # the first to arrive of the lowest kind
         self._root_kind = 0
         self._finished: FailedWorker | None = None  # the first to arrive
+        self._needed = False  # not only optional roles are concerned
         # Dictionaries without values, which keep the order of arrival.
         self._lost: dict[tuple[str, NodeReason], None] = {}
         self._left: dict[tuple[str, NodeReason], None] = {}
@@ -153,11 +178,16 @@ class Gathering:
         self._lost.update(dict.fromkeys(evidence.lost))
         self._left.update(dict.fromkeys(evidence.left))
         self._problems.update(dict.fromkeys(evidence.problems))
+        self._needed = (
+            self._needed
+            or not all(failed.optional for failed in evidence.exits)
+            or (bool(evidence.problems) and not evidence.optional)
+        )
         return new
 
     def judge(self) -> Incident | None:
         """The incident that it amounts to so far; None where nothing has happened."""
-        number = self.round
+        number, optional = self.round, not self._needed
         if self._lost:
             return Incident(number, "lost", reasons.NodesLost(Notes.of(self._lost)), node=next(iter(self._lost))[0])
         if self._left:
@@ -165,12 +195,14 @@ class Gathering:
         root = self._root
         if root is not None and (not self._problems or self._root_kind < _COUPLED_KIND):
             if self._finished is not None and self._root_kind == _COUPLED_KIND:
-                return _early_end(number, self._finished, root)
-            return Incident(number, "failure", describe(root), node=root.node, host=root.host, exit=root.exit)
+                return dataclasses.replace(_early_end(number, self._finished, root), optional=optional)
+            return Incident(
+                number, "failure", describe(root), node=root.node, host=root.host, exit=root.exit, optional=optional
+            )
         if not self._problems:
             return None
         node, what = next(iter(self._problems))
-        return Incident(number, "problem", reasons.NodeFailed(node, what), node=node)
+        return Incident(number, "problem", reasons.NodeFailed(node, what), node=node, optional=optional)
 
 
 def judge(evidence: Evidence) -> Incident:
@@ -222,28 +254,61 @@ def _kind(exit_: Exit) -> int:
 
 
 def _lost_peer(exit_: Exit) -> bool:
-    return exit_.lost_peer or _COUPLED.search(exit_.message) is not None
+    if exit_.lost_peer:
+        return True
+    return _COUPLED.search(exit_.message) is not None and not lost_own_process(exit_)
+
+
+def lost_own_process(exit_: Exit) -> bool:
+    """A worker that lost the connection to a process of its own, a data loader's, say.
+
+    That is told by the innermost frame: data sets and samplers have collective operations inside a data loader, too.
+    """
+    if not _CONNECTION_LOST.match(exit_.message) or not _OWN_PROCESS.search(exit_.traceback):
+        return False
+    files = _FRAME.findall(exit_.traceback)
+    return bool(files) and _TO_OWN_PROCESS.search(files[-1]) is not None
 
 
 def charge(tally: Tally, incident: Incident | None) -> Tally:
     """The tally after `incident` is closed; as it was where there is none."""
     if incident is None:
         return tally
+    if incident.optional:
+        return dataclasses.replace(tally, optional=tally.optional + 1)
     if incident.cause == "problem":
         row = tally.problems_in_row if incident.ran < QUICK_SECONDS else 0
         return dataclasses.replace(tally, problems=tally.problems + 1, problems_in_row=row + 1)
     tally = dataclasses.replace(tally, problems_in_row=0)
+    nodes = _nodes(incident)
     if incident.cause == "lost":
-        return dataclasses.replace(tally, lost=tally.lost + 1)
+        return dataclasses.replace(tally, lost=tally.lost + nodes)
+    if incident.cause == "left" and (unfit := _unfit(incident)):
+        return dataclasses.replace(tally, left=tally.left + nodes - unfit, unfit=tally.unfit + unfit)
     if incident.cause == "left":
-        return dataclasses.replace(tally, left=tally.left + 1)
+        return dataclasses.replace(tally, left=tally.left + nodes)
     if incident.cause == "joined":
-        return dataclasses.replace(tally, joined=tally.joined + 1)
+        return dataclasses.replace(tally, joined=tally.joined + nodes)
     if incident.cause != "failure":
         return tally
     signature = likeness(incident.exit) if incident.exit else ""
     repeats = tally.repeats + 1 if signature and signature == tally.signature else 1 if signature else 0
     return dataclasses.replace(tally, failures=tally.failures + 1, signature=signature, repeats=repeats)
+
+
+def _nodes(incident: Incident) -> int:
+    """How many nodes were lost, have left, or have joined."""
+    match incident.reason:
+        case NodesLost(nodes) | NodesLeft(nodes) | NodesJoined(nodes):
+            return len(nodes)
+        case _:
+            return 1
+
+
+def _unfit(incident: Incident) -> int:
+    """How many of the nodes that have left could not run their workers; of many, those whose reasons are told."""
+    reason = incident.reason
+    return sum(isinstance(note.why, Unfit) for note in reason.nodes.notes) if isinstance(reason, NodesLeft) else 0
 
 
 def fatal(
@@ -254,6 +319,8 @@ def fatal(
     Args:
         tally: `incident` included.
     """
+    if incident.optional:
+        return None
     what = incident.reason
     if tally.failures > max_restarts:
         return "failed", reasons.RestartsSpent(what, tally.failures, max_restarts)
@@ -286,7 +353,7 @@ def prospect(exit_: Exit) -> Prospect:
         return "open"
     if _SYNTAX.match(message):
         # Text that the script itself gave to eval() may be another one at the next start.
-        files = re.findall(r'^\s*File "([^"]*)"', exit_.traceback, re.MULTILINE)
+        files = _FRAME.findall(exit_.traceback)
         return "poor" if files and files[-1].startswith("<") else "none"
     if _MISSING.match(message) or (exit_.code in (2, 126, 127) and _NOT_RUN.match(message)):
         return "none"
@@ -303,7 +370,7 @@ def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, FaultReason] | 
     Args:
         tally: `incident` included.
     """
-    if incident.cause != "failure" or incident.exit is None:
+    if incident.cause != "failure" or incident.exit is None or incident.optional:
         return None
     match prospect(incident.exit):
         case "none":

@@ -98,7 +98,7 @@ class IncidentLog:
         return dataclasses.replace(incident, ran=case.ran) if case and incident else None
 
     def fault(self, number: int, max_restarts: int, same_failure_limit: int, workers: int = 0) -> Fault | None:
-        """The same as `round.plan` wants it, with how the job must end on account of it.
+        """The same as `round.decide` wants it, with how the job must end on account of it.
 
         Args:
             workers: how many exits of round `number` can be reported; 0 where that is not known.

@@ -19,17 +19,22 @@ from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import LossReason
+from ..rendezvous.rpc.envelope import Security
 from ..rendezvous.store.contract import KeyValue, Store
+from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
 from . import effects, events, takeover
 from .controller import Controller, Terms
 from .data.ledger_service import Current, Ledgers
+from .diagnosis.examination import Examination, Here
+from .diagnosis.findings import Finding
 from .effects import Effect
 from .events import Event
 from .history import Begin, History
 from .memory import Memory
 from .node_watch import NodeWatch
+from .pace import Pace, Stepped
 from .publish import Publisher
 from .status import Status
 from .takeover import read
@@ -39,6 +44,9 @@ ROW = "master"
 
 LEADING = "the job's master"
 """What may wait for the store."""
+
+LONGEST_PAUSE = 1800.0
+"""Seconds between two comparisons of the ranks of a round."""
 
 A_TURN = 32
 """Events, or members, that are looked at before the loop's other tasks have their turn: this loop renews the lease, and
@@ -64,6 +72,8 @@ class Master:
         hear: returns once a peer has answered (`failure_detector.watch_until_heard`).
         trace: where it records evidence, decisions and what it publishes; None: nowhere.
         history: where it records what the controller is told and decides; None: nowhere.
+        here: what the agent in this process tells of its workers; None: there is no agent.
+        security: what the job's agents speak.
 
     Attributes:
         over: it publishes the end of the job, or has done so; what is left is to remove the job's keys.
@@ -86,6 +96,8 @@ class Master:
         trace: Trace | None = None,
         lease_ttl: float = 5.0,
         history: History | None = None,
+        here: Here | None = None,
+        security: Security = Security(),  # noqa: B008  a frozen value
     ) -> None:
         self._store = store
         self._keys = keys
@@ -112,6 +124,10 @@ class Master:
             tell=self._tell,
             changed=self._changed.set,
         )
+        self._pace = Pace()
+        self._terms = terms
+        self._here = here
+        self._examination = Examination(self._run, here, self._diagnosed, say, security)
         self.over = False
         self.ledgers = Ledgers(
             store,
@@ -130,6 +146,7 @@ class Master:
         Raises Deposed when another master leads, StoreError when the store does not answer.
         """
         tasks: list[asyncio.Task[None]] = []
+        comparison = asyncio.create_task(self._compare(), name="master: comparison of ranks")
         try:
             revision = await self._read_nodes()
             tasks.append(asyncio.create_task(self._follow(revision + 1), name="master: members"))
@@ -161,7 +178,7 @@ class Master:
                 if looked > LONG_LOOK:
                     await asyncio.sleep(min(looked, LONGEST_GATHERING))
         finally:
-            await cancel(*tasks, *self._nodes.tasks)
+            await cancel(*tasks, *self._nodes.tasks, *self._examination.tasks, comparison)
 
     async def _keep_ledgers(self) -> None:
         try:
@@ -172,14 +189,20 @@ class Master:
     @property
     def status(self) -> Status:
         """The whole job now, as far as this master knows."""
-        return self._controller.status(self._now(), self.ledgers.progress)
+        now = self._now()
+        status = self._controller.status(now, self.ledgers.progress)
+        return dataclasses.replace(status, steps=self._pace.rate(status.round, now))
+
+    def stepped(self, told: Stepped) -> None:
+        """Rank 0 has committed so many steps."""
+        self._pace.told(told, self._now())
 
     def _current(self) -> Current | None:
         header = self._controller.header
         if header is None:
             return None
         running, nodes = header.state == "open", self._controller.in_round
-        return Current(header.run, header.number, running, header.world_size, nodes)
+        return Current(header.run, header.number, running, header.world_size, nodes, self._controller.ranks)
 
     # -- what the store says ----------------------------------------------------------------------------------------
 
@@ -224,10 +247,11 @@ class Master:
     def _see(self, item: KeyValue) -> None:
         node, member = self._node(item.key), read(Member, item.value)
         member = member if member and member.node == node else None
-        self._tell(events.Registered(node, member, item.create_revision, self._store.reached(item.create_revision)))
+        order = item.create_revision
+        self._tell(events.Registered(node, member, order, self._store.reached(order), unreadable(item.value)))
 
     def _node(self, key: str) -> str:
-        return key.removeprefix(self._keys.nodes)
+        return self._keys.node_at(key)
 
     # -- the controller ---------------------------------------------------------------------------------------------
 
@@ -244,13 +268,46 @@ class Master:
                     self._say(line)
                 case effects.Watch() | effects.Unwatch() | effects.Listen() | effects.Unlisten():
                     self._nodes.carry_out(effect)
-                case effects.Witness(number):
+                case effects.FirstEvidence(number):
                     self._trace.instant("evidence", ROW, round=number)
                 case effects.Target(role, count, why):
                     self._trace.instant("target", ROW, role=role, count=count, code=why.code, reason=why)
+                case effects.Examine(number, nodes):
+                    self._examination.begin(number, nodes)
+                case effects.Condemn(node, condemned):
+                    self._trace.instant("condemn", ROW, rank=condemned.rank, reason=condemned.why)
+                    self._examination.end(node, condemned)
+                case effects.Replace(node, replacement):
+                    self._trace.instant("replace", ROW, node=node.node, reason=replacement.why)
+                    self._examination.replace(node, replacement)
+                case effects.Note(finding):
+                    if self._here:
+                        self._here.tell(finding)
+                    self._trace.instant("diagnosis", ROW, kind=finding.kind, rank=finding.rank, reason=finding)
                 case _:
                     rest.append(effect)
         return rest
+
+    def _run(self) -> str:
+        header = self._controller.header
+        return header.run if header else ""
+
+    async def _compare(self) -> None:
+        """Compares the ranks of each round now and then: that costs more than the watch for those that stand still."""
+        pause, number = self._terms.compare_after, 0
+        while pause:
+            await asyncio.sleep(pause)
+            header = self._controller.header
+            if header is None or header.state != "open" or header.world_size < 2:
+                continue
+            if header.number != number:
+                number, pause = header.number, self._terms.compare_after
+            await self._examination.compare(header.number, self._controller.suspected)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _diagnosed(self, round: int, findings: tuple[Finding, ...], compares: bool) -> None:
+        self._tell(events.Diagnosed(round, findings, compares))
+        self._changed.set()
 
     def _on(self, event: Event, now: float) -> tuple[Effect, ...]:
         found = self._controller.on(event, now)

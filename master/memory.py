@@ -8,7 +8,7 @@ from ..rendezvous.node_reasons import NodeReason
 
 @dataclass(slots=True)
 class Memory:
-    """A node's own; each of its leaderships goes on with it, because one may end before it has acted on what it knows.
+    """A node's own; each of its leaderships continues with it, since one may end before it has acted on what it knows.
 
     Attributes:
         began: since when this node has renewed a lease, and knows whether the store was away (its clock, seconds).

@@ -47,7 +47,7 @@ class Publisher:
         token: random; the same leadership may publish again after a write whose answer was lost, and what is still
             on its way then must not mix with the new round.
         words: incarnations for which words of their eviction may be in the store, the oldest first; the keys of a
-            dictionary. They last as long as the lease, so this agent's next leadership goes on with them.
+            dictionary. They last as long as the lease, so this agent's next leadership continues with them.
     """
 
     store: Store
@@ -151,7 +151,7 @@ class Publisher:
     async def abandon(self, nodes: Sequence[tuple[str, str]]) -> bool:
         """Leaves word that a run has ended without these (node, incarnation), whose keys are gone.
 
-        So that none of them takes up its registration in that run again. False: one of them has, and the run goes on;
+        So that none of them takes up its registration in that run again. False: one of them has, and the run continues;
         from its next header on a late attempt fails.
         """
         word = encode(Eviction(RunEnded()))
@@ -171,7 +171,7 @@ class Publisher:
     async def clean_up(self, *, succeeded: bool) -> None:
         """The job is over and every node has gone: removes its keys, but for the tombstone of a success.
 
-        A job that has not succeeded leaves its queues, and goes on with them when it is started again.
+        A job that has not succeeded leaves its queues, and continues with them when it is started again.
         """
         await self._fenced(
             [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ..rendezvous import header
-from ..rendezvous.fields import Name, Number
+from ..rendezvous.fields import Name, Number, Words
 from ..rendezvous.header import Header, Tally
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import NodeReason
@@ -17,6 +17,7 @@ from ..rendezvous.reasons import IncidentReason, Reason
 from ..rendezvous.round import Cause
 from ..rendezvous.wire.values import Count
 from .data.ledger import Progress
+from .diagnosis.findings import MAX_FINDINGS, Finding
 from .incident import charge
 from .targets import Target
 from .training_time import Goodput
@@ -34,6 +35,7 @@ class Node:
         workers: how many it runs, or would.
         first_rank, role: of its workers in the current round; None where it has no part in one.
         problem: why it fails or leaves; None where it does not.
+        address: where its agent listens; empty where it does not, or is lost.
     """
 
     node: Name
@@ -43,14 +45,15 @@ class Node:
     first_rank: Number | None = None
     role: Name | None = None
     problem: NodeReason | None = None
+    address: Name = ""
 
     @classmethod
     def of(cls, member: Member, has: Assignment | None = None) -> "Node":
         """One that is registered; `has`: its part in the round."""
-        report = member.report
+        report, address = member.report, member.agent_address
         if has is None:
-            return cls(member.node, member.host, report.state, member.nproc, problem=report.problem)
-        return cls(member.node, member.host, report.state, has.nproc, has.first_rank, has.role, report.problem)
+            return cls(member.node, member.host, report.state, member.nproc, problem=report.problem, address=address)
+        return cls(member.node, member.host, report.state, has.nproc, has.first_rank, has.role, report.problem, address)
 
     @classmethod
     def lost(cls, had: Assignment) -> "Node":
@@ -73,6 +76,26 @@ class Incident:
     def of(cls, incident: header.Incident, ago: float) -> "Incident":
         """Without its exit, whose traceback is long."""
         return cls(ago, incident.round, incident.cause, incident.reason, incident.node, incident.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found so many seconds `ago` of a job that makes no progress.
+
+    Attributes:
+        domain, outlook: of the finding's kind; see `diagnosis/findings.py`.
+        words: the sentence for it.
+    """
+
+    ago: float
+    finding: Finding
+    domain: Name
+    outlook: Name
+    words: Words
+
+
+RUNS = ("gathering", "open", "waiting")
+"""States of a job that is not over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +122,8 @@ class Status:
         incidents: the newest, the newest last; a new master knows of one before it.
         datasets: how far the workers are with each that they lease shards of.
         goodput: see there.
+        diagnosis: why it makes no progress, the strongest evidence first; empty where it makes some.
+        steps: optimizer steps a second, where rank 0 commits its steps; None: nobody tells of them.
     """
 
     job: Name
@@ -121,6 +146,15 @@ class Status:
     incidents: Annotated[tuple[Incident, ...], Count(NEWEST)]
     datasets: tuple[Progress, ...]
     goodput: Goodput
+    diagnosis: Annotated[tuple[Diagnosis, ...], Count(2 * MAX_FINDINGS)] = ()
+    steps: float | None = None
+
+    def node_of(self, rank: int) -> Node | None:
+        """The node of the round that has this rank; None where the round has no such rank."""
+        for each in self.nodes:
+            if each.first_rank is not None and 0 <= rank - each.first_rank < each.workers:
+                return each
+        return None
 
 
 def counted(header: Header) -> Tally:
@@ -131,4 +165,4 @@ def counted(header: Header) -> Tally:
 
 def spent(header: Header) -> Goodput:
     """How much of its time the job had trained when `header` was decided."""
-    return Goodput(header.trained, header.elapsed)
+    return Goodput(header.trained, header.elapsed, header.split)

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from ..rendezvous.errors import OtherSecret
 from ..rendezvous.header import Eviction, Header
+from ..rendezvous.identity.secret import runs_with_another
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import EvictedBefore
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import Store
+from ..rendezvous.store.seal import unreadable
 from ..rendezvous.wire.values import Malformed, decode
 from . import events
 from .publish import Publisher
@@ -20,13 +23,18 @@ async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[st
     """The header, and all that belongs to it; what was written for a round that no header names is removed.
 
     Tells `publisher` which header it replaces. A header that this version cannot read is said, and counts as none.
+    Raises OtherSecret where it is that of a job whose nodes, with another secret, are there.
     """
     found = await store.get(keys.round)
     revision = publisher.header_revision = found.mod_revision if found else 0
     published = store.reached(revision)
     header = read(Header, found.value) if found else None
     if found and header is None:
-        say(f"this version cannot read the value of {found.key}: the job starts over")
+        other = unreadable(found.value)
+        if other and any(unreadable(item.value) for item in (await store.list(keys.nodes)).items):
+            raise OtherSecret(runs_with_another(keys.job))
+        who = "a node with this secret" if other else "this version"
+        say(f"{who} cannot read the value of {found.key}: the job starts over")
     await publisher.drop_abandoned(header.prefix if header else "")
     if header is None:
         return events.Found(None, revision, published)

@@ -5,13 +5,12 @@ target would only wait as standbys.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..rendezvous.fields import Name, Number
 from ..rendezvous.header import HeaderState
 from ..rendezvous.reasons import Finishing, JobOver, KeepsItsSize, MayHave, TargetReason
-from ..rendezvous.round import Policy, Round, Seen, finishing
+from ..rendezvous.round import Policy, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +27,21 @@ class Target:
     reason: TargetReason
 
 
-def targets(
-    members: Sequence[Seen], current: Round, policy: Policy, ended: HeaderState | None = None
-) -> tuple[Target, ...]:
+def targets(current: Round, policy: Policy, *, finishing: bool, ended: HeaderState | None = None) -> tuple[Target, ...]:
     """One target, or one for each role in the declared order.
 
     Args:
-        members, current, policy: as in `round.plan`.
-        ended: how the job has ended; None while it goes on.
+        current, policy: as in `round.decide`.
+        finishing: as in `round.Survey`.
+        ended: how the job has ended; None while it continues.
     """
     spans = [(role.name, role.min_nodes, role.max_nodes) for role in policy.roles]
     if not spans:
         spans = [("", policy.usable_minimum, policy.usable(policy.max_nodes))]
     if ended:
         return tuple(Target(role, 0, JobOver(ended)) for role, _, _ in spans)
-    has = Counter(place.role for place in current.places) if policy.roles else {"": len(current.nodes)}
-    if current.running and finishing(members, current, policy):
+    has = Counter(workers.role for workers in current.node_workers) if policy.roles else {"": len(current.nodes)}
+    if current.running and finishing:
         return tuple(Target(role, has[role], Finishing(current.number)) for role, _, _ in spans)
     if current.running and policy.scale_up == "never":
         return tuple(Target(role, has[role], KeepsItsSize()) for role, _, _ in spans)

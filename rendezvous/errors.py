@@ -10,12 +10,15 @@
     │   │   └── MaybeApplied    a write timed out: it may or may not have been applied; re-read before repeating
     │   ├── Compacted           a watch asked for history that the store no longer has; list again
     │   ├── LeaseLost           the lease expired or was revoked: its keys are gone
+    │   ├── NoThreads           this process may not start the threads that asking a store takes
     │   └── StoreRefused        the store answered and said no (credentials, version, no space); retrying is useless
     │       └── Unreadable      a key of the job holds what is no value of this version
+    │           └── Sealed      or what was written with another secret
     ├── NoUsableEtcd            an etcd must be started or used here, and cannot (its kinds: `binary`, `embedded`)
     ├── Deposed                 this master is no longer the leader; its write changed nothing
     └── Refused                 the job refuses this node, with a sentence that says what to do
-        └── AlreadyOver         because it has just succeeded
+        ├── AlreadyOver         because it has just succeeded
+        └── OtherSecret         because its nodes share a secret that this node does not have
 
 Messages say what happened, to whom, and what to do next.
 """
@@ -59,12 +62,20 @@ class LeaseLost(StoreError):
     """The lease expired or was revoked; every key under it is gone."""
 
 
+class NoThreads(StoreError):
+    """This process may not start the threads that asking a store takes; nothing was asked."""
+
+
 class StoreRefused(StoreError):
     """The store answered and refused; trying again without a change is useless."""
 
 
 class Unreadable(StoreRefused):
     """A key of the job holds what this version cannot read, or what cannot be meant."""
+
+
+class Sealed(Unreadable):
+    """A key of the job holds what was written with another secret than this node's."""
 
 
 class NoUsableEtcd(RendezvousError):
@@ -81,3 +92,7 @@ class Refused(RendezvousError):
 
 class AlreadyOver(Refused):
     """The job has succeeded within the last minute."""
+
+
+class OtherSecret(Refused):
+    """The job's nodes share a secret that this node does not have."""

@@ -16,12 +16,14 @@ import socket
 from collections.abc import Callable, Mapping
 from ssl import SSLContext
 
+from .identity import SERVER_NAME, job_mark, observed
 from .node_reasons import AddressReused, LossReason, ProcessGone
-from .rpc.envelope import Security
-from .rpc.server import Methods, Server
+from .rpc.envelope import Caller, Hello, Security, packed
+from .rpc.server import SHUTDOWN_SECONDS, Methods, Server
 
 HELLO_TIMEOUT = 3.0
 """Seconds for a greeting: a stopped process accepts (its kernel does) but does not greet."""
+
 
 REDIAL_PAUSES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.2, 0.5)
 """Seconds between attempts while there is neither a greeting nor evidence; the last is repeated. They begin short
@@ -48,6 +50,8 @@ class AgentListener:
         listen: makes its socket.
         methods: what can be asked; whoever only watches is silent.
         security: what peers must have and speak.
+        say: prints a line about connections that were closed because of a bound, now and then.
+        job: the id of the job whose observers may connect; None: no observer may.
 
     Attributes:
         address: `host:port` once it is started.
@@ -59,12 +63,15 @@ class AgentListener:
         listen: Callable[[str], socket.socket] | None = None,
         methods: Methods | None = None,
         security: Security = Security(),  # noqa: B008  a frozen value
+        say: Callable[[str], None] | None = None,
+        job: str | None = None,
     ) -> None:
+        self._job = job
         self.incarnation = incarnation
         self.address = ""
         self._listen = listen or listener
         self._tls = security.server
-        self._server = Server(methods or {}, token=security.token, admit=self._greet)
+        self._server = Server(methods or {}, token=security.token, admit=self._greet, say=say)
 
     @property
     def connections(self) -> int:
@@ -75,8 +82,7 @@ class AgentListener:
         """Listens on a free port of `bind` (an address; "" is every interface); `address` becomes `host:port`."""
         listening = self._listen(bind)
         port: int = listening.getsockname()[1]
-        start = asyncio.get_running_loop().create_server
-        await self._server.listen(start, sock=listening, ssl=self._tls, backlog=BACKLOG)
+        self._server.listen(listening, tls=self._tls, backlog=BACKLOG)
         self.address = f"[{advertise}]:{port}" if ":" in advertise else f"{advertise}:{port}"
 
     async def greet_as(self, incarnation: str) -> None:
@@ -85,6 +91,9 @@ class AgentListener:
         self._server.hang_up()
 
     def _greet(self, peer: asyncio.Transport) -> bool:
+        mark = observed(peer.get_extra_info("peercert"))
+        if mark is not None and (self._job is None or mark != job_mark(self._job)):
+            return False  # an observer of another job
         _keep_alive(peer, _LISTENER_KEEPALIVE)
         peer.write(json.dumps({"incarnation": self.incarnation}).encode() + b"\n")
         return True
@@ -102,7 +111,11 @@ def parse(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | None = None) -> LossReason:
+async def watch_until_dead(
+    address: str,
+    incarnation: str,
+    security: Security = Security(),  # noqa: B008  a frozen value
+) -> LossReason:
     """Waits until there is proof that `incarnation` at `address` has died; returns it.
 
     Never returns on doubt: it goes on dialling, so the caller cancels it when the lease has decided.
@@ -117,7 +130,7 @@ async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | Non
     while True:
         try:
             async with asyncio.timeout(HELLO_TIMEOUT):
-                reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+                reader, writer = await _connect(host, port, security.client)
         except ConnectionRefusedError:
             if known:
                 return ProcessGone(address)
@@ -128,6 +141,8 @@ async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | Non
             continue
         try:
             _keep_alive(writer)
+            if security.token:  # without one nobody may be silent
+                writer.write(packed(Hello(Caller(), security.token)))
             async with asyncio.timeout(HELLO_TIMEOUT):
                 greeting = _incarnation_of(await reader.readline())
             if greeting == incarnation:
@@ -146,7 +161,11 @@ async def watch_until_dead(address: str, incarnation: str, tls: SSLContext | Non
         await asyncio.sleep(next(pauses, REDIAL_PAUSES[-1]))
 
 
-async def watch_until_heard(address: str, incarnation: str, tls: SSLContext | None = None) -> None:
+async def watch_until_heard(
+    address: str,
+    incarnation: str,
+    security: Security = Security(),  # noqa: B008  a frozen value
+) -> None:
     """Waits until `incarnation` at `address` greets: then it lives.
 
     Never returns on doubt: the caller cancels it when it has waited long enough.
@@ -155,7 +174,7 @@ async def watch_until_heard(address: str, incarnation: str, tls: SSLContext | No
         await asyncio.get_running_loop().create_future()  # no address: it will never be heard
     while True:
         try:
-            _, writer = await dial(address, incarnation, tls)
+            _, writer = await dial(address, incarnation, security.client)
         except (OSError, ValueError):  # ValueError: what the member gave is no address
             await asyncio.sleep(REDIAL_PAUSES[-1])
             continue
@@ -166,19 +185,22 @@ async def watch_until_heard(address: str, incarnation: str, tls: SSLContext | No
 
 
 async def dial(
-    address: str, incarnation: str, tls: SSLContext | None = None
+    address: str, incarnation: str | None, tls: SSLContext | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to that very incarnation, which has greeted. Raises OSError (a TimeoutError is one)."""
+    """A connection to that very incarnation, which has greeted; None: to any agent.
+
+    Raises OSError (a TimeoutError is one); ConnectionRefusedError only where nobody listens.
+    """
     try:
         host, port = parse(address)
         async with asyncio.timeout(HELLO_TIMEOUT):
-            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+            reader, writer = await _connect(host, port, tls)
             try:
                 _keep_alive(writer)
                 writer.get_extra_info("socket").setsockopt(*_USER_TIMEOUT)
                 greeting = _incarnation_of(await reader.readline())
-                if greeting != incarnation:
-                    raise ConnectionError(f"{address} is not {incarnation}")
+                if not greeting or greeting != (incarnation or greeting):
+                    raise ConnectionError(f"{address} is not {incarnation or 'an agent that lets this observer in'}")
             except BaseException:
                 writer.close()
                 raise
@@ -187,6 +209,16 @@ async def dial(
     except ValueError as error:  # no address, or it talks without an end of line
         raise ConnectionError(f"there is no agent at {address!r} ({error})") from None
     return reader, writer
+
+
+async def _connect(host: str, port: int, tls: SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Raises OSError: ConnectionRefusedError only where nobody listens, whatever TLS says of those who do."""
+    if tls is None:
+        return await asyncio.open_connection(host, port)
+    # A peer proves that it belongs to the job, and not that it has this address, which may change.
+    return await asyncio.open_connection(
+        host, port, ssl=tls, server_hostname=SERVER_NAME, ssl_shutdown_timeout=SHUTDOWN_SECONDS
+    )
 
 
 def listener(bind: str) -> socket.socket:

@@ -14,6 +14,7 @@ from .ranks import RoleRanks
 from .reasons import IncidentReason, Reason
 from .roles import MAX_ROLES
 from .round import Cause
+from .time_split import Split
 from .wire.values import Count, Text, Within
 
 HeaderState = Literal["open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout"]
@@ -35,6 +36,7 @@ class Incident:
         node, host: where its root cause was; empty where it is not one node's.
         exit: the worker exit that is its root cause, if it was one.
         ran: so many seconds the round had been there, as far as this master knows.
+        optional: only workers of optional roles have failed (`Role.optional`).
     """
 
     round: Number
@@ -44,18 +46,23 @@ class Incident:
     host: Name = ""
     exit: Exit | None = None
     ran: float = 0.0
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What happened to this run of the job so far: closed incidents by cause, and the failures' memory.
+    """What happened to this run of the job so far, of closed incidents, and the failures' memory.
 
     Attributes:
         failures: charged against `--max-restarts`.
-        lost, left, joined, problems: rounds opened for that cause; free.
+        lost, left, joined: nodes that were lost, have left on request, and have joined; free.
+        unfit: nodes that have left because they could not run their workers; free.
+        problems: rounds opened because a node could not start its workers; free.
         signature, repeats: the last failure's likeness (empty where it came late, or tells nothing), and how often it
             came in a row: a job that only ever repeats one failure is stopped early.
         problems_in_row: those that came soon after the round's opening, without another cause between them.
+        optional: failures and problems of optional roles alone. `--max-restarts` allows as many of them, too, and after
+            that they open no round.
     """
 
     failures: Number = 0
@@ -66,6 +73,8 @@ class Tally:
     signature: Annotated[str, Text(MAX_REASON)] = ""
     repeats: Number = 0
     problems_in_row: Number = 0
+    unfit: Number = 0
+    optional: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,7 @@ class Header:
         incident: why this round was opened, where that was an incident; the root cause where the job failed.
         in_place: this round was opened in place (`round.OpenInPlace`).
         trained, elapsed: seconds in which the job had trained when this was decided, and since its first round.
+        split: the same time by category.
         deadline_seconds: in a waiting header, how long the wait may last; else 0.
         roles: who has which ranks, in a job with roles; else empty.
     """
@@ -112,6 +122,7 @@ class Header:
     in_place: bool = False
     trained: float = 0.0
     elapsed: float = 0.0
+    split: Split = field(default_factory=Split)
     deadline_seconds: float = 0.0
     roles: Annotated[tuple[RoleRanks, ...], Count(MAX_ROLES)] = ()
 

@@ -14,7 +14,7 @@
 """
 
 from dataclasses import dataclass, field
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 ROOT = "/elastic-run/"
 
@@ -43,6 +43,10 @@ class Keys:
     def node(self, node: str) -> str:
         """One registered node."""
         return f"{self.nodes}{_quoted(node)}"
+
+    def node_at(self, key: str) -> str:
+        """Whose registration that key is; the reverse of `node`."""
+        return unquote(key.removeprefix(self.nodes), errors="surrogateescape")
 
     @property
     def round(self) -> str:

@@ -66,6 +66,11 @@ class Exit:
     oom_kills: Number = 0
 
     @property
+    def status(self) -> int | None:
+        """Its exit code, or minus its signal."""
+        return self.code if self.signal is None else -self.signal
+
+    @property
     def ok(self) -> bool:
         """The worker ended with exit code 0."""
         return self.code == 0
@@ -82,8 +87,10 @@ class Fingerprint:
     """What must be equal on every node of a job, as it was typed.
 
     Attributes:
+        arguments: of the script, each as a digest: they may hold what readers of the store need not know.
         framework: whose adapter makes the workers' environment.
         roles: the job's roles with all their properties.
+        identity: how the nodes prove that they belong to the job; says which secret, and is none.
         source: `file:digest` of what the command runs, where the job's id was derived from the command; else empty,
             and compared with nothing.
     """
@@ -96,6 +103,7 @@ class Fingerprint:
     source: tuple[str, ...] = ()
     framework: str = "torch"
     roles: str = ""
+    identity: str = ""
 
 
 def differing_sources(here: Fingerprint, there: Fingerprint) -> list[str]:
@@ -136,6 +144,8 @@ class Report:
     `ready`: the node has no part in the round, but its workers are there already, and wait for their rank assignment.
     `saved` counts the checkpoints of `round` that local workers told of, where the job asks (--scale-up=commit).
     `leases`: workers of `round` here have asked for shards, whose leases end with the round.
+    `stalled`: so often a worker of `round` here has been without progress for longer than its history allows.
+    `strained`: so often this node has come near a limit: its memory, its processes, a worker's open files.
     """
 
     state: State = "waiting"
@@ -149,6 +159,8 @@ class Report:
     done: bool = False
     holding: Number = 0
     leases: bool = False
+    stalled: Number = 0
+    strained: Number = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,20 @@ takes up its registration again where the job has not gone on without it (`resum
 
 import contextlib
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from . import peers
-from .errors import AlreadyOver, MaybeApplied, Refused, StoreUnavailable, Unreadable
+from .errors import AlreadyOver, MaybeApplied, Refused, Sealed, StoreUnavailable, Unreadable
 from .header import Eviction, Header
+from .identity.secret import OTHER_SECRET
 from .keys import Keys
 from .member import Member, Report
 from .peers import NodePeers
 from .ranks import Assignment
 from .store.contract import Compare, Delete, KeyValue, Put, Store
+from .store.seal import unreadable
 from .wire.values import Malformed, decode, encode
 
 T = TypeVar("T")
@@ -39,12 +42,16 @@ class Registration:
     written: int
 
 
-async def refuse_if_over(store: Store, keys: Keys, own_run: str | None = None) -> Header | None:
+async def refuse_if_over(
+    store: Store, keys: Keys, own_run: str | None = None, known: Collection[str] = ()
+) -> Header | None:
     """Raises Refused where this job id has succeeded within the last minute.
 
     Returns the end where it is that of the node's own run, which it missed: it is done, too.
 
     Args:
+        known: runs whose success was known before this node was started: it comes to run the job again, so the id is
+            free for every node from here on.
         own_run: the run that the node was in; "" where it was registered and heard of none, so that it is the run that
             has succeeded since; None where the node has just come.
     """
@@ -55,6 +62,9 @@ async def refuse_if_over(store: Store, keys: Keys, own_run: str | None = None) -
         end = decode(Header, tombstone.value)
         if own_run is not None and own_run in ("", end.run):
             return end
+        if own_run is None and end.run in known:
+            await store.txn([Compare(keys.outcome, tombstone.create_revision)], [Delete(keys.outcome)], idempotent=True)
+            return None
     raise _over(keys)
 
 
@@ -254,6 +264,8 @@ def _decoded(kind: type[T], found: KeyValue) -> T:
     try:
         return decode(kind, found.value)
     except Malformed as error:
+        if unreadable(found.value):
+            raise Sealed(f"this node cannot read {found.key}: the job's nodes have {OTHER_SECRET}") from None
         raise Unreadable(
             f"{found.key} has a value that this version of elastic-run cannot read ({error}): does another version "
             "run a job with this id? Choose another --rdzv-id"

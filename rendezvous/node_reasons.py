@@ -122,6 +122,16 @@ class PreemptionNotice(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced(Tagged):
+    """A standby takes its place, because the others waited for one of its ranks in each step; `why` says for which."""
+
+    why: Words
+
+    def __str__(self) -> str:
+        return f"a standby takes its place: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Unfit(Tagged):
     """It can start no workers, now and later; `why` comes from its operating system or its adapter."""
 
@@ -148,7 +158,7 @@ class ServiceEnded(Tagged):
     why: Words
 
     def __str__(self) -> str:
-        return f"could not go on: {self.why}"
+        return f"could not continue: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +184,7 @@ NodeReason = (
     | RunEnded
     | OtherCommand
     | PreemptionNotice
+    | Replaced
     | Unfit
     | StartFailed
     | ServiceEnded

@@ -11,11 +11,8 @@ from typing import Annotated
 
 from .fields import Name, Number, Port
 from .member import MAX_WORKER_PORTS, MAX_WORKERS, Member
-from .ranks import Assignment
+from .ranks import PORT_SETS, Assignment
 from .wire.values import Count, Within
-
-SETS = 2
-"""A node holds each port twice, and rounds take the sets in turn: what is left of one round never meets the next."""
 
 CHUNK = 75
 """Nodes in one value: with the longest names and the most ports it is still below what a store takes."""
@@ -35,7 +32,7 @@ class NodePeers:
     role: Name
     first_rank: Number
     nproc: Annotated[int, Within(1, MAX_WORKERS)]
-    ports: Annotated[tuple[Port, ...], Count(MAX_WORKER_PORTS // SETS)]
+    ports: Annotated[tuple[Port, ...], Count(MAX_WORKER_PORTS // PORT_SETS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +53,17 @@ def chunks(round_number: int, nodes: Sequence[Member], assignments: Sequence[Ass
             assignment.role,
             assignment.first_rank,
             assignment.nproc,
-            ports_of(assignment.since or round_number, member.worker_ports),  # workers that go on have theirs
+            ports_of(assignment.port_set, member.worker_ports),
         )
         for member, assignment in zip(nodes, assignments, strict=True)
     ]
     return tuple(Peers(round_number, tuple(peers[start : start + CHUNK])) for start in range(0, len(peers), CHUNK))
 
 
-def ports_of(round_number: int, held: Sequence[int]) -> tuple[int, ...]:
-    """Those of a node's ports that are its workers' in this round."""
-    size = len(held) // SETS
-    start = round_number % SETS * size
+def ports_of(port_set: int, held: Sequence[int]) -> tuple[int, ...]:
+    """The ports of that set, of those that a node holds."""
+    size = len(held) // PORT_SETS
+    start = port_set * size
     return tuple(held[start : start + size])
 
 

@@ -13,6 +13,10 @@ from .fields import Name, Number
 from .member import MAX_WORKERS, Member
 from .wire.values import Text, Within
 
+PORT_SETS = 2
+"""A node holds each port of its workers twice, and their starts take the sets in turn: what is left of one start never
+meets the next."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -21,12 +25,13 @@ class Assignment:
     Attributes:
         round: the round's number.
         node, incarnation: whose it is; another incarnation of the node has no part in it.
-        group_rank, group_size: the node's place among the round's nodes.
-        first_rank, nproc, world_size: its workers' place among all workers.
+        group_rank, group_size: the node's rank among the round's nodes, and how many these are.
+        first_rank, nproc, world_size: its workers among all workers.
         role: of its workers.
-        role_first_rank, role_world_size: their place among the workers of the same role.
+        role_first_rank, role_world_size: its workers among those of the same role.
         since: workers that the node started for this round, or a later one before `round`, go on in `round`, with the
             ranks that they have; 0: it starts them anew.
+        port_set: which of the sets of ports that the node holds is its workers' (`peers.py`).
         agent_address: as in `Member`; for a master that finds the node's own key gone.
     """
 
@@ -43,6 +48,7 @@ class Assignment:
     agent_address: Annotated[str, Text(300, printable=True)] = ""
     role: Name = "default"
     since: Number = 0
+    port_set: Annotated[int, Within(0, PORT_SETS - 1)] = 0
 
     @property
     def fits(self) -> bool:
@@ -55,8 +61,8 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a node of a round does: which role's workers it has, and how many."""
+class NodeWorkers:
+    """The workers of a node in a round: their role, and how many there are."""
 
     role: str
     nproc: int
@@ -64,7 +70,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The ranks of a place, as in `Assignment`."""
+    """The ranks of a node's workers, as in `Assignment`."""
 
     first_rank: int
     world_size: int
@@ -97,22 +103,38 @@ def order(survivors: Sequence[Member], newcomers: Sequence[Member]) -> tuple[Mem
     return tuple(sorted(line, key=lambda member: labels.index(member.topology)))
 
 
-def places(nodes: Sequence[Member]) -> tuple[Place, ...]:
-    """What nodes do in a job without roles: each has the role that it names."""
-    return tuple(Place(member.role, member.nproc) for member in nodes)
+def own_workers(nodes: Sequence[Member]) -> tuple[NodeWorkers, ...]:
+    """The workers of nodes in a job without roles: of the role, and as many, as each node says."""
+    return tuple(NodeWorkers(member.role, member.nproc) for member in nodes)
 
 
 def assign(
-    round_number: int, nodes: Sequence[Member], held: Sequence[Place] = (), since: Mapping[str, int] | None = None
+    round_number: int,
+    nodes: Sequence[Member],
+    held: Sequence[NodeWorkers] = (),
+    before: Mapping[str, Assignment] | None = None,
+    untouched: Mapping[str, int] | None = None,
 ) -> tuple[Assignment, ...]:
     """The assignments of a round whose nodes stand in rank order.
 
     Args:
-        held: what each of them does; empty in a job without roles.
-        since: of incarnations whose workers go on: the round for which these were started.
+        held: the workers of each of them; empty in a job without roles.
+        before: by incarnation, the assignments of the round before. Workers that start anew have other ports than
+            those before them on their node, of which something may still be there.
+        untouched: by incarnation, of those whose workers continue: the round for which these were started.
     """
-    held = held or places(nodes)
-    since = since or {}
+    held = held or own_workers(nodes)
+    since = untouched or {}
+    # An agent that has registered again has another incarnation, and the ports that it had.
+    last = {each.agent_address: each.port_set for each in (before or {}).values() if each.agent_address}
+    last |= {each.incarnation: each.port_set for each in (before or {}).values()}
+
+    def port_set(member: Member) -> int:
+        number = last.get(member.incarnation, last.get(member.agent_address))
+        if number is None:
+            return 0
+        return number if member.incarnation in since else (number + 1) % PORT_SETS
+
     return tuple(
         Assignment(
             round=round_number,
@@ -121,38 +143,39 @@ def assign(
             group_rank=group_rank,
             group_size=len(nodes),
             first_rank=span.first_rank,
-            nproc=place.nproc,
+            nproc=workers.nproc,
             world_size=span.world_size,
             role_first_rank=span.role_first_rank,
             role_world_size=span.role_world_size,
             agent_address=member.agent_address,
-            role=place.role,
+            role=workers.role,
             since=since.get(member.incarnation, 0),
+            port_set=port_set(member),
         )
-        for group_rank, (member, place, span) in enumerate(zip(nodes, held, spans(held), strict=True))
+        for group_rank, (member, workers, span) in enumerate(zip(nodes, held, spans(held), strict=True))
     )
 
 
-def spans(held: Sequence[Place]) -> tuple[Span, ...]:
-    """The ranks of each place, in rank order."""
-    world_size = sum(place.nproc for place in held)
+def spans(held: Sequence[NodeWorkers]) -> tuple[Span, ...]:
+    """The ranks of each node's workers, in rank order."""
+    world_size = sum(workers.nproc for workers in held)
     role_sizes: dict[str, int] = {}
-    for place in held:
-        role_sizes[place.role] = role_sizes.get(place.role, 0) + place.nproc
+    for workers in held:
+        role_sizes[workers.role] = role_sizes.get(workers.role, 0) + workers.nproc
     first_rank = 0
     role_first: dict[str, int] = dict.fromkeys(role_sizes, 0)
     found: list[Span] = []
-    for place in held:
-        found.append(Span(first_rank, world_size, role_first[place.role], role_sizes[place.role]))
-        first_rank += place.nproc
-        role_first[place.role] += place.nproc
+    for workers in held:
+        found.append(Span(first_rank, world_size, role_first[workers.role], role_sizes[workers.role]))
+        first_rank += workers.nproc
+        role_first[workers.role] += workers.nproc
     return tuple(found)
 
 
-def by_role(held: Sequence[Place]) -> tuple[RoleRanks, ...]:
+def by_role(held: Sequence[NodeWorkers]) -> tuple[RoleRanks, ...]:
     """The ranks of each role; roles have neighbouring nodes."""
     found: dict[str, RoleRanks] = {}
-    for place, span in zip(held, spans(held), strict=True):
-        known = found.get(place.role) or RoleRanks(place.role, 0, span.first_rank, span.role_world_size)
-        found[place.role] = replace(known, nodes=known.nodes + 1)
+    for workers, span in zip(held, spans(held), strict=True):
+        known = found.get(workers.role) or RoleRanks(workers.role, 0, span.first_rank, span.role_world_size)
+        found[workers.role] = replace(known, nodes=known.nodes + 1)
     return tuple(found.values())

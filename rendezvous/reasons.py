@@ -20,6 +20,9 @@ from .wire.values import Count, Tagged, Unknown
 NAMED = 4
 """Nodes that a reason names; of the others it says how many: ten thousand may be lost at once."""
 
+DAY = 86400.0
+"""Seconds."""
+
 _OVERRIDE = "--same-failure-limit=0 restarts anyway"
 
 
@@ -62,9 +65,17 @@ class Notes:
         """All of `notes` (node, why), in order."""
         return cls(tuple(Note(*each) for each in islice(notes, NAMED)), max(0, len(notes) - NAMED))
 
+    def __len__(self) -> int:
+        return len(self.notes) + self.more
+
 
 def _more(count: int) -> str:
     return f" and {count} more" if count else ""
+
+
+def _long(seconds: float) -> str:
+    """In days where nobody would read so many seconds."""
+    return f"{seconds:g} s" if seconds < 2 * DAY else f"{seconds / DAY:.3g} days"
 
 
 def _of(roles: str) -> str:
@@ -93,7 +104,7 @@ class WaitingForNodes(Tagged):
     def __str__(self) -> str:
         return (
             f"{self.have} of {self.span} nodes have joined: waiting for {self.missing} more{_of(self.roles)}, "
-            f"for at most {self.seconds:g} s"
+            f"for at most {_long(self.seconds)}"
         )
 
 
@@ -484,7 +495,7 @@ class Suspended(Tagged):
     def __str__(self) -> str:
         return (
             f"{self.what}; {self.have} of {self.required} required nodes remain: "
-            f"waiting for {self.missing} more{_of(self.roles)}, for at most {self.seconds:g} s"
+            f"waiting for {self.missing} more{_of(self.roles)}, for at most {_long(self.seconds)}"
         )
 
 
@@ -493,12 +504,14 @@ class Suspended(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class AllSucceeded(Tagged):
-    """Every worker of `round` ended with exit code 0."""
+    """Every worker of `round` ended with exit code 0; `counted`: of the roles that count, and it has others, too."""
 
     round: Number
+    counted: bool = False
 
     def __str__(self) -> str:
-        return f"every worker of round {self.round} ended with exit code 0"
+        which = " whose role counts" if self.counted else ""
+        return f"every worker of round {self.round}{which} ended with exit code 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -512,13 +525,25 @@ class NoNodeFit(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class StandsStill(Tagged):
+    """The job makes no progress, and is to fail then (`--on-hang=fail`). `what`: why, as far as it was found."""
+
+    what: Words
+
+    def __str__(self) -> str:
+        return f"the job makes no progress (--on-hang=fail): {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
 class AllLeaving(Tagged):
     """Every node was told to leave."""
 
     nodes: Nodes
 
     def __str__(self) -> str:
-        return f"the job is preempted: every node is leaving ({self.nodes})"
+        if len(self.nodes) == 1:
+            return "the job ends because its only node is leaving"
+        return f"the job ends because every node is leaving ({self.nodes})"
 
 
 # -- how many nodes the job wants ------------------------------------------------------------------------------------
@@ -590,6 +615,7 @@ Reason = (
     | Suspended
     | AllSucceeded
     | NoNodeFit
+    | StandsStill
     | AllLeaving
 )
-"""Why `round.plan` decided as it did."""
+"""Why `round.decide` decided as it did."""

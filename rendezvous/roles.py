@@ -3,12 +3,12 @@
 Nodes come untyped, and get the role that the job needs most, or are typed (`--node-role`) and take no other. A role
 that is declared earlier has priority:
 
-  1. survivors keep their role, and their place in it;
+  1. survivors keep their role, and their position in it;
   2. each role gets its minimum, in the declared order: from standbys first, then from nodes of the role declared last
      of those that have more than their minimum;
   3. what is left lets roles grow to their maximum, in the declared order.
 
-A node that comes into a role takes the place of a lost one there, so that the ranks of all others stay as they are.
+A node that comes into a role takes the position of a lost one there, so that the ranks of all others stay as they are.
 """
 
 from collections.abc import Sequence
@@ -46,10 +46,16 @@ class Role:
     on_loss: OnLoss = "all"
     counts: bool = True
 
+    @property
+    def optional(self) -> bool:
+        """The job goes on when the workers of this role have used up their restarts: its minimum is 0, no other worker
+        restarts with it, and its success is not needed. Any less, and somebody may wait for it for ever."""
+        return not self.min_nodes and self.on_loss == "one" and not self.counts
+
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """A place in rank order: its role, and who has it; None where that node is lost."""
+class RoleMember:
+    """The role at one position of the rank order, and the member that has it; None where that node is lost."""
 
     role: str
     member: Member | None
@@ -60,58 +66,62 @@ class Filled:
     """Who does what.
 
     Attributes:
-        seats: in rank order: the roles in the declared order. Each has a member.
+        ranked: in rank order: the roles in the declared order. Each has a member.
         missing: (role, how many nodes) of each role that is below its minimum; a round needs that to be empty.
-        standbys: who has no place.
+        standbys: who has no role.
     """
 
-    seats: tuple[Seat, ...]
+    ranked: tuple[RoleMember, ...]
     missing: tuple[tuple[str, int], ...]
     standbys: tuple[Member, ...]
 
 
-def fill(roles: Sequence[Role], before: Sequence[Seat], newcomers: Sequence[Member], *, grow: bool = True) -> Filled:
+def fill(
+    roles: Sequence[Role], before: Sequence[RoleMember], newcomers: Sequence[Member], *, grow: bool = True
+) -> Filled:
     """Gives every role its nodes.
 
     Args:
         roles: in the declared order.
         before: the last round's, in rank order, with survivors only; empty before the first round.
-        newcomers: nodes that had no place, in order of arrival.
+        newcomers: nodes that had no role, in order of arrival.
         grow: give a role more nodes than it had before, beyond its minimum.
     """
-    places = {role.name: [seat.member for seat in before if seat.role == role.name] for role in roles}
-    anew = [role.name for role in roles if not _count(places[role.name])]
+    members = {role.name: [each.member for each in before if each.role == role.name] for role in roles}
+    anew = [role.name for role in roles if not _count(members[role.name])]
     waiting = list(newcomers)
     for role in roles:
-        _take(role, places[role.name], waiting, role.min_nodes)
+        _take(role, members[role.name], waiting, role.min_nodes)
     for role in roles:
-        while _count(places[role.name]) < role.min_nodes and (moved := _spare(roles, places, waiting)):
-            _put(places[role.name], (moved,))
+        while _count(members[role.name]) < role.min_nodes and (moved := _from_another_role(roles, members, waiting)):
+            _put(members[role.name], (moved,))
     for role in roles:
-        _take(role, places[role.name], waiting, role.max_nodes if grow else len(places[role.name]))
+        _take(role, members[role.name], waiting, role.max_nodes if grow else len(members[role.name]))
     for name in anew:
-        places[name] = [*ranks.order((), [member for member in places[name] if member])]
-    seats = [Seat(role.name, member) for role in roles for member in places[role.name] if member]
-    short = ((role.name, role.min_nodes - _count(places[role.name])) for role in roles)
-    return Filled(tuple(seats), tuple((name, more) for name, more in short if more > 0), tuple(waiting))
+        members[name] = [*ranks.order((), [member for member in members[name] if member])]
+    ranked = [RoleMember(role.name, member) for role in roles for member in members[role.name] if member]
+    short = ((role.name, role.min_nodes - _count(members[role.name])) for role in roles)
+    return Filled(tuple(ranked), tuple((name, more) for name, more in short if more > 0), tuple(waiting))
 
 
-def _take(role: Role, places: list[Member | None], waiting: list[Member], up_to: int) -> None:
+def _take(role: Role, members: list[Member | None], waiting: list[Member], up_to: int) -> None:
     """Fills a role from those who wait: first from those who can take no other."""
-    room = max(0, up_to - _count(places))
+    room = max(0, up_to - _count(members))
     chosen = [
         *(each for each in waiting if each.node_role == role.name),
         *(each for each in waiting if not each.node_role),
     ]
     taken = {member.incarnation for member in chosen[:room]}
     waiting[:] = [each for each in waiting if each.incarnation not in taken]
-    _put(places, chosen[:room])
+    _put(members, chosen[:room])
 
 
-def _spare(roles: Sequence[Role], places: dict[str, list[Member | None]], waiting: list[Member]) -> Member | None:
-    """The node that can best be taken out of its role: its place stays empty, or goes to one that can take no other."""
+def _from_another_role(
+    roles: Sequence[Role], members: dict[str, list[Member | None]], waiting: list[Member]
+) -> Member | None:
+    """The node that can best be taken out of its role: its position goes to one that can take no other, or to none."""
     for role in reversed(roles):
-        held = places[role.name]
+        held = members[role.name]
         heir = next((each for each in waiting if each.node_role == role.name), None)
         if _count(held) <= role.min_nodes and heir is None:
             continue
@@ -125,13 +135,13 @@ def _spare(roles: Sequence[Role], places: dict[str, list[Member | None]], waitin
     return None
 
 
-def _put(places: list[Member | None], members: Sequence[Member]) -> None:
-    """Into the empty places, in order, and after the last."""
-    coming = iter(members)
-    for index in [index for index, held in enumerate(places) if held is None]:
-        places[index] = next(coming, None)
-    places.extend(coming)
+def _put(members: list[Member | None], added: Sequence[Member]) -> None:
+    """Into the empty positions, in order, and after the last."""
+    coming = iter(added)
+    for index in [index for index, held in enumerate(members) if held is None]:
+        members[index] = next(coming, None)
+    members.extend(coming)
 
 
-def _count(places: Sequence[Member | None]) -> int:
-    return sum(member is not None for member in places)
+def _count(members: Sequence[Member | None]) -> int:
+    return sum(member is not None for member in members)

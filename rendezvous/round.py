@@ -1,7 +1,7 @@
 """Who is in the job's current round: the one place where membership is decided (pure).
 
 A *round* is a set of nodes in rank order that train together. It never changes: a change of membership is a new
-round with the next number. `plan` looks at the registered members and the current round, and says to keep the
+round with the next number. `decide` looks at the registered members and the current round, and says to keep the
 round, to open a new one, to suspend the job until enough nodes are back, or to finish. The master carries it out
 (`master/master.py`); every decision comes with its reason (`reasons.py`), which the master publishes with it.
 
@@ -24,16 +24,16 @@ Invariants, whatever the members report:
 """
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from . import ranks, reasons
 from .member import DEPARTING, Member
 from .node_reasons import Unexplained
-from .ranks import Place
+from .ranks import NodeWorkers
 from .reasons import FaultReason, Nodes, Reason, Restarts
-from .roles import MAX_ROLES, Filled, Role, Seat, fill
+from .roles import MAX_ROLES, Filled, Role, RoleMember, fill
 from .wire.values import Count
 
 Cause = Literal["start", "failure", "lost", "left", "joined", "problem"]
@@ -43,6 +43,14 @@ a node joined, or a node could not start its workers (a port was taken)."""
 Outcome = Literal["succeeded", "failed", "repeated", "preempted", "timeout"]
 """How a job ends. `repeated`: the same failure again and again without progress."""
 
+
+OnHang = Literal["report", "restart", "fail"]
+"""What is done about a job that stands still. report: it is said why. restart: the suspect is killed, too, so that the
+job continues with new workers. fail: the job fails."""
+
+OnStraggler = Literal["report", "replace"]
+"""What is done about a rank for which the others wait in each step. report: it is said. replace: its node leaves, too,
+where a standby can take its place."""
 
 ScaleUp = Literal["now", "commit", "never"]
 """When joining nodes are admitted."""
@@ -116,12 +124,23 @@ class Seen:
         order: its key's create revision: the order of arrival, the same for every master.
         since: when it registered, as far as the master's node has heard (its clock, seconds).
         gone: it has left the store after all its workers had succeeded; kept so that its success counts.
+        ready_at: since when its workers wait for a rank (`Report.ready`), on the same clock; long ago if they do not.
+        finishes: the rounds in which a worker of it has trained to the end, or has ended with exit code 0. Found once,
+            so that no look at all the members goes through the exits of each.
     """
 
     member: Member
     order: int
     since: float
     gone: bool = False
+    ready_at: float = -math.inf
+    finishes: frozenset[int] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        report = self.member.report
+        trained = (report.round,) if report.done else ()
+        ended = (exit_.round for exit_ in report.exits if exit_.ok)
+        object.__setattr__(self, "finishes", frozenset((*trained, *ended)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +171,7 @@ class Round:
     Attributes:
         number: one sequence for the life of the job.
         nodes: the incarnations in it, in rank order.
-        places: what each of them does there, in a job with roles; else empty.
+        node_workers: what each of them does there, in a job with roles; else empty.
         running: the nodes train; False while gathering (`nodes` then is empty) or suspended (`nodes` then are the
             last round's, whose survivors keep their order).
         opened_at: when it was opened, as far as the master's node has heard (its clock); before the first, since when
@@ -169,7 +188,7 @@ class Round:
     fault: Fault | None = None
     grown_at: float = -math.inf
     saved_at: float = -math.inf
-    places: tuple[Place, ...] = ()
+    node_workers: tuple[NodeWorkers, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +203,13 @@ class Open:
     """Open the next round with these nodes, in rank order.
 
     Attributes:
-        places: what each of them does, in a job with roles; else empty.
-        untouched: the incarnations whose workers go on, with the ranks that they have; all others start theirs anew.
+        node_workers: what each of them does, in a job with roles; else empty.
+        untouched: the incarnations whose workers continue, with the ranks that they have; all others start theirs anew.
     """
 
     nodes: tuple[Member, ...]
     cause: Cause
-    places: tuple[Place, ...] = ()
+    node_workers: tuple[NodeWorkers, ...] = ()
     untouched: tuple[str, ...] = ()
 
 
@@ -220,26 +239,64 @@ class Finish:
 Decision = Keep | Open | OpenInPlace | Suspend | Finish
 
 
-def plan(members: Sequence[Seen], current: Round, policy: Policy, now: float) -> tuple[Decision, Reason]:
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one walk over the members finds.
+
+    Attributes:
+        present: those that are registered, in order of arrival.
+        by_incarnation: all members.
+        done: every worker of the round whose success is the job's has succeeded.
+        finishing: one of them has trained to the end: a node that joins now comes too late.
+    """
+
+    present: Sequence[Seen]
+    by_incarnation: Mapping[str, Seen]
+    done: bool
+    finishing: bool
+
+
+def survey(members: Iterable[Seen], current: Round, policy: Policy) -> Survey:
+    """Looks once at each member (and at those `gone`), in any order; `current`, `policy`: as for `decide`."""
+    counting = _counting(current, policy) if current.running else frozenset[str]()
+    number, finishing = current.number, False
+    present: list[Seen] = []
+    by_incarnation: dict[str, Seen] = {}
+    succeeded: set[str] = set()
+    for seen in members:
+        incarnation = seen.member.incarnation
+        by_incarnation[incarnation] = seen
+        if not seen.gone:
+            present.append(seen)
+        if incarnation in counting:
+            finishing = finishing or number in seen.finishes
+            if _succeeded(seen.member, number):
+                succeeded.add(incarnation)
+    present.sort(key=lambda seen: seen.order)
+    return Survey(present, by_incarnation, current.running and succeeded.issuperset(counting), finishing)
+
+
+def decide(found: Survey, current: Round, policy: Policy, now: float) -> tuple[Decision, Reason]:
     """What to do about the membership now, and why.
 
     Args:
-        members: every registered member (and those `gone`), in any order.
+        found: of every registered member, and of those `gone`, with this round and this policy.
         current: the current round.
         policy: what the user asked for.
         now: the master's clock, seconds; only differences of it are used.
     """
-    present = sorted((seen for seen in members if not seen.gone), key=lambda seen: seen.order)
+    present = found.present
     candidates = [seen for seen in present if seen.member.report.state not in DEPARTING]
-    if current.running and _done(members, current, policy):
-        return Finish("succeeded"), reasons.AllSucceeded(current.number)
+    if found.done:
+        some = len(_counting(current, policy)) < len(current.nodes)
+        return Finish("succeeded"), reasons.AllSucceeded(current.number, counted=some)
     if present and not candidates:
         unfit = [seen.member.report for seen in present if seen.member.report.state == "unfit"]
         if unfit:
             return Finish("failed"), reasons.NoNodeFit(unfit[0].problem or Unexplained())
         return Finish("preempted"), reasons.AllLeaving(_nodes(present))
     if current.running:
-        return _running(members, candidates, current, policy, now)
+        return _running(found, candidates, current, policy, now)
     return _gathering(candidates, current, policy, now)
 
 
@@ -265,10 +322,9 @@ def _gathering(candidates: Sequence[Seen], current: Round, policy: Policy, now: 
 
 
 def _running(
-    members: Sequence[Seen], candidates: Sequence[Seen], current: Round, policy: Policy, now: float
+    found: Survey, candidates: Sequence[Seen], current: Round, policy: Policy, now: float
 ) -> tuple[Decision, Reason]:
-    by_incarnation = {seen.member.incarnation: seen for seen in members}
-    in_round = [by_incarnation.get(incarnation) for incarnation in current.nodes]
+    in_round = [found.by_incarnation.get(incarnation) for incarnation in current.nodes]
     undone = [seen for seen in in_round if seen is None or not _succeeded(seen.member, current.number)]
     lost = [seen for seen in undone if seen is None or seen.gone]
     left = [seen for seen in undone if seen and seen.member.report.state in DEPARTING]
@@ -319,9 +375,15 @@ def _running(
         candidates = [seen for seen in candidates if seen.order not in not_yet]
         if busy and _usable(candidates, current, policy) <= len(current.nodes):
             return Keep(min(until[seen.order] for seen in busy)), reasons.PreparingWorkers(_nodes(busy))
-        return _joins(newcomers, candidates, members, current, policy, now, "none")
+        # Those that came together are ready nearly together: one round for all of them, and not one for the first.
+        together = max((seen.since for seen in newcomers), default=-math.inf) + settle
+        soon = [seen for seen in busy if seen.since <= together]
+        ready = [seen.ready_at for seen in newcomers if seen.member.report.ready]
+        if soon and ready and now < (deadline := min(max(ready) + settle, min(ready) + 3 * settle)):
+            return Keep(deadline), reasons.PreparingWorkers(_nodes(soon))
+        return _joins(newcomers, candidates, found, current, policy, now, "none")
     some = any(seen and seen.member.report.keeps for seen in in_round)
-    return _joins(newcomers, candidates, members, current, policy, now, "some" if some else "all")
+    return _joins(newcomers, candidates, found, current, policy, now, "some" if some else "all")
 
 
 def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequence[Seen]:
@@ -343,22 +405,10 @@ def _able(candidates: Sequence[Seen], current: Round, policy: Policy) -> Sequenc
     return able if _usable(able, current, policy) else candidates
 
 
-def finishing(members: Sequence[Seen], current: Round, policy: Policy) -> bool:
-    """Workers whose success is the job's have trained to the end: a node that joins now comes too late."""
-    counting = _counting(current, policy)
-    return any(_finishes(seen.member, current.number) for seen in members if seen.member.incarnation in counting)
-
-
-def _finishes(member: Member, number: int) -> bool:
-    """A worker of it has trained to the end in round `number`, or has ended with exit code 0."""
-    report = member.report
-    return (report.done and report.round == number) or any(exit_.ok and exit_.round == number for exit_ in report.exits)
-
-
 def _joins(
     newcomers: Sequence[Seen],
     candidates: Sequence[Seen],
-    members: Sequence[Seen],
+    found: Survey,
     current: Round,
     policy: Policy,
     now: float,
@@ -370,7 +420,7 @@ def _joins(
         return Keep(), reasons.NeverScalesUp(nodes)
     if size <= len(current.nodes):
         return Keep(), reasons.NoRoom(nodes, 0 if len(current.nodes) >= policy.max_nodes else policy.node_unit)
-    if finishing(members, current, policy):
+    if found.finishing:
         return Keep(), reasons.JoinedTooLate(nodes, current.number)
     arrived = max(seen.since for seen in newcomers)
     # A node that comes and goes must not keep the others out for ever, from when enough were there to grow.
@@ -410,44 +460,50 @@ def _open(candidates: Sequence[Seen], current: Round, policy: Policy, size: int,
 def _open_with_roles(candidates: Sequence[Seen], current: Round, policy: Policy, cause: Cause) -> Open:
     """The next round of a job with roles: with as many workers untouched as can be, else with as many as there are."""
     if cause != "joined":
-        exact = _open_seats(_fill(candidates, current, policy, grow=False).seats, candidates, current, policy, cause)
+        exact = _open_ranked(_fill(candidates, current, policy, grow=False).ranked, candidates, current, policy, cause)
         if exact.untouched:
             return exact
-    return _open_seats(_fill(candidates, current, policy).seats, candidates, current, policy, cause)
+    return _open_ranked(_fill(candidates, current, policy).ranked, candidates, current, policy, cause)
 
 
-def _open_seats(
-    seats: Sequence[Seat], candidates: Sequence[Seen], current: Round, policy: Policy, cause: Cause
+def _open_ranked(
+    ranked: Sequence[RoleMember], candidates: Sequence[Seen], current: Round, policy: Policy, cause: Cause
 ) -> Open:
-    each = {role.name: role for role in policy.roles}
-    nodes = tuple(seat.member for seat in seats if seat.member)
-    places = tuple(Place(seat.role, each[seat.role].nproc or seat.member.nproc) for seat in seats if seat.member)
+    by_name = {role.name: role for role in policy.roles}
+    nodes = tuple(each.member for each in ranked if each.member)
+    node_workers = tuple(
+        NodeWorkers(each.role, by_name[each.role].nproc or each.member.nproc) for each in ranked if each.member
+    )
     failed = {seen.member.incarnation for seen in candidates if _has_failed(seen.member, current.number)}
     leases = any(seen.member.report.leases for seen in candidates)  # a lease ends with its round
-    untouched = () if leases or not current.running else _untouched(nodes, places, current, policy, failed)
-    before = dict(zip(current.nodes, current.places, strict=True))
+    untouched = () if leases or not current.running else _untouched(nodes, node_workers, current, policy, failed)
+    before = dict(zip(current.nodes, current.node_workers, strict=True))
     stay = not untouched and any(
         (held := before.get(member.incarnation)) is not None
-        and held.role == place.role
+        and held.role == workers.role
         and (member.report.keeps or member.report.holding)
-        for member, place in zip(nodes, places, strict=True)
+        for member, workers in zip(nodes, node_workers, strict=True)
     )
-    return (OpenInPlace if stay else Open)(nodes, cause, places, untouched)
+    return (OpenInPlace if stay else Open)(nodes, cause, node_workers, untouched)
 
 
 def _untouched(
-    nodes: Sequence[Member], places: Sequence[Place], current: Round, policy: Policy, failed: Collection[str]
+    nodes: Sequence[Member],
+    node_workers: Sequence[NodeWorkers],
+    current: Round,
+    policy: Policy,
+    failed: Collection[str],
 ) -> tuple[str, ...]:
-    """The incarnations whose workers go on: only where each role that has lost one, has a failed one or gets one
+    """The incarnations whose workers continue: only where each role that has lost one, has a failed one or gets one
     restarts one alone, and nobody else's ranks change, nor the place where workers meet."""
-    before = {incarnation: (index, current.places[index]) for index, incarnation in enumerate(current.nodes)}
-    after = {member.incarnation: (index, places[index]) for index, member in enumerate(nodes)}
+    before = {incarnation: (index, current.node_workers[index]) for index, incarnation in enumerate(current.nodes)}
+    after = {member.incarnation: (index, node_workers[index]) for index, member in enumerate(nodes)}
     stay = [each for each, at in after.items() if each in before and before[each][1] == at[1] and each not in failed]
-    touched = {place.role for each, (_, place) in (*before.items(), *after.items()) if each not in stay}
+    touched = {workers.role for each, (_, workers) in (*before.items(), *after.items()) if each not in stay}
     alone = {role.name for role in policy.roles if role.on_loss == "one"}
     if not touched or not touched <= alone or nodes[0].incarnation != current.nodes[0]:
         return ()
-    spans, new_spans = ranks.spans(current.places), ranks.spans(places)
+    spans, new_spans = ranks.spans(current.node_workers), ranks.spans(node_workers)
     for each in stay:
         (old, _), (new, _) = before[each], after[each]
         was, now = spans[old], new_spans[new]
@@ -467,8 +523,8 @@ def _fill(candidates: Sequence[Seen], current: Round, policy: Policy, *, grow: b
     """Who has which role."""
     members = {seen.member.incarnation: seen.member for seen in candidates}
     before = [
-        Seat(place.role, members.get(incarnation))
-        for incarnation, place in zip(current.nodes, current.places, strict=True)
+        RoleMember(workers.role, members.get(incarnation))
+        for incarnation, workers in zip(current.nodes, current.node_workers, strict=True)
     ]
     return fill(policy.roles, before, _divide(candidates, current)[1], grow=grow)
 
@@ -488,7 +544,7 @@ def _usable(candidates: Sequence[Seen], current: Round, policy: Policy) -> int:
     if not policy.roles:
         return policy.usable(len(candidates))
     filled = _fill(candidates, current, policy)
-    return 0 if filled.missing else len(filled.seats)
+    return 0 if filled.missing else len(filled.ranked)
 
 
 def _without(candidates: Sequence[Seen], others: Sequence[Seen]) -> Sequence[Seen]:
@@ -496,17 +552,13 @@ def _without(candidates: Sequence[Seen], others: Sequence[Seen]) -> Sequence[See
     return [seen for seen in candidates if seen.order not in left]
 
 
-def _done(members: Sequence[Seen], current: Round, policy: Policy) -> bool:
-    done = {seen.member.incarnation for seen in members if _succeeded(seen.member, current.number)}
-    return done.issuperset(_counting(current, policy))
-
-
 def _counting(current: Round, policy: Policy) -> frozenset[str]:
     """The incarnations whose success is the job's."""
     if not policy.roles:
         return frozenset(current.nodes)
     count = {role.name for role in policy.roles if role.counts}
-    return frozenset(each for each, place in zip(current.nodes, current.places, strict=True) if place.role in count)
+    held = zip(current.nodes, current.node_workers, strict=True)
+    return frozenset(each for each, workers in held if workers.role in count)
 
 
 def _succeeded(member: Member, number: int) -> bool:

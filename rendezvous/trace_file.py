@@ -33,6 +33,10 @@ TEXT_CHARACTERS = 400
 """Of one name or argument; the rest is cut off."""
 
 
+Sink = Callable[[str, str, float, float, dict[str, object]], None]
+"""Takes an event: its name, its row, its begin and end in seconds of the clock (equal: a moment), its arguments."""
+
+
 class Trace:
     """Writes events to one file, or nowhere.
 
@@ -42,9 +46,10 @@ class Trace:
         say: prints one line for a person: once, where the file cannot be written; nothing is recorded from then on.
         create: the file is made, or gone on with, and says first whose events follow; False: it is there.
         now: the clock, in seconds.
+        sink: takes each event as well, also where there is no file; must return at once.
 
     Attributes:
-        file: None where nothing is recorded.
+        file: None where there is none.
     """
 
     def __init__(
@@ -55,8 +60,10 @@ class Trace:
         *,
         create: bool = False,
         now: Callable[[], float] = time.monotonic,
+        sink: Sink | None = None,
     ) -> None:
         self.file = file
+        self._sink = sink
         self.now = now
         self._node = node
         self._say = say
@@ -77,16 +84,21 @@ class Trace:
 
     def instant(self, name: str, row: str, /, **args: object) -> None:
         """Something happens now."""
+        if self._sink:
+            now = self.now()
+            self._sink(name, row, now, now, args)
         if self.file is not None:
             self._event({"ph": "i", "s": "t", "ts": _microseconds(self.now())}, name, row, args)
 
     def since(self, begun: float, name: str, row: str, /, *, until: float | None = None, **args: object) -> None:
         """Something has lasted from `begun`, in seconds of the clock, `until` then (None: now)."""
-        if self.file is not None:
+        if self.file is not None or self._sink:
             self.record(begun, self.now() if until is None else until, name, row, args)
 
     def record(self, begun: float, ended: float, name: str, row: str, args: dict[str, object]) -> None:
         """As `since`, with arguments that may have any name."""
+        if self._sink:
+            self._sink(name, row, begun, ended, args)
         if self.file is not None:
             start = _microseconds(begun)
             # From the rounded times, so that two spans that meet do not overlap by a nanosecond.
@@ -95,7 +107,7 @@ class Trace:
 
     def span(self, name: str, row: str, /, **args: object) -> AbstractContextManager[None]:
         """Something lasts while the context does; what ended it by being raised is told."""
-        return nullcontext() if self.file is None else _Span(self, name, row, args)
+        return nullcontext() if self.file is None and not self._sink else _Span(self, name, row, args)
 
     def close(self) -> None:
         """Nothing is recorded any more."""

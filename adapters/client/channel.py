@@ -5,17 +5,19 @@ There is no thread and no gRPC in the worker: a `Channel` writes a request and r
 """
 
 import select
-import socket
 from dataclasses import dataclass
 from typing import Literal
 
 from ...master.data.ledger import Answer, Request
 from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.fields import Number
+from ...rendezvous.local_socket import connected
 from ...rendezvous.rpc.envelope import Caller, Hello, answer_of, asked, packed
+from ...rendezvous.visible import visible
 from ...rendezvous.wire.frame import PREFIX, length_of
 from ...rendezvous.wire.values import decode, encode
 
-Kind = Literal["ledger", "current", "saved"]
+Kind = Literal["ledger", "current", "saved", "steps"]
 """The methods of an agent for its workers; each takes a `Call` and gives a `Back`."""
 
 
@@ -26,13 +28,20 @@ class Call:
     Attributes:
         kind: "ledger": passes `request` on to the master. "current": whether `round` is still the job's current one,
             as the store says now. "saved": a checkpoint of `round` is written; nothing is wanted but a receipt.
+            "steps": how many optimizer steps a counter in this process has counted; the same.
         round: the worker's.
         request: for the master's ledger.
+        rank: the worker's.
+        steps: so many.
+        counter: the id of the one that has counted them.
     """
 
     kind: Kind
     round: int
     request: Request | None = None
+    rank: Number = 0
+    steps: Number = 0
+    counter: Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +85,11 @@ class Channel:
         self._asked = 0  # requests so far; the last one's id
         self._first = packed(Hello(Caller(rank=rank)))
         self._got = bytearray()  # of the next answer; so waiting for it can be broken off and begun again
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.settimeout(timeout)
-            self._socket.connect("\0" + address.removeprefix("@"))
+            self._socket = connected(address, timeout)
+        except TimeoutError as error:
+            raise AgentTimeout(f"the agent at {address} has not answered for {timeout:g} s: {error}") from None
         except OSError as error:
-            self._socket.close()
             raise AgentGone(f"cannot connect to the agent at {address} ({error}): its launcher has exited") from None
 
     def send(self, call: Call) -> None:
@@ -114,8 +122,8 @@ class Channel:
         del self._got[:end]
         head, body = answer_of(message)
         if head.error and not head.id:
-            raise AgentGone(f"the agent refuses the connection: {head.text}")
-        return Back(text=head.text) if head.error else decode(Back, body)
+            raise AgentGone(f"the agent refuses the connection: {visible(head.text)}")
+        return Back(text=visible(head.text)) if head.error else decode(Back, body)
 
     def ask(self, call: Call) -> Back:
         """Sends, and waits."""

@@ -60,7 +60,7 @@ def lost(claims: Sequence[Claim]) -> bool:
 
 
 def transfers(claims: Sequence[Claim]) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """The step to go on from, and (source, target) ranks, so that each rank has its state afterwards.
+    """The step to continue from, and (source, target) ranks, so that each rank has its state afterwards.
 
     The ranks that have it share the work, and who has got it takes part from then on: in the order of the pairs, each
     source has the state. Where nobody has any (the job's beginning), it is rank 0's own, step 0.

@@ -22,7 +22,7 @@ SCALE_UP = "ELASTIC_RUN_SCALE_UP"
 
 
 _FORMER = {"size": "world_size", "local_size": "local_world_size"}
-"""Attributes of earlier versions, which go on working, and their new names."""
+"""Attributes of earlier versions, which keep working, and their new names."""
 
 
 class BadEnvironment(ElasticRunError, ValueError):

@@ -14,7 +14,7 @@ ASKING = 30.0
 def is_current_round() -> bool:
     """Whether this worker's round is still the job's current one; ask before a checkpoint replaces the last one.
 
-    A worker that was cut off from the others may not know that the job goes on without it. Its agent asks the store.
+    A worker that was cut off from the others may not know that the job continues without it. Its agent asks the store.
 
     Returns:
         True where it is. Also without a launcher, and under launchers other than elastic-run, which have no rounds:

@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 
 from ...master.data.ledger import DONE, Answer, Ledger, Mark, Piece, Position, Request, Tracking, fresh
 from ...master.data.shard import Layout, ShardsError, Span
+from ...rendezvous.visible import visible
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
 from .channel import Back, Call, Channel
@@ -422,16 +423,18 @@ class Leaser:
                     return answer
                 case "stale":
                     raise RoundOver(
-                        f"{answer.text}; the launcher ends this worker, and its work since then is repeated"
+                        f"{visible(answer.text)}; the launcher ends this worker, and its work since then is repeated"
                     )
                 case "refused":
-                    raise ShardsRefused(answer.text)
+                    raise ShardsRefused(visible(answer.text))
                 case "later":
                     now = time.monotonic()
                     if now >= told:
                         told = now + REMINDER
                         print(
-                            f"[elastic-run] rank {self.client.rank} waits: {answer.text}", file=sys.stderr, flush=True
+                            f"[elastic-run] rank {self.client.rank} waits: {visible(answer.text)}",
+                            file=sys.stderr,
+                            flush=True,
                         )
                     self.wire.send(Call("ledger", self.client.round, request))
 

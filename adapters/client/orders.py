@@ -15,6 +15,7 @@ from typing import Any
 from ...master.data.shard import Layout, Span
 from .ledger_client import HELD, ShardsMisused, ShardsNotDone
 from .shards import Shard, Shards
+from .steps import Steps
 
 _END = object()
 
@@ -87,6 +88,7 @@ class OrderQueue:
         self._given: deque[Order] = deque()  # by the loader, and not committed
         self._loops = 0
         self._committed = False
+        self._counted = Steps()
 
     @property
     def given(self) -> int:
@@ -201,6 +203,7 @@ class OrderQueue:
                 del self._held[shard_index]
                 held.shard.done()
         self._committed = True
+        self._counted.committed()
 
 
 @dataclass(slots=True)

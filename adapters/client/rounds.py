@@ -2,7 +2,7 @@
 
     rounds = elastic_run.rounds()
     for context in rounds:                  # this round, and each that comes
-        group = connect(context)            # whatever the worker talks to the others with
+        group = connect(context)            # what the worker exchanges tensors by
         rounds.register_sockets(group.sockets)  # so that a lost peer cannot keep this worker waiting
 
 The agent gives the rank assignments, and breaks the process group where somebody is lost or silent: it has duplicates
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.local_socket import connected
 from ...rendezvous.wire.frame import framed, take_frames
 from ...rendezvous.wire.values import decode, encode
 from .channel import AgentGone
@@ -32,6 +33,9 @@ from .context import AGENT, Context, context
 
 SUFFIX = "-membership"
 """After the name of the agent's socket: where workers that keep their process reach it."""
+
+CONNECT_SECONDS = 120.0
+"""For the agent to take the connection."""
 
 LONG_STEP = 0.25
 """Seconds; who takes less for a step has left a broken process group soon enough, and needs not say so."""
@@ -87,7 +91,7 @@ class NoAgent(ElasticRunError, RuntimeError):
 
 
 _FORMER = {"hold": "register_sockets", "holds": "report_state", "place": "context", "unplaced": "standby"}
-"""Names of earlier versions, which go on working, and their new ones."""
+"""Names of earlier versions, which keep working, and their new ones."""
 
 
 class Rounds(Iterator[Context]):
@@ -328,13 +332,10 @@ def rounds() -> Rounds:
 
 
 def _connected(agent: str) -> socket.socket:
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        found.connect(f"\0{agent.removeprefix('@')}{SUFFIX}")
+        return connected(f"{agent}{SUFFIX}", CONNECT_SECONDS)
     except OSError as error:
-        found.close()
         raise AgentGone(f"cannot connect to the agent at {agent}{SUFFIX} ({error}): its launcher has exited") from None
-    return found
 
 
 def _connects(descriptor: int) -> bool:

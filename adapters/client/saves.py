@@ -21,7 +21,8 @@ class Saves:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         given = os.environ if environment is None else environment
         self._agent = given.get(AGENT, "") if given.get(SCALE_UP) == "commit" else ""
-        self._environment = given  # a worker that keeps its process comes into other rounds
+        # Not `given`: a worker that keeps its process comes into other rounds, and `os.environ` cannot be pickled.
+        self._environment = environment
         self._taken = False
 
     def taken(self) -> None:

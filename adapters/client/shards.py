@@ -126,6 +126,11 @@ class Shard:
         file = f" of {self.file!r}" if self.file else ""
         return f"<Shard {self.key}: records {self.start} to {self.stop}{file}, {self.offset} of them done>"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"shard {self.key} cannot be sent to another process: send its file, indices and key, and call done() here"
+        )
+
     def done(self) -> None:
         """Marks the shard done: every record is in the model, or its output is written. From any thread; no round trip.
 

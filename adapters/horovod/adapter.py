@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..contract import Hint, Round, Service, Worker
 from ..plain import COLLECTIVES, Plain
-from .places import RANK_VARIABLES, hostname, place
+from .rank_assignment import RANK_VARIABLES, assign, hostname
 
 SERVICE = "rendezvous"
 READY_SECONDS = 60.0
@@ -31,6 +31,7 @@ class Horovod(Plain):
     """Gives workers the environment that `horovodrun` with gloo gives them, and a rendezvous."""
 
     name = "horovod"
+    needs = ("horovod",)
     port = "rendezvous of Horovod"
     worker_ports = 1  # only so that all know how many workers each node has
     standby = False  # a worker asks for its rank in `hvd.init`, and has to have one by then
@@ -56,7 +57,7 @@ class Horovod(Plain):
         if worker.role_world_size not in (0, round.world_size):
             raise ValueError(ONE_ROLE)
         interface, port = _reached(round, worker)
-        here = place(worker.rank, worker.local_rank, worker.node_rank, _workers(round, worker))
+        here = assign(worker.rank, worker.local_rank, worker.node_rank, _workers(round, worker))
         given: dict[str, str | None] = {
             **here.variables,
             "HOROVOD_HOSTNAME": hostname(worker.node or "localhost"),
@@ -78,7 +79,7 @@ class Horovod(Plain):
     def services(self, round: Round) -> Sequence[Service]:
         """One on every node, for as long as the job."""
         program = str(Path(__file__).with_name("service.py"))
-        return (Service(SERVICE, (program,), "job", "every", READY_SECONDS),)
+        return (Service(SERVICE, (program,), "job", "every", READY_SECONDS, between_nodes=True),)
 
 
 def _reached(round: Round, worker: Worker) -> tuple[str | None, str | None]:

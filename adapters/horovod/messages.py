@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import io
 import pickle
+import pickletools
 import struct
 from dataclasses import dataclass
 from typing import NoReturn, cast
@@ -20,6 +21,10 @@ MOST_BYTES = 1 << 20
 
 _ADDED = 2
 """What a worker is told has happened. It always takes the state from rank 0 then; for "removed" (1) it would not."""
+
+
+_MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
+"""Operations of a pickle that store a value under a number of their own."""
 
 
 class Unexpected(ValueError):
@@ -49,12 +54,21 @@ class _Plain(pickle.Unpickler):
         raise Unexpected("it refers to an object, and plain values were expected")
 
 
+def _check_memo(data: bytes) -> None:
+    """Raises Unexpected where it would fill memory: whoever reads a pickle makes room for the memo that it names."""
+    for operation, argument, _ in pickletools.genops(data):
+        if operation.name in _MEMO and int(argument or 0) > len(data):
+            raise Unexpected(f"its memo has an entry {argument}, and the whole has {len(data)} bytes")
+
+
 def read_registration(body: bytes) -> Registered:
     """What a worker has put at /worker_addresses. Raises Unexpected."""
     if len(body) > MOST_BYTES:
         raise Unexpected(f"it has {len(body)} bytes, and at most {MOST_BYTES} are read")
     try:
-        value = cast(object, _Plain(io.BytesIO(base64.b64decode(body, validate=True))).load())
+        data = base64.b64decode(body, validate=True)
+        _check_memo(data)
+        value = cast(object, _Plain(io.BytesIO(data)).load())
     except Unexpected:
         raise
     except (binascii.Error, pickle.UnpicklingError, EOFError) as error:

@@ -15,21 +15,23 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
+import ssl
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from ...rendezvous.identity.contexts import written_pair
+from ...rendezvous.local_socket import connected
 from ...rendezvous.wire.frame import framed, read_frame
 from ...rendezvous.wire.values import decode, encode
 from ..client.context import AGENT
-from ..client.rounds import SUFFIX, News, Word
+from ..client.rounds import CONNECT_SECONDS, SUFFIX, News, Word
 from . import messages
 from .adapter import TIMEOUT, TIMEOUT_SECONDS
 from .interfaces import interface_to
-from .places import Place, place, place_of
+from .rank_assignment import RankAssignment, assign, read_assignment
 from .requests import Answer, BadRequest, Request, ask, serve
 from .round_store import RoundStore
 
@@ -57,6 +59,7 @@ class Told:
         workers: how many each node has, by its rank.
         hosts: of the nodes, by their ranks.
         node: this node's rank.
+        listens, dials: what TLS is spoken with between nodes; None: no TLS.
     """
 
     number: int
@@ -65,6 +68,8 @@ class Told:
     node: int
     master_addr: str
     master_port: int
+    listens: ssl.SSLContext | None = None
+    dials: ssl.SSLContext | None = None
 
     @property
     def world_size(self) -> int:
@@ -80,6 +85,7 @@ def told_by(line: bytes) -> Told:
     for peer in peers:
         by_node.setdefault(int(peer["node"]), []).append(str(peer["host"]))
     nodes = [by_node[number] for number in sorted(by_node)]
+    listens, dials = written_pair(found["tls"]) if "tls" in found else (None, None)
     return Told(
         number=int(found["round"]),
         workers=tuple(len(hosts) for hosts in nodes),
@@ -87,6 +93,8 @@ def told_by(line: bytes) -> Told:
         node=int(found["node_rank"]),
         master_addr=str(found["master_addr"]),
         master_port=int(found["master_port"]),
+        listens=listens,
+        dials=dials,
     )
 
 
@@ -138,7 +146,7 @@ class RemoteStore:
             with contextlib.suppress(OSError, EOFError, BadRequest, TimeoutError):
                 async with asyncio.timeout(4 * ARRIVE_SECONDS):
                     asked = Request(method, f"/{told.number}/{what}", body)
-                    return (await ask(told.master_addr, told.master_port, asked)).body
+                    return (await ask(told.master_addr, told.master_port, asked, told.dials)).body
             await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -186,14 +194,14 @@ class LocalWorker:
     Attributes:
         local_rank: its own.
         live: the round that it is in.
-        place: in that round; None: it has not come yet.
+        assignment: in that round; None: it has not come yet.
         registered: where it can be notified; None: it does not use `hvd.elastic`, or not yet.
     """
 
     node: "NodeRendezvous"
     local_rank: int
     live: Live
-    place: Place | None = None
+    assignment: RankAssignment | None = None
     registered: messages.Registered | None = None
     server: asyncio.Server | None = None
     agent: asyncio.StreamWriter | None = None
@@ -232,9 +240,9 @@ class LocalWorker:
                 return Answer(b"")
             case "GET", "rank_and_size":
                 return Answer((await self._initialize_again()).answer)
-            case "PUT", "global" if key.startswith("rank_") and self.place is None:
+            case "PUT", "global" if key.startswith("rank_") and self.assignment is None:
                 told = self.live.told
-                self.place = place(int(key.removeprefix("rank_")), self.local_rank, told.node, told.workers)
+                self.assignment = assign(int(key.removeprefix("rank_")), self.local_rank, told.node, told.workers)
                 await self._all_there()
             case _:
                 pass
@@ -257,9 +265,9 @@ class LocalWorker:
 
     async def _all_there(self) -> bool:
         """Waits until all workers of its round have come; False where that is over before."""
-        assert self.place is not None
+        assert self.assignment is not None
         while self.over <= self.live.told.number:
-            arriving = asyncio.ensure_future(self.live.store.arrive(self.place.rank, ARRIVE_SECONDS))
+            arriving = asyncio.ensure_future(self.live.store.arrive(self.assignment.rank, ARRIVE_SECONDS))
             heard = asyncio.ensure_future(self.news.wait())
             try:
                 await asyncio.wait((arriving, heard), return_when=asyncio.FIRST_COMPLETED)
@@ -272,11 +280,11 @@ class LocalWorker:
                 await asyncio.gather(arriving, heard, return_exceptions=True)
         return False
 
-    async def _initialize_again(self) -> Place:
-        """Its place in the next round, once all of that are there."""
-        if self.agent is None:  # the script has shut Horovod down, and goes on as before
-            assert self.place is not None
-            return self.place
+    async def _initialize_again(self) -> RankAssignment:
+        """Its rank assignment in the next round, when all workers of that have come."""
+        if self.agent is None:  # the script has shut Horovod down, and continues as before
+            assert self.assignment is not None
+            return self.assignment
         why = "" if self.planned > self.live.told.number else "an operation of Horovod failed"
         while True:
             left = self.live.told.number
@@ -284,9 +292,9 @@ class LocalWorker:
             while self.assigned_round <= left or (live := self.node.live_in(self.assigned_round)) is None:
                 self.news.clear()
                 await self.news.wait()
-            self.live, self.place = live, place_of(self.assigned)
+            self.live, self.assignment = live, read_assignment(self.assigned)
             if await self._all_there():
-                return self.place
+                return self.assignment
             why = ""
 
     # The agent.
@@ -303,8 +311,7 @@ class LocalWorker:
             return
         if self.agent is not None or not (agent := os.environ.get(AGENT)):
             return
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(f"\0{agent.removeprefix('@')}{SUFFIX}")
+        connection = await asyncio.to_thread(connected, f"{agent}{SUFFIX}", CONNECT_SECONDS)
         connection.setblocking(False)
         reader, self.agent = await asyncio.open_unix_connection(sock=connection)
         number = self.live.told.number
@@ -337,7 +344,7 @@ class LocalWorker:
 
     def _notify(self, number: int) -> None:
         """Through rank 0, at their next commit, all workers leave for this round."""
-        if self.place and self.place.rank == 0 and self.registered and number > self.live.told.number:
+        if self.assignment and self.assignment.rank == 0 and self.registered and number > self.live.told.number:
             self._begin(self._keep_notifying(number, self.registered))
 
     async def _keep_notifying(self, number: int, to: messages.Registered) -> None:
@@ -424,9 +431,9 @@ class NodeRendezvous:
 async def listen_for_nodes(told: Told, serving: Any) -> asyncio.Server:  # Any: of asyncio's many kinds
     """On the address by which other nodes call this one, where it is one of this machine's. Raises OSError."""
     try:
-        return await asyncio.start_server(serving, told.master_addr, told.master_port)
+        return await asyncio.start_server(serving, told.master_addr, told.master_port, ssl=told.listens)
     except OSError:
-        return await asyncio.start_server(serving, None, told.master_port)
+        return await asyncio.start_server(serving, None, told.master_port, ssl=told.listens)
 
 
 async def say_who_is_missing(store: RoundStore, number: int) -> None:

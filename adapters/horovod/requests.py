@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+from ...rendezvous.identity import SERVER_NAME
 
 HEAD_BYTES = 1 << 16
 BODY_BYTES = 1 << 24
@@ -52,9 +55,11 @@ def parse_head(head: bytes) -> tuple[str, str, int]:
     for line in rest:
         name, _, value = line.partition(":")
         if name.strip().lower() == "content-length":
-            if not (value.strip().isascii() and value.strip().isdigit()) or int(value) > BODY_BYTES:
+            digits = value.strip()
+            # Python itself refuses to read a number of thousands of digits.
+            if not (digits.isascii() and digits.isdigit() and len(digits) < 20) or int(digits) > BODY_BYTES:
                 raise BadRequest(f"{value[:100]!r} is no length of a body")
-            length = int(value)
+            length = int(digits)
     return words[0], words[1], length
 
 
@@ -88,9 +93,10 @@ async def serve(respond: Respond, reader: asyncio.StreamReader, writer: asyncio.
             writer.close()
 
 
-async def ask(host: str, port: int, request: Request) -> Answer:
+async def ask(host: str, port: int, request: Request, tls: ssl.SSLContext | None = None) -> Answer:
     """Sends a request, and waits for its answer. Raises OSError, EOFError, BadRequest."""
-    reader, writer = await asyncio.open_connection(host, port)
+    name = SERVER_NAME if tls is not None else None
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
     try:
         writer.write(written(request, host))
         _, status, body = await _read(reader)

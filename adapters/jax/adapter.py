@@ -26,6 +26,7 @@ class Jax(Plain):
     """Tells JAX's processes where they meet, and keeps the service where they do."""
 
     name = "jax"
+    needs = ("jax",)
     port = ADDRESS
     per_worker = frozenset([ADDRESS, _SIZE, _RANK, _LOCAL_RANK])
     consequences = (

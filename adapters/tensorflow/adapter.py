@@ -20,6 +20,7 @@ class TensorFlow(Plain):
     """Tells each worker who all are, in the one variable that TensorFlow reads."""
 
     name = "tensorflow"
+    needs = ("tensorflow",)
     worker_ports = 1
     per_worker = frozenset([CONFIG])
     consequences = (
@@ -50,7 +51,7 @@ class TensorFlow(Plain):
         if PS in roles and (CHIEF not in roles or WORKER not in roles):
             raise ValueError(f"parameter servers need a chief and workers: write {CHIEF}:1,{PS}:1,{WORKER}:2 or so")
         if CHIEF not in roles and WORKER not in roles:
-            raise ValueError(f"there is nobody who trains: add {WORKER}:2 or so")
+            raise ValueError(f"no role trains: add {WORKER}:2 or so")
         options = {CHIEF: "nproc=1", EVALUATOR: "counts=no"} | (ASIDE if PS in roles else {})
         return {name: text for name, text in options.items() if name in roles}
 

@@ -19,6 +19,7 @@ from ..client.checkpoints import BadCheckpoint, checked_every, checked_step, syn
 from ..client.context import context
 from ..client.current_round import is_current_round
 from ..client.shards import Shards
+from ..client.steps import Steps
 from .dataset import ShardsDataset
 
 __all__ = ["BadCheckpoint", "Checkpoint"]
@@ -73,10 +74,11 @@ class Checkpoint:
             raise TypeError(f"a part cannot be in a Checkpoint: {error}") from None
         self._rank = context().rank
         self._step = self._saved = 0
+        self._counted = Steps()
 
     @property
     def step(self) -> int:
-        """Commits so far, in this job and in those whose checkpoint it goes on from."""
+        """Commits so far, in this job and in those whose checkpoint it continues from."""
         return self._step
 
     def restore(self) -> bool:
@@ -114,6 +116,7 @@ class Checkpoint:
         Raises: as `save`.
         """
         self._step += 1
+        self._counted.committed()
         if self._step - self._saved < self._every:
             return False
         self.save()

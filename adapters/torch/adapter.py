@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..contract import Hint, Round, Worker
+from ..contract import Hint, Meeting, Round, Worker
 from ..plain import COLLECTIVES, Plain
 from . import environment
 
@@ -11,7 +11,8 @@ class Torch(Plain):
     """Gives workers the environment that torchrun gives them."""
 
     name = "torch"
-    meets_through = "torch"  # its store client tries again only after 0.35 to 0.75 s
+    # Its store client tries again only after 0.35 to 0.75 s where rank 0 does not listen yet.
+    meets_through = Meeting("torch", later=0.01, held=0.1)
     per_worker = environment.PER_WORKER
     consequences = (
         *COLLECTIVES,

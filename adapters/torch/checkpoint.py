@@ -15,6 +15,7 @@ import torch.distributed as dist
 from ..client.checkpoints import BadCheckpoint, checked_every, checked_step, differ, sync_directory
 from ..client.current_round import is_current_round
 from ..client.shards import Shards
+from ..client.steps import Steps
 from .leased_batches import ElasticIterableDataset, ElasticLoader
 from .ranks import device_of_group, initialised, rank_and_size
 
@@ -72,11 +73,12 @@ class Checkpoint:
                 )
         self._parts: dict[str, Any] = dict(parts)
         self._step = self._saved = 0
+        self._counted = Steps()
         self._read_back = False
 
     @property
     def step(self) -> int:
-        """Commits so far, in this job and in those whose checkpoint it goes on from."""
+        """Commits so far, in this job and in those whose checkpoint it continues from."""
         return self._step
 
     def restore(self) -> bool:
@@ -114,6 +116,7 @@ class Checkpoint:
         Raises: as `save`.
         """
         self._step += 1
+        self._counted.committed()
         if self._step - self._saved < self._every:
             return False
         self.save()

@@ -88,7 +88,7 @@ class EtcdC10dStore(dist.Store):  # pyright: ignore[reportPrivateImportUsage]  #
 
         found = self._connection.call(appear(), seconds)
         if found is None:
-            raise dist.DistStoreError(f"waited {seconds:g} s in vain for {', '.join(keys)} in etcd")
+            raise dist.DistStoreError(f"waited {seconds:g} s for {', '.join(keys)} in etcd: nobody set it")
         return found
 
     async def _appears(self, key: str) -> bytes:

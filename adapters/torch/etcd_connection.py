@@ -61,7 +61,7 @@ class Connection:
         except StoreError as error:
             raise RendezvousConnectionError(f"etcd: {error}") from error
         except TimeoutError:
-            raise RendezvousConnectionError(f"etcd: nothing was heard within {self._seconds:g} s") from None
+            raise RendezvousConnectionError(f"etcd: no answer within {self._seconds:g} s") from None
 
     async def write(self, compares: list[Compare], values: dict[str, bytes], ttl: int | None = None) -> TxnResult:
         """Puts `values` where every compare holds; asked again until the deadline, so it must do no harm twice.

@@ -20,6 +20,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, Token, create_handler
 
+from ...rendezvous.own_files import read_own
 from ...rendezvous.store.contract import Compare, KeyValue
 from ...rendezvous.store.endpoint import parse_endpoints
 from ...rendezvous.store.etcd.etcd_store import Credentials, EtcdStore, Tls
@@ -177,6 +178,11 @@ def make(parameters: RendezvousParameters) -> EtcdHandler:
     endpoints = parse_endpoints(parameters.endpoint)
     tls = _tls(parameters, any(endpoint.tls for endpoint in endpoints))
     user = _user(parameters, os.environ)
+    if user and tls is None and not all(endpoint.loopback for endpoint in endpoints):
+        raise ValueError(
+            "--rdzv-conf: without TLS the password goes over the network for everybody to read: write https:// before "
+            "the endpoint, or cacert=FILE"
+        )
     addresses = [str(endpoint) for endpoint in endpoints]
     os.environ.setdefault(SHARED_STORE, "1")
     connection = Connection(
@@ -207,7 +213,7 @@ def _user(parameters: RendezvousParameters, environ: Mapping[str, str]) -> Crede
     if not user:
         return None
     if user.startswith("@"):
-        user, _, password = Path(user[1:]).read_text(encoding="utf-8").strip().partition(":")
+        user, _, password = read_own(Path(user[1:]), shared=True).strip().partition(":")
     else:
         password = environ.get("ELASTIC_RUN_ETCD_PASSWORD", "")
     if not (user and password):

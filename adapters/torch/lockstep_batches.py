@@ -30,6 +30,7 @@ from ...master.data.lockstep import (
 from ...master.data.permutation import Permutation
 from ..client.context import largest_world
 from ..client.saves import Saves
+from ..client.steps import Steps
 from .ranks import device_of_group, initialised, rank_and_size
 
 AHEAD = 1024
@@ -101,6 +102,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
         self._position = Position()
         self._pass: _Pass | None = None
         self._saves = Saves()
+        self._counted = Steps()
         self._agreed = 0  # the world size at which the ranks have been compared
         self._plan.check(rank_and_size()[1])
 
@@ -163,6 +165,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
         self._pass.commit(self._step().accumulate)
         self._position = self._plan.after(self._position, self._pass.size)
         self._saves.committed()
+        self._counted.committed()
 
     @property
     def epoch(self) -> int:
@@ -171,7 +174,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
 
     @property
     def step(self) -> int:
-        """Commits so far, in this job and in those whose checkpoint it goes on from."""
+        """Commits so far, in this job and in those whose checkpoint it continues from."""
         return self._position.step
 
     @property

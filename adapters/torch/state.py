@@ -39,6 +39,7 @@ from ..client.context import Context
 from ..client.rounds import NoAgent, Rounds
 from ..client.script_trace import span
 from ..client.shards import Shards
+from ..client.steps import Steps
 from .leased_batches import ElasticIterableDataset, ElasticLoader
 from .lockstep_batches import ElasticBatchSampler
 from .process_group import ElasticProcessGroup, Superseded
@@ -71,7 +72,7 @@ _SHARDED_KINDS = (
 
 
 _FORMER = {"on_reset": "_on_reset", "place": "context"}
-"""Names of earlier versions, which go on working."""
+"""Names of earlier versions, which keep working."""
 
 
 class HostsUpdated(BaseException):
@@ -134,6 +135,7 @@ class State:
         if copies not in ("always", "never"):
             raise ValueError(f'copies={copies!r}: choose "always" or "never"')
         self._step: int = NOTHING  # committed
+        self._counted = Steps()
         self._committed_at = time.monotonic()
         self._slowest = 0.0
         self._since = 0  # the round in which it last had the same state as all others
@@ -191,6 +193,7 @@ class State:
             data.commit()  # type: ignore[attr-defined]
         self._undo.committed()
         self._step = max(self._step, 0) + 1
+        self._counted.committed()
         self._snapshot()
         self._tell()
         if self._process_group is not None:

@@ -14,6 +14,7 @@ class XGBoost(Plain):
     """Tells XGBoost's workers where their tracker is, and keeps it."""
 
     name = "xgboost"
+    needs = ("xgboost",)
     port = PORT
     per_worker = frozenset([HOST, PORT, TASK])
     consequences = (*COLLECTIVES, r"XGBoostError.*src/collective/", r"(Allreduce|Allgather|Broadcast) failed")

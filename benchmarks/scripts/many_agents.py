@@ -20,12 +20,15 @@ import socket
 import struct
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from elastic_run.adapters.environment import Told, WorkerSettings
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent
+from elastic_run.elastic_agent.diagnosis.running import Running
 from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.local_machine import ServiceSet
 from elastic_run.elastic_agent.worker_server import Respond
@@ -167,7 +170,11 @@ class NoMachine:
         self.exits: tuple[Exit, ...] = ()
         self.alive = 0
         self.pids: Mapping[int, int] = {}
-        self.undead: Sequence[int] = ()
+        self.unkillable: Sequence[int] = ()
+        self.running: Sequence[Running] = ()
+
+    def condemn(self, rank: int, why: str) -> bool:
+        return False
 
     def workers(self, tag: str, silence: float | None) -> "tuple[NoMachine, NoGuard]":
         return self, NoGuard()
@@ -184,10 +191,16 @@ class NoMachine:
     def worker_server(self, respond: Respond) -> "NoWorkerServer":
         return NoWorkerServer()
 
+    def has_address(self, address: str) -> bool:
+        """See `Machine.has_address`."""
+        return True
+
     def listens(self, port: int) -> bool:
         return True
 
-    def process_groups(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> "NoProcessGroups":
+    def process_groups(
+        self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
+    ) -> "NoProcessGroups":
         return NoProcessGroups()
 
     def say(self, line: str) -> None:
@@ -285,7 +298,7 @@ class NoProcessGroups:
     def plan(self, pids: Collection[int], round: int) -> None:
         return
 
-    shatter = plan
+    break_groups = plan
 
     def assign(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
         return False
@@ -302,6 +315,9 @@ class NoWorkerServer:
 
     address = ""
 
+    def __init__(self) -> None:
+        self.calls: Counter[int] = Counter()
+
     async def start(self) -> None:
         return
 
@@ -313,18 +329,14 @@ def setup(job: str, number: int, nodes: str, ttl: int) -> Setup:
     least, _, most = nodes.partition(":")
     policy = Policy(int(least), int(most), last_call=PATIENCE, settle=0.0, scale_up_interval=0.0)
     fingerprint = Fingerprint("train.py", (), nodes, "8", VERSION)
+    told = Told(policy.largest_world(8))
     return Setup(
-        job=job,
-        node=f"node{number}",
+        workers=WorkerSettings(job, f"node{number}", adapter("torch"), ("python", "train.py"), {}, told, signals=()),
         host=HOST,
         bind=HOST,
         nproc=8,
-        adapter=adapter("torch"),
-        command=("python", "train.py"),
-        environment={},
         terms=Terms(policy, 3, 5, fingerprint),
         lease_ttl=ttl,
-        signals=(),
     )
 
 

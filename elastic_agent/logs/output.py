@@ -7,7 +7,6 @@ said once, and what could not be written is counted in the file where it is miss
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from ...rendezvous import leftovers
+from ...rendezvous.own_files import file_name
+from .own_lines import OwnLines
 from .writer import File, Stream, Terminal, Writer
 
 StreamName = Literal["stdout", "stderr"]
@@ -27,8 +28,8 @@ Std = int | Mapping[int, int]
 READER_SECONDS = 60.0
 """So long the end waits for a terminal or a pipe that takes nothing; while it takes anything, there is no limit."""
 
-NAME_CHARACTERS = 50
-"""Of the job's id in the name of its folder: a file system takes 255 bytes."""
+LEAVING_READER_SECONDS = 5.0
+"""The same on a node that was told to leave: its platform ends it soon, and then nothing could be said any more."""
 
 NOTICE_SECONDS = 5.0
 """So long the end waits before it says what it waits for."""
@@ -83,10 +84,12 @@ class Output:
         redirects: streams that go to their file instead of the terminal.
         tee: streams that go to both, even where `redirects` names them.
         line_prefix: what a worker's lines begin with on the terminal, by rank and local rank; None: host and rank.
+        raw: the bytes of a worker are shown as they come, without prefix; for one worker that is shown.
         local_ranks_filter: only these local ranks are shown on the terminal; empty or None: all.
         duplicate_stdout_filters: lines of stdout that contain one of these are also kept in `filtered_stdout.log`.
         duplicate_stderr_filters: likewise for stderr.
         keep_attempts: so many of the newest attempts' folders stay; 0: all. Without logs there are KEPT_ATTEMPTS.
+        own_lines: how the launcher's own lines are written.
         stream_out: the launcher's own stdout.
         stream_err: the launcher's own stderr.
 
@@ -103,10 +106,12 @@ class Output:
         redirects: Std = 0,
         tee: Std = 0,
         line_prefix: Callable[[int, int], str] | None = None,
+        raw: bool = False,
         local_ranks_filter: Collection[int] | None = None,
         duplicate_stdout_filters: Sequence[str] | None = None,
         duplicate_stderr_filters: Sequence[str] | None = None,
         keep_attempts: int = 0,
+        own_lines: OwnLines = OwnLines(),  # noqa: B008  a frozen value
         stream_out: BinaryIO,
         stream_err: BinaryIO,
     ) -> None:
@@ -115,6 +120,7 @@ class Output:
         self._redirects = redirects
         self._tee = tee
         self._line_prefix = line_prefix
+        self._raw = raw
         self._shown_ranks = frozenset(local_ranks_filter or ())
         self._needles: dict[StreamName, tuple[bytes, ...]] = {
             "stdout": tuple(text.encode() for text in duplicate_stdout_filters or ()),
@@ -125,7 +131,7 @@ class Output:
         wants_files = _asks(redirects) or _asks(tee) or any(self._needles.values())
         self._keeps_logs = log_dir is not None or wants_files
         self._temporary = self._keeps_logs and log_dir is None
-        name = re.sub(r"[^\w.=+-]", "_", job_id)[:NAME_CHARACTERS] or "job"
+        name = file_name(job_id)
         if log_dir is not None:
             log_dir.mkdir(parents=True, exist_ok=True)
             self._root = Path(tempfile.mkdtemp(prefix=f"{name}_", dir=log_dir))
@@ -147,6 +153,7 @@ class Output:
         self._writer: Writer | None = None
         self._attempts: list[int] = []  # that have a folder, in order
         self._keep = keep_attempts if self._keeps_logs else KEPT_ATTEMPTS
+        self._own_lines = own_lines
         self._closed = False
         self._homeless = False
 
@@ -249,6 +256,7 @@ class Output:
             lane=writer.lanes[self._terminals[stream].name] if writer and self._is_shown(local_rank, stream) else None,
             matching=matching,
             needles=needles,
+            raw=self._raw,
         )
         if writer:
             writer.open(made)
@@ -270,11 +278,23 @@ class Output:
         return Lines(lambda: self._writer, made)
 
     def say(self, line: str) -> None:
-        """One of the launcher's own lines (or several), on stderr, in order with the workers' lines there."""
-        mark = b"\x1b[1m[elastic-run]\x1b[0m " if self._color["stderr"] else b"[elastic-run] "
-        text = line.encode(errors="replace")
+        """One of the launcher's own lines, on stderr, in order with the workers' lines there.
+
+        Control characters are shown as their escapes; a text of several lines is shown as `visible_lines` does.
+        """
         if writer := self._started():
-            writer.say(self._terminals["stderr"], b"".join(mark + part + b"\n" for part in text.split(b"\n")))
+            writer.say(self._terminals["stderr"], self._own_lines.encoded(line, colour=self._color["stderr"]))
+
+    @property
+    def has_live_line(self) -> bool:
+        """Stderr is a terminal on which a line can be changed, and no pipe from stdout ends there (`| tee log`)."""
+        out, err = self._terminals["stdout"], self._terminals["stderr"]
+        return err.interactive and out.identity == err.identity
+
+    def live(self, line: str) -> None:
+        """The line below all others on stderr, where that is a terminal; empty: there is none."""
+        if self.has_live_line and not self._closed and (writer := self._started()):
+            writer.live(self._terminals["stderr"], f"[elastic-run] {line}" if line else "")
 
     def when_written(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, on the event loop, when all that was fed so far is in its files, or waits in memory."""

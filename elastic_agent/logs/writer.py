@@ -5,7 +5,7 @@ must not. The thread asks a terminal or pipe whether it has room before it write
 (Ctrl-S, a pager) holds up neither the files nor the other stream.
 
 What waits for a terminal is bounded. Where a stream has a file, what the terminal cannot take is read from that file
-later (`_Part`), and the worker goes on. Where it has none, `full` turns true, the workers' pipes are no longer read,
+later (`_Part`), and the worker continues. Where it has none, `full` turns true, the workers' pipes are no longer read,
 and a worker that writes waits, as it would on that terminal itself.
 """
 
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ...rendezvous.visible import visible
 from .lines import PROGRESS_SECONDS, Piece, Splitter, without_moves
 
 HIGH_BYTES = 4 << 20
@@ -44,6 +45,12 @@ PORTION_BYTES = 4096
 PROMPT_SECONDS, PIPE_PROMPT_SECONDS = 0.2, 1.0
 """A line without end, such as a prompt, is shown when nothing more of it has come for so long: on a terminal, and on a
 pipe, where a line that is torn would hurt more."""
+
+DRAW_SECONDS = 0.25
+"""Between two drawings of a live line."""
+
+WIPE = b"\r\x1b[K"
+"""The cursor's line becomes empty."""
 
 
 class File:
@@ -174,6 +181,22 @@ class Terminal:
                 flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
                 self._own = self.descriptor = os.open(f"/proc/self/fd/{self.descriptor}", flags)
 
+    @property
+    def columns(self) -> int:
+        """How wide it is."""
+        try:
+            return os.get_terminal_size(self.descriptor).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    @property
+    def in_foreground(self) -> bool:
+        """Nobody types there for another program, as after `&` or Ctrl-Z and `bg`."""
+        try:
+            return os.tcgetpgrp(self.descriptor) == os.getpgrp()
+        except OSError:  # it is not the terminal that controls this process
+            return True
+
     def has_room(self) -> bool:
         """A write would take some bytes, or fail."""
         if self.closed or self.descriptor < 0:
@@ -210,6 +233,7 @@ class Stream:
         file: gets every byte; None: nothing is kept.
         lane: where lines are shown; None: nowhere.
         matching: gets the lines that contain one of `needles`.
+        raw: bytes are shown as they come, without prefix.
     """
 
     def __init__(
@@ -221,12 +245,14 @@ class Stream:
         lane: "Lane | None",
         matching: File | None,
         needles: Sequence[bytes],
+        raw: bool = False,
     ) -> None:
         self.worker = worker
         self.prefix = prefix
         self.file = file
         self.lane = lane
         self.matching = matching
+        self.raw = raw
         self.shown = Splitter()
         self.shown_at = float("-inf")
         self._needles = needles
@@ -267,7 +293,8 @@ class _Said:
 class Lane:
     """What waits for one terminal, in order. stdout and stderr share one where they are the same terminal.
 
-    A line that has not ended is shown where somebody may wait for it; whoever writes next ends it first.
+    A line that has not ended is shown where somebody may wait for it; whoever writes next ends it first. Below all of
+    it there may be a live line: it is wiped before anything else is written, and drawn again when nothing waits.
 
     Args:
         done: is told of bytes that do not wait any more, of those that were `counted`.
@@ -290,6 +317,9 @@ class Lane:
         self._owner: Stream | None = None  # of the line that has not ended, as it is shown
         self._unfinished: dict[Stream, float] = {}  # since when
         self._workers: dict[Stream, object] = {}
+        self._live: str = ""  # the live line as it is wanted, and as it stands there
+        self._drawn: str = ""
+        self._drawn_at = float("-inf")
 
     @property
     def waits(self) -> bool:
@@ -334,6 +364,32 @@ class Lane:
         self._open_parts.clear()
         self._entries.append(_Said(data))
         self._in_memory += len(data)
+
+    def live(self, text: str) -> None:
+        """The live line is to be so from now on; empty: there is none. Only a terminal has one."""
+        if self.terminal.interactive:
+            self._live = text
+
+    def draw(self, now: float) -> float | None:
+        """Makes the live line ready where nothing else waits; seconds until it may be, None: it is as wanted."""
+        if self.waits or self._owner is not None or self.terminal.closed or self._live == self._drawn:
+            return None
+        if self._live and not self.terminal.in_foreground:
+            return None  # what is typed there is for another program
+        if self._live and now - self._drawn_at < DRAW_SECONDS:
+            return DRAW_SECONDS - (now - self._drawn_at)
+        self._drawn_at = now
+        wiped = self._wiped()
+        self._drawn = self._live
+        shown = visible(self._live)[: self.terminal.columns - 1]  # a line that wraps could not be wiped
+        self._ready = memoryview(wiped + shown.encode(errors="replace"))
+        return None
+
+    def _wiped(self) -> bytes:
+        """Before anything else is written."""
+        wipe = WIPE if self._drawn else b""
+        self._drawn = ""
+        return wipe
 
     def write(self, now: float) -> tuple[bool, OSError | ValueError | None]:
         """Gives the terminal what it takes: whether it took anything, and why it takes nothing any more."""
@@ -392,7 +448,8 @@ class Lane:
             if due <= now:
                 del self._unfinished[stream]
                 stream.shown_at = now
-                self._ready = memoryview(bytes(self._ready) + self._formatted(stream, [stream.shown.take()]))
+                wiped = self._wiped()
+                self._ready = memoryview(bytes(self._ready) + wiped + self._formatted(stream, [stream.shown.take()]))
             elif soonest is None or due - now < soonest:
                 soonest = due - now
         return soonest
@@ -402,6 +459,8 @@ class Lane:
         if size >= READ_BYTES:
             return  # nothing is copied: a line of megabytes is ready at once, and is written in small portions
         parts = [bytes(self._ready)]
+        if self._entries:
+            parts.append(self._wiped())
         while size < READ_BYTES and self._entries:
             parts.append(self._next(now))
             size += len(parts[-1])
@@ -435,12 +494,22 @@ class Lane:
         return self._shown(entry.stream, entry.data, now)
 
     def _shown(self, stream: Stream, data: bytes, now: float) -> bytes:
+        if stream.raw:
+            return self._as_it_is(stream, data)
         text = self._formatted(stream, stream.shown.feed(data, now))
         if stream.shown.waits:
             self._unfinished[stream] = now
         else:
             self._unfinished.pop(stream, None)
         return text
+
+    def _as_it_is(self, stream: Stream, data: bytes) -> bytes:
+        """The line that another has begun is ended first, unless it is the same worker's."""
+        if not data:
+            return b""
+        foreign = self._owner is not None and not (self._owner.raw and self._owner.worker == stream.worker)
+        self._owner = None if data.endswith(b"\n") else stream
+        return (b"\n" if foreign else b"") + data
 
     def _formatted(self, stream: Stream, pieces: Sequence[Piece]) -> bytes:
         parts: list[bytes] = []
@@ -537,6 +606,11 @@ class Writer(threading.Thread):
 
         self._put(len(data), show)
 
+    def live(self, terminal: Terminal, text: str) -> None:
+        """The line below all others; empty: there is none."""
+        lane = self.lanes[terminal.name]
+        self._put(0, lambda: lane.live(text))
+
     def call(self, job: Callable[[], object]) -> None:
         """Run `job` on the thread after everything for files that was put before it."""
         self._put(0, job)
@@ -573,6 +647,7 @@ class Writer(threading.Thread):
                 job[1]()
             now = time.monotonic()
             prompts = [seconds for lane in self._lanes if (seconds := lane.prompt(now)) is not None]
+            prompts += [seconds for lane in self._lanes if (seconds := lane.draw(now)) is not None]
             moved = [self._show(lane, now) for lane in self._lanes if lane.waits and lane.terminal.has_room()]
             if any(moved) or self._jobs:
                 continue

@@ -1,4 +1,4 @@
-"""The signals that tell this node to go: the first is a preemption notice, the second kills."""
+"""What tells this node to go: the first signal is a preemption notice, the second kills; the job may ask, too."""
 
 import asyncio
 import signal
@@ -54,19 +54,20 @@ class PreemptionSignals:
 
     def open(self) -> None:
         """From now on."""
-        for number in self._setup.signals:
+        for number in self._setup.workers.signals:
             self._loop.add_signal_handler(number, self._take, number)
 
     def close(self) -> None:
         """No more."""
-        for number in self._setup.signals:
+        for number in self._setup.workers.signals:
             self._loop.remove_signal_handler(number)
 
     def _take(self, number: int) -> None:
         facts, now, name = self._facts, self._loop.time(), signal.Signals(number).name
-        self._trace.instant("notice", signal=name)
-        notice = noticed(facts.notice, now - facts.notice_at)
-        if notice == facts.notice == "leave":
+        self._trace.noticed(name)
+        before = "none" if facts.notice == "leave" and not facts.notice_signal else facts.notice  # no signal yet
+        notice = noticed(before, now - facts.notice_at)
+        if notice == before == "leave":
             return
         if notice == "leave":
             facts.notice_signal, facts.notice_at = number, now
@@ -79,3 +80,18 @@ class PreemptionSignals:
         facts.notice = notice
         self._interrupt.set()
         self._changed.set()
+
+    def give_way(self, why: str) -> bool:
+        """The job has told this node to leave, and why; False: it leaves already, for another reason."""
+        facts = self._facts
+        if facts.notice != "none" or facts.unfit or facts.refusal:
+            return False
+        facts.notice, facts.notice_at, facts.gives_way = "leave", self._loop.time(), why
+        self._trace.instant("replaced", reason=why)
+        self._reporter.say(
+            f"this node leaves the job, and a standby takes its place: {why}; its workers have "
+            f"{self._setup.shutdown_timeout:g} s to exit"
+        )
+        self._interrupt.set()
+        self._changed.set()
+        return True

@@ -28,13 +28,13 @@ from ...rendezvous.member import Member
 from ...rendezvous.membership import Registration
 from ...rendezvous.store.contract import Store
 from ...rendezvous.store.waits import Waits
+from ...rendezvous.tasks import Tasks
 from .. import plan
 from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
 from ..event import CountingEvent
 from ..facts import Facts, Setup
 from ..local_machine import Reporter
-from ..tasks import Tasks
 from .round_follower import NEWS, RoundFollower
 
 T = TypeVar("T")
@@ -139,7 +139,8 @@ class NodeRegistration:
         """What it registers as, under a lease of its own; None where it has no part in the job any more."""
         setup, facts, known = self._setup, self._facts, self._facts.known
         found = await membership.read_header(self._store, self._keys)
-        missed = await membership.refuse_if_over(self._store, self._keys, known.own_run if facts.came else None)
+        own_run = known.own_run if facts.came else None
+        missed = await membership.refuse_if_over(self._store, self._keys, own_run, setup.known_runs)
         if found and found[0].final and found[0].run == known.own_run:
             missed = found[0]
         if missed:
@@ -157,7 +158,7 @@ class NodeRegistration:
         await self._listener.greet_as(incarnation)
         facts.known = dataclasses.replace(facts.known, stale=found[0].run if found and found[0].final else "")
         return Member(
-            node=setup.node,
+            node=setup.workers.node,
             incarnation=incarnation,
             host=setup.host,
             agent_address=self._listener.address,
@@ -165,7 +166,7 @@ class NodeRegistration:
             ports=ports,
             worker_ports=worker_ports,
             fingerprint=setup.fingerprint,
-            role=setup.role,
+            role=setup.workers.role,
             node_role=setup.node_role,
             topology=setup.topology,
             node_rank=setup.node_rank,

@@ -11,7 +11,7 @@ that as well, as long as it lives: such a process is given to it when its own pa
 """
 
 # pathlib would double the guardian's start-up and memory.
-# ruff: noqa: PTH100, PTH110, PTH123, PTH208
+# ruff: noqa: PTH100, PTH110, PTH115, PTH123, PTH208
 
 import errno
 import os
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 TAG_VARIABLE = "ELASTIC_RUN_TAG"
 """In every worker's environment: the tags of the agents that it belongs to, joined by commas (agents may be nested)."""
 
+_NOT_ITS_OWN = (TAG_VARIABLE, "ELASTIC_RUN_ETCD_PASSWORD", "ELASTIC_RUN_SECRET")
+"""Of the agent's environment: the guardian is none of its workers, and has no use for what opens the store."""
+
 SWEEP_SECONDS = 10.0
 """How long a guardian whose agent is gone tries to kill what is left."""
 
@@ -40,6 +43,10 @@ RESTART_PAUSE_SECONDS = 1.0
 
 LOOK_AGAIN_SECONDS = 0.05
 """Between two looks at processes where no descriptor was left for the first."""
+
+LOADING_SECONDS, LOADING_LOOKS = 0.002, (5, 100)
+"""Between two looks at a process whose program is being loaded, so that it shows no environment yet, and how many more:
+where the kernel does not tell it from one that was started without any, and where it does."""
 
 _BLIND = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that tell of this machine, not of the process that was looked at: it may well be there."""
@@ -72,23 +79,32 @@ class Process(NamedTuple):
         return self.state not in "ZX" or self.threads > 1
 
 
-def process(pid: int) -> Process | None:
-    """What /proc says of `pid`; None where there is no such process."""
+def _has_our_numbers() -> bool:
+    """/proc has the process ids of this process's namespace. After `unshare --pid` without `--mount-proc` its numbers
+    are those of other processes: then nobody can be looked up, as where no /proc is mounted."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError as error:
+        _raise_if_blind(error)
+        return False
+
+
+def process(pid: int) -> Process | None:
+    """What /proc says of `pid`; None where there is no such process, or /proc does not tell."""
+    if not _has_our_numbers():
+        return None
+    try:
+        fields = _stat(pid)
     except OSError as error:
         _raise_if_blind(error)
         return None
-    # The name, in parentheses, may hold anything, also spaces and parentheses.
-    fields = text[text.rindex(b")") + 2 :].split()
     used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     parent, group, session, threads, started, status = (int(fields[index]) for index in (1, 2, 3, 17, 19, 49))
     return Process(pid, parent, group, session, fields[0].decode(), started, used, threads, status)
 
 
 def processes() -> Iterator[Process]:
-    """Every process that /proc shows."""
+    """Every process that /proc shows; nobody where it does not tell."""
     for name in os.listdir("/proc"):
         if name.isdigit() and (found := process(int(name))):
             yield found
@@ -97,6 +113,8 @@ def processes() -> Iterator[Process]:
 def children(pid: int) -> list[int] | None:
     """The children of every thread of `pid`, zombies included; None where this kernel does not tell."""
     found: list[int] = []
+    if not _has_our_numbers():
+        return found
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError as error:
@@ -104,8 +122,7 @@ def children(pid: int) -> list[int] | None:
         return []
     for thread in threads:
         try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
+            found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
         except FileNotFoundError:
             if thread == str(pid) and os.path.exists(f"/proc/{pid}/task/{thread}"):
                 return None  # built without CONFIG_PROC_CHILDREN
@@ -144,12 +161,64 @@ def started_with(pid: int, variable: str) -> bool:
 
 
 def _environment(pid: int) -> list[bytes]:
+    """The environment that `pid` was started with: no entry where it cannot be read, an empty one where it has none."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
+        text = _read(f"/proc/{pid}/environ") or _environment_once_loaded(pid)
     except OSError as error:
         _raise_if_blind(error)
         return []
+    return text.split(b"\0")
+
+
+def _environment_once_loaded(pid: int) -> bytes:
+    """Empty where it has none, and where its program takes too long to be loaded. Raises OSError."""
+    for _ in range(LOADING_LOOKS[_environment_end("self") > 0]):
+        if loading := _is_loading(pid):
+            time.sleep(LOADING_SECONDS)
+        text = _read(f"/proc/{pid}/environ")  # in any case: it may have been loaded since the last look
+        if text or not loading:
+            return text
+    return b""
+
+
+def _is_loading(pid: int) -> bool:
+    """It has memory, which kernel threads and zombies have not, and its environment has no place there yet."""
+    return _read(f"/proc/{pid}/statm").split()[:1] not in ([], [b"0"]) and not _environment_end(pid)
+
+
+def _environment_end(pid: int | str) -> int:
+    """Where the environment of `pid` ends in its memory; 0: not yet, or the kernel does not tell."""
+    return int(_stat(pid)[48])
+
+
+def _stat(pid: int | str) -> list[bytes]:
+    """The fields after the name, which is in parentheses and may hold anything, also spaces and parentheses."""
+    text = _read(f"/proc/{pid}/stat")
+    return text[text.rindex(b")") + 2 :].split()
+
+
+def waited(pid: int) -> float:
+    """Seconds for which threads of `pid` could have run and waited for a processor; 0 where the kernel does not tell.
+
+    Of threads that still run.
+    """
+    found = 0
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError as error:
+        _raise_if_blind(error)
+        return 0.0
+    for thread in threads:
+        try:
+            found += int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[1])
+        except OSError as error:
+            _raise_if_blind(error)
+    return found / 1e9
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def service_tag(tag: str) -> str:
@@ -170,8 +239,7 @@ def carries(pid: int, tag: str) -> bool:
 def command_of(pid: int) -> str:
     """The command line of `pid`, cut; empty where it cannot be read."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().rstrip(b"\0").replace(b"\0", b" ")
+        words = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
     except OSError as error:
         _raise_if_blind(error)
         return ""
@@ -325,7 +393,7 @@ class Guardian:
 
         assert self._loop is not None
         silence = "never" if self._silence is None else str(self._silence)
-        environment = {name: value for name, value in os.environ.items() if name != TAG_VARIABLE}
+        environment = {name: value for name, value in os.environ.items() if name not in _NOT_ITS_OWN}
         environment[KEPT_VARIABLE] = f"guardian of {os.getpid()}"
         # Inherited over fork and exec: the guardian is deaf to them from its first instruction.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _UNHEARD)

@@ -1,5 +1,6 @@
-"""Whether a process of this machine listens at a port, asked of the kernel: nobody connects, and nobody notices."""
+"""What the kernel knows of this machine's ports and addresses; nobody connects, and nobody notices."""
 
+import errno
 import socket
 import struct
 
@@ -20,6 +21,16 @@ def listens(port: int) -> bool:
         return any(_listens(kernel, family, port) for family in (socket.AF_INET6, socket.AF_INET))
 
 
+def has_address(address: str) -> bool:
+    """Whether an interface has it; True where that cannot be known. Nothing listens, and no port stays taken."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as trial:
+            trial.bind((address, 0))
+    except OSError as error:
+        return error.errno != errno.EADDRNOTAVAIL
+    return True
+
+
 def _listens(kernel: socket.socket, family: int, port: int) -> bool:
     # The request is inet_diag_req_v2: family, protocol, extensions, padding, states; then the socket that is looked
     # for, of which the first field is the port in network order.
@@ -32,7 +43,7 @@ def _listens(kernel: socket.socket, family: int, port: int) -> bool:
             length, kind, *_ = _HEADER.unpack_from(data)
             if kind == _ERROR:
                 (code,) = struct.unpack_from("=i", data, _HEADER.size)
-                raise OSError(-code, "the kernel does not tell who listens")
+                raise OSError(-code, "the kernel does not tell which process listens")
             if kind == _DONE:
                 return found
             found = found or kind == _BY_FAMILY

@@ -1,26 +1,45 @@
 """Evidence that the kernel killed for lack of memory: it counts such kills, and nobody else tells."""
 
 import contextlib
+from collections import deque
 from pathlib import Path
+
+LOOKS = 3
+"""The last looks at the machine's count; a kill before them is none of a worker that has only just ended."""
 
 
 class OomKills:
     """The processes that the kernel has killed for lack of memory since this was made.
 
     Attributes:
-        own: only those of this process's control group are counted; else, where it has no count, all of the machine's,
+        own: those of this process's control group are counted; else, where it has no count, all of the machine's,
             which proves nothing about a worker.
     """
 
     def __init__(self) -> None:
         self._before, self.own = count_kills()
+        self._elsewhere = deque((count_machine_kills(),), LOOKS)
         self._named = 0
+
+    def look(self) -> None:
+        """Call it again and again, at the same pace."""
+        self._elsewhere.append(max(self._elsewhere[-1], count_machine_kills()))  # 0 where it cannot be read now
 
     @property
     def rise(self) -> int:
-        """How many there were."""
+        """How many there were; where only all of the machine are counted, just now."""
         count, own = count_kills()
-        return max(0, count - self._before) if own == self.own else 0
+        if own != self.own:
+            return 0
+        return max(0, count - self._before) if own else self.elsewhere
+
+    @property
+    def elsewhere(self) -> int:
+        """How many there were on the machine just now: a worker may have been in a control group of its own.
+
+        An earlier one was another program's.
+        """
+        return max(0, count_machine_kills() - self._elsewhere[0])
 
     def name(self) -> int:
         """A worker that died by SIGKILL may be one of them: then the rise. One kill explains one worker's end."""
@@ -33,13 +52,26 @@ class OomKills:
 
 def count_kills() -> tuple[int, bool]:
     """How many the kernel has counted, and whether they are of this control group. Only differences mean anything."""
-    for path, own in [*((path, True) for path in _own_counters()), (Path("/proc/vmstat"), False)]:
-        with contextlib.suppress(OSError, ValueError):
-            for line in path.read_text().splitlines():
-                name, _, number = line.partition(" ")
-                if name == "oom_kill":
-                    return int(number), own
-    return 0, False
+    for path in _own_counters():
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            return _count(path), True
+    return count_machine_kills(), False
+
+
+def count_machine_kills() -> int:
+    """The same of all control groups; 0 where the kernel does not tell."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return _count(Path("/proc/vmstat"))
+    return 0
+
+
+def _count(path: Path) -> int:
+    """Raises LookupError where there is none."""
+    for line in path.read_text().splitlines():
+        name, _, number = line.partition(" ")
+        if name == "oom_kill":
+            return int(number)
+    raise LookupError(path)
 
 
 def _own_counters() -> list[Path]:

@@ -25,7 +25,7 @@ from . import native, specs
 from .declared import Table
 from .frames import VARIABLE, pack, unpack
 from .hazards import Watch, added_to, in_words, printed
-from .imports import Folders, Group, Stash, set_variables
+from .imports import Folders, Group, Stash, of_packages, set_variables
 from .package_settings import LOOKS, Settings, makes_temporary_folder
 from .prefix import Step, mentions, read_prefix
 from .repairs import REPAIRS, REREADS
@@ -345,7 +345,7 @@ class _Zygote:
         watch = Watch(self._output, self._orders.per_worker, table.may_walk, table.threads, table.may_read)
         settings = self._settings.now()
         problem, lacks = self._make(step, watch)
-        if lacks and step.tried:  # the script goes on after its `try` statement, and so does this
+        if lacks and step.tried:  # the script continues after its `try` statement, and so does this
             self._missed = step.tried
         elif problem:
             return problem
@@ -363,13 +363,15 @@ class _Zygote:
         modules = {found: sys.modules[found] for found in new}
         self._settings.note(modules, settings)
         looked = {folder: finder for folder, finder in sys.path_importer_cache.items() if folder not in folders}
+        added = watch.added or []
         if texts is not NO_TEXTS:
             # The script may import others of these by itself, which is no reason to show this one.
             top = step.name.partition(".")[0]
             others = {found: modules.pop(found) for found in new if found.partition(".")[0] != top}
-            groups.append(Group(f"what {step.name} imports", others, {}, {}, [], looked))
+            theirs, added = of_packages(added, {found.partition(".")[0] for found in others})
+            groups.append(Group(f"what {step.name} imports", others, {}, {}, theirs, looked))
             looked = {}
-        groups.append(Group(step.name, modules, watch.written, reads, watch.added or [], looked))
+        groups.append(Group(step.name, modules, watch.written, reads, added, looked))
         step.environment, step.filters = {}, []  # they are set
         return ""
 
@@ -569,7 +571,7 @@ def _changed_already() -> str:
     return f"changes the environment ({', '.join(map(os.fsdecode, names))})" if names else ""
 
 
-_KNOWN_TO_DO_NOTHING = ("_distutils_hack", "_virtualenv", "__editable__")
+_KNOWN_TO_DO_NOTHING = ("_distutils_hack", "_virtualenv", "__editable__", "_numba_cuda_redirector")
 """Modules that lines in .pth files import, by how their names begin: they add finders and read nothing."""
 
 

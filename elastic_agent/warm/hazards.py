@@ -333,11 +333,15 @@ def added_to() -> list[list[Any]]:
 def tell_of_filters() -> None:
     """Has Python look at the filters of warnings anew: they were changed in their list."""
     warnings: Any = sys.modules.get("warnings", _warnings)
-    # Its name is not the same in all versions; without it, warnings that were seen are looked up as before.
-    for name in ("_filters_mutated", "_filters_mutated_lock_held"):
-        if mutated := getattr(warnings, name, None):
+    # Without any of these, warnings that were seen are looked up as before.
+    if mutated := getattr(warnings, "_filters_mutated", None):
+        mutated()
+    elif mutated := getattr(warnings, "_filters_mutated_lock_held", None):  # of `_warnings`, from Python 3.14 on
+        warnings._acquire_lock()
+        try:
             mutated()
-            return
+        finally:
+            warnings._release_lock()
 
 
 def _random_state(name: str) -> Any:

@@ -20,9 +20,11 @@ from .native import never_free
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from types import ModuleType
     from typing import Any
+
+    Added = list[tuple[list[Any], list[Any]]]
 
 _COMPILED = "__pycache__"
 
@@ -58,6 +60,21 @@ class Group:
         self.added = added
         self.folders = folders
         self.attributes: list[tuple[ModuleType, str, ModuleType]] = []
+
+
+def of_packages(added: Added, packages: Collection[str]) -> tuple[Added, Added]:
+    """Divides what an import added to the lists of `added_to`: these packages' filters for warnings, and the rest.
+
+    Args:
+        added: for each list, what came before it and behind it.
+        packages: top-level names. A filter belongs to the package that defines its category.
+    """
+    if not added:
+        return [], []
+    theirs = [[one for one in end if one[2].__module__.partition(".")[0] in packages] for end in added[-1]]
+    rest = [[one for one in end if one not in own] for end, own in zip(added[-1], theirs, strict=True)]
+    nothing: Added = [([], []) for _ in added[:-1]]
+    return [*nothing, (theirs[0], theirs[1])], [*added[:-1], (rest[0], rest[1])]
 
 
 class Folders:

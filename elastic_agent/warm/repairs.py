@@ -41,7 +41,7 @@ def _psutil(module: Any) -> None:
 
 
 def _rich_style(module: Any) -> None:
-    # Draws as its import would, so that a generator that the script has seeded goes on as it would.
+    # Draws as its import would, so that a generator that the script has seeded continues as it would.
     if hasattr(module, "_id_generator"):
         module._id_generator = module.count(module.getrandbits(24))
 

@@ -1,15 +1,16 @@
 """Rank 0 first: forked workers begin at the same moment, and some frameworks meet badly where another one is earlier.
 
-torch's store client tries again only after 0.35 to 0.75 s where rank 0 does not listen yet. So the other workers of
-rank 0's node begin a little later. Those of other nodes, whose agents hear of a round at other moments and fork faster
-or slower, are held until that node tells by way of the store that rank 0 listens. Where no word comes, they begin after
-`HELD_SECONDS`. A script notices none of this: its agent asks the kernel who listens, and no held worker has begun.
+Their adapter says so (`Adapter.meets_through`). Then the other workers of rank 0's node begin a little later. Those of
+other nodes, whose agents hear of a round at other moments and fork faster or slower, are held until that node tells
+through the store that rank 0 listens. Where no word comes, they begin after `Meeting.held` seconds. A script notices
+none of this: its agent asks the kernel who listens, and no held worker has begun.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable
 
+from ...adapters.contract import Meeting
 from ...rendezvous import membership
 from ...rendezvous.cancel import cancel
 from ...rendezvous.errors import StoreError
@@ -20,12 +21,6 @@ from ...rendezvous.store.contract import Store
 from ..facts import Facts
 from ..zygotes.zygote import AT_ONCE, Begin
 
-HELD_SECONDS = 0.1
-"""How long workers of other nodes wait for rank 0 at most, from their fork on."""
-
-LATER_SECONDS = 0.01
-"""So much later the other workers of rank 0's node begin."""
-
 LOOK_SECONDS = 0.003
 """Between two looks whether rank 0 listens: each takes 0.1 ms."""
 
@@ -33,20 +28,20 @@ TOLD_SECONDS = 1.0
 """How long anybody tries to tell, or to hear, of it: a start waits for neither."""
 
 
-def begin(meets_through: str, assignment: Assignment, rank: int) -> Begin:
+def begin(meeting: Meeting | None, assignment: Assignment, rank: int) -> Begin:
     """When the worker with this rank begins (pure)."""
-    if not meets_through or rank == 0:
+    if meeting is None or rank == 0:
         return AT_ONCE
     if assignment.group_rank == 0:
-        return Begin(meets_through, later=LATER_SECONDS)
-    return Begin(meets_through, held=HELD_SECONDS)
+        return Begin(meeting.module, later=meeting.later)
+    return Begin(meeting.module, held=meeting.held)
 
 
 class HeadStart:
     """What one agent does for it, in one round after the other.
 
     Args:
-        meets_through: as the adapter says; empty where no worker is held.
+        meeting: as the adapter says; None where no worker is held.
         store, keys: where the job is.
         facts: what the agent knows.
         listens: whether somebody listens at that port of this machine.
@@ -55,14 +50,14 @@ class HeadStart:
 
     def __init__(
         self,
-        meets_through: str,
+        meeting: Meeting | None,
         store: Store,
         keys: Keys,
         facts: Facts,
         listens: Callable[[int], bool],
         let_go: Callable[[], None],
     ) -> None:
-        self._meets_through = meets_through
+        self._meeting = meeting
         self._store = store
         self._keys = keys
         self._facts = facts
@@ -73,13 +68,13 @@ class HeadStart:
 
     def begin(self, assignment: Assignment, rank: int) -> Begin:
         """See the function."""
-        return begin(self._meets_through, assignment, rank)
+        return begin(self._meeting, assignment, rank)
 
     async def expect(self, header: Header, assignment: Assignment) -> None:
         """This node's workers of that round are about to be started."""
         await self.close()
         self._started = asyncio.Event()
-        if not self._meets_through or assignment.group_size == 1:
+        if self._meeting is None or assignment.group_size == 1:
             return
         first = assignment.group_rank == 0
         work = self._tell(header) if first else self._hear(header, self._facts.known.revision)

@@ -4,9 +4,8 @@ Such a worker (`adapters/client/rounds.py` is its side) hands over the sockets o
 frees it from whatever call it waits in, and its peers as well: also where a child of a dead worker still has them open,
 and where the peer is frozen. Then it asks for its next rank assignment.
 
-gloo forgets a send that fails: who waits for it waits until the group's time-out. So what a worker writes must not fail
-before it has read that the process group is at its end. A process group is broken in two steps therefore: first its end
-is all that can be read, and what is written still goes somewhere; `EBB_SECONDS` later nothing goes either way.
+A process group may have to be broken in two steps, as the adapter says (`Adapter.half_open_seconds`): first its end is
+all that can be read, and what is written still goes somewhere; so many seconds later nothing goes either way.
 
 Nothing here decides: `plan.act` does, by what `staying` and `waiting` say.
 """
@@ -20,15 +19,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...adapters.client.rounds import SUFFIX, News, Word
+from ...rendezvous.local_socket import own_peer
+from ...rendezvous.rpc.acceptor import AT_A_TURN
 from ...rendezvous.wire.frame import TooLong, framed, take_frames
 from ...rendezvous.wire.values import Malformed, decode, encode
-from ..worker_server import own_caller
 
 _MOST_DESCRIPTORS = 253
 """In one message, as the kernel has it."""
-
-EBB_SECONDS = 0.25
-"""Between the two steps in which a process group is broken. gloo reads the end within milliseconds, or later."""
 
 _FULL_SECONDS = 0.5
 """Until somebody is let in again, where no descriptor was left."""
@@ -72,19 +69,23 @@ class ProcessGroups:
     Args:
         changed: is called when one of them has said something.
         pid_of: the worker of a local rank; None where there is none. A service speaks for such.
+        half_open_seconds: between the two steps in which a process group is broken.
 
     Attributes:
         short: this process may not open as many files as these process groups need; some of them it cannot break.
     """
 
-    def __init__(self, changed: Callable[[], None], pid_of: Callable[[int], int | None]) -> None:
+    def __init__(
+        self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
+    ) -> None:
         self._changed = changed
+        self._half_open_seconds = half_open_seconds
         self._pid_of = pid_of
         self.short = False
         self._listening: socket.socket | None = None
         self._stayers: dict[int, _Stayer] = {}  # by pid
         self._silent: list[_Stayer] = []  # connected, and has not said whose process it keeps
-        self._ebbing: list[socket.socket] = []
+        self._half_open: list[socket.socket] = []
 
     def start(self, address: str) -> None:
         """Listens beside the agent's server for workers, whose address that is. Raises OSError."""
@@ -108,7 +109,7 @@ class ProcessGroups:
             self.forget(pid)
         for each in tuple(self._silent):
             self._drop(each)
-        self._end(self._ebbing)
+        self._end(self._half_open)
 
     def staying(self, pids: Collection[int]) -> frozenset[int]:
         """Those that keep their process when another round comes."""
@@ -148,7 +149,7 @@ class ProcessGroups:
                 found.told = round
                 self._say(found, News("planned", round))
 
-    def shatter(self, pids: Collection[int], round: int) -> None:
+    def break_groups(self, pids: Collection[int], round: int) -> None:
         """Breaks the process groups of these, whose round is over since `round`; this frees who waits for a peer."""
         for pid in pids:
             if found := self._stayers.get(pid):
@@ -189,6 +190,12 @@ class ProcessGroups:
     # What they say.
 
     def _accept(self) -> None:
+        for _ in range(AT_A_TURN):
+            if not self._accept_one():
+                return
+
+    def _accept_one(self) -> bool:
+        """Whether there may be another."""
         assert self._listening is not None
         loop = asyncio.get_running_loop()
         try:
@@ -199,15 +206,16 @@ class ProcessGroups:
                 loop.remove_reader(self._listening)
                 loop.call_later(_FULL_SECONDS, self._listen_again)
                 self._changed()
-            return
+            return False
         connection.setblocking(False)
-        pid = own_caller(connection)
+        pid = own_peer(connection)
         if pid is None:
             connection.close()
-            return
+            return True
         stayer = _Stayer(pid, connection)
         self._silent.append(stayer)
         loop.add_reader(connection, self._hear, stayer)
+        return True
 
     def _listen_again(self) -> None:
         if self._listening is not None:
@@ -298,16 +306,16 @@ class ProcessGroups:
     def _shut(self, stayer: _Stayer, how: int) -> None:
         if not stayer.held:
             return
-        ebbing, stayer.held = stayer.held, []
-        for each in ebbing:
+        broken, stayer.held = stayer.held, []
+        for each in broken:
             with contextlib.suppress(OSError):
                 each.shutdown(how)
-        self._ebbing += ebbing
-        asyncio.get_running_loop().call_later(EBB_SECONDS, self._end, ebbing)
+        self._half_open += broken
+        asyncio.get_running_loop().call_later(self._half_open_seconds, self._end, broken)
 
-    def _end(self, ebbing: Sequence[socket.socket]) -> None:
-        for each in ebbing:
+    def _end(self, broken: Sequence[socket.socket]) -> None:
+        for each in broken:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
-        self._ebbing = [each for each in self._ebbing if each.fileno() >= 0]
+        self._half_open = [each for each in self._half_open if each.fileno() >= 0]

@@ -17,6 +17,7 @@ from typing import cast
 
 from ...adapters.contract import Lifetime, Service
 from ...rendezvous.fields import signal_name
+from ..logs.backpressure import Backpressure
 from ..logs.output import Lines, Output, StreamName
 from ..processes.guardian import Guardian, service_tag
 from ..zygotes.seed import shimmed, tagged
@@ -34,11 +35,11 @@ DRAIN_SECONDS = 0.5
 """For what one that has ended left in its pipes, where somebody else holds them."""
 
 
-class Way(asyncio.Protocol):
-    """What one stream of a service prints, on its way to where workers' lines go.
+class ServiceStream(asyncio.Protocol):
+    """What one stream of a service prints, and where that goes.
 
     Args:
-        lines: the way.
+        lines: takes what is shown, as the lines of workers.
         read: is called when something was read.
         ready: is called for a line that is READY, with the words after its colon; the line is not shown. None: there is
             none on this stream.
@@ -106,7 +107,7 @@ class _Running:
         self.ready = asyncio.Event()  # or it has ended
         self.said = ""  # after READY
         self.ended = asyncio.Event()
-        self.ways: tuple[Way, ...] = ()
+        self.outputs: tuple[ServiceStream, ...] = ()
         self.stdin: asyncio.WriteTransport | None = None
         self.collected = False  # its pid may have a new owner
         self.code: int | None = None  # once all is read that it has printed
@@ -120,11 +121,11 @@ class _Running:
         if code is None or code == 0 or self.stopped:
             return ""
         how = f"died by {signal_name(-code)} ({-code})" if code < 0 else f"exited with code {code}"
-        tail = last_line(self.ways[1].tail) if self.ways else ""
+        tail = last_line(self.outputs[1].tail) if self.outputs else ""
         return f"the service {self.service.name} (pid {self.popen.pid}) {how}{f': {tail}' if tail else ''}"
 
     @property
-    def goes_on(self) -> bool:
+    def continues(self) -> bool:
         """It lives from round to round, or has done its work for all of them."""
         return self.service.lifetime == "job" and self.code in (None, 0)
 
@@ -175,7 +176,7 @@ class Services:
         self._changed = changed
         self._running: list[_Running] = []
         self._sessions: set[int] = set()
-        self._paused = False
+        self._backpressure = Backpressure(output, self._stop_reading, self._read_again)
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -196,10 +197,9 @@ class Services:
     async def enter(
         self, wanted: Sequence[Service], line: bytes, python: Sequence[str], environment: Mapping[str, str]
     ) -> None:
-        """Has these services, and no others, run and know of a round; returns when all are ready, or late.
+        """Has these services, and no others, run and know of a round; `ready` waits for them.
 
-        Those that run already, and have not ended, go on. Of a service that is not ready within its time, a line is
-        printed. Raises StartFailed, with words, where one cannot be started or dies before it is ready.
+        Those that run already, and have not ended, go on. Raises StartFailed, with words, where one cannot be started.
 
         Args:
             wanted: on this node.
@@ -207,13 +207,18 @@ class Services:
             python: the workers' interpreter, and its flags.
             environment: what the workers inherit.
         """
-        await self._end([each for each in self._running if not (each.service in wanted and each.goes_on)], 0.0)
+        await self._end([each for each in self._running if not (each.service in wanted and each.continues)], 0.0)
         there = {each.service for each in self._running}
         for service in wanted:
             if service not in there:
                 await self._start(service, python, environment)
-        for each in self._running:
-            each.tell(line)
+        self.tell(line)
+
+    async def ready(self) -> None:
+        """Returns when all are ready for the round of which they were last told, or late, which is printed.
+
+        Raises StartFailed, with words, where one has died.
+        """
         began = self._loop.time()
         for each in self._running:
             left = began + each.service.ready_seconds - self._loop.time()
@@ -228,8 +233,13 @@ class Services:
             if each.failure:
                 raise StartFailed(each.failure)
 
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """Those that run."""
+        return tuple(each.service for each in self._running)
+
     def tell(self, line: bytes) -> None:
-        """Those that run hear of a round into which the workers go on as they are."""
+        """Those that run hear of a round into which the workers continue as they are."""
         for each in self._running:
             each.tell(line)
 
@@ -242,7 +252,7 @@ class Services:
         self._signal(self._running, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets them go on."""
+        """Lets them continue."""
         self._signal(self._running, signal.SIGCONT)
 
     async def _start(self, service: Service, python: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -257,11 +267,12 @@ class Services:
             ("stdout", popen.stdout, made.is_ready),
             ("stderr", popen.stderr, None),
         )
-        made.ways = tuple(
-            Way(self._output.open_service(service.name, name), self._read, ready) for name, _, ready in streams
+        look = self._backpressure.look
+        made.outputs = tuple(
+            ServiceStream(self._output.open_service(service.name, name), look, ready) for name, _, ready in streams
         )
-        for way, (_, pipe, _) in zip(made.ways, streams, strict=True):
-            await self._loop.connect_read_pipe(lambda way=way: way, pipe)
+        for output, (_, pipe, _) in zip(made.outputs, streams, strict=True):
+            await self._loop.connect_read_pipe(lambda output=output: output, pipe)
         transport, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
         made.stdin = transport
 
@@ -280,21 +291,17 @@ class Services:
         except OSError as error:
             raise StartFailed(f"cannot start the service {service.name}: {error}{advice(error)}") from error
 
-    def _read(self) -> None:
-        if self._output.full and not self._paused:
-            self._paused = True
-            for transport in self._open():
-                transport.pause_reading()
-            self._output.when_room(self._read_again)
+    def _stop_reading(self) -> None:
+        for transport in self._open():
+            transport.pause_reading()
 
     def _read_again(self) -> None:
-        self._paused = False
         for transport in self._open():
             transport.resume_reading()
 
     def _open(self) -> list[asyncio.ReadTransport]:
-        ways = [way.transport for each in self._running for way in each.ways]
-        return [transport for transport in ways if transport is not None and not transport.is_closing()]
+        outputs = [output.transport for each in self._running for output in each.outputs]
+        return [transport for transport in outputs if transport is not None and not transport.is_closing()]
 
     def _look(self, each: _Running) -> None:
         """Notes its end."""
@@ -312,8 +319,8 @@ class Services:
     async def _tell_end(self, each: _Running, code: int) -> None:
         with contextlib.suppress(TimeoutError):  # a child of it may hold its pipes open
             async with asyncio.timeout(DRAIN_SECONDS):
-                for way in each.ways:
-                    await way.lost.wait()
+                for output in each.outputs:
+                    await output.lost.wait()
         each.code = code
         if each.failure and each.ready.is_set():  # else who waits for it says that the round could not begin
             self._output.say(each.failure)
@@ -335,8 +342,8 @@ class Services:
         for each in which:
             if each.code is None:
                 self._output.say(f"the service {each.service.name} (pid {each.popen.pid}) does not die of SIGKILL")
-            for way in each.ways:
-                way.close()
+            for output in each.outputs:
+                output.close()
             if each.stdin is not None and not each.stdin.is_closing():
                 each.stdin.abort()
             self._apart.discard(each.popen.pid)

@@ -7,20 +7,22 @@ import asyncio
 import dataclasses
 import re
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 
 from ...adapters import contract, services
 from ...adapters.client.context import AGENT
-from ...adapters.environment import Told, per_worker, worker_environment
+from ...adapters.environment import per_worker
+from ...rendezvous.cancel import cancel
 from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import Exit
-from ...rendezvous.peers import SETS, NodePeers
-from ...rendezvous.ranks import Assignment
+from ...rendezvous.peers import NodePeers
+from ...rendezvous.ranks import PORT_SETS, Assignment
 from ...rendezvous.store.contract import Store
 from .. import plan
 from ..agent_trace import Recorder
+from ..diagnosis.running import Running
 from ..event import CountingEvent
 from ..facts import Facts, Setup
 from ..local_machine import Machine, PortSet, Reporter, ServiceSet
@@ -47,8 +49,9 @@ FORMING_SECONDS = 10.0
 COMPUTING_SECONDS = 120.0
 """The same, where it computes, and no other of this node has the job's state."""
 
-COMPUTES_WITHIN, COMPUTES_SHARE = 0.5, 0.2
-"""Who computes uses so much of a processor, in so many seconds."""
+COMPUTES_WITHIN, COMPUTES_SHARE = 2.0, 0.2
+"""Who computes uses so much of a processor, or waits for one, in so many seconds: more than another machine of the same
+host takes a processor away for, which is neither."""
 
 UNREADY_SECONDS = 1.0
 """Before a node whose worker ended while it got ready tries again; then four times as long, and so on."""
@@ -77,6 +80,8 @@ class WorkerGroup:
         ports: those that this node offers for the workers' meeting place.
         worker_ports: those that it holds for the workers themselves.
         guardian: ends the workers when the agent is gone.
+        lingers: something of the round that was begun last may be left here, though its workers have ended: a service
+            of it, or ports of theirs that are not held again.
     """
 
     def __init__(
@@ -111,19 +116,23 @@ class WorkerGroup:
         self._first_local = 0  # the local rank of the node's lowest rank
         self._began: dict[int, int] = {}  # by pid: the round for which it was started
         self._ended: tuple[Exit, ...] = ()  # of workers that ended before the others went on into another round
-        self._lost_peer = re.compile("|".join(setup.adapter.consequences) or "(?!)", re.IGNORECASE)
+        self._lost_peer = re.compile("|".join(setup.workers.adapter.consequences) or "(?!)", re.IGNORECASE)
         self._process_groups = machine.process_groups(
-            self._heard, lambda local_rank: self._workers.pids.get(local_rank)
+            self._heard,
+            lambda local_rank: self._workers.pids.get(local_rank),
+            setup.workers.adapter.half_open_seconds,
         )
         most = max((role.nproc or setup.nproc for role in setup.terms.policy.roles), default=setup.nproc)
-        held = most * setup.adapter.worker_ports * SETS
-        self.ports = self._hold(machine, OFFERED if setup.adapter.port else 0, 1)
+        held = most * setup.workers.adapter.worker_ports * PORT_SETS
+        self.ports = self._hold(machine, OFFERED if setup.workers.adapter.port else 0, 1)
         self.worker_ports = self._hold(machine, held, held)
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
         self._workers, self.guardian = machine.workers(tag, silence)
-        meets_through = setup.adapter.meets_through if setup.recipe else ""  # without it nobody is forked, nor held
-        self._head_start = HeadStart(meets_through, store, keys, facts, machine.listens, self._workers.let_go)
+        forked = setup.recipe is not None  # else no two workers begin at the same moment
+        meeting = setup.workers.adapter.meets_through if forked else None
+        self._head_start = HeadStart(meeting, store, keys, facts, machine.listens, self._workers.let_go)
         self._services: ServiceSet | None = None  # none has been wanted
+        self.lingers = False
         self._begin_services = partial(machine.services, tag, changed.set)
 
     def _hold(self, machine: Machine, count: int, least: int) -> PortSet:
@@ -137,6 +146,16 @@ class WorkerGroup:
     def pids(self) -> frozenset[int]:
         """Of the living workers."""
         return frozenset(self._workers.pids.values())
+
+    @property
+    def running(self) -> Sequence[Running]:
+        """The round's workers, those that have ended included, as they are looked at from outside."""
+        ended = (Running(each.rank, each.local_rank, each.pid, each.status) for each in self._ended)
+        return (*self._workers.running, *ended)
+
+    def condemn(self, rank: int, why: str) -> bool:
+        """Kills the worker of that rank, whose end is said to be because of `why`; False where it has none."""
+        return self._workers.condemn(rank, why)
 
     @property
     def alive(self) -> int:
@@ -219,7 +238,7 @@ class WorkerGroup:
             self._services.pause()
 
     def resume(self) -> None:
-        """Lets them go on."""
+        """Lets them continue."""
         self._workers.resume()
         if self._services:
             self._services.resume()
@@ -242,7 +261,8 @@ class WorkerGroup:
         self._first_local = 0
         try:
             self._ended = ()
-            await self._serve(header, assignment)
+            if not await self._serve(header, assignment):
+                return
             await self._head_start.expect(header, assignment)
             await self._workers.start([self._spec(header, assignment, local) for local in range(assignment.nproc)])
         except (StartFailed, ValueError, OSError) as error:
@@ -272,7 +292,7 @@ class WorkerGroup:
             await self._workers.ready()
         nobody = Assignment(
             0,
-            self._setup.node,
+            self._setup.workers.node,
             "",
             group_rank=header.nodes,
             group_size=header.nodes + 1,
@@ -281,7 +301,7 @@ class WorkerGroup:
             world_size=header.world_size + nproc,
             role_first_rank=header.world_size,
             role_world_size=header.world_size + nproc,
-            role=self._setup.role,
+            role=self._setup.workers.role,
         )
         provisional = dataclasses.replace(header, number=0)
         self._first_local = 0
@@ -299,10 +319,11 @@ class WorkerGroup:
         facts = self._facts
         facts.round, facts.role, facts.total = header.number, assignment.role, assignment.nproc
         facts.saved, facts.leases, facts.unready, facts.adopted = 0, False, False, frozenset()
+        facts.stalled = facts.strained = 0
 
     async def adopt(self, header: Header, assignment: Assignment) -> None:
-        """The workers go on into this round, as they are; those that have ended count in it as they did."""
-        if not await self._confirms(header):
+        """The workers continue into this round, as they are; those that have ended count in it as they did."""
+        if not await self._is_current(header):
             return
         facts = self._facts
         ended = tuple(dataclasses.replace(exit_, round=header.number) for exit_ in self.exits)
@@ -311,7 +332,7 @@ class WorkerGroup:
         self._belong_to(header, assignment)
         facts.adopted, facts.leases = adopted, leases
         if self._services:
-            self._services.tell(services.line(self._round(header, assignment), assignment.group_rank))
+            self._services.tell(self._line(self._services.services, self._round(header, assignment), assignment))
         pids = self._workers.pids
         self._workers.keep({pid: self._spec(header, assignment, local) for local, pid in pids.items()})
         self._ended = ended
@@ -327,15 +348,24 @@ class WorkerGroup:
         self._break_up(header.number)
         if not self._release_ports(header, assignment):
             return
+        held = self.holding
         with self._trace.span("free", round=header.number):
             waited = await self._freed()
         if waited > LONG_SECONDS and not await self._confirms(header):
             return
+        if held and self._is_first_without_state(assignment):
+            await self._give_up_rank_0(header)
+            return
+        try:
+            if not await self._serve(header, assignment):
+                return
+        except (StartFailed, ValueError, OSError) as error:
+            self._cannot_start(header, assignment, error)
+            return
         self._belong_to(header, assignment)
         self._first_local = self._eldest(assignment)
-        varying = per_worker(self._setup.adapter)
+        varying = per_worker(self._setup.workers.adapter)
         try:
-            await self._serve(header, assignment)
             specs = {local: self._spec(header, assignment, local) for local in range(assignment.nproc)}
             missing, kept = self._keep(specs)
             for pid, spec in kept.items():
@@ -348,7 +378,7 @@ class WorkerGroup:
             self._cannot_start(header, assignment, error)
             return
         finally:
-            self._look_for_undead()
+            self._look_for_unkillable()
         self._unready = 0
         self._started(header, assignment, kept=len(kept))
 
@@ -356,13 +386,13 @@ class WorkerGroup:
         """The process group that the workers have been in is over, and `round` the current one."""
         self._timeline.down(self._loop.time())
         self._facts.late = self._failed
-        self.shatter(round)
+        self.break_groups(round)
         self.ports.hold()
         self.worker_ports.hold()
 
     def _eldest(self, assignment: Assignment) -> int:
         """The local rank of this node's lowest rank: where that is rank 0, and the state comes from it, who has it."""
-        if assignment.first_rank or not self._setup.adapter.state_from_rank_0:
+        if assignment.first_rank or not self._setup.workers.adapter.state_from_rank_0:
             return 0
         able = self.waiting & self.holding
         pids = self._workers.pids
@@ -371,6 +401,18 @@ class WorkerGroup:
             key=lambda at: (self._began.get(pids[at], 0), at),
             default=0,
         )
+
+    def _is_first_without_state(self, assignment: Assignment) -> bool:
+        """Whether others would take the job's state from a worker here, and none that waits for a rank has it."""
+        takes = assignment.first_rank == 0 and self._setup.workers.adapter.state_from_rank_0
+        return takes and not self.waiting & self.holding
+
+    async def _give_up_rank_0(self, header: Header) -> None:
+        """Another node may still have the state: the next round is to know that this one has lost it."""
+        facts = self._facts
+        facts.problem = "its workers that have the job's state ended, or did not leave their process group in time"
+        self._reporter.say(f"round {header.number}: {facts.problem}: leaving rank 0 to another node")
+        await self.stop(signal.SIGKILL, 0.0)
 
     def _keep(self, specs: Mapping[int, WorkerSpec]) -> tuple[list[WorkerSpec], dict[int, WorkerSpec]]:
         """Keeps the workers that wait for a rank, as what `specs` has for their local ranks.
@@ -422,9 +464,9 @@ class WorkerGroup:
         """Asks the workers to leave the process group for `round`, together with the others."""
         self._process_groups.plan(self.pids, round)
 
-    def shatter(self, round: int) -> None:
+    def break_groups(self, round: int) -> None:
         """Breaks the process group: its round is over, and `round` the current one."""
-        self._process_groups.shatter(self.pids, round)
+        self._process_groups.break_groups(self.pids, round)
 
     async def stop(self, first: int, grace: float) -> None:
         """Ends all workers: signal `first`, SIGKILL after `grace` seconds."""
@@ -434,19 +476,20 @@ class WorkerGroup:
             await self._workers.stop(first=first, grace=grace)
             if self._services:
                 await self._services.end(("round",), min(grace, GRACE_SECONDS))
-        self._look_for_undead()
+        self._look_for_unkillable()
         self._process_groups.forget_all_but(self.pids)
         self._trace.exits(self._workers.exits)
         self._facts.late = own
         self.ports.hold()
         self.worker_ports.hold()
+        self.lingers = False
 
-    def _look_for_undead(self) -> None:
+    def _look_for_unkillable(self) -> None:
         """A node with a process that cannot be killed runs no further round: that may hold a device, memory, a port."""
-        undead, facts = self._workers.undead, self._facts
-        if undead and not facts.unfit and facts.notice == "none":
+        unkillable, facts = self._workers.unkillable, self._facts
+        if unkillable and not facts.unfit and facts.notice == "none":
             facts.unfit = (
-                f"process {undead[0]} of its workers does not exit after SIGKILL: the machine may need a restart"
+                f"process {unkillable[0]} of its workers does not exit after SIGKILL: the machine may need a restart"
             )
 
     def stranded(self, now: float) -> str:
@@ -462,21 +505,50 @@ class WorkerGroup:
             self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._changed.set)
         return why if now - facts.stranded_at >= plan.STRANDED_SECONDS else ""
 
-    async def _serve(self, header: Header, assignment: Assignment) -> None:
-        """Has the services of this round run. Raises StartFailed, ValueError, AdapterFailed."""
+    async def _serve(self, header: Header, assignment: Assignment) -> bool:
+        """Has the services of this round run, and be ready; False where another round has begun meanwhile.
+
+        Raises StartFailed, ValueError, AdapterFailed.
+        """
         round = self._round(header, assignment)
-        wanted = services.wanted(self._setup.adapter, round, first=assignment.first_rank == 0)
+        wanted = services.wanted(self._setup.workers.adapter, round, first=assignment.first_rank == 0)
         if wanted and self._services is None:
             self._services = self._begin_services()
-        if self._services:
-            python = (self._setup.python, "-u")
-            with self._trace.span("services", round=header.number):
-                line = services.line(round, assignment.group_rank)
-                await self._services.enter(wanted, line, python, {**self._setup.environment, AGENT: self._agent})
+        if not self._services:
+            return True
+        self.lingers = True
+        python = (self._setup.workers.python, "-u")
+        with self._trace.span("services", round=header.number):
+            line = self._line(wanted, round, assignment)
+            await self._services.enter(wanted, line, python, {**self._setup.workers.inherited, AGENT: self._agent})
+            # One that waits for the services of other nodes waits in vain where one of these is lost.
+            return await self._unless_superseded(header, self._services.ready()) and await self._confirms(header)
+
+    def _line(self, told: tuple[contract.Service, ...], round: contract.Round, assignment: Assignment) -> bytes:
+        """By which services hear of a round; those that speak to other nodes' are given this node's certificate."""
+        written = self._setup.security.written if any(service.between_nodes for service in told) else None
+        return services.line(round, assignment.group_rank, written() if written is not None else None)
+
+    async def _unless_superseded(self, header: Header, work: Coroutine[None, None, None]) -> bool:
+        """Waits for this, and no longer when another header is known; whether it was done."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                heard = self._changed.count
+                if self._facts.known.header != header:
+                    await cancel(task)
+                    return False
+                news = asyncio.create_task(self._changed.after(heard))
+                await asyncio.wait({task, news}, return_when=asyncio.FIRST_COMPLETED)
+                await cancel(news)
+            task.result()
+            return True
+        finally:
+            task.cancel()
 
     async def _is_current(self, header: Header) -> bool:
         """Whether the store still has this header; reads where all workers are, where their framework asks."""
-        if each := self._setup.adapter.worker_ports:
+        if each := self._setup.workers.adapter.worker_ports:
             found = await self._read_peers(header, each)
             if found is None:
                 return False
@@ -486,7 +558,8 @@ class WorkerGroup:
 
     def _release_ports(self, header: Header, assignment: Assignment) -> bool:
         """Gives the ports of this round's workers free that are this node's; False where somebody else has one."""
-        name = self._setup.adapter.port
+        name = self._setup.workers.adapter.port
+        self.lingers = bool(self.worker_ports.offered)
         if assignment.group_rank == 0 and name and not self.ports.release(header.master_port):
             return self._taken(header, self.ports, header.master_port, f"the workers' {name}")
         for peer in self._peers:
@@ -498,7 +571,7 @@ class WorkerGroup:
 
     def _taken(self, header: Header, ports: PortSet, port: int, whose: str) -> bool:
         facts = self._facts
-        facts.problem = f"port {port} for {whose} is taken by another program"
+        facts.problem = f"port {port} for {whose} is still taken, by an earlier round's connections or another program"
         try:
             ports.renew()
         except OSError as error:
@@ -517,10 +590,10 @@ class WorkerGroup:
 
     def _started(self, header: Header, assignment: Assignment, kept: int = 0) -> None:
         self._head_start.started()
-        self._trace.started(header, assignment)
+        down = self._timeline.up(self._loop.time(), header)
+        self._trace.started(header, assignment, down=down)
         self._began = {pid: self._began.get(pid, header.number) for pid in self.pids}
         self._facts.failed_starts = 0
-        down = self._timeline.up(self._loop.time(), header)
         self._reporter.say(describe_round(header, assignment, down, kept))
 
     def _heard(self) -> None:
@@ -556,14 +629,16 @@ class WorkerGroup:
                 self._unready += 1
                 self._loop.call_later(pause, self._ready_again)
                 self._reporter.say(f"a worker exited before it was assigned a rank: retrying in {pause:g} s")
-            if self._workers.alive == 0 or any(not exit_.ok for exit_ in exits):
+            if any(not exit_.ok for exit_ in exits):
                 self._timeline.down(self._loop.time())
+            elif self._workers.alive == 0:
+                self._timeline.finished(self._loop.time())
             self._changed.set()
 
     def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
         error_file = self._reporter.error_file(header.number, local_rank)
         worker = self._worker(assignment, local_rank, str(error_file))
-        command = self._setup.commands.get(assignment.role, self._setup.command)
+        command = self._setup.workers.commands.get(assignment.role, self._setup.workers.command)
         command = tuple(part.replace("${local_rank}", str(local_rank)) for part in command)
         return WorkerSpec(
             round=header.number,
@@ -576,9 +651,8 @@ class WorkerGroup:
         )
 
     def _round(self, header: Header, assignment: Assignment) -> contract.Round:
-        setup = self._setup
         return contract.Round(
-            job=setup.job,
+            job=self._setup.workers.job,
             number=header.number,
             world_size=assignment.world_size,
             nodes=assignment.group_size,
@@ -586,20 +660,13 @@ class WorkerGroup:
             master_port=header.master_port,
             restart_count=header.restart_count,
             max_restarts=header.max_restarts,
-            signals=tuple(number.name for number in setup.signals),
+            signals=self._setup.workers.signal_names,
             peers=self._contract_peers if header.number else (),
             services=self._services.said if self._services and header.number else {},
         )
 
     def _environment(self, header: Header, assignment: Assignment, worker: contract.Worker) -> dict[str, str]:
-        setup, round = self._setup, self._round(header, assignment)
-        told = Told(
-            largest_world=setup.terms.policy.largest_world(setup.nproc),
-            agent=self._agent,
-            tells_saves=setup.terms.policy.scale_up == "commit",
-            trace=self._trace.file,
-        )
-        return worker_environment(setup.adapter, round, worker, setup.environment, told)
+        return self._setup.workers.environment(self._round(header, assignment), worker, self._agent)
 
     def _worker(self, assignment: Assignment, local_rank: int, error_file: str) -> contract.Worker:
         place = (local_rank - self._first_local) % assignment.nproc
@@ -607,13 +674,13 @@ class WorkerGroup:
             rank=assignment.first_rank + place,
             local_rank=local_rank,
             local_world_size=assignment.nproc,
-            node=self._setup.node,
+            node=self._setup.workers.node,
             node_rank=assignment.group_rank,
             role=assignment.role,
             role_rank=assignment.role_first_rank + place,
             role_world_size=assignment.role_world_size,
             error_file=error_file,
-            own_device=self._setup.virtual_local_rank,
+            own_device=self._setup.workers.own_device,
         )
 
 

@@ -28,6 +28,8 @@ from pathlib import Path
 
 from ...rendezvous.member import Exit, out_of_memory
 from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
+from ..diagnosis.running import Running
+from ..logs.backpressure import Backpressure
 from ..logs.output import Lines, Output, StreamName
 from ..processes.guardian import (
     LOOK_AGAIN_SECONDS,
@@ -41,6 +43,7 @@ from ..processes.guardian import (
     send,
     service_tag,
     started_with,
+    waited,
 )
 from ..processes.out_of_memory import OomKills
 from ..processes.reaper import Reaper
@@ -59,6 +62,9 @@ KILL_SECONDS = 10.0
 HELD_SECONDS = 1.0
 """Between two looks at a worker that has ended and that a tracer (a debugger, strace) keeps from its parent."""
 
+OOM_SECONDS = 1.0
+"""Between two looks at how many processes the kernel has killed on this machine for lack of memory."""
+
 ERROR_FILE_BYTES = 1 << 20
 """Of an error file, at most this much is read."""
 
@@ -67,7 +73,7 @@ NAMED = 5
 
 DRAIN = Path(__file__).with_name("drain.py").absolute()
 
-SPARE = 2
+RESERVED = 2
 """Descriptors held back for a look at the workers' processes: a handle and a file of /proc."""
 
 _TERM = signal.SIGTERM
@@ -75,6 +81,9 @@ _TERM = signal.SIGTERM
 
 _F_GETPIPE_SZ = 1032
 
+
+SHOWN_BYTES = 4096
+"""Of each stream's tail, where a worker that runs is looked at."""
 
 FIRST_PROCESS = 1
 """The pid that is given every orphan of its namespace."""
@@ -180,6 +189,7 @@ class _Worker:
         self.ended = asyncio.Event()
         self.counts = True
         self.given_up = False
+        self.condemned = ""  # why it was killed, where the job's diagnosis led to that
         self.again: asyncio.TimerHandle | None = None
 
     @property
@@ -243,7 +253,7 @@ class Workers:
         self._current: list[_Worker] = []
         self._gone: list[_Worker] = []  # not kept, and not yet ended
         self._exits: list[Exit] = []
-        self._undead: dict[int, int | None] = {}  # pid -> when it was started; None: that could not be read
+        self._unkillable: dict[int, int | None] = {}  # pid -> when it was started; None: that could not be read
         self._ends_only: frozenset[int] | None = None  # sessions; None: whatever belongs to the workers
         self._stopping = False
         self._version = 0
@@ -254,10 +264,11 @@ class Workers:
         self._first: int = _TERM
         self._told: set[int] = set()  # of the processes that outlived their worker, in this stop
         self._ending: asyncio.Task[None] | None = None
-        self._paused_reading = False
+        self._backpressure = Backpressure(output, self._stop_reading, self._read_again)
         self._oom = OomKills()
+        self._oom_look: asyncio.TimerHandle | None = None
         self._zygotes: Zygotes | None = None
-        self._spare: list[int] = []
+        self._reserved: list[int] = []
 
     @property
     def exits(self) -> tuple[Exit, ...]:
@@ -271,35 +282,61 @@ class Workers:
 
     @property
     def pids(self) -> dict[int, int]:
-        """The living workers: local rank to pid. Those that could not be killed are in `undead`."""
+        """The living workers: local rank to pid. Those that could not be killed are in `unkillable`."""
         return {
             worker.spec.local_rank: worker.pid
             for worker in self._current
             if not worker.ended.is_set() and not worker.given_up
         }
 
+    @property
+    def running(self) -> tuple[Running, ...]:
+        """The current workers, those that have ended included, as they are looked at from outside."""
+        ends = {each.pid: each for each in self._exits}
+        return tuple(self._as_seen(worker, ends.get(worker.pid)) for worker in self._current if not worker.given_up)
+
+    def _as_seen(self, worker: _Worker, end: Exit | None) -> Running:
+        ended = end.status if end else None
+        output = sum(pipe.cut + len(pipe.tail) for _, pipe in worker.pipes)
+        tail = worker.out.tail[-SHOWN_BYTES:] + b"\n" + worker.err.tail[-SHOWN_BYTES:]
+        return Running(worker.spec.rank, worker.spec.local_rank, worker.pid, ended, output, tail)
+
+    def condemn(self, rank: int, why: str) -> bool:
+        """Kills the worker of that rank, whose end is said to be because of `why`; False where it has none."""
+        for worker in self._current:
+            if worker.spec.rank == rank and not worker.ended.is_set():
+                worker.condemned = why
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
+                return True
+        return False
+
     def used(self, pids: Collection[int]) -> float:
-        """Seconds of processor that these workers and their living children have used; 0 where that cannot be seen."""
+        """Seconds for which these workers and their living children have used a processor, or waited for one.
+
+        On a busy machine who computes may get little of it. 0 where that cannot be seen.
+        """
         with self._room(), contextlib.suppress(OSError):
-            own = (process(pid) for pid in pids)
-            return sum(each.used for each in own if each) + sum(each.used for pid in pids for each in descendants(pid))
+            own = [each for pid in pids if (each := process(pid))]
+            found = [*own, *(each for pid in pids for each in descendants(pid))]
+            return sum(each.used + waited(each.pid) for each in found)
         return 0.0
 
     @property
-    def undead(self) -> tuple[int, ...]:
+    def unkillable(self) -> tuple[int, ...]:
         """Pids that the last stop could not kill within its bound and that are still there."""
-        if not self._undead:
+        if not self._unkillable:
             return ()
         with self._room():
             try:
-                found = [process(pid) for pid in self._undead]
+                found = [process(pid) for pid in self._unkillable]
             except OSError:
-                return tuple(self._undead)
-        return tuple(each.pid for each in found if each and each.alive and self._is_undead(each))
+                return tuple(self._unkillable)
+        return tuple(each.pid for each in found if each and each.alive and self._is_unkillable(each))
 
-    def _is_undead(self, found: Process) -> bool:
+    def _is_unkillable(self, found: Process) -> bool:
         """It was given up before, and is no later owner of that pid."""
-        return found.pid in self._undead and self._undead[found.pid] in (found.started, None)
+        return found.pid in self._unkillable and self._unkillable[found.pid] in (found.started, None)
 
     async def changed(self) -> None:
         """Wait until `exits` or `alive` differs from what it was at the last call (or at the start). One caller."""
@@ -329,16 +366,16 @@ class Workers:
 
         Where the caller is cancelled, what was started meanwhile is found and ended by the next `stop`.
         """
-        if undead := self.undead:
-            raise StartFailed(f"process {undead[0]} of the previous workers still does not exit")
+        if unkillable := self.unkillable:
+            raise StartFailed(f"process {unkillable[0]} of the previous workers still does not exit")
         if self.alive or self._ending is not None:
             raise RuntimeError("workers of an earlier round still run: stop them first")
         self.reaper.start()
-        self._hold_spare()
+        self._reserve_descriptors()
         self._forget()
         self._stopping = False
         self._seen = self._version
-        self._oom = OomKills()
+        self._count_kills()
         await self._begin(specs)
 
     def let_go(self) -> None:
@@ -371,7 +408,7 @@ class Workers:
         """
         gone, self._gone = self._gone, []
         await self._clear(gone)
-        self._oom = OomKills()
+        self._count_kills()
         if specs:
             await self._begin(specs)
 
@@ -387,7 +424,7 @@ class Workers:
         self._signal_groups(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let paused workers go on."""
+        """Let paused workers continue."""
         self._signal_groups(signal.SIGCONT)
 
     async def stop(self, *, first: int = _TERM, grace: float = 0.0) -> tuple[Exit, ...]:
@@ -398,9 +435,9 @@ class Workers:
                 itself has ended: before that, the worker may still need it (the processes of a DataLoader).
             grace: seconds that all of them have to end by themselves; 0: SIGKILL at once.
 
-        Ends within `grace` and KILL_SECONDS more; who is then still there is said, and in `undead`. A second call while
-        one runs signals again and can only shorten the grace. Where the caller is cancelled, the stop goes on;
-        `close` waits for it.
+        Ends within `grace` and KILL_SECONDS more; processes that are then still there are named in a line, and are in
+        `unkillable`. A second call while one runs signals again and can only shorten the grace. Where the caller is
+        cancelled, the stop continues; `close` waits for it.
         """
         if not self._stopping:
             # Those that had ended by themselves before this moment were not stopped.
@@ -433,11 +470,24 @@ class Workers:
             self._ends_only = warm | sessions | {worker.pid for worker in (*self._current, *self._gone)}
         await self.stop()
         self._forget()
+        if self._oom_look is not None:
+            self._oom_look.cancel()
         with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at is not collected
             self.reaper.close()
-        self._give_up_spare()
+        self._free_reserved()
 
     # Starting.
+
+    def _count_kills(self) -> None:
+        """From here on, of the workers that are about to run."""
+        self._oom = OomKills()
+        if self._oom_look is not None:
+            self._oom_look.cancel()
+        self._oom_look = asyncio.get_running_loop().call_later(OOM_SECONDS, self._count_kills_again)
+
+    def _count_kills_again(self) -> None:
+        self._oom.look()
+        self._oom_look = asyncio.get_running_loop().call_later(OOM_SECONDS, self._count_kills_again)
 
     async def _begin(self, specs: Sequence[WorkerSpec]) -> None:
         """Starts all of `specs` beside those that run, or none of them (StartFailed)."""
@@ -523,7 +573,7 @@ class Workers:
                 self._since = found.started if found else None
         loop = asyncio.get_running_loop()
         loop.add_reader(worker.pidfd, self._look, worker)
-        if not self._paused_reading:
+        if not self._backpressure.stopped:
             for pipe in (worker.out, worker.err):
                 loop.add_reader(pipe.descriptor, self._read, pipe)
 
@@ -547,15 +597,14 @@ class Workers:
 
     def _read(self, pipe: _Pipe) -> None:
         pipe.read()
-        if self._output.full and not self._paused_reading:
-            self._paused_reading = True
-            loop = asyncio.get_running_loop()
-            for each in self._open_pipes():
-                loop.remove_reader(each.descriptor)
-            self._output.when_room(self._read_again)
+        self._backpressure.look()
+
+    def _stop_reading(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in self._open_pipes():
+            loop.remove_reader(each.descriptor)
 
     def _read_again(self) -> None:
-        self._paused_reading = False
         loop = asyncio.get_running_loop()
         for pipe in self._open_pipes():
             loop.add_reader(pipe.descriptor, self._read, pipe)
@@ -658,12 +707,14 @@ class Workers:
         error_file = worker.spec.error_file
         told = read_regular(error_file, ERROR_FILE_BYTES) if error_file else None
         message, trace = read_failure(worker.err.tail, told)
+        if worker.condemned:
+            return stream, worker.condemned, trace
         rise = self._oom.rise
         if signum == signal.SIGKILL:
             if killed:
                 return stream, out_of_memory(killed), trace
-            maybe = rise > 0 and not self._oom.own  # the kernel tells of the whole machine only
-            return stream, (f"it may have been {out_of_memory(rise)}" if maybe else ""), trace
+            elsewhere = 0 if rise and self._oom.own else self._oom.elsewhere
+            return stream, (f"it may have been {out_of_memory(elsewhere)}" if elsewhere else ""), trace
         if not message and signum is None:
             stream, line = last_words(worker.err.tail, worker.out.tail)
             if stream == "stdout":
@@ -771,7 +822,7 @@ class Workers:
             with self._room(), contextlib.suppress(OSError):  # who is missed is still there at the next look
                 for found in left or ():
                     send(found, signal.SIGKILL)
-            waited = None if left is None else [found for found in left if not self._is_undead(found)]
+            waited = None if left is None else [found for found in left if not self._is_unkillable(found)]
             if waited == [] or time.monotonic() >= until:
                 return left
             await _ended(waited, until - time.monotonic())
@@ -779,14 +830,14 @@ class Workers:
     def _give_up(self, workers: Sequence[_Worker], left: Sequence[Process]) -> None:
         """SIGKILL has not ended those that are `left`: they are said, and nothing waits for them again."""
         for found in left:
-            if not self._is_undead(found):
-                self._undead[found.pid] = found.started
+            if not self._is_unkillable(found):
+                self._unkillable[found.pid] = found.started
                 self._output.say(
                     f"process {found.pid} does not die: SIGKILL was sent {self._kill_seconds:g} s ago "
                     f"and its state is {describe_state(found)}"
                 )
-        undead = {found.pid for found in left}
-        self._count_out([worker for worker in workers if worker.pid in undead])
+        unkillable = {found.pid for found in left}
+        self._count_out([worker for worker in workers if worker.pid in unkillable])
 
     def _count_out(self, workers: Sequence[_Worker]) -> None:
         """These could not be killed: they do not count as alive."""
@@ -801,7 +852,7 @@ class Workers:
         for worker in self._current:
             self._look(worker)
         stuck = [worker for worker in self._current if not worker.ended.is_set()]
-        self._undead |= {worker.pid: None for worker in stuck}
+        self._unkillable |= {worker.pid: None for worker in stuck}
         self._count_out(stuck)
         self._output.say(
             "this agent has no free file descriptors and did not look for processes that its workers left behind; "
@@ -888,21 +939,21 @@ class Workers:
 
     @contextlib.contextmanager
     def _room(self) -> Generator[None]:
-        """Gives up the spare descriptors for a look within; no `await` there, so that the loop takes none of them."""
-        self._give_up_spare()
+        """Frees the reserved descriptors for a look within; no `await` there, so that the loop takes none of them."""
+        self._free_reserved()
         try:
             yield
         finally:
-            self._hold_spare()
+            self._reserve_descriptors()
 
-    def _hold_spare(self) -> None:
+    def _reserve_descriptors(self) -> None:
         with contextlib.suppress(OSError):  # taken by another thread meanwhile: the next look tries again
-            while len(self._spare) < SPARE:
-                self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            while len(self._reserved) < RESERVED:
+                self._reserved.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
-    def _give_up_spare(self) -> None:
-        while self._spare:
-            os.close(self._spare.pop())
+    def _free_reserved(self) -> None:
+        while self._reserved:
+            os.close(self._reserved.pop())
 
     def _signal_groups(self, signum: int) -> None:
         for worker in self._current:
@@ -923,7 +974,7 @@ class Workers:
             for pipe in (worker.out, worker.err):
                 pipe.drain()
                 pipe.close()
-            # An undead one is still waited for, so that it does not stay as a zombie.
+            # An unkillable one is still waited for, so that it does not stay as a zombie.
             worker.counts = False
         self._current, self._gone = [], []
         self._exits = []

@@ -38,6 +38,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Literal, cast
 
+from ...rendezvous.store.seal import unreadable
 from ...rendezvous.wire.values import Malformed, decode, encode
 
 Tracking = Literal["checkpoint", "ack"]
@@ -241,6 +242,7 @@ class Progress:
         shards: in all epochs.
         done, leased: how many of them are done, and how many workers have; the others wait.
         seconds_left: until all are done, at the pace of the workers that have leases; None where that is not known.
+        records: that are done in all epochs; where files differ in length, as many as they have in the mean.
     """
 
     name: str
@@ -249,6 +251,7 @@ class Progress:
     done: int
     leased: int
     seconds_left: float | None = None
+    records: int = 0
 
 
 class BadState(ValueError):
@@ -358,7 +361,9 @@ class Ledger:
         left = 0.0 if done == dataset.total else None
         if left is None and self._pace is not None and workers:
             left = (dataset.total - done) * self._pace / workers
-        return Progress(dataset.name, dataset.tracking, dataset.total, done, leased, left)
+        begun = [*self._returned, *(piece for one in self._all for piece in one.leases.values())]
+        records = done * dataset.size // max(1, dataset.shards) + sum(piece.offset for piece in begun)
+        return Progress(dataset.name, dataset.tracking, dataset.total, done, leased, left, records)
 
     @property
     def finished(self) -> bool:
@@ -646,6 +651,8 @@ def fresh(dataset: Dataset) -> State:
 
 def read(value: bytes) -> State:
     """The state that the store holds. Raises BadState."""
+    if unreadable(value):
+        raise BadState("it was written by nodes with another secret, or with --insecure")
     try:
         state = decode(State, value, unpack=_unpacked)
     except Malformed as error:

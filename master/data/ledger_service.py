@@ -10,8 +10,8 @@ still lie in a member of the store that stands still.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 from ...rendezvous.election import Leadership
@@ -51,6 +51,7 @@ class Current:
         running: nodes train in it.
         world: its workers.
         incarnations: of its nodes.
+        ranks: of each of them, by incarnation; a node that is not there may ask for any.
     """
 
     run: str
@@ -58,6 +59,7 @@ class Current:
     running: bool
     world: int
     incarnations: frozenset[str]
+    ranks: Mapping[str, range] = field(default_factory=dict[str, range])
 
 
 @dataclass(eq=False, slots=True)
@@ -231,6 +233,8 @@ class Ledgers:
             elif round == current.round and current.running:
                 if waiting.caller.incarnation not in current.incarnations:
                     waiting.give(Answer("stale", _not_in_it(waiting.caller, current)))
+                elif waiting.request.rank not in current.ranks.get(waiting.caller.incarnation, range(1 << 53)):
+                    waiting.give(Answer("refused", _another_rank(waiting, current)))
                 elif waiting.request.world == current.world:
                     ready.append(waiting)
                 else:  # for so many ranks the ledgers would wait, and look through all of them
@@ -414,6 +418,14 @@ def _not_in_it(caller: Caller, current: Current) -> str:
     return (
         f"node {caller.node} is not in round {current.round}, or was in it before its agent registered again: "
         "what its workers had is leased to others"
+    )
+
+
+def _another_rank(waiting: _Waiting, current: Current) -> str:
+    has = current.ranks[waiting.caller.incarnation]
+    return (
+        f"node {waiting.caller.node} asks for rank {waiting.request.rank}, and has the ranks {has.start} to "
+        f"{has.stop - 1} of round {current.round}: a worker may only ask for its own"
     )
 
 

@@ -1,8 +1,9 @@
 """Which records each rank trains on in synchronous training, at any world size, by arithmetic alone (pure).
 
 A *position* says how many records of its epoch the committed model contains. An epoch is one order of all records, so
-what a commit leaves to do is the rest of that order, and any number of ranks can go on from there. A *step* is the next
-part of the order, the same for all ranks; each takes its share, as micro-batches. Only a commit moves the position.
+what a commit leaves to do is the rest of that order, and any number of ranks can continue from there. A *step* is the
+next part of the order, the same for all ranks; each takes its share, as micro-batches. Only a commit moves the
+position.
 
 How an epoch is cut into steps, with R records left in it, W ranks and G = W x batch x accumulate, or the fixed N:
 
@@ -78,7 +79,7 @@ class RanksDiffer(SamplerError, ValueError):
 
 
 class SamplerMisused(SamplerError, RuntimeError):
-    """The script commits what it has not done, or goes on with what is no longer so."""
+    """The script commits what it has not done, or continues with what is no longer so."""
 
     __module__ = "elastic_run.exceptions"
 

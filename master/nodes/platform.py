@@ -21,7 +21,11 @@ class PlatformError(RendezvousError):
 
 
 class PlatformUnavailable(PlatformError):
-    """It does not answer, or asks for patience."""
+    """It does not answer, or asks for patience: for so many seconds, where `patience` is not 0."""
+
+    def __init__(self, message: str, patience: float = 0.0) -> None:
+        super().__init__(message)
+        self.patience = patience
 
 
 class PlatformRefused(PlatformError):

@@ -10,7 +10,9 @@ for as long as there are places:
 - As long as nothing was refused a place, everything is asked for at once, and whatever was lost is replaced at once.
 - A replica that stays without a place is withdrawn, but for one: that is the probe, and the platform starts it as soon
   as there is a place. So a job that cannot grow has one pending replica, however many it may have.
-- When the probe runs, twice as many are asked for each time, until one stays without a place again.
+- When the probe has a place, twice as many are asked for each time, until one stays without a place again. Nobody
+  waits for those to run: a place is found in a moment, and an image and an agent take their time.
+- A place that others of a lower priority are leaving counts as one: the replica that is promised it is not withdrawn.
 
 Of an index the newest replica is kept when it has ended, for its log and its count; those before it are removed.
 
@@ -25,7 +27,7 @@ from typing import Protocol
 
 from ...rendezvous.fields import Name, Number
 from .relaunch import Again, Finished, GivenUp, Limits, judge
-from .replica import CannotStart, Launch, Replica, Unschedulable
+from .replica import CannotStart, Exited, Launch, OutOfMemory, Replica, Submitted, Unschedulable
 
 PATIENCE = 20.0
 """Seconds that a replica waits for a place before those beyond the minimum are withdrawn: a scheduler that is busy, or
@@ -46,14 +48,16 @@ class Room:
     """What is known of the platform's room for a role.
 
     Attributes:
-        peak: so many ran at once, since a replica was last withdrawn; they are replaced at once.
-        step: beyond that, so many may be pending at once; 0: as many as are wanted, because none was withdrawn yet.
-        ran: how many ran when this was last looked at.
+        peak: so many had a place at once, since a replica was last withdrawn; they are replaced at once.
+        step: beyond that, so many may be asked for at once; 0: as many as are wanted, because none was withdrawn yet.
+        placed: how many had a place when this was last looked at.
+        ran: one of them has run, so that what they are made of can be started.
     """
 
     peak: Number = 0
     step: Number = 0
-    ran: Number = 0
+    placed: Number = 0
+    ran: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class Plan:
         look: at this time nothing may have changed, and there will be something to do; None: when something changes.
         notes: why replicas are pending, or were given up.
         hopeless: the job cannot have its minimum any more; None where it can.
+        finished: a replica that has ended because the job has succeeded; None where there is none.
     """
 
     start: tuple[Launch, ...] = ()
@@ -92,6 +97,7 @@ class Plan:
     look: float | None = None
     notes: tuple[Note, ...] = ()
     hopeless: Note | None = None
+    finished: Note | None = None
 
 
 def reconcile(
@@ -112,6 +118,11 @@ def reconcile(
         patience: seconds until a replica without a place is withdrawn.
     """
     known = {demand.role for demand in demands}
+    finished = [
+        Note(each.name, each.end)
+        for each in replicas
+        if each.end is not None and not each.stopping and isinstance(judge(each, each.end, limits), Finished)
+    ]
     stop = [each.name for each in replicas if each.role not in known and _alive(each)]
     start: list[Launch] = []
     looks: list[float] = []
@@ -133,7 +144,9 @@ def reconcile(
         notes += part.notes
         looks += [part.look] if part.look is not None else []
         hopeless = hopeless or part.hopeless
-    return Plan(tuple(start), tuple(stop), rooms, min(looks, default=None), tuple(notes), hopeless)
+    return Plan(
+        tuple(start), tuple(stop), rooms, min(looks, default=None), tuple(notes), hopeless, next(iter(finished), None)
+    )
 
 
 def _of_role(
@@ -148,32 +161,41 @@ def _of_role(
     stop += [each.name for each in live[:surplus]]
     live = live[surplus:]
 
-    running = sum(each.state == "running" for each in live)
+    placed = sum(map(_placed, live))
+    ran = room.ran or any(map(_has_run, replicas))
     withdrawn, look = _withdrawn(live, demand.least, now, patience)
     if withdrawn:
         stop += [each.name for each in withdrawn]
         live = [each for each in live if each not in withdrawn]
-        room = Room(peak=running, step=1, ran=running)
-    pending = sum(each.state == "pending" for each in live)
-    doubled = room.step * 2 if running > room.ran and not pending else room.step
-    room = Room(max(room.peak, running), doubled, running)
+        room = Room(peak=placed, step=1, placed=placed, ran=ran)
+    doubled = room.step * 2 if placed > room.placed and placed == len(live) else room.step
+    room = Room(max(room.peak, placed), doubled, placed, ran)
 
     most = demand.count
     if any(map(_placeless, live)):
         most = min(most, demand.least)
     elif room.step:
-        most = min(most, max(demand.least, room.peak, running + room.step))
+        most = min(most, max(demand.least, room.peak, placed + room.step))
     started = _started(demand, newest, len(live), most, limits, now)
     waits = [Note(each.name, each.pending) for each in live if isinstance(each.pending, Unschedulable | CannotStart)]
-    lost = started.notes
+    stuck, stuck_look = ((), None) if ran else _stuck(live, limits, now)
+    lost = (*started.notes, *stuck)
     return Plan(
         start=started.start,
         stop=tuple(stop),
         room={demand.role: room},
-        look=min((moment for moment in (look, started.look) if moment is not None), default=None),
-        notes=(*waits, *lost),
+        look=min((moment for moment in (look, started.look, stuck_look) if moment is not None), default=None),
+        notes=(*waits, *started.notes),
         hopeless=lost[0] if lost and demand.count - len(lost) < demand.least else None,
     )
+
+
+def _stuck(live: Sequence[Replica], limits: Limits, now: float) -> tuple[Sequence[Note], float | None]:
+    """Those that could not be started for long enough; and when to look again at the others of that kind."""
+    trying = [each for each in live if isinstance(each.pending, CannotStart)]
+    late = [each for each in trying if each.since + limits.cannot_start <= now]
+    look = min((each.since + limits.cannot_start for each in trying if each not in late), default=None)
+    return [Note(each.name, each.pending) for each in late if each.pending is not None], look
 
 
 def _worth(replica: Replica) -> tuple[bool, bool, int]:
@@ -232,6 +254,14 @@ def _started(demand: Demand, newest: Mapping[int, Replica], live: int, most: int
 
 def _alive(replica: Replica) -> bool:
     return replica.state != "ended" and not replica.stopping
+
+
+def _has_run(replica: Replica) -> bool:
+    return replica.state == "running" or isinstance(replica.end, Exited | OutOfMemory)
+
+
+def _placed(replica: Replica) -> bool:
+    return not isinstance(replica.pending, Submitted | Unschedulable)
 
 
 def _placeless(replica: Replica) -> bool:

@@ -24,6 +24,9 @@ class Limits:
         longest_pause: seconds, at most.
         memory_factor: more memory after an end for want of it.
         memory_cap: bytes, at most; 0: it gets no more than it was given first.
+        cannot_start: seconds that a replica may be unable to start (no such image, say) where none of its role has ever
+            run; then the job cannot have it. One of a role that has run waits on: what was good for the others is
+            good for it.
     """
 
     counted: int = 3
@@ -31,6 +34,7 @@ class Limits:
     longest_pause: float = 300.0
     memory_factor: float = 1.5
     memory_cap: int = 0
+    cannot_start: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,14 @@ from ...rendezvous.wire.values import Tagged, Unknown
 
 
 @dataclass(frozen=True, slots=True)
+class Submitted(Tagged):
+    """The platform has not looked for a place for it yet."""
+
+    def __str__(self) -> str:
+        return "the platform has not scheduled it yet"
+
+
+@dataclass(frozen=True, slots=True)
 class Starting(Tagged):
     """It has a place, and is about to run: its image is pulled, its volumes are mounted."""
 
@@ -32,6 +40,14 @@ class Unschedulable(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
+class Promised(Tagged):
+    """The platform makes a place for it: others, of a lower priority, are told to leave."""
+
+    def __str__(self) -> str:
+        return "it waits for others of a lower priority to leave its place"
+
+
+@dataclass(frozen=True, slots=True)
 class CannotStart(Tagged):
     """It has a place, and cannot run as it is described: no such image, a missing volume. In the platform's words."""
 
@@ -41,7 +57,17 @@ class CannotStart(Tagged):
         return f"it cannot be started: {self.message}"
 
 
-PendingReason = Starting | Unschedulable | CannotStart | Unknown
+@dataclass(frozen=True, slots=True)
+class Refused(Tagged):
+    """The platform does not take it: a quota, a missing right, an object that makes no sense. In its words."""
+
+    message: Words
+
+    def __str__(self) -> str:
+        return f"the platform refuses it: {self.message}"
+
+
+PendingReason = Submitted | Starting | Promised | Unschedulable | CannotStart | Unknown
 
 
 # -- how it ended -----------------------------------------------------------------------------------------------------

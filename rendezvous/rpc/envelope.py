@@ -4,21 +4,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..errors import RendezvousError
-from ..wire.frame import framed
+from ..wire.frame import PREFIX, framed, length_of
 from ..wire.values import Text, decode, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from ssl import SSLContext
 
 VERSION = 1
 
-Code = Literal["version", "token", "malformed", "method", "too long", "late", "moved", "failed"]
+Code = Literal["version", "token", "malformed", "method", "role", "too long", "late", "moved", "failed"]
 """Why there is no answer.
 
 version: whoever asks speaks another version of this protocol.
 token: its token is not the job's.
 malformed: the message is not what it should be.
 method: nobody answers that here.
+role: an observer asks, who may not ask that.
 too long: a message does not fit into a frame.
 late: there was no answer within the request's seconds, or no whole first message in its time.
 moved: this process does not lead the job (any more): find out who does, and ask there.
@@ -95,17 +97,27 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoded:
+    """An answer that is JSON already: many are given the same."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Security:
     """What two ends of a connection must agree on; by default neither is checked.
 
     Attributes:
         token: of the job; whoever asks must have the same.
         server, client: what TLS is spoken with by who listens and by who dials; None: no TLS.
+        written: gives what these are made of, as it is now, for a process beside the workers that speaks to others of
+            its kind (`identity.contexts.written_pair`); None: no TLS.
     """
 
     token: str = field(default="", repr=False)
     server: "SSLContext | None" = None
     client: "SSLContext | None" = None
+    written: "Callable[[], Mapping[str, str]] | None" = field(default=None, repr=False, compare=False)
 
 
 class RpcError(RendezvousError):
@@ -133,6 +145,12 @@ def asked(id: int, method: str, seconds: float, body: bytes) -> bytes:
 def answered(id: int, body: bytes) -> bytes:
     """An answer on the stream, as `packed(Answered(id), body)`, in less time. Raises TooLong."""
     return framed(b'{"id":%d}\n%s' % (id, body))
+
+
+def answer_begun(id: int, size: int) -> bytes:
+    """What comes before a body of so many bytes: both together are `answered`. Raises TooLong."""
+    head = b'{"id":%d}\n' % id
+    return PREFIX.pack(length_of(len(head) + size)) + head
 
 
 def unpacked(message: bytes) -> tuple[bytes, bytes]:

@@ -26,20 +26,44 @@ class Endpoint:
     Attributes:
         host: a lower-case name, or an IP address without brackets.
         port: 1 to 65535.
-        tls: it was written `https://`: an existing store, which is used and never started.
+        tls: it was written `https://`: a store of the user's own, which is used and never started.
+        plain: it was written `http://`: the same, without encryption.
+        secret: the fingerprint of the secret that protects a store of ours; empty where none does.
     """
 
     host: str
     port: int = DEFAULT_PORT
     tls: bool = False
+    plain: bool = False
+    secret: str = ""
 
     def __str__(self) -> str:
         return authority(self.host, self.port)
 
     @property
+    def loopback(self) -> bool:
+        """By its text it is this machine, and nothing that is sent there leaves it."""
+        if self.host == "localhost" or self.host.endswith(".localhost"):
+            return True
+        try:
+            return is_loopback(self.host)
+        except ValueError:  # a name
+            return False
+
+    @property
     def url(self) -> str:
         """`http://host:port`, or with `https`."""
-        return f"{'https' if self.tls else 'http'}://{self}"
+        return f"{'https' if self.tls or self.secret else 'http'}://{self}"
+
+    @property
+    def typed(self) -> str:
+        """As a user types it, so that another command means the same store by it."""
+        return self.url if self.tls or self.plain else str(self)
+
+    @property
+    def own(self) -> bool:
+        """A store that the user runs: it is used and never started."""
+        return self.tls or self.plain
 
 
 def authority(host: str, port: int) -> str:
@@ -55,25 +79,39 @@ def parse_endpoints(text: str, default_port: int = DEFAULT_PORT) -> tuple[Endpoi
     if not text.strip():
         raise MalformedEndpoint("the endpoint is empty: give host:port, or several with commas between them")
     endpoints: list[Endpoint] = []
+    shown = ",".join(map(without_user, text.split(",")))
     for item in text.split(","):
-        endpoint = _parse(item.strip(), text, default_port)
+        endpoint = _parse(item.strip(), shown, default_port)
         if any((known.host, known.port) == (endpoint.host, endpoint.port) for known in endpoints):
-            raise MalformedEndpoint(f"endpoint {text!r} names {endpoint} twice")
+            raise MalformedEndpoint(f"endpoint {shown!r} names {endpoint} twice")
         endpoints.append(endpoint)
     return tuple(endpoints)
+
+
+def without_user(item: str) -> str:
+    """An endpoint as it may be shown: what stands before an `@` may be a password."""
+    before, at, host = item.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    return f"{scheme}{separator}***@{host}" if at and separator else f"***@{host}" if at else item
 
 
 def _parse(item: str, text: str, default_port: int) -> Endpoint:
     if not item:
         raise MalformedEndpoint(f"endpoint {text!r} has an empty item: give host:port with commas between them")
+    given, item = item, without_user(item)
     scheme, separator, rest = item.partition("://")
     if not separator:
         scheme, rest = "http", item
     elif scheme.lower() not in ("http", "https"):
         raise MalformedEndpoint(f"endpoint {item!r}: the scheme {scheme!r} is neither http nor https")
     rest = rest.removesuffix("/")
-    if "/" in rest or "@" in rest or "?" in rest:
-        raise MalformedEndpoint(f"endpoint {item!r}: expected only host:port, without a path or a user")
+    if item != given:
+        raise MalformedEndpoint(
+            f"endpoint {item!r}: expected only host:port, without a user; --etcd-user names one, and its password is "
+            "never a part of a command line"
+        )
+    if "/" in rest or "?" in rest:
+        raise MalformedEndpoint(f"endpoint {item!r}: expected only host:port, without a path")
     if rest.startswith("["):
         host, bracket, tail = rest[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
@@ -85,7 +123,8 @@ def _parse(item: str, text: str, default_port: int) -> Endpoint:
     else:
         host, colon, port = rest.partition(":")
         host, port = _name(host, item), port if colon else str(default_port)
-    return Endpoint(host, _port(port, item), tls=scheme.lower() == "https")
+    tls = scheme.lower() == "https"
+    return Endpoint(host, _port(port, item), tls=tls, plain=bool(separator) and not tls)
 
 
 def _ipv6(host: str, item: str) -> str:
@@ -211,12 +250,17 @@ def _source_address(target: str, port: int) -> str | None:
         return None
 
 
-def binding(host: str, peers: Sequence[Endpoint | str]) -> Binding:
+def binding(host: str, peers: Sequence[Endpoint | str], *, alone: bool = False) -> Binding:
     """Where to listen for a host that is this machine.
 
-    A loopback host binds loopback, any other its address. A host name that resolves only to loopback (Debian
-    maps it to 127.0.1.1) means something else to its peers: bind every interface, and advertise the one that
-    routes to them.
+    A host binds its address, and a name that resolves only to loopback binds loopback. The machine's own name may do
+    so, too (Debian maps it to 127.0.1.1), and means something else to other machines: where they are expected, bind
+    every interface, and advertise the one that routes to them.
+
+    Args:
+        host: an address or a name.
+        peers: other hosts of the job.
+        alone: no other machine is expected.
     """
     addresses = resolve(host)
     outward = [address for address in addresses if not is_loopback(address)]
@@ -226,6 +270,22 @@ def binding(host: str, peers: Sequence[Endpoint | str]) -> Binding:
     if outward:
         return Binding(outward[0], outward[0])
     loopback = next((address for address in addresses if is_loopback(address)), "127.0.0.1")
-    if host == loopback or host == "localhost" or host.endswith(".localhost"):
+    if alone or not _names_this_machine(host):
         return Binding(loopback, loopback)
     return Binding("::" if ":" in loopback else "0.0.0.0", routable_address(peers))
+
+
+def loopback_alias(host: str) -> str:
+    """Where a name leads that means loopback here, and says nothing of that to a reader; empty where it is no such.
+
+    Other machines may know the name as an address of this one, and find nobody there.
+    """
+    found = resolve(host)
+    if host in found or host == "localhost" or host.endswith(".localhost") or _names_this_machine(host):
+        return ""
+    return found[0] if found and all(map(is_loopback, found)) else ""
+
+
+def _names_this_machine(host: str) -> bool:
+    own = socket.gethostname().lower().partition(".")[0]
+    return own != "localhost" and host.partition(".")[0] == own

@@ -1,7 +1,7 @@
 """What waits for the store on this node: it is asked again until it answers, and a wait that lasts is told.
 
 Nothing that a job needs is given up because the store is away for a while, or refuses for want of space. Who has
-workers goes on with them; who has none looks at `longest`, and ends in words when that is too long.
+workers continues with them; who has none looks at `longest`, and ends in words when that is too long.
 """
 
 import asyncio

@@ -72,7 +72,7 @@ _FORMER = {
     "span": "elastic_run.trace.span",
     "world": "elastic_run.context",
 }
-"""Names of earlier versions, which go on working, and their new ones."""
+"""Names of earlier versions, which keep working, and their new ones."""
 
 
 def __getattr__(name: str) -> object:

@@ -3,12 +3,14 @@
     with ControlPlane(folder) as plane:
         plane.kubectl("get", "pods")
 
-It has no machines; `process_kubelet.py` makes some. `tests/build_kubernetes.sh` builds the programs. It listens on
-loopback, and whoever has the token of `plane.kubeconfig` may do everything.
+It has no machines; `process_kubelet.py` makes some. `tests/build_kubernetes.sh` builds the programs; those of another
+version are used where ELASTIC_RUN_TEST_KUBERNETES names their folder. It listens on loopback, and whoever has the token
+of `plane.kubeconfig` may do everything.
 """
 
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -24,8 +26,10 @@ from kubernetes import client, config
 from ..integration.conftest import etcd_binary, free_ports
 
 DEADLINE = 120.0
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 180.0
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+FOLDER_VARIABLE = "ELASTIC_RUN_TEST_KUBERNETES"
 
 NEEDS = "these tests need a Kubernetes control plane: tests/build_kubernetes.sh builds one (make test does)"
 
@@ -35,12 +39,24 @@ class Unavailable(Exception):
 
 
 def programs() -> Path:
-    """The folder of the newest build. Raises Unavailable."""
+    """The folder that the environment names, or of the newest build. Raises Unavailable."""
+    if named := os.environ.get(FOLDER_VARIABLE):
+        if absent := [name for name in PROGRAMS if not (Path(named) / name).exists()]:
+            raise Unavailable(f"{FOLDER_VARIABLE}={named}: there is no {', '.join(absent)}")
+        return Path(named)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elastic-run-tests"
     found = [each for each in cache.glob("kubernetes-*") if all((each / name).exists() for name in PROGRAMS)]
     if not found:
         raise Unavailable(NEEDS)
     return max(found, key=lambda each: each.stat().st_mtime)
+
+
+def version_of(where: Path) -> tuple[int, int]:
+    """Which Kubernetes it is, such as (1, 20)."""
+    done = subprocess.run([where / "kube-apiserver", "--version"], check=True, capture_output=True, text=True)
+    found = re.search(r"v([0-9]+)\.([0-9]+)", done.stdout)
+    assert found, done.stdout
+    return int(found[1]), int(found[2])
 
 
 class ControlPlane:
@@ -51,6 +67,7 @@ class ControlPlane:
         taken_for_lost: seconds of silence after which a machine is not ready any more.
 
     Attributes:
+        version: such as (1, 20).
         store: the address of its etcd, in which there is room for a job's keys as well.
     """
 
@@ -63,7 +80,18 @@ class ControlPlane:
         self._commands: dict[str, list[str]] = {}
 
     def __enter__(self) -> "ControlPlane":
+        try:
+            self._begin()
+        except BaseException:
+            self._end()  # nobody else would, of what has begun
+            raise
+        return self
+
+    def _begin(self) -> None:
         where = programs()
+        self.version = version_of(where)
+        # Ports without TLS, which versions before 1.24 open otherwise and later ones do not know.
+        no_plain_api, no_plain_port = (["--insecure-port=0"], ["--port=0"]) if self.version < (1, 24) else ([], [])
         folder = self.folder
         folder.mkdir(parents=True, exist_ok=True)
         etcd, peer, self.port, manager, scheduler = free_ports(5)
@@ -86,7 +114,7 @@ class ControlPlane:
         )
         self._start(
             "kube-apiserver",
-            [str(where / "kube-apiserver"), f"--etcd-servers={store}", "--bind-address=127.0.0.1", "--insecure-port=0"]
+            [str(where / "kube-apiserver"), f"--etcd-servers={store}", "--bind-address=127.0.0.1", *no_plain_api]
             + [f"--secure-port={self.port}", f"--cert-dir={folder / 'certificates'}", "--authorization-mode=RBAC"]
             + [f"--token-auth-file={folder / 'tokens.csv'}", "--service-cluster-ip-range=10.96.0.0/16"]
             + ["--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"]
@@ -96,7 +124,7 @@ class ControlPlane:
             + [f"--default-{each}-toleration-seconds=2" for each in ("not-ready", "unreachable")],
         )
         self.until(lambda: self.answers(), "the API server")
-        common = [f"--kubeconfig={self.kubeconfig}", "--port=0", "--leader-elect=false"]
+        common = [f"--kubeconfig={self.kubeconfig}", *no_plain_port, "--leader-elect=false"]
         ca = folder / "certificates" / "apiserver.crt"
         self._start(
             "kube-controller-manager",
@@ -131,11 +159,13 @@ class ControlPlane:
         self.api = client.ApiClient(self._configuration())
         self.core = client.CoreV1Api(self.api)
         self.until(self._has_default_account, "the namespace's service account")
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for process in reversed(self._processes.values()):
             process.send_signal(signal.SIGCONT)
             process.kill()
@@ -234,7 +264,11 @@ class ControlPlane:
 
     def _has_default_account(self) -> bool:
         found = json.loads(self.kubectl("get", "serviceaccounts", "-o", "json"))
-        return any(each["metadata"]["name"] == "default" and each.get("secrets") for each in found["items"])
+        # Before 1.24 a pod's token is a Secret of its account, and no pod is made until that is there.
+        return any(
+            each["metadata"]["name"] == "default" and (self.version >= (1, 24) or each.get("secrets"))
+            for each in found["items"]
+        )
 
 
 def missing() -> str:

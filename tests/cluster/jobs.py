@@ -52,7 +52,7 @@ class Jobs:
         """Submits a job of that script; `outside`: its store is not in the master's pod."""
         file = self.folder / f"{name}.py"
         file.write_text(script)
-        store = [f"--rdzv-endpoint={self.plane.store}"] if outside else []
+        store = [f"--rdzv-endpoint=http://{self.plane.store}"] if outside else []
         times = "--rdzv-conf=last_call_timeout=0,settle=0,scale_up_interval=0"
         flags = [f"--name={name}", "--image=any", "--no-wait", "--cpu=1", "--shutdown-timeout=3", times]
         self.run("submit", *flags, *store, *words, "--", str(file), str(self.release_file))
@@ -97,7 +97,7 @@ class Jobs:
     def logs(self) -> str:
         """Of all pods that there are."""
         texts: list[str] = []
-        for component in ("master", "node"):
+        for component in ("master", "node", "store"):
             for name in self.pods(component):
                 done = subprocess.run(
                     ["kubectl", f"--kubeconfig={self.plane.kubeconfig}", "-n", self.namespace, "logs", name],
@@ -107,6 +107,16 @@ class Jobs:
                 )
                 texts.append(f"---- {name} ----\n{done.stdout}{done.stderr}")
         return "\n".join(texts)
+
+    def evicts(self, pod: str) -> bool:
+        """Asks for a pod to go, as a drain of its machine does; whether it goes."""
+        group = "policy/v1" if self.plane.version >= (1, 22) else "policy/v1beta1"
+        body = {"apiVersion": group, "kind": "Eviction", "metadata": {"name": pod}}
+        where = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        words = ["kubectl", f"--kubeconfig={self.plane.kubeconfig}", "create", "--raw", where, "-f", "-"]
+        done = subprocess.run(words, input=json.dumps(body), capture_output=True, text=True, timeout=DEADLINE)
+        assert not done.returncode or "disruption budget" in done.stderr, done.stderr
+        return not done.returncode
 
     def job(self, name: str) -> Any:
         """The Job's own object."""

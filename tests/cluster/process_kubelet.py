@@ -4,9 +4,12 @@
         plane.kubectl("run", ...)
 
 A container is a process in namespaces of its own (`unshare`): it is process 1 of them, so whatever it has started ends
-with it; it has its pod's name, its service account's token, and an address of 127.0.0.0/8 that no other pod has. Images
-are not looked at: every command finds the programs of the tests' environment. A limit of memory is looked at five times
-a second, and who is above it is killed and called OOMKilled. Needs root.
+with it; it has its pod's name, its service account's token, and an address of 127.0.0.0/8 that no other pod has. Its
+/etc/hosts has the names of the pods of StatefulSets, which a name server would have. Images are not looked at: every
+command finds the programs of the tests' environment, but an image whose name begins with MISSING cannot be pulled, and
+one that begins with EMPTY has no program.
+Of probes it makes those of readiness that run a command. A limit of memory is looked at five times a second, and who is
+above it is killed and called OOMKilled. Needs root.
 """
 
 import base64
@@ -48,11 +51,20 @@ TICK = 0.2
 HEARTBEAT = 1.0
 """Seconds between two renewals of the machine's lease."""
 
+NAMES = 0.5
+"""Seconds between two looks for names of pods."""
+
+PULL = 2.0
+"""Seconds that a kubelet's word of a failed pull stands; as long is it said then that it will be tried again."""
+
 FOLLOWED = 0.1
 """Seconds between two looks for more lines of a log."""
 
 MISSING = "missing"
 """An image whose name begins so cannot be pulled."""
+
+EMPTY = "empty"
+"""An image whose name begins so has no program in it."""
 
 SECRETS = "/var/run/secrets"
 
@@ -65,7 +77,7 @@ mkdir -p /var/run/secrets
 mount -t tmpfs tmpfs /var/run/secrets
 hostname "$POD_HOSTNAME"
 while [ "$1" != -- ]; do
-    mkdir -p "$2"
+    [ -e "$2" ] || mkdir -p "$2"
     mount --bind "$1" "$2"
     shift 2
 done
@@ -114,6 +126,9 @@ class Container:
     restarts: int = 0
     out_of_memory: bool = False
     again_at: float = 0.0
+    ready: bool = True
+    probed_at: float = 0.0
+    unconfigured: str = ""
 
     @property
     def running(self) -> bool:
@@ -139,6 +154,8 @@ class Pod:
     containers: list[Container] = field(default_factory=list)
     told: Json = None
     kill_at: float | None = None
+    begun_at: float = field(default_factory=time.monotonic)
+    noted: bool = False
 
     @property
     def name(self) -> str:
@@ -173,6 +190,7 @@ class Kubelet:
         self._folder = Path(tempfile.mkdtemp(prefix=f"kubelet-{name}-"))
         self._threads: list[threading.Thread] = []
         self._lock = threading.RLock()
+        self._names_at = 0.0
         self._server: http.server.ThreadingHTTPServer | None = None
 
     def __enter__(self) -> "Kubelet":
@@ -288,6 +306,8 @@ class Kubelet:
                     found = {each["metadata"]["uid"]: each for each in self._rest.ask("GET", query)["items"]}
                 with contextlib.suppress(Refused, urllib3.exceptions.HTTPError, ValueError):
                     self._look(found)
+                with contextlib.suppress(Refused, urllib3.exceptions.HTTPError, ValueError):
+                    self._tell_names()
 
     def _look(self, found: Mapping[str, Json] | None) -> None:
         """`found`: the pods of this machine; None: nobody can say."""
@@ -307,6 +327,34 @@ class Kubelet:
         for uid, pod in list(self._pods.items()):
             if self._step(pod):
                 del self._pods[uid]
+
+    def _hosts(self, namespace: str) -> Path:
+        file = self._folder / f"hosts-{namespace}"
+        if not file.exists():
+            file.write_bytes(Path("/etc/hosts").read_bytes())
+        return file
+
+    def _tell_names(self) -> None:
+        """As a headless Service does: each pod of a StatefulSet has a name, from when it has an address."""
+        if time.monotonic() < self._names_at:
+            return
+        self._names_at = time.monotonic() + NAMES
+        namespaces = {pod.namespace for pod in self._pods.values()}
+        texts = {each: [Path("/etc/hosts").read_text()] for each in namespaces}
+        selector = "/api/v1/pods?labelSelector=statefulset.kubernetes.io/pod-name"
+        for each in self._rest.ask("GET", selector)["items"]:
+            spec, address = each["spec"], each["status"].get("podIP")
+            if address and spec.get("subdomain") and each["metadata"]["namespace"] in namespaces:
+                name = f"{spec.get('hostname')}.{spec['subdomain']}"
+                texts[each["metadata"]["namespace"]].append(f"{address} {name}\n")
+        for namespace, lines in texts.items():
+            # In place: containers have this very file, and one with another text would be another file.
+            with self._hosts(namespace).open("r+") as file:
+                text = "".join(lines)
+                if file.read() != text:
+                    file.seek(0)
+                    file.write(text)
+                    file.truncate()
 
     def _made(self, given: Json) -> Pod:
         number = next(_addresses)
@@ -328,15 +376,48 @@ class Kubelet:
         policy = pod.object["spec"].get("restartPolicy", "Always")
         for each in pod.containers:
             if each.process is None and not each.spec["image"].startswith(MISSING):
-                self._start(pod, each)
+                self._begin(pod, each)
             elif each.ended and (policy == "Always" or (policy == "OnFailure" and each.ended["exitCode"])):
                 if not each.again_at:
                     each.again_at = time.monotonic() + min(10.0, 0.5 * 2**each.restarts)
                 elif time.monotonic() >= each.again_at:
                     each.restarts, each.again_at = each.restarts + 1, 0.0
                     self._start(pod, each)
+            self._probe(each)
         self._tell(pod)
         return False
+
+    def _begin(self, pod: Pod, container: Container) -> None:
+        """Starts it, unless a Secret or a ConfigMap that it names is not there."""
+        try:
+            self._start(pod, container)
+            container.unconfigured = ""
+        except Refused as error:
+            if error.status != 404:
+                raise
+            container.unconfigured = str(error).partition(": ")[2]
+
+    def _probe(self, container: Container) -> None:
+        """Whether it is ready, where its spec says by which command that is seen."""
+        probe = container.spec.get("readinessProbe")
+        if not probe or "exec" not in probe:
+            return
+        if not container.running:
+            container.ready = False
+            return
+        if time.monotonic() < container.probed_at + probe.get("periodSeconds", 10):
+            return
+        container.probed_at = time.monotonic()
+        pid = container.main()
+        if pid is None:
+            container.ready = False
+            return
+        where = ["nsenter", f"--target={pid}", "--mount", "--pid", "--uts", "--"]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [*where, *probe["exec"]["command"]], capture_output=True, timeout=probe.get("timeoutSeconds", 1)
+            )
+            container.ready = done.returncode == 0
 
     def _look_at(self, container: Container) -> None:
         if not container.running or container.process is None:
@@ -352,6 +433,9 @@ class Kubelet:
         code = code if code >= 0 else 128 - code
         reason = "OOMKilled" if container.out_of_memory else "Error" if code else "Completed"
         container.ended = {"exitCode": code, "reason": reason, "startedAt": container.started, "finishedAt": _time()}
+        if container.spec["image"].startswith(EMPTY):
+            words = f'exec: "{container.spec["command"][0]}": executable file not found in $PATH'
+            container.ended |= {"exitCode": 128, "reason": "StartError", "message": words}
 
     def _stop(self, pod: Pod) -> bool:
         now = time.monotonic()
@@ -385,14 +469,16 @@ class Kubelet:
     def _tell(self, pod: Pod) -> None:
         """Writes the pod's status where it has changed."""
         missing = [each for each in pod.containers if each.spec["image"].startswith(MISSING)]
-        states = [self._state(each) for each in pod.containers]
-        if missing:
+        states = [self._state(pod, each) for each in pod.containers]
+        if missing and not pod.noted:
+            self._note_pull(pod, missing[0])
+        if missing or any(each.unconfigured for each in pod.containers):
             phase = "Pending"
         elif all(each.ended for each in pod.containers) and not any(each.again_at for each in pod.containers):
             phase = "Failed" if any(each.ended["exitCode"] for each in pod.containers) else "Succeeded"
         else:
             phase = "Running"
-        ready = "True" if phase == "Running" else "False"
+        ready = "True" if phase == "Running" and all(each["ready"] for each in states) else "False"
         status = {
             "phase": phase,
             "podIP": pod.address,
@@ -413,11 +499,40 @@ class Kubelet:
         self._rest.ask("PATCH", f"{pod.path}/status", patch, "application/merge-patch+json")
         pod.told = status
 
-    def _state(self, container: Container) -> Json:
+    def _note_pull(self, pod: Pod, container: Container) -> None:
+        """An event, as a kubelet makes one of each pull that fails."""
+        metadata = {"generateName": f"{pod.name}.", "namespace": pod.namespace}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": metadata,
+            "involvedObject": {
+                "kind": "Pod",
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.object["metadata"]["uid"],
+            },
+            "reason": "Failed",
+            "type": "Warning",
+            "message": f'Failed to pull image "{container.spec["image"]}": {_no_image(container)}',
+            "firstTimestamp": _time(),
+            "lastTimestamp": _time(),
+            "count": 1,
+            "source": {"component": "kubelet", "host": self.name},
+        }
+        self._rest.ask("POST", f"/api/v1/namespaces/{pod.namespace}/events", body)
+        pod.noted = True
+
+    def _state(self, pod: Pod, container: Container) -> Json:
         state: Json
         if container.spec["image"].startswith(MISSING):
-            message = f'Back-off pulling image "{container.spec["image"]}"'
-            state = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+            if int((time.monotonic() - pod.begun_at) / PULL) % 2:
+                message = f'Back-off pulling image "{container.spec["image"]}"'
+                state = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+            else:
+                state = {"waiting": {"reason": "ErrImagePull", "message": _no_image(container)}}
+        elif container.unconfigured:
+            state = {"waiting": {"reason": "CreateContainerConfigError", "message": container.unconfigured}}
         elif container.ended and not container.again_at:
             state = {"terminated": container.ended}
         elif container.running:
@@ -428,7 +543,7 @@ class Kubelet:
             "name": container.spec["name"],
             "image": container.spec["image"],
             "imageID": container.spec["image"],
-            "ready": container.running,
+            "ready": container.running and container.ready,
             "started": container.running,
             "restartCount": container.restarts,
             "state": state,
@@ -442,6 +557,9 @@ class Kubelet:
         words = [_expanded(word, environment) for word in (*spec.get("command", ()), *spec.get("args", ()))]
         mounts = [word for pair in self._mounts(pod, spec) for word in pair]
         container.started, container.ended, container.out_of_memory = _time(), None, False
+        if spec["image"].startswith(EMPTY):
+            words = ["sh", "-c", "exit 127"]
+        container.ready, container.probed_at = "exec" not in (spec.get("readinessProbe") or {}), 0.0
         apart = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child=SIGKILL", "--propagation=private"]
         with container.log.open("ab") as log:
             container.process = subprocess.Popen(
@@ -495,6 +613,7 @@ class Kubelet:
         return {key: base64.b64decode(text) if kind == "secrets" else text.encode() for key, text in found.items()}
 
     def _mounts(self, pod: Pod, spec: Json) -> Iterable[tuple[str, str]]:
+        yield str(self._hosts(pod.namespace)), "/etc/hosts"
         volumes = {each["name"]: each for each in pod.object["spec"].get("volumes") or ()}
         for mount in spec.get("volumeMounts") or ():
             volume = volumes[mount["name"]]
@@ -503,8 +622,9 @@ class Kubelet:
                 continue
             folder = pod.folder / "volumes" / mount["name"]
             if not folder.exists():
+                contents = self._contents(pod, volume)
                 folder.mkdir(parents=True)
-                for name, content in self._contents(pod, volume).items():
+                for name, content in contents.items():
                     (folder / name).write_bytes(content)
             yield str(folder), mount["mountPath"]
 
@@ -513,7 +633,26 @@ class Kubelet:
             return self._data(pod, "configmaps", volume["configMap"]["name"])
         if "secret" in volume:
             return self._data(pod, "secrets", volume["secret"]["secretName"])
-        return {}
+        found: dict[str, bytes] = {}
+        for source in volume.get("projected", {}).get("sources", ()):  # the account's token, from Kubernetes 1.21 on
+            if "serviceAccountToken" in source:
+                found[source["serviceAccountToken"]["path"]] = self._token(pod).encode()
+            elif "configMap" in source:
+                data = self._data(pod, "configmaps", source["configMap"]["name"])
+                items = source["configMap"].get("items") or [{"key": key, "path": key} for key in data]
+                found |= {each["path"]: data[each["key"]] for each in items}
+            else:
+                items = source["downwardAPI"]["items"]
+                found |= {each["path"]: self._sourced(pod, each).encode() for each in items}
+        return found
+
+    def _token(self, pod: Pod) -> str:
+        """Of the pod's service account, which is worth nothing any more when the pod is gone."""
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.object["metadata"]["uid"]}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": reference}}
+        account = pod.object["spec"]["serviceAccountName"]
+        path = f"/api/v1/namespaces/{pod.namespace}/serviceaccounts/{account}/token"
+        return str(self._rest.ask("POST", path, body)["status"]["token"])
 
     def _kill(self, pod: Pod) -> None:
         for each in pod.containers:
@@ -596,6 +735,11 @@ class Kubelet:
                 if (pod.namespace, pod.name) == (namespace, name):
                     return next((each for each in pod.containers if each.spec["name"] == which), None)
         return None
+
+
+def _no_image(container: Container) -> str:
+    """What a registry says of it."""
+    return f'rpc error: code = NotFound desc = failed to resolve reference "{container.spec["image"]}": not found'
 
 
 def _time(*, micro: bool = False) -> str:

@@ -1,8 +1,9 @@
 """Whole jobs on a real API server, controller manager and scheduler; each pod is a process."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,9 +105,13 @@ def test_a_higher_priority_takes_places_and_the_job_grows_back(jobs: Jobs, plane
         )
         found = jobs.until("low", 1)
         assert found["incidents"] and "left" in found["incidents"][-1]["reason"], found
-        jobs.wait(lambda: jobs.status("low")["waiting"], lambda: "a pod that waits for a place")
-        (waiting,) = jobs.status("low")["waiting"][:1]
-        assert waiting["code"] == "Unschedulable" and "Insufficient cpu" in waiting["reason"]
+        jobs.wait(
+            lambda: any(
+                each["code"] == "Unschedulable" and "Insufficient cpu" in each["reason"]
+                for each in jobs.status("low")["waiting"]
+            ),
+            lambda: f"a pod that waits for a place: {jobs.status('low')['waiting']}",
+        )
         stayed = set(jobs.running()) & before
         assert len(stayed) == 1
         plane.kubectl("delete", "pod", "service", "-n", jobs.namespace)
@@ -180,12 +185,70 @@ def test_a_pod_that_cannot_start_is_said_and_the_job_can_be_cancelled(jobs: Jobs
     sidecar = {"name": "logs", "image": "missing/logs:1", "command": ["sleep", "1000"]}
     template.write_text(json.dumps({"spec": {"containers": [{"name": "agent"}, sidecar]}}))
     jobs.submit("six", "--nnodes=1:2", f"--pod-template={template}")
-    jobs.wait(lambda: jobs.status("six").get("waiting"), lambda: "word of the image")
-    waiting = jobs.status("six")["waiting"]
+    waiting: list[Any] = []
+
+    def told() -> bool:
+        waiting[:] = jobs.status("six").get("waiting") or ()
+        return bool(waiting)
+
+    jobs.wait(told, lambda: "word of the image")
     assert {each["code"] for each in waiting} == {"CannotStart"}
-    assert "ImagePullBackOff" in waiting[0]["reason"] and "missing/logs:1" in waiting[0]["reason"]
+    reason = waiting[0][
+        "reason"
+    ]  # a kubelet says the first when it has tried, and the second while it waits to try again
+    assert ("ErrImagePull" in reason or "ImagePullBackOff" in reason) and "missing/logs:1" in reason
     assert "missing/logs:1" in jobs.run("status", "six")
     jobs.run("cancel", "six")
     jobs.run("wait", "six", code=1)
     assert jobs.status("six")["reason"] == "it was cancelled by its user"
     jobs.wait(lambda: not jobs.running(), lambda: "no node to run")
+
+
+def test_neither_the_master_nor_a_member_of_the_store_is_special(jobs: Jobs, machine: Kubelet) -> None:
+    jobs.submit("seven", "--nnodes=2", outside=False)
+    jobs.until("seven", 2)
+    before = {name: each["metadata"]["uid"] for name, each in jobs.running().items()}
+    members = jobs.running("store")
+    drained, lost, other = sorted(members)
+    assert [drained, lost, other] == ["seven-etcd-0", "seven-etcd-1", "seven-etcd-2"]
+    # A drain takes a member once all are ready, and no other before that one is back.
+    jobs.wait(lambda: jobs.evicts(drained), lambda: f"{drained} to be evicted")
+    assert not jobs.evicts(lost) and not jobs.evicts(other)
+    jobs.wait(lambda: _answers(jobs, drained, members), lambda: f"{drained} to be back")
+    jobs.plane.kubectl("delete", "pod", lost, "-n", jobs.namespace, "--grace-period=0", "--force")
+    jobs.wait(lambda: _answers(jobs, lost, members), lambda: f"{lost} to be back")
+    (master,) = jobs.running("master")
+    jobs.plane.kubectl("delete", "pod", master, "-n", jobs.namespace, "--grace-period=0", "--force")
+    jobs.wait(lambda: set(jobs.running("master")) - {master}, lambda: "another master")
+    found = jobs.until("seven", 2)
+    assert found["round"] == 1, "training has never stood still"
+    assert {name: each["metadata"]["uid"] for name, each in jobs.running().items()} == before
+    jobs.release()
+    jobs.run("wait", "seven")
+    jobs.wait(lambda: not jobs.running("store"), lambda: "the store to end with the job")
+    jobs.run("delete", "seven")
+    jobs.wait(lambda: not jobs.plane.get("statefulsets,services,pdb", "-n", jobs.namespace)["items"], lambda: "nothing")
+
+
+def _answers(jobs: Jobs, member: str, before: Mapping[str, Any]) -> bool:
+    """The member runs in another pod, and has joined the others."""
+    pod = jobs.running("store").get(member)
+    if pod is None or pod["metadata"]["uid"] == before[member]["metadata"]["uid"]:
+        return False
+    return f"{member}.seven-etcd:2379 answers" in jobs.plane.kubectl("logs", member, "-n", jobs.namespace)
+
+
+def test_a_user_is_told_what_is_wrong(jobs: Jobs, machine: Kubelet) -> None:
+    assert "there is no job in namespace" in jobs.run("list")
+    for verb in ("status", "wait", "logs", "cancel", "suspend"):
+        assert "there is no job nobody" in jobs.run(verb, "nobody", code=2)
+    flags = ("--nnodes=1", "--no-wait")
+    assert "there is no ServiceAccount other" in jobs.run(
+        "submit", "--name=bad", "--image=any", "--service-account=other", *flags, "--", "t.py", code=2
+    )
+    jobs.run("submit", "--name=pull", "--image=missing/train:1", *flags, "--", "t.py")
+    jobs.wait(
+        lambda: "ImagePullBackOff" in jobs.run("status", "pull") and "missing/train:1" in jobs.run("status", "pull"),
+        lambda: jobs.run("status", "pull"),
+    )
+    jobs.run("delete", "pull")

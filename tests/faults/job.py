@@ -32,10 +32,11 @@ from elastic_run.master.incident import GATHER
 from elastic_run.rendezvous.keys import ROOT, Keys
 from elastic_run.rendezvous.member import Member
 from elastic_run.rendezvous.store.contract import Delete, KeyValue, Put
+from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 from elastic_run.rendezvous.wire.values import decode
 
-from ..integration.cluster import CLEAN_SECONDS, DEADLINE, Cluster, Puppet
+from ..integration.cluster import CLEAN_SECONDS, DEADLINE, MARK, Cluster, Puppet, environment_of, seal
 
 if TYPE_CHECKING:
     from ..integration.conftest import Cluster as Etcd
@@ -119,6 +120,7 @@ class Job(Cluster):
         self.innocent = False
         self._inject = inject
         self._limit = 0
+        self._begun = ticks()
         self._leases_before = leases(etcd.endpoint) if etcd else set[int]()
 
     # -- what a test says -----------------------------------------------------------------------------------------
@@ -301,10 +303,11 @@ class Job(Cluster):
             if time.monotonic() > until:
                 raise self.failed(f"left in the store: {'; '.join(left)}")
             time.sleep(0.1)  # a dead agent's lease ends by the store's clock
-        listening = _listening_ports()
-        for port in self._offered_ports():
-            if port in listening:
-                raise self.failed(f"somebody still listens on port {port}, which a node had offered")
+        listening = listeners()
+        for port in self._offered_ports() & listening.keys():
+            for pid in listening[port]:
+                if is_left_over(pid, self.mark, self._begun):
+                    raise self.failed(f"process {pid} still listens on port {port}, which a node had offered")
 
     def _left_in_store(self) -> list[str]:
         assert self.etcd is not None
@@ -340,7 +343,8 @@ class Job(Cluster):
             if not self._embedded and not node.killed:
                 # What a failed job keeps on purpose is the end of each failed worker's stderr, or else of its stdout.
                 kept = {"stderr.log", "stdout.log"}
-                wrong += [path for path in node.temporary.rglob("*") if path.is_file() and path.name not in kept]
+                files = [path for path in node.temporary.rglob("*") if path.is_file()]
+                wrong += [path for path in files if path.name not in kept and path.parent.name != "succeeded"]
         if wrong:
             raise self.failed(f"files are left: {', '.join(map(str, wrong))}")
 
@@ -384,7 +388,7 @@ def question(lines: Sequence[str], *, killed: bool = False, innocent: bool = Fal
 
 
 async def _offered(endpoints: Sequence[str], keys: Keys) -> set[int]:
-    store = EtcdStore(endpoints)
+    store = EtcdStore(endpoints, seal=seal())
     ports: set[int] = set()
     last = keys.node("end of the history")
     try:
@@ -432,16 +436,56 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         yield first >> 3, (number() if first & 7 == 0 else bytes(itertools.islice(rest, number())))
 
 
-def _listening_ports() -> set[int]:
-    found: set[int] = set()
+def ticks() -> int:
+    """Now, on the clock by which the kernel tells when a process began."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def is_left_over(pid: int, mark: str, begun: int) -> bool:
+    """Whether it is of the job with this mark, which began at that time (see `ticks`).
+
+    Whoever else runs here may have taken a port that a node has given back. What has no mark is of this job where all
+    that it comes from began after it, and have ended but for the first process of all. (Where another process adopts
+    orphans, none without a mark is found.)
+    """
+    environment = environment_of(pid)
+    if MARK in environment:
+        return environment[MARK] == mark
+    if KEPT_VARIABLE in environment:
+        return False  # of a store that agents have started, and here the test has one
+    with contextlib.suppress(OSError):  # it has ended
+        while pid > 1:
+            known = stat(pid)
+            if int(known[19]) < begun:
+                return False
+            pid = int(known[1])
+        return True
+    return False
+
+
+def listeners() -> dict[int, set[int]]:
+    """Who listens on each port, by its process id, as far as this user may see it."""
+    sockets: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            _, local, _, state = line.split()[:4]
+            _, local, _, state, *_, inode = line.split()[:10]
             if state == "0A":
-                found.add(int(local.rpartition(":")[2], 16))
+                sockets[f"socket:[{inode}]"] = int(local.rpartition(":")[2], 16)
+    found: dict[int, set[int]] = {}
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            for entry in (process / "fd").iterdir() if process.name.isdigit() else ():
+                with contextlib.suppress(OSError):  # it was closed
+                    if port := sockets.get(str(entry.readlink())):
+                        found.setdefault(port, set()).add(int(process.name))
     return found
 
 
 def state(pid: int) -> str:
     """The letter that the kernel has for what the process does: T is stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return stat(pid)[0]
+
+
+def stat(pid: int) -> list[str]:
+    """What the kernel tells of it, from its state on: the second is its parent, the twentieth when it began."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

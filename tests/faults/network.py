@@ -23,12 +23,13 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
@@ -36,7 +37,7 @@ from elastic_run.rendezvous.store.contract import Event, Put
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStatus, EtcdStore
 from elastic_run.rendezvous.wire.values import decode
 
-from ..integration.cluster import DEADLINE, Cluster
+from ..integration.cluster import DEADLINE, Cluster, seal
 from ..integration.conftest import Member
 
 ANY = "*"
@@ -48,7 +49,7 @@ INTERFACE = "eth0"
 TOOLS = {"ip": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
 """Programs that are needed, and the Debian package of each."""
 
-COMMAND_SECONDS = 20.0
+COMMAND_SECONDS = 60.0
 """For one of these programs; none takes a tenth of it."""
 
 CLONE_NEWNET = 0x40000000
@@ -67,14 +68,22 @@ class Unavailable(Exception):
 class Net:
     """A network of `places`. Use as a context manager; at its end nothing of it is left.
 
+    Args:
+        places: whose namespaces these are.
+        version: of IP; with 6 no interface but the loopback has an address of IPv4.
+
     Raises Unavailable where it cannot be made.
     """
 
-    def __init__(self, *places: str) -> None:
+    def __init__(self, *places: str, version: Literal[4, 6] = 4) -> None:
         self._name = f"er{os.getpid()}-{next(_numbers)}"
         # Addresses for benchmarks of networks, so nobody's; another process at the same time has another subnet.
-        self._subnet = f"198.{18 + (os.getpid() >> 8) % 2}.{os.getpid() % 256}"
-        self._addresses = {place: f"{self._subnet}.{number}" for number, place in enumerate(places, 2)}
+        if version == 4:
+            self._subnet, self._length = f"198.{18 + (os.getpid() >> 8) % 2}.{os.getpid() % 256}.", 24
+        else:
+            self._subnet, self._length = f"2001:2:0:{os.getpid() % 65536:x}::", 64
+        self._next = itertools.count(2)
+        self._addresses = {place: f"{self._subnet}{next(self._next)}" for place in places}
         self._uplink = f"{self._name}u"
         self._cuts: set[tuple[str, str]] = set()
         self._losses: dict[str, float] = {}
@@ -105,6 +114,19 @@ class Net:
         """How many packets have vanished since the last change of what is cut and lost."""
         rules = _run("ip", "netns", "exec", self._name, "nft", "list", "ruleset")
         return sum(int(count) for count in re.findall(r"counter packets (\d+)", rules))
+
+    def move(self, place: str) -> None:
+        """From now on `place` has another address, and nothing of the old one is left."""
+        namespace, self._addresses[place] = f"{self._name}-{place}", f"{self._subnet}{next(self._next)}"
+        _run("ip", "-n", namespace, "address", "flush", "dev", INTERFACE)
+        self._give_address(namespace, place)
+
+    def _give_address(self, namespace: str, place: str) -> None:
+        _run(*("ip", "-n", namespace, "address", "add", *self._bound(self._addresses[place]), "dev", INTERFACE))
+
+    def _bound(self, address: str) -> tuple[str, ...]:
+        # Without the search for duplicates, for whose seconds an address of IPv6 cannot be used.
+        return (f"{address}/{self._length}", *(("nodad",) if ":" in address else ()))
 
     def heal(self) -> None:
         """All passes again."""
@@ -189,7 +211,7 @@ class Net:
         _run("ip", "-n", hub, "link", "add", "switch", "type", "bridge")
         _run("ip", "-n", hub, "link", "set", "switch", "up")
         self._apply()
-        for place, address in self._addresses.items():
+        for place in self._addresses:
             namespace = f"{hub}-{place}"
             _run("ip", "netns", "add", namespace)
             _run(
@@ -198,11 +220,11 @@ class Net:
             )
             _run("ip", "-n", hub, "link", "set", place, "master", "switch", "up")
             _run("ip", "-n", namespace, "link", "set", "lo", "up")
-            _run("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", INTERFACE)
+            self._give_address(namespace, place)
             _run("ip", "-n", namespace, "link", "set", INTERFACE, "up")
         _run("ip", "link", "add", self._uplink, "type", "veth", "peer", "name", "uplink", "netns", hub)
         _run("ip", "-n", hub, "link", "set", "uplink", "master", "switch", "up")
-        _run("ip", "address", "add", f"{self._subnet}.1/24", "dev", self._uplink)
+        _run("ip", "address", "add", *self._bound(f"{self._subnet}1"), "dev", self._uplink)
         _run("ip", "link", "set", self._uplink, "up")
 
     def __exit__(
@@ -291,10 +313,15 @@ class Quorum:
         return ",".join(member.endpoint for member in self.members.values())
 
     def leader(self, besides: str = "") -> str:
-        """Where the member is that leads now; `besides` is not asked, because it is cut off."""
-        for place, status in self._statuses(besides).items():
-            if status.leader == status.member:
-                return place
+        """Where the member is that leads now; `besides` is not asked, because it is cut off.
+
+        On a busy machine it may have to be elected first.
+        """
+        until = time.monotonic() + DEADLINE
+        while time.monotonic() < until:
+            for place, status in self._statuses(besides).items():
+                if status.leader == status.member:
+                    return place
         raise AssertionError("no member of etcd leads")
 
     def _statuses(self, besides: str) -> dict[str, EtcdStatus]:
@@ -329,7 +356,7 @@ class Quorum:
 
         async def read() -> list[tuple[Event, ...]]:
             keys = Keys(job)
-            store = EtcdStore([member.endpoint for member in self.members.values()])
+            store = EtcdStore([member.endpoint for member in self.members.values()], seal=seal())
             found: list[tuple[Event, ...]] = []
             try:
                 end = (await store.txn([], [Put(f"{keys.root}end-of-test", b"")], idempotent=True)).revision
@@ -462,7 +489,8 @@ class Founders(Places):
     """A job whose agents start the store themselves, with a member at each of `members`."""
 
     def __init__(self, directory: Path, net: Net, members: Sequence[str], failed: Callable[[], bool]) -> None:
-        endpoint = ",".join(f"{net.address(place)}:2379" for place in members)
+        hosts = (net.address(place) for place in members)
+        endpoint = ",".join(f"[{host}]:2379" if ":" in host else f"{host}:2379" for host in hosts)
         super().__init__(directory, net, net.places, endpoint, failed, embedded=True)
 
     def boot(

@@ -1,8 +1,15 @@
 """What a log must explain is asked for: these logs leave questions open."""
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+
 import pytest
 
-from .job import question
+from ..integration.cluster import MARK
+from .job import is_left_over, listeners, question, stat, ticks
 
 STORY = (
     "[elastic-run] job j: 2 nodes, 1 worker here",
@@ -44,3 +51,39 @@ def test_a_log_leaves_a_question(lines: tuple[str, ...], asked: str) -> None:
 
 def test_a_node_that_was_killed_need_not_say_how_it_ended() -> None:
     assert question(STORY[:3], killed=True) == ""
+
+
+LISTENS = (
+    "import signal, socket; listens = socket.create_server(('127.0.0.1', 0)); "
+    "print(listens.getsockname()[1], flush=True); signal.pause()"
+)
+
+
+@pytest.mark.parametrize(
+    ("environment", "orphaned", "before", "blamed"),
+    [
+        ({MARK: "ours"}, False, False, True),
+        ({MARK: "another"}, True, False, False),
+        ({}, True, False, True),
+        ({}, True, True, False),
+        ({}, False, False, False),
+    ],
+    ids=["of the job", "of another job", "an orphan", "an orphan from before", "of another test"],
+)
+def test_only_what_comes_from_a_job_is_blamed_for_a_port_on_which_it_listens(
+    environment: Mapping[str, str], orphaned: bool, before: bool, blamed: bool
+) -> None:
+    begun = ticks()
+    script = f"import os; {'os.fork() and os._exit(0); ' if orphaned else ''}{LISTENS}"
+    with subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        port = int(started.stdout.readline())
+        (pid,) = listeners()[port]
+        try:
+            if orphaned:
+                started.wait()
+                if not environment and stat(pid)[1] != "1":
+                    pytest.skip("orphans are adopted by another process than the first here")
+            assert is_left_over(pid, "ours", ticks() + 100 if before else begun) == blamed
+        finally:
+            os.kill(pid, signal.SIGKILL)

@@ -81,8 +81,8 @@ class Scene:
         return _picked(self.staying(), pick)
 
     def worker(self, pick: float) -> Worker:
-        """One of those that run."""
-        return _picked(self.job.living(), pick)
+        """One of those that run; those of a moment ago may have died of an earlier fault."""
+        return _picked(self.job.wait_until(lambda: self.job.living() or None, "a worker runs"), pick)
 
 
 def worker_is_killed(scene: Scene, pick: float) -> None:

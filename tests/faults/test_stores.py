@@ -26,7 +26,7 @@ OUTAGE = 20.0
 STALL = 8.0
 """Seconds: longer than a lease of 3 can live."""
 
-PATIENCE = 5.0
+PATIENCE = 60.0
 """Seconds for what ends at once."""
 
 

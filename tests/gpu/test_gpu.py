@@ -1,12 +1,15 @@
 """Workers on GPUs. What each test shows on a CPU is only that its script runs: see `conftest.py`."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from elastic_run.elastic_agent.diagnosis.stacks import MISSING, py_spy
+
 from .conftest import devices
-from .launched import run
+from .launched import Ran, run
 
 pytestmark = pytest.mark.torch
 
@@ -26,6 +29,8 @@ def nproc_of(device: str, wanted: int) -> int:
 def test_nothing_that_workers_are_forked_from_has_a_device_open(tmp_path: Path, device: str) -> None:
     ran = run(tmp_path, "open_devices.py", device, "{mark}", nproc=2)
     assert ran.code == 0, ran.text
+    if device == "cuda" and (why := ran.all("(workers start as fresh interpreters: .*)")):
+        pytest.skip(f"NOT RUN: here no worker is forked: {why[0][0]}")
     told = ran.told()
     workers = {each["pid"] for each in told}
     assert len(workers) == 2
@@ -117,3 +122,33 @@ def test_a_worker_finds_the_device_memory_free_that_the_killed_one_had(tmp_path:
     assert len({pid for pid, _ in taken}) == 2, ran.text
     assert len({size for _, size in taken}) == 1
     assert "out of memory" not in ran.text
+
+
+def stands_still(tmp_path: Path, how: str) -> Ran:
+    if py_spy() is None:
+        pytest.skip(f"NOT RUN: {MISSING}")
+    ran = run(tmp_path, "stands_still.py", how, nproc=2, flags=("--hang-timeout=3", "--on-hang=fail"))
+    assert ran.code == 1, ran.text
+    return ran
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("how", "place"),
+    [
+        ("synchronize", "synchronize(), stands_still.py:"),
+        ("item", "stands_still.py:"),
+        ("event", "Event.synchronize(), stands_still.py:"),
+    ],
+)
+def test_a_rank_that_waits_for_its_device_for_ever_is_named(tmp_path: Path, how: str, place: str) -> None:
+    ran = stands_still(tmp_path, how)
+    cause = rf"rank 1 on node [^ ]+ waits for its accelerator.*\({re.escape(place)}.* in {how}\)"
+    assert ran.all(rf"diagnosis: {cause}.*; rank 0 waits in all_reduce\(\)"), ran.text
+
+
+@pytest.mark.gpu
+def test_a_rank_for_which_another_waits_on_its_device_is_named(tmp_path: Path) -> None:
+    """As with NCCL, where who waits for a rank waits for its own device."""
+    ran = stands_still(tmp_path, "lock")
+    assert ran.all("diagnosis: rank 1 on node [^ ]+ waits for a lock that nobody releases"), ran.text

@@ -42,15 +42,19 @@ from typing import Any, TypeVar
 import pytest
 
 from elastic_run.rendezvous.header import Leader
+from elastic_run.rendezvous.identity import SERVER_NAME
+from elastic_run.rendezvous.identity.contexts import Identity
+from elastic_run.rendezvous.identity.sealing import SecretSeal
+from elastic_run.rendezvous.identity.secret import own_folder, own_secret
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE
-from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
+from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore, Proof
 from elastic_run.rendezvous.wire.values import decode
 
 DEADLINE = 180.0
 """Seconds. Generous, because the machine may be busy; nothing waits that long unless it fails."""
 
-CLEAN_SECONDS = 15.0
+CLEAN_SECONDS = 60.0
 """Seconds for what an ended agent leaves to the kernel and to its guardian."""
 
 QUICK: Mapping[str, float] = {"settle": 0, "scale_up_interval": 0, "lease_ttl": 3, "close_timeout": 10}
@@ -195,6 +199,19 @@ class Cluster:
         self._temporary = Path(tempfile.mkdtemp(prefix="cluster-"))
         self._thread(self._accept)
 
+    @property
+    def typed_endpoint(self) -> str:
+        """As the agents are given it: a store that a test runs itself is a user's own, which is not encrypted."""
+        scheme = "" if self._embedded else "http://"
+        return ",".join(f"{scheme}{each}" for each in (self.endpoint or "").split(","))
+
+    def store(self) -> EtcdStore:
+        """Asks the job's store as its agents do: with the secret that they share."""
+        endpoints = (self.endpoint or "").split(",")
+        if self._embedded:
+            return EtcdStore(endpoints, tls=proof())
+        return EtcdStore(endpoints, seal=None if "insecure" in self.flags else seal())
+
     # -- starting -------------------------------------------------------------------------------------------------
 
     def command(self, name: str) -> list[str]:
@@ -230,7 +247,7 @@ class Cluster:
         if not self.flags:
             self.flags = {"nproc_per_node": "1", "same_failure_limit": "0"}
             if self.endpoint:
-                self.flags |= {"rdzv_endpoint": self.endpoint, "rdzv_id": self.job}
+                self.flags |= {"rdzv_endpoint": self.typed_endpoint, "rdzv_id": self.job}
             # Where all that fit are started together they shall all be in the first round, however slow the machine.
             most = int(str(flags.get("nnodes", 1)).rpartition(":")[2])
             self.conf["last_call_timeout"] = DEADLINE if len(names) >= most else 0.0
@@ -453,7 +470,7 @@ class Cluster:
         """The running worker of that rank: the child of an agent with that RANK."""
         agents = {node.process.pid for node in self.nodes.values()}
         for pid in self.processes():
-            if _parent(pid) in agents and _environment(pid).get("RANK") == str(rank):
+            if _parent(pid) in agents and environment_of(pid).get("RANK") == str(rank):
                 return pid
         raise self.failed(f"there is no worker of rank {rank}")
 
@@ -461,7 +478,7 @@ class Cluster:
         """The node whose agent is the elected master now, as the store says."""
 
         async def ask() -> str:
-            store = EtcdStore((self.endpoint or "").split(","))
+            store = self.store()
             try:
                 held = await store.get(Keys(self.job).leader)
             finally:
@@ -478,7 +495,7 @@ class Cluster:
         found: list[int] = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
-                environment = _environment(int(entry.name))
+                environment = environment_of(int(entry.name))
                 marked = environment.get(MARK) == self.mark
                 # The supervisor and etcd serve more than one job and get a clean environment, but for TMPDIR.
                 if marked or Path(environment.get("TMPDIR", "/")).is_relative_to(self._temporary):
@@ -490,9 +507,9 @@ class Cluster:
         mine: list[int] = []
         supervisors: list[int] = []
         for pid in self.processes():
-            if _environment(pid).get("PUPPET_NODE") == node:
+            if environment_of(pid).get("PUPPET_NODE") == node:
                 mine.append(pid)
-            elif _environment(pid).get(KEPT_VARIABLE) == f"store of {agent}":
+            elif environment_of(pid).get(KEPT_VARIABLE) == f"store of {agent}":
                 supervisors.append(pid)  # and the etcd below it
         return [*supervisors, *mine]
 
@@ -500,7 +517,7 @@ class Cluster:
         """Waits until that process has ended."""
         left = _await_ends([pid], deadline)
         if left:
-            raise self.failed(f"process {pid} still runs: {_command_line(pid)}")
+            raise self.failed(f"process {pid} still runs: {command_line(pid)}")
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -524,19 +541,22 @@ class Cluster:
             os.kill(pid, signal.SIGTERM)
         left = _await_ends(self.processes(), CLEAN_SECONDS) or self.processes()
         if left:
-            raise self.failed("left over: " + "; ".join(f"{pid}: {_command_line(pid)}" for pid in left))
+            raise self.failed("left over: " + "; ".join(f"{pid}: {command_line(pid)}" for pid in left))
         for endpoint in (self.endpoint or "").split(",") if self._embedded else ():
             host, port = endpoint.rsplit(":", 1)
             for used in (int(port), int(port) + 10_000):
-                with socket.socket() as probe:
-                    assert probe.connect_ex((host, used)) != 0, f"somebody still listens on {host}:{used}"
+                family = socket.AF_INET6 if ":" in host else socket.AF_INET
+                with socket.socket(family) as probe:
+                    assert probe.connect_ex((host.strip("[]"), used)) != 0, f"somebody still listens on {host}:{used}"
         for node in self.nodes.values():
             if node.process.returncode == 0 and not self._embedded:
-                left_files = [str(path) for path in node.temporary.rglob("*") if path.is_file()]
+                # All but that the job has succeeded, which the next command on the machine wants to know.
+                files = [path for path in node.temporary.rglob("*") if path.is_file()]
+                left_files = [str(path) for path in files if path.parent.name != "succeeded"]
                 assert not left_files, f"node {node.name} ended well and left files: {left_files}"
 
     def _supervisors(self) -> list[int]:
-        return [pid for pid in self.processes() if "supervisor.py\0" in _command_line(pid)]
+        return [pid for pid in self.processes() if "supervisor.py\0" in command_line(pid)]
 
     def _end(self) -> None:
         for _ in range(100):  # a process may fork while it is looked for
@@ -560,8 +580,8 @@ def embedded_ports(count: int) -> list[int]:
     found: list[int] = []
     with contextlib.ExitStack() as held:
         while len(found) < count:
-            # Below the range from which the kernel takes ports for outgoing connections.
-            port = random.randrange(20_000, 22_700)
+            # Both below the range from which agents choose theirs, and the kernel those of outgoing connections.
+            port = random.randrange(6_000, 10_000)
             try:
                 for used in (port, port + 10_000):
                     held.enter_context(socket.create_server(("127.0.0.1", used)))
@@ -571,13 +591,26 @@ def embedded_ports(count: int) -> list[int]:
     return found
 
 
+def proof() -> Proof:
+    """What the tests' own tools prove themselves with: the secret of the user whom all tests run as."""
+    folder = own_folder(os.environ)
+    identity = Identity(own_secret(folder)[0], cache=folder)
+    return Proof(lambda: identity.pem, SERVER_NAME)
+
+
+def seal() -> SecretSeal:
+    """How the agents of that user write values into a store that is not theirs alone."""
+    return SecretSeal(own_secret(own_folder(os.environ))[0])
+
+
 def failure(request: pytest.FixtureRequest) -> Callable[[], bool]:
     """For a fixture: answers at its end whether its test has failed."""
     before = request.session.testsfailed
     return lambda: request.session.testsfailed > before
 
 
-def _environment(pid: int) -> dict[str, str]:
+def environment_of(pid: int) -> dict[str, str]:
+    """What `pid` was started with; empty where that cannot be read."""
     try:
         data = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
     except OSError:
@@ -586,7 +619,8 @@ def _environment(pid: int) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _command_line(pid: int) -> str:
+def command_line(pid: int) -> str:
+    """Of `pid`, its words divided by zeros; empty where it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:

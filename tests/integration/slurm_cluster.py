@@ -28,7 +28,7 @@ from .conftest import free_ports
 
 TOOLS = ("slurmctld", "slurmd", "sbatch", "munged", "unshare")
 DEADLINE = 120.0
-COMMAND_SECONDS = 30.0
+COMMAND_SECONDS = 60.0
 
 _CONFIGURATION = """\
 ClusterName=elastic
@@ -153,7 +153,7 @@ class SlurmCluster:
 
         Those who would report a death to the controller die first.
         """
-        for process in sorted(self._of(node), key=lambda one: not one.name().startswith("slurm")):
+        for process in sorted(self._of(node), key=lambda one: not _reports_deaths(one)):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
@@ -215,12 +215,12 @@ class SlurmCluster:
         found: dict[int, psutil.Process] = {}
         for process in psutil.process_iter():
             try:
-                environ, words = process.environ(), process.cmdline()
+                environ, words, name = process.environ(), process.cmdline(), process.name()
             except psutil.Error:
                 continue
             if environ.get("SLURM_CONF") != self._environ["SLURM_CONF"]:
                 continue
-            if environ.get("SLURMD_NODENAME") != node and (process.name() != "slurmd" or node not in words):
+            if environ.get("SLURMD_NODENAME") != node and (name != "slurmd" or node not in words):
                 continue
             found[process.pid] = process
             with contextlib.suppress(psutil.Error):
@@ -228,3 +228,11 @@ class SlurmCluster:
                 if step is not None and step.name() == "slurmstepd":
                     found[step.pid] = step
         return list(found.values())
+
+
+def _reports_deaths(process: psutil.Process) -> bool:
+    """It is of Slurm itself, and has not ended."""
+    try:
+        return process.name().startswith("slurm")
+    except psutil.NoSuchProcess:
+        return False

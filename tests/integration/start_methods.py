@@ -361,7 +361,7 @@ class Runs:
 
     def _left(self) -> list[tuple[int, str]]:
         """Living processes that carry this run's mark; those that are just ending get a moment."""
-        until = time.monotonic() + 5
+        until = time.monotonic() + 30
         while (found := self._marked()) and time.monotonic() < until:
             for pid, _ in found:
                 with contextlib.suppress(OSError):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import venv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,14 @@ def test_no_script_at_all(elastic: Refusing) -> None:
     assert "no script is given" in one_line(elastic.refuses("--nnodes=2"))
 
 
+def test_nothing_at_all_shows_examples() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "elastic_run"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "elastic-run --standalone --nproc-per-node=2 train.py" in done.stderr and "elastic-run --help" in done.stderr
+
+
 @pytest.mark.parametrize("endpoint", ["host:port", "host:1:2", ":2379", "a b:2379", "host:2379,,", "[::1:2379"])
 def test_a_malformed_endpoint(elastic: Refusing, endpoint: str) -> None:
     said = one_line(elastic.refuses("--nnodes=2", f"--rdzv-endpoint={endpoint}", "train.py"))
@@ -115,6 +124,17 @@ def test_an_unknown_flag_with_the_nearest_one(elastic: Refusing, typed: str, mea
 def test_a_framework_that_nobody_knows(elastic: Refusing) -> None:
     said = one_line(elastic.refuses("--framework=caffe", "train.py"))
     assert "--framework=caffe" in said and "are built in" in said
+
+
+@pytest.mark.parametrize("framework", ["horovod", "jax", "tensorflow", "xgboost"])
+def test_a_framework_that_the_workers_do_not_have(
+    elastic: Refusing, tmp_path_factory: pytest.TempPathFactory, framework: str
+) -> None:
+    bare = tmp_path_factory.mktemp("bare")
+    venv.create(bare)
+    python = str(bare / "bin" / "python")
+    said = one_line(elastic.refuses(f"--framework={framework}", "train.py", env={"PYTHON_EXEC": python}))
+    assert f"--framework={framework}: the workers' Python ({python}) has no package {framework}: install it" in said
 
 
 @pytest.mark.parametrize("port", ["65536", "-1", "999999"])

@@ -84,8 +84,8 @@ def test_a_service_that_is_killed_is_named_and_restarted_with_the_round(job: Clu
     for node in "AB":
         job.wait_for_line(
             node,
-            rf"round 2: 2 -> 2 nodes, .*{first} could not go on: the service tracker \(pid {tracker['pid']}\) died by "
-            r"SIGKILL \(9\)",
+            rf"round 2: 2 -> 2 nodes, .*{first} could not continue: "
+            rf"the service tracker \(pid {tracker['pid']}\) died by SIGKILL \(9\)",
         )
     again, kept = told(job, first, "tracker"), told(job, first, "watch")
     assert again[-1]["round"] == 2 and again[-1]["pid"] != tracker["pid"]

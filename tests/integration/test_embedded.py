@@ -8,9 +8,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ import psutil
 import pytest
 
 from elastic_run.rendezvous.errors import StoreUnavailable
-from elastic_run.rendezvous.store.embedded import binary, etcd_admin, local_member
+from elastic_run.rendezvous.identity.contexts import Identity
+from elastic_run.rendezvous.identity.secret import new_secret
+from elastic_run.rendezvous.store.embedded import binary, etcd_admin, local_member, supervisor
 from elastic_run.rendezvous.store.embedded.binary import (
     EtcdTooOld,
     NoEtcdBinary,
@@ -26,14 +30,15 @@ from elastic_run.rendezvous.store.embedded.binary import (
     find_binary,
     refuse_old,
 )
-from elastic_run.rendezvous.store.embedded.local_member import EmbeddedFailed, Hosting, ensure
-from elastic_run.rendezvous.store.embedded.member_slot import Reach, peer_port
+from elastic_run.rendezvous.store.embedded.folders import EmbeddedFailed
+from elastic_run.rendezvous.store.embedded.local_member import Hosting, ensure
+from elastic_run.rendezvous.store.embedded.member_slot import Probe, Reach, peer_port
 from elastic_run.rendezvous.store.embedded.supervisor import encoded
 from elastic_run.rendezvous.store.embedded.watchdog import Kept, full_disk, look_after, supervisor_of, take_lock
 from elastic_run.rendezvous.store.endpoint import Endpoint
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 
-GENEROUS = 30.0  # seconds for what takes a fraction of one on a quiet machine
+GENEROUS = 60.0  # seconds for what takes a fraction of one on a quiet machine
 
 
 def _free(port: int) -> bool:
@@ -47,9 +52,9 @@ def _free(port: int) -> bool:
 
 
 def free_endpoints(count: int) -> tuple[Endpoint, ...]:
-    """Endpoints whose client and peer ports are free, below the range that the kernel hands out."""
-    start = 11_000 + int.from_bytes(os.urandom(2)) % 9_000
-    ports = (port for port in range(start, 22_000) if _free(port) and _free(peer_port(port)))
+    """Endpoints whose client and peer ports are free, below the range from which agents choose theirs."""
+    start = 6_000 + int.from_bytes(os.urandom(2)) % 3_800
+    ports = (port for port in range(start, 10_000) if _free(port) and _free(peer_port(port)))
     return tuple(Endpoint("127.0.0.1", next(ports)) for _ in range(count))
 
 
@@ -96,6 +101,7 @@ class Machines:
         seconds: float = GENEROUS,
         linger: float = 60.0,
         grace: float = 60.0,
+        identity: Identity | None = None,
     ) -> Hosting:
         hosting = await ensure(
             endpoints,
@@ -105,6 +111,7 @@ class Machines:
             deadline=asyncio.get_running_loop().time() + seconds,
             linger=linger,
             grace=grace,
+            identity=identity,
         )
         self.hostings.append(hosting)
         return hosting
@@ -179,6 +186,25 @@ async def eventually_answers(endpoint: Endpoint) -> None:
             await asyncio.sleep(0.05)
 
 
+def reads_of(endpoint: Endpoint) -> float:
+    """How often etcd was asked for keys, as it says itself."""
+    with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=GENEROUS) as answer:
+        lines = answer.read().decode().splitlines()
+    named = 'grpc_server_handled_total{grpc_code="OK",grpc_method="Range"'
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(named))
+
+
+async def seen_to_serve(endpoint: Endpoint) -> None:
+    """Waits until the supervisor has seen etcd answer, and for long enough to start it again.
+
+    It asks for keys once a second, and nobody else does: before it asks again it has taken in what was answered.
+    """
+    before = await asyncio.to_thread(reads_of, endpoint)
+    async with asyncio.timeout(GENEROUS):
+        while await asyncio.to_thread(reads_of, endpoint) < before + 3:  # noqa: ASYNC110  see above
+            await asyncio.sleep(0.1)
+
+
 @asynccontextmanager
 async def listener(
     port: int, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
@@ -216,6 +242,14 @@ async def test_a_vacant_endpoint_of_this_machine_is_served(machines: Machines, w
     assert slot(hosting) == endpoint and hosting.missing == ()
     await put(endpoint, "key", "value")
     assert await holds(endpoint, "key")
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"\xe2\x82 \xc3(", "\ufffdé ü\n".encode()])
+async def test_its_folder_may_have_any_name(machines: Machines, name: bytes) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start(os.fsdecode(name), endpoints)
+    assert slot(hosting) == endpoint
+    assert len([line for line in machines.said if "starting etcd" in line]) == 1, machines.said
 
 
 async def test_the_version_that_loses_data_is_said_to_be_for_trying_out(machines: Machines, which_etcd: str) -> None:
@@ -272,7 +306,7 @@ async def test_the_supervisor_starts_an_etcd_that_was_killed_again_on_its_data(m
     hosting = await machines.start("a", endpoints)
     assert hosting.local is not None
     await put(endpoint, "key", "value")
-    await asyncio.sleep(2.5)  # the supervisor looks once a second, and tells nobody that it has seen etcd answer
+    await seen_to_serve(endpoint)
     (etcd,) = psutil.Process(hosting.local.supervisor_pid).children()
     etcd.kill()
     await gone(etcd.pid)
@@ -299,6 +333,19 @@ async def follows(kept: Kept) -> Kept:
         while (found := supervisor_of(kept.endpoint, kept.lock)) is None or found.supervisor_pid == kept.supervisor_pid:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return found
+
+
+async def forgotten(machines: Machines, hosting: Hosting) -> None:
+    """Its supervisor is killed, and the lock's file, which names it, is removed."""
+    await machines.kill(hosting)
+    assert hosting.local is not None
+    hosting.local.lock.unlink()
+
+
+async def kept_newer(machines: Machines, name: str, endpoints: tuple[Endpoint, ...]) -> Hosting:
+    hosting = await machines.start(name, endpoints)
+    await put(slot(hosting), "newer", "value")
+    return hosting
 
 
 async def says(said: list[str], text: str) -> None:
@@ -365,6 +412,74 @@ async def test_of_two_agents_that_look_after_a_supervisor_one_starts_it_again(ma
     assert sum("with its data in" in line for line in machines.said) == 2
 
 
+@pytest.mark.parametrize("spelling", ["127.0.0.1", "localhost"])
+async def test_a_new_command_with_another_folder_restarts_a_living_stores_killed_supervisor(
+    machines: Machines, spelling: str
+) -> None:
+    (endpoint,) = free_endpoints(1)
+    old = await machines.start("a", (endpoint,))
+    await put(endpoint, "key", "value")
+    await machines.kill(old)  # its agent lives, and does not look after it in this moment
+    new = await machines.start("b", (Endpoint(spelling, endpoint.port),))
+    assert await holds(endpoint, "key")
+    assert old.local is not None and new.local is not None and new.local.folder == old.local.folder
+    async with looked_after(new.local, machines.said):
+        os.kill(new.local.supervisor_pid, signal.SIGKILL)
+        await follows(new.local)
+        await eventually_answers(endpoint)
+    assert await holds(endpoint, "key")
+
+
+async def test_earlier_data_of_a_new_command_does_not_take_the_place_of_a_living_store(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    earlier = await machines.start("b", endpoints)
+    await forgotten(machines, earlier)
+    await machines.kill(await kept_newer(machines, "a", endpoints))
+    await machines.start("b", endpoints)
+    assert await holds(endpoint, "newer")
+
+
+async def test_a_new_command_of_one_endpoint_does_not_restart_a_member_of_three(machines: Machines) -> None:
+    endpoints = free_endpoints(3)
+    hostings = await three(machines, endpoints)
+    for hosting in hostings.values():
+        await machines.kill(hosting)
+    lone = await machines.start("b", endpoints[:1])
+    assert lone.local is not None and lone.local.folder.parent.name == "b"
+
+
+@pytest.mark.parametrize("folder", ["a", "b"])
+async def test_a_new_command_that_gives_up_leaves_a_living_store_running(
+    machines: Machines, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    old = await machines.start("a", endpoints)
+    await put(endpoint, "key", "value")
+    await machines.kill(old)
+
+    async def refused(endpoint: Endpoint, **_: object) -> Probe:
+        return Probe(endpoint, Reach.REFUSED)
+
+    with monkeypatch.context() as slow:  # an etcd that needs longer than the command waits
+        slow.setattr(etcd_admin, "probe", refused)
+        with pytest.raises(StoreUnavailable):
+            await machines.start(folder, endpoints, seconds=5.0)
+    await eventually_answers(endpoint)
+    assert await holds(endpoint, "key")
+
+
+async def test_a_killed_supervisor_that_cannot_be_started_again_is_named_with_its_data(machines: Machines) -> None:
+    endpoints = free_endpoints(1)
+    old = await machines.start("a", endpoints)
+    await machines.kill(old)
+    assert old.local is not None
+    gone_python = old.local.lock.read_bytes().replace(os.fsencode(sys.executable), b"/nowhere/python")
+    old.local.lock.write_bytes(gone_python)
+    with pytest.raises(EmbeddedFailed, match=f"has its data in {old.local.folder}.*cannot be restarted"):
+        await machines.start("b", endpoints)
+    assert await machines.start("a", endpoints)
+
+
 async def test_who_does_not_have_its_data_does_not_look_after_a_supervisor(machines: Machines) -> None:
     endpoints = free_endpoints(1)
     await machines.start("a", endpoints)
@@ -373,7 +488,7 @@ async def test_who_does_not_have_its_data_does_not_look_after_a_supervisor(machi
 
 async def test_who_has_an_earlier_stores_data_does_not_look_after_a_supervisor(machines: Machines) -> None:
     endpoints = free_endpoints(1)
-    await machines.kill(await machines.start("b", endpoints))
+    await forgotten(machines, await machines.start("b", endpoints))
     await machines.start("a", endpoints)
     assert (await machines.start("b", endpoints)).local is None
 
@@ -401,7 +516,7 @@ async def test_a_dead_supervisors_lock_beside_an_etcd_of_the_users_own_is_nobody
 async def test_a_supervisor_does_not_come_back_on_its_data_after_another_has_kept_newer(machines: Machines) -> None:
     endpoints = free_endpoints(1)
     old = await machines.start("a", endpoints)
-    await machines.kill(old)
+    await forgotten(machines, old)
     await machines.kill(await machines.start("b", endpoints))
     async with looked_after(old.local, machines.said) as looking:  # as an agent that was stopped all the while
         async with asyncio.timeout(GENEROUS):
@@ -443,6 +558,37 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
+def fill_up(disk: Path) -> None:
+    """A file takes what room there is."""
+    with (disk / "filler").open("ab", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+
+
+@asynccontextmanager
+async def kept_full(disk: Path, endpoint: Endpoint) -> AsyncIterator[None]:
+    """Nobody finds room on that disk: a file takes what there is, and what etcd has made ahead is written full.
+
+    An etcd that starts makes its next log anew; what is free for that moment may be enough to serve for long.
+    """
+
+    async def fill() -> None:
+        for number in itertools.count():
+            fill_up(disk)
+            with suppress(etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
+                await put(endpoint, f"large{number}", "x" * 1_000_000)
+            await asyncio.sleep(0.02)
+
+    filling = asyncio.create_task(fill())
+    try:
+        yield
+        assert not filling.done(), filling.exception()
+    finally:
+        filling.cancel()
+        await asyncio.wait([filling])
+        (disk / "filler").unlink()
+
+
 async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_room(
     machines: Machines, small_disk: Path
 ) -> None:
@@ -451,22 +597,17 @@ async def test_an_etcd_whose_disk_was_full_comes_back_on_its_data_when_there_is_
     hosting = await machines.start("a", endpoints)
     assert hosting.local is not None
     await put(endpoint, "key", "value")
-    await asyncio.sleep(2.5)  # as above: the supervisor has to have seen that etcd serves
-    filler = small_disk / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(1 << 20))
-    with suppress(etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
-        for number in range(100):  # etcd has some room of its own
-            await put(endpoint, f"large{number}", "x" * 1_000_000)
-    async with asyncio.timeout(GENEROUS):
-        # Until it was started in vain so often that it used to be given up.
-        while psutil.Process(hosting.local.supervisor_pid).children():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    assert await outlives(hosting, 4.0), "the supervisor gave it up"
-    assert hosting.local is not None and str(small_disk) in full_disk(hosting.local.folder)
-    assert (await etcd_admin.probe(endpoint)).reach is not Reach.ANSWERS
-    filler.unlink()
+    await seen_to_serve(endpoint)
+    async with kept_full(small_disk, endpoint):
+        async with asyncio.timeout(GENEROUS):
+            # Until it was started in vain so often that it used to be given up.
+            while psutil.Process(hosting.local.supervisor_pid).children():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert await outlives(hosting, 4.0), "the supervisor gave it up"
+        assert hosting.local is not None and str(small_disk) in full_disk(hosting.local.folder)
+        async with asyncio.timeout(GENEROUS):
+            while (await etcd_admin.probe(endpoint)).reach is Reach.ANSWERS:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
     await eventually_answers(endpoint)
     assert await holds(endpoint, "key")
     assert full_disk(hosting.local.folder) == ""
@@ -479,22 +620,17 @@ async def test_a_supervisor_that_is_killed_on_a_full_disk_is_started_again_when_
     machines.root = small_disk
     kept = (await machines.start("a", endpoints)).local
     await put(endpoint, "key", "value")
-    await asyncio.sleep(2.5)  # as above: the supervisor has to have seen that etcd serves
+    await seen_to_serve(endpoint)
     async with looked_after(kept, machines.said) as looking:
         assert kept is not None
-        with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(bytes(1 << 20))
-        with suppress(etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
-            for number in range(100):  # etcd has some room of its own
-                await put(endpoint, f"large{number}", "x" * 1_000_000)
-        os.kill(kept.supervisor_pid, signal.SIGKILL)
-        kept = await follows(kept)
-        async with asyncio.timeout(GENEROUS):
-            while not (etcd := psutil.Process(kept.supervisor_pid).children()):  # noqa: ASYNC110  # its supervisor tells nobody
-                await asyncio.sleep(0.005)
-        await gone(etcd[0].pid)  # it was started in vain
-        (small_disk / "filler").unlink()
+        async with kept_full(small_disk, endpoint):
+            await gone(psutil.Process(kept.supervisor_pid).children()[0].pid)
+            os.kill(kept.supervisor_pid, signal.SIGKILL)
+            kept = await follows(kept)
+            async with asyncio.timeout(GENEROUS):
+                while not (etcd := psutil.Process(kept.supervisor_pid).children()):  # noqa: ASYNC110  # its supervisor tells nobody
+                    await asyncio.sleep(0.005)
+            await gone(etcd[0].pid)  # it was started in vain
         await eventually_answers(endpoint)
         assert not looking.done()
     assert await holds(endpoint, "key")
@@ -504,9 +640,7 @@ async def test_a_store_on_a_full_disk_does_not_start_and_the_folder_is_named(
     machines: Machines, small_disk: Path
 ) -> None:
     machines.root = small_disk
-    with (small_disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(1 << 20))
+    fill_up(small_disk)
     with pytest.raises(EmbeddedFailed, match=f"the disk of {small_disk}.* is full"):
         await machines.start("a", free_endpoints(1))
 
@@ -534,7 +668,20 @@ async def test_an_etcd_that_has_reached_its_quota_takes_writes_again(
     assert await holds(endpoint, "key")
 
 
-async def test_the_supervisor_ends_with_an_etcd_that_never_served_and_leaves_the_data(machines: Machines) -> None:
+@pytest.fixture
+def nothing_has_served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Supervisors for which no etcd has served that ends within a test, however long it takes to start."""
+    patched = tmp_path / "supervisor.py"
+    text = Path(supervisor.__file__).read_text()
+    line = f"_LIVED_SECONDS = {supervisor._LIVED_SECONDS}\n"  # type: ignore[attr-defined]
+    assert line in text
+    patched.write_text(text.replace(line, "_LIVED_SECONDS = 3600.0\n"))
+    monkeypatch.setattr(supervisor, "__file__", str(patched))
+
+
+async def test_the_supervisor_ends_with_an_etcd_that_never_served_and_leaves_the_data(
+    machines: Machines, nothing_has_served: None
+) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     hosting = await machines.start("a", endpoints)
     assert hosting.local is not None
@@ -632,7 +779,7 @@ async def test_a_lone_member_of_three_says_who_is_missing_and_gives_up_at_the_de
 ) -> None:
     endpoints = free_endpoints(3)
     with pytest.raises(StoreUnavailable) as caught:
-        await machines.start("a", endpoints, seconds=4)
+        await machines.start("a", endpoints, seconds=10)
     assert any("1 more member is needed for a majority of 3" in line for line in machines.said)
     assert f"{endpoints[0]} accepts connections and does not answer" in str(caught.value)
     assert f"{endpoints[1]} refuses connections" in str(caught.value)
@@ -659,6 +806,76 @@ async def test_three_agents_form_a_store_of_three(machines: Machines, which_etcd
         assert await holds(endpoint, "key")
 
 
+async def test_three_agents_with_a_secret_form_a_store_and_a_dead_member_is_replaced(
+    machines: Machines, which_etcd: str
+) -> None:
+    identity = Identity(new_secret())
+    endpoints = tuple(replace(each, secret=identity.fingerprint) for each in free_endpoints(3))
+    started = await asyncio.gather(*(machines.start(name, endpoints, identity=identity) for name in "abc"))
+    before = await etcd_admin.list_members(endpoints[0], tls=identity.store)
+    assert len(before) == 3 and all(url.startswith("https://") for each in before for url in each.peer_urls)
+    gone_one = next(hosting for hosting in started if hosting.local and hosting.local.endpoint == endpoints[2])
+    await forgotten(machines, gone_one)  # as on another machine, whose locks are its own
+    new = await machines.start("d", endpoints, identity=identity)
+    assert new.local is not None and new.local.endpoint == endpoints[2]
+    after = await etcd_admin.list_members(endpoints[0], tls=identity.store)
+    assert len(after) == 3 and {each.id for each in after} != {each.id for each in before}
+    for endpoint in endpoints:
+        assert (await etcd_admin.probe(replace(endpoint, secret=""))).reach is not Reach.ANSWERS
+
+
+async def test_a_store_with_a_secret_stops_when_no_job_needs_it(machines: Machines) -> None:
+    identity = Identity(new_secret())
+    endpoints = tuple(replace(each, secret=identity.fingerprint) for each in free_endpoints(1))
+    hosting = await machines.start("a", endpoints, linger=0.5, identity=identity)
+    assert hosting.local is not None
+    machines.end_agents()
+    await gone(hosting.local.supervisor_pid)
+    assert not hosting.local.folder.exists(), "its supervisor was answered, and saw that no job has a node"
+
+
+@pytest.mark.parametrize("folder", ["a", "b"])
+async def test_a_store_whose_certificate_and_key_are_two_files_comes_back_with_its_data(
+    machines: Machines, folder: str
+) -> None:
+    identity = Identity(new_secret())
+    (endpoint,) = endpoints = tuple(replace(each, secret=identity.fingerprint) for each in free_endpoints(1))
+    old = (await machines.start("a", endpoints, linger=0.5, identity=identity)).local
+    assert old is not None
+    birth = (await etcd_admin.probe(endpoint, tls=identity.store)).birth
+    await machines.kill(machines.hostings[0])
+    own = old.folder / "tls" / "member.pem"
+    command = old.lock.read_bytes()
+    for name in ("cert", "key"):
+        shutil.copy(own, own.with_name(f"{name}.pem"))
+        before, after = (f"{name}-file\0{path}\0".encode() for path in (own, own.with_name(f"{name}.pem")))
+        assert before in command
+        command = command.replace(before, after)
+    own.unlink()
+    old.lock.write_bytes(command)
+    machines.hostings.pop().release()
+    new = (await machines.start(folder, endpoints, linger=0.5, identity=identity)).local
+    assert new is not None and new.folder == old.folder
+    assert birth and (await etcd_admin.probe(endpoint, tls=identity.store)).birth == birth
+    machines.end_agents()
+    await gone(new.supervisor_pid)
+    assert not new.folder.exists(), "its supervisor was answered, and saw that no job has a node"
+
+
+async def test_a_killed_supervisor_of_another_secrets_store_keeps_its_certificates(machines: Machines) -> None:
+    (plain,) = free_endpoints(1)
+    other, identity = Identity(new_secret()), Identity(new_secret())
+    old = await machines.start("a", (replace(plain, secret=other.fingerprint),), identity=other)
+    await machines.kill(old)
+    assert old.local is not None
+    folder = old.local.folder / "tls"
+    (folder / "issued").write_text("0\n")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises((StoreUnavailable, EmbeddedFailed)):
+        await machines.start("b", (replace(plain, secret=identity.fingerprint),), seconds=2.0, identity=identity)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 async def test_a_fourth_agent_starts_nothing(machines: Machines) -> None:
     endpoints = free_endpoints(3)
     await three(machines, endpoints)
@@ -681,7 +898,7 @@ async def test_a_new_machine_takes_over_the_member_slot_of_a_dead_one(machines: 
     hostings = await three(machines, endpoints)
     before = {member.id for member in await etcd_admin.list_members(endpoints[0])}
     dead = hostings["a"]
-    await machines.kill(dead)
+    await forgotten(machines, dead)  # as on another machine, whose locks are its own
     new = await machines.start("new", endpoints)
     assert slot(new) == slot(dead)
     assert await holds(slot(new), "key")
@@ -723,7 +940,7 @@ async def test_a_store_forms_beside_data_that_an_earlier_one_left(
     endpoints = free_endpoints(3)
     hostings = await three(machines, endpoints)
     for hosting in hostings.values():
-        await machines.kill(hosting)
+        await forgotten(machines, hosting)
 
     restarted = asyncio.Event()
     machines.announce = lambda line: restarted.set() if "restarts with its data" in line else None
@@ -763,6 +980,18 @@ async def test_an_old_etcd_is_refused(monkeypatch: pytest.MonkeyPatch, machines:
         await machines.start("a", free_endpoints(1))
 
 
+async def test_an_etcd_that_cannot_run_here_is_quoted(
+    monkeypatch: pytest.MonkeyPatch, machines: Machines, tmp_path: Path
+) -> None:
+    fake = tmp_path / "bin" / "etcd"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'runtime: failed to create new OS thread' >&2\nexit 2\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
+    with pytest.raises(EtcdTooOld, match="etcd does not run: runtime: failed to create new OS thread"):
+        await machines.start("a", free_endpoints(1))
+
+
 async def test_a_taken_peer_port_is_named(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     async with listener(peer_port(endpoint.port), lambda _reader, writer: writer.close()):
@@ -780,13 +1009,13 @@ async def test_a_strange_server_at_the_endpoint_is_named_at_the_deadline(machine
 
     async with listener(endpoint.port, web):
         with pytest.raises(StoreUnavailable, match=r"is not etcd \(it answers HTTP 404"):
-            await machines.start("a", endpoints, seconds=1)
+            await machines.start("a", endpoints, seconds=3)
 
 
 async def test_a_server_that_says_nothing_is_named_at_the_deadline(machines: Machines) -> None:
     (endpoint,) = endpoints = free_endpoints(1)
     with socket.create_server(("127.0.0.1", endpoint.port)), pytest.raises(StoreUnavailable, match="does not answer"):
-        await machines.start("a", endpoints, seconds=1.5)
+        await machines.start("a", endpoints, seconds=3)
 
 
 async def test_a_store_with_certificates_that_is_not_up_yet_is_awaited(machines: Machines) -> None:

@@ -344,6 +344,49 @@ async def test_a_guardian_looks_where_something_of_the_workers_is_left_below_the
     assert left.wait(DEADLINE) == -signal.SIGKILL
 
 
+def test_a_process_that_is_just_being_started_is_known_by_its_tag():
+    """While its program is loaded, the kernel shows no environment of it: several of a hundred tries meet that."""
+    unknown = 0
+    for _ in range(100):
+        child = tagged_child("young")
+        unknown += not carries(child.pid, "young")
+        child.kill()
+        child.wait()
+    assert unknown == 0
+
+
+def test_a_process_whose_start_a_busy_machine_draws_out_is_known_by_its_tag(monkeypatch: pytest.MonkeyPatch):
+    read = guardian_module._read  # type: ignore[attr-defined]
+    looks = 0
+
+    def loading(path: str) -> bytes:
+        """For a tenth of a second the kernel shows what it shows while a program is loaded."""
+        nonlocal looks
+        found = read(path)
+        if path == f"/proc/{child.pid}/environ":
+            looks += 1
+            return b"" if looks <= 50 else found
+        if path == f"/proc/{child.pid}/stat" and looks <= 50:
+            head, _, rest = found.rpartition(b") ")
+            fields = rest.split()
+            fields[48] = b"0"
+            return head + b") " + b" ".join(fields)
+        return found
+
+    child = tagged_child("young")
+    monkeypatch.setattr(guardian_module, "_read", loading)
+    assert carries(child.pid, "young")
+    child.kill()
+    child.wait()
+
+
+def test_a_process_without_an_environment_carries_no_tag():
+    child = subprocess.Popen(["/bin/sleep", "600"], env={})
+    assert not carries(child.pid, "young")
+    child.kill()
+    child.wait()
+
+
 async def test_a_guardian_looks_where_its_agent_cannot(monkeypatch: pytest.MonkeyPatch):
     guardian = Guardian(tag="blind")
     guardian.start()

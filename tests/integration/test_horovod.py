@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from .cluster import SCRIPTS, Cluster
@@ -23,12 +24,18 @@ UNDISTURBED = ("-0x1.07bb8d4517d63p+0", "0x1.3dec6cf0e5705p-1", "0x1.14c458340c4
 """The result of `horovod_elastic.py`, of any number of workers, but for the last digits; `test_elastic_undisturbed`."""
 
 
-def start(job: Cluster, *nodes: str, gates: Sequence[int] = (), **flags: str | int | None) -> None:
-    """Starts the elastic script on these nodes."""
+def start(
+    job: Cluster,
+    *nodes: str,
+    gates: Sequence[int] = (),
+    script: str = "horovod_elastic.py",
+    **flags: str | int | None,
+) -> None:
+    """Starts an elastic script on these nodes."""
     folder = job.directory / "gates"
     folder.mkdir(exist_ok=True)
     args = [str(folder), *(str(step) for step in gates)]
-    job.start(*nodes, script=SCRIPTS / "horovod_elastic.py", args=args, framework="horovod", **flags)
+    job.start(*nodes, script=SCRIPTS / script, args=args, framework="horovod", **flags)
 
 
 def at_gate(job: Cluster, step: int, world: int, without: Sequence[int] = ()) -> dict[int, tuple[str, int]]:
@@ -95,11 +102,13 @@ def test_elastic_undisturbed(job: Cluster) -> None:
     assert job.finish(PATIENCE) == {"A": 0}
 
 
-def test_elastic_workers_are_killed_one_after_the_other_and_the_others_keep_their_process(job: Cluster) -> None:
-    start(job, "A", gates=[5, 10, 15], nnodes=1, nproc_per_node=2)
+def test_ten_elastic_workers_are_killed_in_a_row_and_the_others_keep_their_process(job: Cluster) -> None:
+    gates = range(3, 33, 3)
+    start(job, "A", gates=gates, nnodes=1, nproc_per_node=2, max_restarts=10)
     dead: list[int] = []
-    at = at_gate(job, 5, 2)
-    for step, victim in ((5, 0), (10, 0), (15, 1)):
+    at = at_gate(job, 3, 2)
+    for step in gates:
+        victim = step % 2
         at = at_gate(job, step, 2, dead)
         _, lost = at[victim]
         _, stays = at[1 - victim]
@@ -111,6 +120,40 @@ def test_elastic_workers_are_killed_one_after_the_other_and_the_others_keep_thei
         open_gate(job, step)
     assert_undisturbed(job)
     assert job.finish(PATIENCE) == {"A": 0}
+
+
+def test_a_wrong_argument_ends_the_job_with_its_own_words(job: Cluster) -> None:
+    args = [str(job.directory), "--gates"]
+    script = SCRIPTS / "horovod_elastic.py"
+    job.start("A", script=script, args=args, nnodes=1, nproc_per_node=2, framework="horovod", same_failure_limit=3)
+    assert job.finish(PATIENCE) == {"A": 5}
+    assert "invalid literal for int() with base 10: '--gates'" in job.log("A").partition("root cause")[2]
+
+
+def test_a_script_of_tensorflow_loses_its_first_worker_and_its_first_node_and_another_joins(job: Cluster) -> None:
+    script = "horovod_tensorflow.py"
+    start(job, "A", "B", gates=[5, 10], script=script, nnodes="1:2")
+    at = at_gate(job, 5, 2)
+    (_, lost), (other, stays) = at[0], at[1]
+    kill(job, lost)
+    at = at_gate(job, 5, 2, [lost])
+    assert at[0] == (other, stays), "rank 0 is who has the state"
+    open_gate(job, 5)
+    at = at_gate(job, 10, 2, [lost])
+    gone, (last, survivor) = at[0], at[1]
+    job.kill_machine(gone[0])
+    at_gate(job, 10, 1, [lost, gone[1]])
+    start(job, "C", gates=[5, 10], script=script)
+    at = at_gate(job, 10, 2, [lost, gone[1]])
+    assert (at[0], at[1][0]) == ((last, survivor), "C")
+    open_gate(job, 10)
+    weights, moved = np.arange(4.0), np.zeros(4)
+    for step in range(20):
+        features = np.array([[(step + record * k) % 3 for k in range(4)] for record in range(8)])
+        moved = moved / 2 - 2 / 1024 * features.T @ (features @ weights - np.arange(8))
+        weights += moved
+    np.testing.assert_allclose(result(job), weights, rtol=1e-9)
+    assert job.finish(PATIENCE) == {last: 0, "C": 0}
 
 
 def test_the_first_node_is_lost_and_another_joins(job: Cluster) -> None:
@@ -128,6 +171,41 @@ def test_the_first_node_is_lost_and_another_joins(job: Cluster) -> None:
     open_gate(job, 10)
     assert_undisturbed(job)
     assert job.finish(PATIENCE) == {other[0]: 0, third[0]: 0, "D": 0}
+
+
+def test_a_node_that_gets_sigterm_leaves_and_the_other_goes_on(job: Cluster) -> None:
+    start(job, "A", "B", gates=[5], nnodes="1:2")
+    (first, leaves), (other, stays) = (at_gate(job, 5, 2)[rank] for rank in range(2))
+    job.send(first, signal.SIGTERM)
+    assert at_gate(job, 5, 1, [leaves]) == {0: (other, stays)}
+    open_gate(job, 5)
+    assert_undisturbed(job)
+    assert job.finish(PATIENCE) == {first: 143, other: 0}
+
+
+def test_a_machine_that_is_frozen_is_lost_and_what_comes_back_joins_again(job: Cluster) -> None:
+    start(job, "A", "B", gates=[5, 10], nnodes="1:2")
+    (first, frozen), other = (at_gate(job, 5, 2)[rank] for rank in range(2))
+    job.freeze_machine(first)
+    assert at_gate(job, 5, 1, [frozen]) == {0: other}
+    open_gate(job, 5)
+    at_gate(job, 10, 1, [frozen])
+    job.thaw_machine(first)
+    at = at_gate(job, 10, 2, [frozen])
+    assert (at[0], at[1][0]) == (other, first)
+    open_gate(job, 10)
+    assert_undisturbed(job)
+    assert job.finish(PATIENCE) == {"A": 0, "B": 0}
+
+
+def test_a_worker_that_is_frozen_is_replaced_and_does_not_spread_an_empty_state(job: Cluster) -> None:
+    start(job, "A", "B", gates=[5], nnodes="1:2")
+    (_, frozen), other = (at_gate(job, 5, 2)[rank] for rank in range(2))
+    os.kill(frozen, signal.SIGSTOP)
+    assert at_gate(job, 5, 2, [frozen])[0] == other, "rank 0 is who has the state"
+    open_gate(job, 5)
+    assert_undisturbed(job)
+    assert job.finish(PATIENCE) == {"A": 0, "B": 0}
 
 
 def test_the_only_worker_of_the_first_node_is_lost_where_that_node_is_needed(job: Cluster) -> None:

@@ -13,7 +13,7 @@ from elastic_run.adapters import services
 from elastic_run.adapters.contract import Round
 from elastic_run.adapters.jax.adapter import Jax
 
-from .cluster import SCRIPTS, Cluster
+from .cluster import SCRIPTS, Cluster, command_line
 from .regression import STEPS, undisturbed
 
 SECONDS = 120.0
@@ -37,7 +37,7 @@ def start(
 
 
 def coordinators(job: Cluster) -> list[int]:
-    return [pid for pid in job.processes() if b"coordinator.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in job.processes() if "coordinator.py" in command_line(pid)]
 
 
 def assert_trained(job: Cluster) -> None:
@@ -46,13 +46,14 @@ def assert_trained(job: Cluster) -> None:
         np.testing.assert_allclose(saved["weights"], undisturbed(STEPS), rtol=1e-3, atol=1e-4)
 
 
-def test_killed_workers_are_replaced_and_the_result_is_the_same(job: Cluster) -> None:
-    start(job, "A", "B", hold=(2, 4, 6), nnodes="2", max_restarts="3")
-    for round, (step, victim) in enumerate(((2, 1), (4, 0), (6, 1)), start=1):
+def test_ten_killed_workers_in_a_row_are_replaced_and_the_result_is_the_same(job: Cluster) -> None:
+    start(job, "A", "B", hold=tuple(range(1, 11)), nnodes="2", max_restarts="10")
+    for step in range(1, 11):  # the round has the same number
         job.workers(2, SECONDS).wait_for(f"step {step}")
+        victim = step % 2
         job.kill_worker(victim)
         for node in "AB":
-            job.wait_for_line(node, rf"round {round + 1}: 2 -> 2 nodes, .* rank {victim} on node . died by SIGKILL")
+            job.wait_for_line(node, rf"round {step + 1}: 2 -> 2 nodes, .* rank {victim} on node . died by SIGKILL")
     job.workers(2, SECONDS)
     assert job.finish(SECONDS) == {"A": 0, "B": 0}
     assert_trained(job)

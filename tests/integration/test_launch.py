@@ -3,16 +3,20 @@
 import functools
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import elastic_run
+from elastic_run.adapters.environment import WorkerSettings
 from elastic_run.launcher import launch as launching
 from elastic_run.launcher import run as runs
-from elastic_run.launcher.flags import UsageError
+from elastic_run.launcher.address import Address
+from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.settings import Command, Options
+from elastic_run.rendezvous.identity.secret import new_secret
+
+from .conftest import free_ports
 
 MODULE = """
 import os
@@ -35,6 +39,10 @@ def leaves():
 
 def returns_a_set():
     return {1, 2}
+
+def leaves_a_process():
+    import subprocess
+    subprocess.Popen(["sleep", "3"], start_new_session=True)
 
 class Config:
     min_nodes = max_nodes = 1
@@ -160,6 +168,38 @@ def test_leaves_the_callers_signal_handlers_as_they_were(tmp_path: Path) -> None
     assert done.stdout.splitlines()[-2:] == ["[]", "True"], done.stderr
 
 
+def test_leaves_the_callers_environment_as_it_was(tmp_path: Path) -> None:
+    main = (
+        "import os\n"
+        f"os.environ.update(XDG_CONFIG_HOME={str(tmp_path)!r}, ELASTIC_RUN_SECRET={new_secret().text!r})\n"
+        "before = dict(os.environ)\n"
+        f"elastic_run.launch(things.place, ['ha'], rdzv_endpoint='127.0.0.1:{free_ports(1)[0]}', store_dir='store')\n"
+        "print({name for name, _ in before.items() ^ os.environ.items()})\n"
+    )
+    done = run(tmp_path, main)
+    assert done.stdout.splitlines()[-1:] == ["set()"], done.stderr
+
+
+def test_starts_no_process_that_has_the_callers_secret_in_its_environment(tmp_path: Path) -> None:
+    secret = new_secret().text
+    main = (
+        "import os\n"
+        "from pathlib import Path\n"
+        f"os.environ.update(XDG_CONFIG_HOME={str(tmp_path)!r}, ELASTIC_RUN_SECRET={secret!r})\n"
+        f"flags = dict(detached='keep', store_dir='store', rdzv_endpoint='127.0.0.1:{free_ports(1)[0]}')\n"
+        "elastic_run.launch(things.leaves_a_process, **flags)\n"
+        "for found in Path('/proc').glob('[0-9]*'):\n"
+        "    try:\n"
+        f"        if {secret.encode()!r} in (found / 'environ').read_bytes():\n"
+        "            print('has it:', (found / 'cmdline').read_bytes())\n"
+        "    except OSError: pass\n"
+        "print('looked')\n"
+    )
+    done = run(tmp_path, main)
+    assert done.stdout.splitlines()[-1:] == ["looked"], done.stderr
+    assert "has it" not in done.stdout
+
+
 def test_takes_the_logs_and_the_start_method_of_torchs_launch_config(tmp_path: Path) -> None:
     config = (
         "config = things.Config()\nconfig.log_dir, config.redirects, config.start_method = 'logs', {0: 1}, 'spawn'\n"
@@ -219,9 +259,9 @@ def test_nodes_compare_the_source_of_the_functions_module_where_the_id_is_derive
 ) -> None:
     made: list[tuple[str, ...]] = []
 
-    async def run(options: Options, environ: Mapping[str, str], *, written: Command) -> None:
-        place = runs.Address("127.0.0.1", None)
-        made.append(runs.setup(options, place, environ, "", written).terms.fingerprint.source)
+    async def run(options: Options, workers: WorkerSettings, *, written: Command) -> None:
+        place = Address("127.0.0.1", None)
+        made.append(runs.setup(options, workers, place, written).terms.fingerprint.source)
         raise RuntimeError
 
     monkeypatch.setattr(launching, "run", run)

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from .cluster import command_line
 from .conftest import Cluster
 
 SECONDS = 90.0
@@ -33,7 +34,7 @@ class Managed:
         script = folder / "held.py"
         script.write_text(HELD)
         times = "--rdzv-conf=last_call_timeout=0,settle=0,scale_up_interval=0"
-        words = ["master", "--platform=local", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={folder.name}", times]
+        words = ["master", "--platform=local", f"--rdzv-endpoint=http://{endpoint}", f"--rdzv-id={folder.name}", times]
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "elastic_run", *words, *flags, str(script), str(self.release), str(code)],
@@ -49,7 +50,7 @@ class Managed:
         """The agents: its children that run the launcher."""
         found: list[psutil.Process] = []
         for each in psutil.Process(self.process.pid).children():
-            if any(word.startswith("--node-name=") for word in each.cmdline()):
+            if "\0--node-name=" in command_line(each.pid):
                 found.append(each)
         return found
 
@@ -120,6 +121,6 @@ def test_an_agent_has_no_platform() -> None:
 
 
 def test_pods_are_for_a_master_in_a_cluster(etcd: Cluster) -> None:
-    words = ["master", "--platform=kubernetes", "--nnodes=2", f"--rdzv-endpoint={etcd.endpoint}", __file__]
+    words = ["master", "--platform=kubernetes", "--nnodes=2", f"--rdzv-endpoint=http://{etcd.endpoint}", __file__]
     done = subprocess.run([sys.executable, "-m", "elastic_run", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "elastic-job submit" in done.stderr, done.stderr

@@ -11,7 +11,7 @@ from .cluster import Cluster
 def led_by_a_process_of_its_own(job: Cluster) -> None:
     job.masters.add("M")
     job.start("M", nnodes=2)
-    job.wait_for_line("M", "this node is the job's master")
+    job.wait_for_line("M", "the job's master now runs here")
     job.start("A", "B")
 
 
@@ -20,7 +20,7 @@ def test_it_leads_and_an_agent_takes_over_while_the_workers_go_on(job: Cluster) 
     workers = job.workers(2)
     assert job.master() == "M-master"
     job.kill_agent("M")
-    name, _ = job.wait_anywhere("this node is now the master and continues with round 1")
+    name, _ = job.wait_anywhere("the job's master now runs here and continues with round 1")
     assert name in ("A", "B")
     workers.do(0, "said = 1")  # the same process answers
     assert all(worker.alive for worker in workers)
@@ -61,7 +61,7 @@ def test_a_signal_ends_it_and_an_agent_takes_over_at_once(job: Cluster) -> None:
     led_by_a_process_of_its_own(job)
     workers = job.workers(2)
     job.send("M", signal.SIGTERM)
-    job.wait_anywhere("this node is now the master and continues with round 1")
+    job.wait_anywhere("the job's master now runs here and continues with round 1")
     workers.release()
     assert job.finish() == {"A": 0, "B": 0, "M": 128 + signal.SIGTERM}
 

@@ -27,7 +27,7 @@ def test_killed_workers_change_nothing_in_what_is_learnt(alone: Cluster) -> None
     begin(alone, "U", nproc=3, steps=150, pause=0)
     assert alone.finish() == {"U": 0}
     undisturbed = results(alone, "U")
-    begin(alone, "A", nproc=3, steps=150)
+    begin(alone, "A", nproc=3, steps=150, pause=0.05)  # there is time to kill two
     for round, victim in ((1, 1), (2, 0)):
         alone.wait_for_line("A", f"ring {round}: rank {victim} of 3")
         alone.kill_worker(victim)
@@ -39,12 +39,12 @@ def test_killed_workers_change_nothing_in_what_is_learnt(alone: Cluster) -> None
 
 
 def test_nodes_are_lost_come_and_leave(job: Cluster) -> None:
-    begin(job, "A", "B", "C", nnodes="1:3", steps=1500)
+    begin(job, "A", "B", "C", nnodes="1:3", steps=1500, pause=0.02)
     job.wait_for_line("A", r"ring 1: rank \d of 3")
     lost = next(node for node in "BC" if node != job.master())
     job.kill_machine(lost)
     job.wait_for_line("A", r"ring 2: rank \d of 2")
-    begin(job, "D", nnodes="1:3", steps=1500)
+    begin(job, "D", nnodes="1:3", steps=1500, pause=0.02)
     job.wait_for_line("A", r"ring 3: rank \d of 3")
     job.send("D", signal.SIGTERM)
     job.wait_for_line("A", r"ring 4: rank \d of 2")

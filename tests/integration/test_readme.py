@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = Path(next(iter(elastic_run.__path__)))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOLDERS = ("launcher", "elastic_agent", "adapters", "master", "rendezvous")
+GUIDES = tuple(sorted(page.stem for page in (ROOT / "docs").glob("*.md")))
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], key=lambda page: (len(page.parts), page.as_posix())
 )
@@ -94,6 +95,10 @@ def test_the_first_transcript_is_whole_by_line_95() -> None:
     assert block.line + block.text.count("\n") <= 95
 
 
+def test_it_is_read_in_a_few_minutes() -> None:
+    assert len(README.split()) < 900
+
+
 def test_the_first_transcript_happens_as_it_is_shown(tmp_path: Path) -> None:
     block = first_transcript()
     script = next(other for other in blocks(README) if other.language == "python" and other.line < block.line)
@@ -146,16 +151,16 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_every_figure_of_the_readme_links_to_the_benchmark_that_gives_it() -> None:
-    bare = [text for text in paragraphs(README) if FIGURE.search(text) and "](docs/performance.md" not in text]
+    bare = [text for text in paragraphs(README) if FIGURE.search(text) and "](docs/benchmarks.md" not in text]
     assert bare == []
 
 
 def test_every_figure_of_the_readme_lies_within_what_was_measured_last() -> None:
-    measured = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    measured = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     with_figures = [text for text in paragraphs(README) if FIGURE.search(text)]
     assert with_figures, "the README says how much quicker it is"
     for text in with_figures:
-        anchor = re.search(r"\]\(docs/performance\.md#([\w-]+)\)", text)
+        anchor = re.search(r"\]\(docs/benchmarks\.md#([\w-]+)\)", text)
         assert anchor, text
         heading = anchor[1].replace("-", "[ -]")
         section = re.split(rf"^## {heading}$", measured, flags=re.MULTILINE | re.IGNORECASE)[1].partition("\n## ")[0]
@@ -172,20 +177,65 @@ def test_every_output_that_the_readme_shows_begins_with_the_command_that_makes_i
     assert [block.line for block in blocks(README) if block.language == "console" and block.text[:2] != "$ "] == []
 
 
-def test_every_flag_of_the_pages_exists() -> None:
-    from elastic_run.launcher.flags import FLAGS
+FOREIGN = {
+    "benchmarks": {"--markdown", "--json", "--pictures", "--quick", "--nodes", "--goodput-minutes", "--checkouts"},
+    "cluster": {"--pictures"},
+    "diagnosis": {"--nonblocking"},
+    "etcd": {"--auto-compaction-mode"},
+    "from-dlrover": {
+        "--standalone",
+        "--node_unit",
+        "--max_restarts",
+        "--auto-config",
+        "--network-check",
+        "--save-at-breakpoint",
+    }
+    | {"--comm-perf-test", "--precheck", "--exclude-straggler", "--auto-tunning", "--accelerator", "--training_port"}
+    | {"--numa-affinity"},
+    "from-horovod": {
+        "--hostfile",
+        "--min-np",
+        "--host-discovery-script",
+        "--slots-per-host",
+        "--start-timeout",
+        "--mpi",
+    }
+    | {
+        "--elastic-timeout",
+        "--reset-limit",
+        "--blacklist-cooldown-range",
+        "--network-interfaces",
+        "--gloo",
+        "--autotune",
+    }
+    | {"--output-filename", "--fusion-threshold-mb", "--cycle-time-ms", "--timeline-filename"},
+    "horovod": {"--min-np", "--elastic-timeout"},
+    "slurm": {"--no-kill", "--kill-on-bad-exit"},
+}
+"""Flags of other programs that a page names, as it should."""
+
+
+def flags_of_our_programs() -> set[str]:
+    """Those of elastic-run's table, and every other that a usage or a parser in the launcher's code names."""
+    from elastic_run.launcher.options.flags import FLAGS
 
     known = {spelling for flag in FLAGS for spelling in flag.spellings}
-    for page in (ROOT / "README.md", ROOT / "docs" / "user-guide.md", ROOT / "docs" / "how-it-works.md"):
+    for path in (ROOT / "launcher").rglob("*.py"):
+        known |= set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
+    return known
+
+
+def test_every_flag_of_the_pages_exists() -> None:
+    known = flags_of_our_programs()
+    for page in (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in GUIDES)):
         text = page.read_text(encoding="utf-8")
         ours = " ".join(
             [
-                *re.findall(r"\belastic-run((?: (?:--[\w-]+\S*|-\w\b))+)", text.replace("\\\n", " ")),
+                *re.findall(r"\belastic-(?:run|job)((?: (?:--[\w-]+\S*|-\w\b))+)", text.replace("\\\n", " ")),
                 *re.findall(r"`(--[\w-]+)[^`]*`", text),
             ]
         )
-        others = {"--no-kill", "--kill-on-bad-exit", "--help", "--auto-compaction-mode"}
-        unknown = set(re.findall(r"--[a-z][\w-]*", ours)) - known - others
+        unknown = set(re.findall(r"--[a-z][\w-]*", ours)) - known - FOREIGN.get(page.stem, set())
         assert unknown == set(), page.name
 
 
@@ -204,9 +254,8 @@ def printed() -> list[str]:
 
 
 def test_every_sentence_of_the_troubleshooting_table_is_one_that_the_code_prints() -> None:
-    page = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Troubleshooting")[2].partition("\n## ")[0]
-    sentences = re.findall(r"^\| (`.*?`(?: or `.*?`)*) \|", section, re.MULTILINE)
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    sentences = re.findall(r"^\| (`.*?`(?: or `.*?`)*) \|", page, re.MULTILINE)
     assert len(sentences) > 20
     code = printed()
     unknown: list[str] = []
@@ -231,5 +280,5 @@ def test_make_asks_for_torch_without_cuda_and_says_where_it_is_where_pip_does_no
     command = ["make", f"VENV={tmp_path}/venv", f"PYTHON={pip}", f"{tmp_path}/venv/bin/.demo"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert (tmp_path / "asked").read_text() == "-m pip install --quiet torch==2.13.0+cpu\n"
+    assert (tmp_path / "asked").read_text() == "-m pip install --quiet --constraint tests/lock.txt torch==2.13.0+cpu\n"
     assert "set PIP_EXTRA_INDEX_URL" in done.stdout and "make TORCH=torch==2.13.0" in done.stdout

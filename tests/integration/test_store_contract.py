@@ -11,6 +11,8 @@ import grpc.aio
 import pytest
 
 from elastic_run.rendezvous.errors import Compacted, LeaseLost, StoreRefused, StoreUnavailable
+from elastic_run.rendezvous.identity.sealing import SecretSeal
+from elastic_run.rendezvous.identity.secret import new_secret
 from elastic_run.rendezvous.store.contract import (
     MAX_OPERATIONS,
     MAX_VALUE_BYTES,
@@ -21,9 +23,11 @@ from elastic_run.rendezvous.store.contract import (
     Put,
     Store,
 )
+from elastic_run.rendezvous.store.etcd import session
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
 from elastic_run.rendezvous.store.memory_store import MemoryStore
+from elastic_run.rendezvous.store.seal import SEALED
 
 from ..simulation import etcd
 from ..simulation.network import Network
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
 
 SOON = 20.0
 """Seconds after which a wait in a test has failed."""
+
+SEAL = SecretSeal(new_secret())
 
 GONE = 0x7123456789ABCDE
 """A lease that nobody was granted."""
@@ -57,15 +63,19 @@ async def simulated() -> etcd.Cluster:
     return etcd.Cluster(["m1", "m2", "m3"], Network(random.Random(1)), RealTime(), random.Random(2))
 
 
-@pytest.fixture(params=["memory", "etcd", "simulated etcd"])
-async def store(request: pytest.FixtureRequest, simulated: etcd.Cluster) -> AsyncIterator[Store]:
+@pytest.fixture(params=["memory", "etcd", "sealed etcd", "simulated etcd"])
+async def store(
+    request: pytest.FixtureRequest, simulated: etcd.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Store]:
     if request.param == "memory":
         made: Store = MemoryStore()
     elif request.param == "simulated etcd":
         made = EtcdStore.over(etcd.Client(simulated, simulated.network, "here"))
     else:
         cluster: Cluster = request.getfixturevalue("shared_etcd")
-        made = EtcdStore(cluster.endpoints)
+        for name in ("SHORTEST_ATTEMPT", "LONGEST_ATTEMPT"):  # a write without a condition is not tried twice
+            monkeypatch.setattr(session, name, 30.0)
+        made = EtcdStore(cluster.endpoints, deadline=60.0, seal=SEAL if request.param == "sealed etcd" else None)
     yield made
     await made.close()
 
@@ -159,6 +169,26 @@ async def test_a_listing_of_keys_only_leaves_out_the_values(store: Store, prefix
     listing = await store.list(prefix, keys_only=True)
 
     assert listing.items == (KeyValue(prefix + "a", b"", revision, revision),)
+
+
+async def test_a_value_that_somebody_without_the_secret_has_made_empty_is_not_taken_for_one(
+    shared_etcd: "Cluster", prefix: str
+) -> None:
+    plain, sealed = EtcdStore(shared_etcd.endpoints), EtcdStore(shared_etcd.endpoints, seal=SEAL)
+    async with contextlib.AsyncExitStack() as stack:
+        for each in (plain, sealed):
+            stack.push_async_callback(each.close)
+        revision = await put(plain, prefix + "a", b"")
+        forged = KeyValue(prefix + "a", SEALED, revision, revision)
+        assert await sealed.get(prefix + "a") == forged
+        assert (await sealed.list(prefix)).items == (forged,)
+        assert (await sealed.list(prefix, keys_only=True)).items == (KeyValue(prefix + "a", b"", revision, revision),)
+        assert (await sealed.txn([Compare(prefix + "a", 0)], [])).current == (forged,)
+        end = (await sealed.txn([], [Delete(prefix + "a")])).revision
+        changes = sealed.watch(prefix, revision, prefix=True)
+        assert await anext(changes) == (Event("put", forged),)
+        assert await anext(changes) == (Event("delete", KeyValue(prefix + "a", b"", 0, end)),)
+        await changes.aclose()
 
 
 async def test_a_listing_longer_than_one_answer_is_whole(store: Store, prefix: str) -> None:

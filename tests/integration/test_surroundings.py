@@ -137,6 +137,23 @@ def test_a_signal_ends_the_wait_for_a_reader_and_what_is_dropped_is_counted(prin
     job.stderr.close()
 
 
+def test_a_node_that_was_told_to_leave_waits_only_briefly_for_a_reader_that_stalls(tmp_path: Path) -> None:
+    script = tmp_path / "prints.py"
+    much = "print('unread' * 100_000, flush=True)"  # more than the pipe to the reader holds
+    script.write_text(f"import sys\n{much}\nprint('enough', file=sys.stderr)\nwhile True: print('unread')\n")
+    job = subprocess.Popen([*COMMAND, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert job.stdout and job.stderr
+    line = job.stderr.readline()
+    while "enough" not in line:
+        assert line, "it ended before"
+        line = job.stderr.readline()
+    job.send_signal(signal.SIGTERM)
+    assert re.search(r"\d+ bytes for standard output were dropped: no output was read for 5 s", job.stderr.read())
+    assert job.wait(DEADLINE) == 128 + signal.SIGTERM
+    job.stdout.close()
+    job.stderr.close()
+
+
 def test_redirected_output_without_a_log_dir_says_where_it_is(script: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "--redirects=3", str(script)],
@@ -166,6 +183,20 @@ def test_a_prompt_is_shown_on_a_terminal_before_it_is_answered(tmp_path: Path) -
         said += os.read(ours, 1000)
     assert job.wait(DEADLINE) == 0
     os.close(ours)
+
+
+def test_without_a_prefix_one_workers_output_is_what_it_is_without_a_launcher(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    lines = ["import pdb", r"print('\r0', end=''); print('\r1')", "step = 2", "pdb.set_trace()", "print('end')"]
+    script.write_text("\n".join(lines))
+
+    def printed(*command: str) -> str:
+        typed = "p step + 5\ncontinue\n"
+        return subprocess.run(command, input=typed, capture_output=True, text=True, timeout=DEADLINE, check=True).stdout
+
+    alone = printed(sys.executable, str(script))
+    assert "(Pdb) 7" in alone
+    assert printed(*COMMAND, "--no-prefix", str(script)) == alone
 
 
 @pytest.mark.parametrize(
@@ -292,6 +323,51 @@ def test_installed_as_a_tool_of_its_own_workers_run_the_active_environments_pyth
         assert (f"(workers here run {tmp_path / 'mine/bin/python'})" in said) != added, said
 
 
+FINDER = """
+import sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        return None
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("_numba_cuda_redirector", ""),
+        ("prepares", "Python's start-up imports prepares, which each worker must run itself"),
+    ],
+)
+def test_workers_are_fresh_where_pythons_start_up_runs_what_is_not_known_to_read_nothing(
+    tmp_path: Path, module: str, words: str
+) -> None:
+    venv.create(tmp_path / "mine", symlinks=True, with_pip=False)
+    (packages,) = (tmp_path / "mine").glob("lib/python3*/site-packages")
+    (packages / "here.pth").write_text("\n".join(path for path in sys.path if path and Path(path).is_dir()))
+    (packages / f"{module}.py").write_text(FINDER)
+    (packages / f"{module}.pth").write_text(f"import {module}\n")
+    (tmp_path / "train.py").write_text("import json, sys\nprint([type(each).__name__ for each in sys.meta_path])\n")
+
+    def ran(method: str) -> tuple[list[str], str]:
+        done = subprocess.run(
+            [tmp_path / "mine/bin/python", "-m", "elastic_run", "--standalone", f"--start-method={method}", "train.py"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines(), done.stderr
+
+    (fork, said), (spawn, _) = ran("fork"), ran("spawn")
+    assert fork == spawn
+    assert "'Finder'" in fork[0]
+    fresh = "workers start as fresh interpreters: "
+    assert (f"{fresh}{words}" in said) if words else (fresh not in said), said
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a namespace of processes takes root")
 def test_as_a_containers_first_process_it_ends_nothing_that_others_have_started_there(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
@@ -327,3 +403,23 @@ def test_as_a_containers_first_process_it_ends_nothing_that_others_have_started_
         job.wait()
     assert "lives: True" in rest, rest
     assert job.returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace of processes takes root")
+def test_proc_of_another_namespace_is_not_believed(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '0': time.sleep(0 if os.environ['TORCHELASTIC_RESTART_COUNT'] == '1' else 600)\n"
+        "sys.exit(os.environ['TORCHELASTIC_RESTART_COUNT'] == '0')\n"
+    )
+    flags = ("--max-restarts=1", "--nproc-per-node=2")
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", "--kill-child", *COMMAND, *flags, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert "does not die" not in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr

@@ -50,9 +50,9 @@ def test_nodes_are_lost_and_added_also_the_first(job: Cluster) -> None:
     assert_trained(job)
 
 
-def test_a_lost_parameter_server_and_a_lost_worker_cost_what_came_after_the_checkpoint(job: Cluster) -> None:
+def test_a_lost_server_worker_and_chief_cost_what_came_after_the_checkpoint(job: Cluster) -> None:
     servers = {"script": "tensorflow_servers.py", "roles": "chief:1,ps:1,worker:1:2", "max_restarts": "2"}
-    start(job, "A", "B", "C", "D", hold=(2, 4), **servers)
+    start(job, "A", "B", "C", "D", hold=(2, 4, 6), **servers)
     workers = job.workers(4, SECONDS)
     assert [puppet.env["ROLE_NAME"] for puppet in workers] == ["chief", "ps", "worker", "worker"]
     workers.wait_for("step 2")
@@ -63,11 +63,21 @@ def test_a_lost_parameter_server_and_a_lost_worker_cost_what_came_after_the_chec
     assert workers.nodes == [chief, second, first]
     workers.wait_for("step 4")
     job.kill_worker(2)
+    job.workers(3, SECONDS).wait_for("step 6")
+    job.kill_worker(0)
     job.workers(3, SECONDS)
     # Server and worker wait for ever. The job is done when the chief is.
     assert job.finish(SECONDS) == {chief: 0, first: 0, second: 0}
-    job.wait_for_line(chief, "the chief begins at step 4")
+    job.wait_for_line(chief, "the chief begins at step 6")
     assert_trained(job)
+
+
+def test_a_wrong_argument_ends_the_job_with_its_own_words(job: Cluster) -> None:
+    script, env = SCRIPTS / "tensorflow_steps.py", {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "1"}
+    args = ["--checkpoint=none.npz", "--stepz"]
+    job.start("A", script=script, args=args, env=env, nnodes=1, framework="tensorflow", same_failure_limit=3)
+    assert job.finish(SECONDS) == {"A": 1}
+    assert "unrecognized arguments: --stepz" in job.log("A").partition("root cause")[2]
 
 
 def test_roles_that_tensorflow_does_not_have_are_refused_at_once(job: Cluster) -> None:

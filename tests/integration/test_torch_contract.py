@@ -88,7 +88,7 @@ class Both:
         self.stdin.write_text("typed\n")
         (folder / "folder").mkdir()
         (folder / "folder" / "describe_me.py").write_text((SCRIPTS / "describe_me.py").read_text())
-        self.endpoints = {"torchrun": f"127.0.0.1:{embedded_ports(1)[0]}", "elastic-run": store}
+        self.endpoints = {"torchrun": f"127.0.0.1:{embedded_ports(1)[0]}", "elastic-run": f"http://{store}"}
         started = {
             (launcher, name): self._start(launcher, name, case)
             for launcher in ("torchrun", "elastic-run")

@@ -147,6 +147,12 @@ async def _start_held(machine: WarmMachine, script: str = "print('begun')", begi
     zygotes = machine.workers._zygotes  # type: ignore[attr-defined]
     assert zygotes is not None and zygotes._current is not None  # type: ignore[attr-defined]
     assert zygotes._current.account.imported == ["torch"]  # type: ignore[attr-defined]
+    for pid in machine.workers.pids.values():
+        streams = [Path(f"/proc/{pid}/fd/{number}") for number in (1, 2)]
+        with contextlib.suppress(OSError):  # it has ended already
+            # The interpreter's until the worker has been told that the agent knows of it.
+            while len({stream.readlink() for stream in streams}) == 1:  # noqa: ASYNC110  it tells nobody
+                await asyncio.sleep(0.001)
 
 
 @pytest.mark.usefixtures("torch_is_played")
@@ -156,6 +162,7 @@ async def test_a_held_worker_begins_when_it_is_let_go(machine: WarmMachine) -> N
     assert machine.workers.alive == 1 and b"begun" not in machine.out.getvalue()
     machine.workers.let_go()
     (end,) = await machine.ended()
+    await machine.output.flush()
     assert end.code == 0 and b"begun" in machine.out.getvalue()
 
 
@@ -163,6 +170,7 @@ async def test_a_held_worker_begins_when_it_is_let_go(machine: WarmMachine) -> N
 async def test_a_held_worker_begins_by_itself_where_nobody_lets_it_go(machine: WarmMachine) -> None:
     await _start_held(machine, begin=Begin("torch", held=0.05))
     (end,) = await machine.ended()
+    await machine.output.flush()
     assert end.code == 0 and b"begun" in machine.out.getvalue()
 
 
@@ -190,6 +198,7 @@ async def test_a_worker_that_was_held_has_no_descriptor_more_than_another(machin
         await _start_held(machine, descriptors, begin)
         machine.workers.let_go()
         await machine.ended()
+        await machine.output.flush()
         seen.append(machine.out.getvalue().rpartition(b"has")[2])
         await machine.workers.stop()
     assert len(set(seen)) == 1, seen
@@ -700,6 +709,22 @@ def test_so_it_is_for_a_variable_that_only_native_code_reads(runs: Runs) -> None
     runs.write(LATE.replace('"TORCH" + "INDUCTOR_MAX_AUTOTUNE"', '"TRITON_DEBUG"'))
     explained = runs.all(DEFAULT, "--explain-preload")
     assert "reads TRITON_DEBUG, which the script mentions" in explained.text
+
+
+@pytest.mark.torch
+def test_a_library_that_torch_imports_late_sets_its_filters_when_the_script_imports_it_first(runs: Runs) -> None:
+    pytest.importorskip("sympy")
+    runs.write(
+        "import torch\nimport sys, warnings\nsys.setrecursionlimit(3000)\noptim = torch.optim\nimport sympy\nTELL\n"
+        "tell(dynamo='torch._dynamo' in sys.modules, filters=[f'{f[0]} {f[2].__name__}' for f in warnings.filters])\n"
+    )
+    seen: list[list[object]] = []
+    for flags in (("--preload=none",), ()):
+        ran = runs.all(DEFAULT, *flags)
+        assert ran.code == 0, ran.text
+        seen.append([(fact["dynamo"], fact["filters"]) for fact in ran.facts])
+    assert seen[0] == seen[1]
+    assert "once SymPyDeprecationWarning" in str(seen[0]) and "True" not in str(seen[0])
 
 
 def test_an_import_that_prints_is_left_to_the_workers_and_what_was_before_it_is_not(runs: Runs) -> None:

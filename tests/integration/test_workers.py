@@ -24,6 +24,7 @@ from elastic_run.elastic_agent.processes import out_of_memory
 from elastic_run.elastic_agent.processes.guardian import Guardian, Process, process
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
 from elastic_run.elastic_agent.workers.failure import describe, hint
+from elastic_run.elastic_agent.workers.worker_group import COMPUTES_SHARE, COMPUTES_WITHIN
 from elastic_run.elastic_agent.workers.worker_processes import TAIL_BYTES, StartFailed, Workers, WorkerSpec
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE
@@ -482,7 +483,7 @@ async def test_nothing_that_a_worker_started_outlives_the_stop(
             os.kill(pid, signal.SIGKILL)
     assert process(pid) is None
     assert machine.workers.alive == 0
-    assert machine.workers.undead == ()
+    assert machine.workers.unkillable == ()
     assert all(process(exit.pid) is None for exit in machine.workers.exits)
 
 
@@ -784,7 +785,7 @@ async def test_a_process_that_does_not_die_is_named(machine: Machine, monkeypatc
         patch.setattr(signal, "pidfd_send_signal", lost)
         exits = await stubborn.stop()
     assert exits == ()
-    assert stubborn.undead == (pid,)
+    assert stubborn.unkillable == (pid,)
     with pytest.raises(StartFailed, match=f"process {pid} .* does not exit"):
         await stubborn.start([])
     await machine.output.flush()
@@ -810,7 +811,7 @@ async def test_a_worker_that_does_not_die_of_sigkill_is_given_up_and_named(machi
     await machine.shown("two threads")
     with held(how, pid):
         await stuck.stop()
-        assert stuck.undead == (pid,)
+        assert stuck.unkillable == (pid,)
         assert (stuck.alive, stuck.pids) == (0, {}), "nobody waits for it again"
         await machine.output.flush()
         assert f"process {pid} does not die: SIGKILL was sent 0.3 s ago and its state is {state}".encode() in (
@@ -921,11 +922,37 @@ async def test_a_kill_that_the_kernel_counts_is_named(machine: Machine, monkeypa
     assert "memory limit" in hint(exit)
 
 
-async def test_a_kill_somewhere_on_the_machine_is_no_proof(machine: Machine, monkeypatch: pytest.MonkeyPatch):
-    counts(monkeypatch, (4, False), (5, False))
-    (exit,) = await machine.run("import os; os.kill(os.getpid(), 9)")
+async def test_a_kill_somewhere_on_the_machine_is_no_proof(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    killed = tmp_path / "killed"
+    monkeypatch.setattr(out_of_memory, "count_machine_kills", lambda: 5 if killed.exists() else 4)
+    (exit,) = await machine.run(f"import os; open({str(killed)!r}, 'w').close(); os.kill(os.getpid(), 9)")
     assert exit.oom_kills == 0
     assert exit.message.startswith("it may have been killed by the kernel: out of memory")
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "raise SystemExit(1)"])
+async def test_an_earlier_kill_on_the_machine_was_another_programs(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool, end: str
+):
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    looks = [4]
+
+    def count() -> int:
+        looks.append(5)
+        return looks[-2]
+
+    monkeypatch.setattr(workers_module, "OOM_SECONDS", 0.01)
+    monkeypatch.setattr(out_of_memory, "count_machine_kills", count)
+    monkeypatch.setattr(out_of_memory, "count_kills", lambda: (7 if own else looks[-1], own))
+    await machine.start(f"import os; open({str(go)!r}).read(); {end}")
+    await until(lambda: len(looks) > 8)
+    go.write_text("")
+    (exit,) = await machine.ended()
+    assert (exit.oom_kills, exit.message) == (0, "")
 
 
 async def test_one_counted_kill_explains_the_end_of_one_worker(machine: Machine, monkeypatch: pytest.MonkeyPatch):
@@ -1000,6 +1027,36 @@ def _read_slowly(descriptor: int) -> int:
         total += len(data)
         time.sleep(0.001)
     return total
+
+
+COMPUTES = """
+    import os
+    os.sched_setaffinity(0, {{{cpu}}})
+    os.nice({nice})
+    print("computes", flush=True)
+    while True:
+        pass
+"""
+
+
+async def test_a_worker_that_others_leave_no_processor_is_seen_to_compute(machine: Machine):
+    (cpu, *_) = os.sched_getaffinity(0)
+    await machine.start(*(COMPUTES.format(cpu=cpu, nice=nice) for nice in (19, 0)))
+    await machine.shown("computes", 2)
+    slow = [machine.workers.pids[0]]
+    before, at = machine.workers.used(slow), time.monotonic()
+    await asyncio.sleep(COMPUTES_WITHIN)
+    assert machine.workers.used(slow) - before > COMPUTES_SHARE * (time.monotonic() - at)
+
+
+async def test_a_worker_that_waits_for_something_is_not_seen_to_compute(machine: Machine):
+    await machine.start("import signal; print('waits', flush=True); signal.pause()")
+    await machine.shown("waits")
+    pids = [machine.workers.pids[0]]
+    await until(lambda: (found := process(pids[0])) is not None and found.state == "S")
+    before = machine.workers.used(pids)
+    await asyncio.sleep(COMPUTES_WITHIN)
+    assert machine.workers.used(pids) - before < COMPUTES_SHARE * COMPUTES_WITHIN
 
 
 ECHOES = """

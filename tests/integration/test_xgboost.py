@@ -1,13 +1,13 @@
 """Jobs of real XGBoost workers: what is killed is made good, and the model is that of a run without faults."""
 
 import os
+import re
 import signal
-from pathlib import Path
 
 import numpy as np
 import xgboost
 
-from .cluster import SCRIPTS, Cluster
+from .cluster import SCRIPTS, Cluster, command_line
 
 SECONDS = 120.0
 """For a round of fresh interpreters that all import XGBoost, on a busy machine."""
@@ -22,7 +22,7 @@ def start(job: Cluster, *nodes: str, hold: tuple[int, ...] = (), more: tuple[str
 
 
 def trackers(job: Cluster) -> list[int]:
-    return [pid for pid in job.processes() if b"xgboost/tracker.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in job.processes() if "xgboost/tracker.py" in command_line(pid)]
 
 
 def assert_trained(job: Cluster) -> None:
@@ -35,15 +35,15 @@ def assert_trained(job: Cluster) -> None:
     np.testing.assert_allclose(found.predict(data), undisturbed.predict(data), rtol=1e-3, atol=1e-2)
 
 
-def test_killed_workers_are_replaced_and_the_model_is_the_same(job: Cluster) -> None:
-    start(job, "A", "B", hold=(2, 4, 6), nnodes="2", max_restarts="3")
-    for round, (trees, victim) in enumerate(((2, 1), (4, 0), (6, 1)), start=1):
+def test_ten_killed_workers_in_a_row_are_replaced_and_the_model_is_the_same(job: Cluster) -> None:
+    start(job, "A", "B", hold=tuple(range(1, 11)), nnodes="2", max_restarts="10")
+    for trees in range(1, 11):
         job.workers(2, SECONDS).wait_for(f"{trees} trees")
-        job.kill_worker(victim)
-        for node in "AB":
-            job.wait_for_line(node, rf"round {round + 1}: 2 -> 2 nodes, .* rank {victim} on node . died by SIGKILL")
+        job.kill_worker(trees % 2)
     job.workers(2, SECONDS)
     assert job.finish(SECONDS) == {"A": 0, "B": 0}
+    # Not told as ten rounds: a node offers eight ports in turn, and the ninth round may find the first still taken.
+    assert len(re.findall(r"\) died by SIGKILL \(9\) after", job.log("A") + job.log("B"))) == 10
     assert_trained(job)
 
 

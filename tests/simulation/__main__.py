@@ -2,7 +2,7 @@
 
 --seeds 0:20000       explore these (the default is 0:2000), on --jobs processes
 --soak [COUNT]        explore seeds that nobody has tried, COUNT of them or without end, until one breaks a rule
---seed 17             one, with its trace
+--seed 17             one, with its trace; --kind roles, masters or services: of jobs with these
 --schedule FILE       one that was written by hand
 --shrink              with one of the two: the smallest schedule that breaks the same rule
 --digest              with --seeds: a fingerprint of each trace instead
@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 from .explore import Tale, attempt, digest, explain, rule_broken, shrink, tell_all
-from .schedule import Schedule, Unreadable, draw, parse
+from .kinds import DRAWS
+from .schedule import Schedule, Unreadable, parse
 
 STRIDE = 2000
 """Seeds after which a soak says how far it is."""
@@ -70,6 +71,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0:2000", help=argparse.SUPPRESS)
     parser.add_argument("--soak", type=int, nargs="?", const=0, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--kind", choices=DRAWS, default="plain", help=argparse.SUPPRESS)
     parser.add_argument("--schedule", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--shrink", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--digest", action="store_true", help=argparse.SUPPRESS)
@@ -77,7 +79,7 @@ def main() -> int:
     arguments = parser.parse_args()
     one = None
     if arguments.seed is not None:
-        one = draw(arguments.seed)
+        one = DRAWS[arguments.kind](arguments.seed)
     if arguments.schedule is not None:
         try:
             one = parse(arguments.schedule.read_text().partition("\n---\n")[0])  # stories are schedules, too

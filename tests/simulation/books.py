@@ -160,9 +160,9 @@ class Books:
                 self._check_known(request, answer)
                 self._accept(worker, request, answer)
             case "stale" if not self._checker.is_over(worker):
-                self._violated("only who is of an old round is told so", f"{worker.name}: {answer.text}")
+                self._violated("only workers of an old round are told so", f"{worker.name}: {answer.text}")
             case "refused" if not (_left_early(worker) or len(self._restored.get((worker.run, worker.round), [])) > 1):
-                self._violated("who asks rightly is not refused", f"{worker.name}: {answer.text}")
+                self._violated("a valid request is not refused", f"{worker.name}: {answer.text}")
             case _:
                 pass
 

@@ -23,9 +23,11 @@ from elastic_run.rendezvous.store.contract import Event
 from elastic_run.rendezvous.wire.values import decode
 
 from .books import Books
+from .masters import MasterRules
 from .roles import Before, RoleRules
 from .schedule import Fault
 from .script import COUPLED, MEETING, Group, Worker
+from .services import ENDED, ServiceRules
 from .stayers import FORM
 from .survivors import Survivors
 from .targets import TargetRules
@@ -33,7 +35,9 @@ from .targets import TargetRules
 if TYPE_CHECKING:
     from .world import End, World
 
-CALM = frozenset({"worker", "kill", "leave", "start", "taken_port", "failed_start", "etcd_compact", "stranger"})
+CALM = frozenset(
+    {"worker", "service", "kill", "leave", "start", "taken_port", "failed_start", "etcd_compact", "stranger"}
+)
 """Faults after which everybody hears and answers everybody at once."""
 
 STORE = frozenset(
@@ -162,7 +166,7 @@ class Checker:
         self._expired = False  # a lease has ended with a member of it
         self._success_keys: set[str] = set()
         self._succeeded: dict[tuple[str, int], float] = {}  # (incarnation, round) -> since when the store knows it
-        self._assignments: dict[str, dict[str, Assignment]] = {}  # prefix -> key -> assignment
+        self._assignments: dict[str, dict[str, Assignment | None]] = {}  # prefix -> key -> assignment, or other value
         self._published: list[_Published] = []
         self._header_key = False
         self._read: dict[str, list[tuple[float, int]]] = {}  # owner -> its reads of the header: when, which revision
@@ -180,6 +184,8 @@ class Checker:
         self.survivors = Survivors(world, self)
         self.roles = RoleRules(world, self) if shape.roles else None
         self.targets = TargetRules(world, self)
+        self.masters = MasterRules(world, self)
+        self.services = ServiceRules(world, self)
         self.last_header: Header | None = None
 
     # -- what the checker is told ---------------------------------------------------------------------------------
@@ -188,6 +194,34 @@ class Checker:
     def calm(self) -> bool:
         """Only faults so far that everybody hears of at once."""
         return CALM.issuperset(self._did)
+
+    @property
+    def leader(self) -> str | None:
+        """The process that holds the leader key."""
+        return self._leader
+
+    @property
+    def header_age(self) -> float:
+        """Seconds since the last was published."""
+        return self._world.now - self._published[-1].at if self._published else 0.0
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        """All that were published."""
+        return [each.header for each in self._published]
+
+    @property
+    def able(self) -> Sequence[str]:
+        """Agents that live and are members, and that nobody has told to go."""
+        return [owner for owner in self._able() if owner not in self._noticed]
+
+    def born(self, owner: str) -> float:
+        """When that agent has registered for the first time."""
+        return min(life.born for life in self._lives.values() if life.owner == owner)
+
+    def deposed_within(self, seconds: float) -> bool:
+        """A leadership has ended since then."""
+        return any(self._world.now - at < seconds for at in self._ends_of_masters)
 
     @property
     def done(self) -> Iterable[str]:
@@ -205,6 +239,7 @@ class Checker:
     def on_fault(self, fault: Fault) -> None:
         """A fault did something."""
         self._did[fault.verb] = self._did.get(fault.verb, 0) + 1
+        self.masters.on_fault(fault)
         now = self._world.now
         if fault.verb == "cut":
             ends = sum(word.startswith("m") for word in fault.words[:2])
@@ -226,10 +261,36 @@ class Checker:
         if published:
             published.hurts.append((worker, how, mark, self._world.now))
             if how not in ("hang", "exit0") and self.last_header is published.header:
-                self._world.after(ANSWER, self._check_answered, f"{worker.name} ended ({how})", published)
+                self._world.after(ANSWER, self._check_answered, f"{worker.name} ended ({how})", published, worker.owner)
         if how == "exit0":
             meeting = FORM if self._shape.inplace else MEETING
             self._world.busy_until = max(self._world.busy_until, self._world.now + meeting + 10)
+
+    def on_service_hurt(self, owner: str, name: str, end: str) -> None:
+        """A service is about to end."""
+        published = self._published[-1] if self._published else None
+        mine = self.assignment_of(owner)
+        if end == "exit0" or published is None or mine is None or published.header.state != "open":
+            return
+        running = [w for w in self._world.workers if w.owner == owner and w.round == published.header.number]
+        if running and not any(worker.ended for worker in running):
+            what = f"the service {name} of {owner} ended ({end})"
+            self._world.after(ANSWER, self._check_answered, what, published, owner)
+
+    def assignment_of(self, owner: str) -> Assignment | None:
+        """What the current round gives to that agent."""
+        held = self._published[-1].assignments if self._published else {}
+        return next((each for each in held.values() if self._lives[each.incarnation].owner == owner), None)
+
+    def starts_anew(self, owner: str, last: int) -> bool:
+        """Whether the current round starts workers of that agent anew, which have run since it started them in `last`.
+
+        False where it had none meanwhile: which ports the next ones get is then open.
+        """
+        mine = self.assignment_of(owner)
+        between = [each for each in self._published if mine and last < each.header.number < mine.round]
+        held = [each.assignments.get(mine.incarnation) for each in between if mine]
+        return mine is not None and not mine.since and all(each and each.since for each in held)
 
     def on_header_read(self, owner: str, revision: int) -> None:
         """An agent has had an answer about the header."""
@@ -318,27 +379,36 @@ class Checker:
                 return
         self._violated("a round is current when a worker is told so", f"{worker.name}, which asked at {asked_at:.4f}")
 
-    def _check_answered(self, what: str, published: _Published) -> None:
+    def _goes_on_without(self, owner: str) -> bool:
+        """That agent has an optional role, and these have no restart left."""
+        header, mine = self.last_header, self.assignment_of(owner)
+        if header is None or mine is None or self.roles is None or not self.roles.is_optional(mine.role):
+            return False
+        return _with(header.tally, header.incident).optional >= self._shape.restarts
+
+    def _check_answered(self, what: str, published: _Published, owner: str) -> None:
         """Survivors do not wait for time-outs: what ends a round is answered by a header, at once.
 
         By whoever leads: where a master dies meanwhile, by the next one, which may have to wait for its lease. A node
         that had just come when it was elected also waits for missing nodes to register again.
         """
         able = [end for end in self._able() if end not in self._noticed]
-        if not self.calm or not able or self.last_header is not published.header:
+        if not self.calm or not able or self.last_header is not published.header or self._goes_on_without(owner):
             return
         led = self._leader is not None and self._leader not in self._world.ends
         awaits = self._leader != published.writer and self._leads_young()
         limit = ANSWER + AWAITED if awaits else ANSWER
         wait = limit - (self._world.now - self._elected_at if led else 0.0)
         if wait > MOMENT:
-            self._world.after(wait, self._check_answered, what, published)
+            self._world.after(wait, self._check_answered, what, published, owner)
         else:
             self._violated("what ends a round is answered at once", f"{what}: no answer within {limit:g} s")
 
     def _leads_young(self) -> bool:
         """The leader had registered too shortly before its election to know whether the store was away."""
         births = [life.born for life in self._lives.values() if life.owner == self._leader]
+        if self._leader and self._world.is_master(self._leader):
+            births = [self._world.booted[self._leader]]
         return bool(births) and self._elected_at - min(births) < self._shape.ttl / 2
 
     def _check_heard(self, life: _Life, number: int) -> None:
@@ -348,7 +418,7 @@ class Checker:
             return
         report = life.member.report
         counts = life.member.incarnation in self._published[-1].assignments
-        if (report.state, report.round) != ("failed", number) or not counts:
+        if (report.state, report.round) != ("failed", number) or not counts or self._goes_on_without(life.owner):
             return
         led = self._leader is not None and self._leader not in self._world.ends
         ready = now if self.calm and led else max(now, self._world.busy_until + TROUBLE)
@@ -431,6 +501,8 @@ class Checker:
                 self._violated("only its own node or the master removes a member", f"{client} removed {key}")
             return
         member = decode(Member, event.kv.value)
+        if self._world.is_master(client):
+            self._violated("a master without workers is no member", f"{client} wrote {key}")
         before = self._at_key.get(key)
         if before is not None and before != member.incarnation:
             self._violated("a name has one owner", f"{client} wrote {key}, which is {before}'s")
@@ -455,11 +527,11 @@ class Checker:
         life.member = member
         if member.report.state == "succeeded":
             self._succeeded.setdefault((member.incarnation, member.report.round), now)
-        unable = self._failed_starts.get(client, 0) >= GIVES_UP or self._has_undead(client)
+        unable = self._failed_starts.get(client, 0) >= GIVES_UP or self._has_unkillable(client)
         if member.report.state == "unfit" and told.state != "unfit" and not unable:
-            self._violated("who can start workers stays", f"{client}: {member.report.problem}")
-        if member.report.state == "failed" and member.report.problem and self._has_undead(client):
-            self._violated("who cannot end its workers leaves", f"{client}: {member.report.problem}")
+            self._violated("a node that can start workers stays", f"{client}: {member.report.problem}")
+        if member.report.state == "failed" and member.report.problem and self._has_unkillable(client):
+            self._violated("a node that cannot end its workers leaves", f"{client}: {member.report.problem}")
         if member.report.state in ("leaving", "unfit") and life.departing_since is None:
             life.departing_since = now
 
@@ -479,7 +551,7 @@ class Checker:
         life.missed_at, life.gone_at, life.evicted_at = life.gone_at, None, None
         self._lives[incarnation] = self._lives.pop(incarnation)  # the order of arrival is that of the keys
 
-    def _has_undead(self, owner: str) -> bool:
+    def _has_unkillable(self, owner: str) -> bool:
         """A worker of this agent was killed, and the kernel has not let go of it; one that ended otherwise is gone."""
         mine = [worker for worker in self._world.workers if worker.held and worker.owner == owner]
         return any(worker.ended and worker.ended[1] == signal.SIGKILL for worker in mine)
@@ -505,7 +577,9 @@ class Checker:
             self._grown_at = -PAUSE * 10
             self._world.say("store", f"{client} leads")
             self._world.count("elected")
-            if leader.incarnation not in self._lives:
+            if self._world.is_master(client):
+                self.masters.on_leader(client, leader, event.kv)
+            elif leader.incarnation not in self._lives:
                 self._violated("only members lead", f"{client} leads as {leader.incarnation}")
             return
         owner = self._leader
@@ -515,14 +589,15 @@ class Checker:
         self._ends_of_masters.append(self._world.now)
         if client and client != owner:
             if self._world.now - self._deposed.get(client, -PAUSE) < PAUSE:
-                self._violated("nobody deposes again and again", f"{client} deposed {owner} soon after another")
+                self._violated("no node deposes again and again", f"{client} deposed {owner} soon after another")
             self._deposed[client] = self._world.now
         if owner is None or owner in self._world.ends or client in ("", owner):
             return
         if not self._misled(client, owner):
             # Another incarnation of a living agent may be deposed: its earlier life is over.
             lives = [life for life in self._lives.values() if life.owner == owner]
-            if len(lives) < 2:
+            reborn = self._world.is_master(owner) and not self.calm  # under another lease, which no key shows
+            if len(lives) < 2 and not reborn:
                 self._violated("only the dead are deposed", f"{client} deposed {owner}, which lives")
 
     def _misled(self, owner: str | None, about: str) -> bool:
@@ -540,6 +615,9 @@ class Checker:
             if in_force and self._keys.round not in written:
                 self._violated("assignments in force are not touched", f"{key} was deleted")
             return
+        if "/peers/" in key:  # where the workers are: no node's assignment
+            held[key] = None
+            return
         assignment = decode(Assignment, event.kv.value)
         if in_force and held.get(key) != assignment:
             self._violated("assignments in force are not touched", f"{key} was changed")
@@ -554,7 +632,8 @@ class Checker:
         published = _Published(header, revision, self._world.now, client)
         who = ""
         if header.state == "open":
-            assignments = sorted(self._assignments.get(header.prefix, {}).values(), key=lambda each: each.group_rank)
+            held = self._assignments.get(header.prefix, {})
+            assignments = sorted((each for each in held.values() if each), key=lambda each: each.group_rank)
             published.assignments = {each.incarnation: each for each in assignments}
             who = " " + ",".join(each.node for each in assignments)
         self._world.say("store", f"round {header.number} {header.state}{who}: {header.reason}")
@@ -568,6 +647,7 @@ class Checker:
         self.last_header = header
         leaving = max(self._shape.shutdown, FINAL) + ANSWER + (FREED if self._shape.inplace else 0.0)
         self._world.after(leaving, self._check_old_workers, header, self._world.now)
+        self._world.after(leaving + ENDED, self.services.check_old, header)
         self._world.moment(f"round.{header.number}")
 
     def _check_old_workers(self, header: Header, since: float) -> None:
@@ -606,7 +686,7 @@ class Checker:
         if not old.final and header.run != old.run:
             alive = [i for i in self._in_force(before) if self._lives[i].gone_at is None]
             if alive:
-                self._violated("a run goes on while a member of it lives", f"{header.run} replaces {old.run}")
+                self._violated("a run continues while a member of it lives", f"{header.run} replaces {old.run}")
 
     def _check_round(self, before: _Published | None, published: _Published) -> None:
         """A round is whole: ranks 0..n-1, each once; of members that registered and were not known to be dead."""
@@ -647,11 +727,11 @@ class Checker:
             old = LAG if self.calm else self._world.shape.ttl + 15.0
             known = 0.05 if self.calm else 2 * LAG
             if life.evicted_at is not None and now - life.evicted_at > known:
-                self._violated("nobody known to be dead is in a round", f"{each.node} had been evicted")
+                self._violated("no node known to be dead is in a round", f"{each.node} had been evicted")
             if life.gone_at is not None and now - life.gone_at > old:
-                self._violated("nobody known to be dead is in a round", f"{each.node} has gone at {life.gone_at:.3f}")
+                self._violated("no node known to be dead is in a round", f"{each.node} has gone at {life.gone_at:.3f}")
             if life.departing_since is not None and now - life.departing_since > old:
-                self._violated("nobody who leaves is in a new round", f"{each.node} leaves")
+                self._violated("no leaving node is in a new round", f"{each.node} leaves")
             if life.member.fingerprint != header.fingerprint:
                 self._violated("a round's nodes were started alike", f"{each.node} runs {life.member.fingerprint}")
         leader = self._lives.get(assignments[0].incarnation)
@@ -714,7 +794,7 @@ class Checker:
         ranks = sorted(published.assignments, key=lambda i: published.assignments[i].group_rank)
         came = [i for i in self._lives if i in published.assignments and i not in survivors]
         if came != ranks[len(ranks) - len(came) :]:
-            self._violated("who comes first is taken first", f"{came} came, {ranks} are the ranks")
+            self._violated("nodes are admitted in order of arrival", f"{came} came, {ranks} are the ranks")
         last = max((self._lives[i].born for i in came), default=0.0)
         earlier = [
             life.node
@@ -728,7 +808,7 @@ class Checker:
             and not self._gets_ready(life)
         ]
         if self.calm and earlier:
-            self._violated("who comes first is taken first", f"{', '.join(earlier)} came earlier and must wait")
+            self._violated("nodes are admitted in order of arrival", f"{', '.join(earlier)} came earlier and must wait")
 
     def _check_growth(self, before: _Published, published: _Published) -> None:
         """Joining nodes restart the script as seldom as the user said."""
@@ -788,7 +868,7 @@ class Checker:
                 if (end := self._world.ends.get(life.owner)) is not None:
                     gone = min(gone, end.at)
                 if each.node == because.node and gone - since > WATCHED:
-                    self._violated("who has succeeded and left is not lost", str(because.reason))
+                    self._violated("a node that has succeeded and left is not lost", str(because.reason))
 
     def _check_farewell(self, before: _Published) -> None:
         """A node that is told to go says so before its workers end: what the others die of then is no failure."""
@@ -797,7 +877,10 @@ class Checker:
         away = max((to for _, to in self._cuts), default=0.0) - min((at for at, _ in self._cuts), default=0.0)
         heard = away <= AWAY and {"leave", "start", "etcd_compact", "cut"}.issuperset(self._did)
         if heard and not dead and owners.intersection(self._noticed):
-            self._violated("who leaves says so first", f"round {before.header.number} ended of a failure")
+            self._violated(
+                "a node reports that it leaves before its workers end",
+                f"round {before.header.number} ended of a failure",
+            )
 
     def _check_needed(self, before: _Published) -> None:
         """Who has succeeded is not made to train again."""
@@ -838,7 +921,7 @@ class Checker:
         quiet = all(worker.ended is None for worker in training) and self._world.now - published.at > allowed
         able = {self._lives[i].owner for i in published.assignments}.isdisjoint((*self._noticed, *self._world.ends))
         if life in waiting and quiet and able and self._usable(header.nodes + len(waiting)) > header.nodes:
-            self._violated("who can be admitted is admitted", f"{life.node} waits for {allowed:g} s")
+            self._violated("a node that can be admitted is admitted", f"{life.node} waits for {allowed:g} s")
 
     def _gets_ready(self, life: _Life) -> bool:
         """The others need not wait for it: it has workers to start, and theirs keep their process."""
@@ -867,16 +950,18 @@ class Checker:
             and not self._gets_ready(life)
         ]
         if self._usable(len(published.assignments) + len(waiting)) > len(published.assignments):
-            self._violated("who can be admitted is admitted", ", ".join(life.node for life in waiting))
+            self._violated("a node that can be admitted is admitted", ", ".join(life.node for life in waiting))
 
     def _check_tally(self, before: _Published | None, published: _Published) -> None:
         """Each incident is counted once, against the right budget."""
         header = published.header
         tally = header.tally
         old = before.header if before and before.header.run == header.run else None
-        grown = _total(tally) - (_total(old.tally) if old else 0)
+        kinds = [new - was for new, was in zip(_kinds(tally), _kinds(old.tally if old else Tally()), strict=True)]
+        grown = sum(each > 0 for each in kinds)
         most = (1 if old else 0) + (1 if header.final else 0)
-        if grown > most or grown < 0:
+        # A failure, or a start that failed, is one; of nodes several may be lost at once.
+        if grown > most or min(kinds) < 0 or max(tally.failures - (old.tally.failures if old else 0), kinds[-1]) > most:
             self._violated("each incident is counted once", f"{old.tally if old else None} became {tally}")
         # The news of a loss may come after its consequences, but not long after: then it is another incident.
         merged = header.incident is not None and header.incident.cause in ("lost", "left")
@@ -888,6 +973,10 @@ class Checker:
             self._violated("the restart count is the failures charged", f"{header.restart_count}, {charged}")
         if not header.final and header.cause == "failure" and charged.failures > self._shape.restarts:
             self._violated("no round is opened beyond the budget", f"{charged}, {self._shape.restarts} are allowed")
+        if charged.optional > self._shape.restarts:
+            self._violated(
+                "optional roles restart within their budget", f"{charged}, {self._shape.restarts} are allowed"
+            )
         if not header.final and header.cause == "problem" and charged.problems_in_row >= IN_A_ROW:
             self._violated("what cannot be started is not tried for ever", f"{charged}")
         if not header.final and header.cause == "failure" and self._shape.same:
@@ -902,8 +991,9 @@ class Checker:
             self._violated("only failures are counted as failures", f"{tally}, {possible} rounds had one")
         for kind, counted, verbs in (
             ("lost", tally.lost, ("kill", "leave", "stranger")),
-            ("left", tally.left, ("leave", "failed_start")),
-            ("problems", tally.problems, ("taken_port", "failed_start")),
+            ("left", tally.left, ("leave",)),
+            ("unfit", tally.unfit, ("failed_start", "service")),
+            ("problems", tally.problems, ("taken_port", "failed_start", "service")),
         ):
             if self.calm and counted > sum(self._did.get(verb, 0) for verb in verbs) + self._slack(kind):
                 self._violated("only what happened is counted", f"{kind}: {tally} after {self._did}")
@@ -995,7 +1085,7 @@ class Checker:
 
     def _check_count(self, header: Header, charged: Tally) -> None:
         """Where nothing else happened, every failure is counted, and its cause remembered."""
-        if set(self._did) - {"worker"} or len(self._world.agents) != self._world.shape.nodes:
+        if set(self._did) - {"worker"} or len(self._world.agents) != self._shape.nodes + self._shape.masters:
             return
         counted = [
             each
@@ -1026,7 +1116,7 @@ class Checker:
             places = {self._lives[i].owner for each in run for i in each.assignments}
             before = {owner for owner in places if told or not revisions.isdisjoint(self._heard.get(owner, ()))}
             if owners <= before:
-                self._violated("who was in a run that has ended begins no other", f"{sorted(owners)}")
+                self._violated("a node of a run that has ended begins no other run", f"{sorted(owners)}")
 
     def _problems_in_a_row(self, header: Header) -> int:
         """How many starts have failed one after the other up to this end of the job."""
@@ -1066,7 +1156,7 @@ class Checker:
                 self.books.on_success(header, number)
             case "failed":
                 over = header.restart_count > self._world.shape.restarts
-                trouble = self._did.get("taken_port", 0) + self._did.get("failed_start", 0) + self._did.get("hold", 0)
+                trouble = sum(self._did.get(verb, 0) for verb in ("taken_port", "failed_start", "hold", "service"))
                 row = self._problems_in_a_row(header)
                 if not over and (
                     not trouble or (self.calm and isinstance(header.reason, StartsFailed) and row < IN_A_ROW)
@@ -1167,7 +1257,7 @@ class Checker:
         header = published.header
         mine = [each for i, each in published.assignments.items() if self._lives[i].owner == worker.owner]
         if header.state != "open" or len(mine) != 1:
-            self._violated("assignments that no header names start nobody", worker.name)
+            self._violated("assignments that no header names start no workers", worker.name)
             return None
         self._check_new_run(published)
         life = self._lives[mine[0].incarnation]
@@ -1198,6 +1288,8 @@ class Checker:
 
     def on_agent_end(self, end: "End") -> None:
         """An agent has ended: its exit code must be one that what happened explains."""
+        if self._world.is_master(end.owner):
+            self.masters.on_end(end)
         if end.code is None:
             self._on_death(end)
             return
@@ -1206,6 +1298,8 @@ class Checker:
             self.targets.on_end(end.owner)
         noticed = end.owner in self._noticed
         born = min((life.born for life in self._lives.values() if life.owner == end.owner), default=0.0)
+        if self._world.is_master(end.owner):
+            born = self._world.booted[end.owner]
         over = [each.header for each in self._published if each.header.final and each.at >= born]
         states = {header.state for header in over}
         late = not born or len({header.run for header in over}) > 1  # for the run that has succeeded
@@ -1219,20 +1313,24 @@ class Checker:
                 fine = (
                     fine
                     or (bool(states) and "while this node was not a member" in end.reason)
-                    or self._has_undead(end.owner)
+                    or self._has_unkillable(end.owner)
                 )
             case 2:
                 fine = stranger or ("succeeded" in states and late) or self._did.get("stranger", 0) > 0
+                fine = fine or (
+                    self._world.is_master(end.owner) and "succeeded" in {each.state for each in self.headers}
+                )
             case 3:
                 fine = "timeout" in states
             case 4:
-                fine = trouble
+                fine = trouble and not (self._world.is_master(end.owner) and end.owner in self._heard)
             case 5:
                 fine = "repeated" in states
             case _:
                 fine = noticed or "preempted" in states
         if not fine:
             self._violated("an exit code says what happened", f"{end.owner} ends with {end.code}: {end.reason}")
+        self.services.on_agent_end(end.owner)
         alive = [worker for worker in self._world.workers if worker.owner == end.owner and not worker.ended]
         if alive:
             self._violated("no worker outlives its agent", f"{end.owner}: {[worker.name for worker in alive]}")
@@ -1272,13 +1370,14 @@ class Checker:
             if owner not in self._world.ends
             and owner not in self._noticed
             and not self._world.machine_of[owner].endswith("x")
+            and not self._world.is_master(owner)
         ]
         usable = self._usable(len(able))
         members = {self._lives[incarnation].owner for incarnation in self._at_key.values()}
         if not (self.last_header and self.last_header.final) and (
             out := [each for each in able if each not in members]
         ):
-            self._violated("who lives is a member", ", ".join(out))
+            self._violated("a living node is a member", ", ".join(out))
         if self.last_header:
             for worker in self._world.workers:
                 if self._is_old(worker, self.last_header, self._published[-1].at):
@@ -1317,6 +1416,8 @@ class Checker:
                 left = [key for key in left if not key.startswith(self._keys.queues)]
             if left:
                 self._violated("no key is left", ", ".join(left))
+        self.masters.at_end()
+        self.services.at_end()
         self._check_success_everywhere()
         self._check_reasons()
         self._check_store_alone()
@@ -1363,7 +1464,7 @@ class Checker:
             elif self._shape.inplace:
                 continue  # who has its process group to leave is told otherwise, and `survivors.py` knows who is ended
             elif later and all(each.header.cause == "joined" for each in later) and not worker.told and self.calm:
-                self._violated("for a joining node workers are told first", f"{worker.name} was killed at once")
+                self._violated("workers are told before a node joins", f"{worker.name} was killed at once")
 
     def _check_success_everywhere(self) -> None:
         """A job whose workers all succeeded ends with success on every node."""
@@ -1436,8 +1537,9 @@ def _is_of(worker: Worker, header: Header) -> bool:
     return (worker.run, worker.round, "open") == (header.run, header.number, header.state)
 
 
-def _total(tally: Tally) -> int:
-    return tally.failures + tally.lost + tally.left + tally.joined + tally.problems
+def _kinds(tally: Tally) -> Sequence[int]:
+    """How much of each kind has happened; a node that leaves is one kind, whatever it leaves for."""
+    return tally.failures, tally.optional, tally.lost, tally.left + tally.unfit, tally.joined, tally.problems
 
 
 def _took_place(worker: Worker, how: str) -> bool:
@@ -1450,6 +1552,8 @@ def _with(tally: Tally, incident: Incident | None) -> Tally:
     """The tally with the open incident."""
     if incident is None or incident.cause not in ("failure", "lost", "left", "joined", "problem"):
         return tally
+    if incident.optional:
+        return dataclasses.replace(tally, optional=tally.optional + 1)
     match incident.cause:
         case "failure":
             return dataclasses.replace(tally, failures=tally.failures + 1)

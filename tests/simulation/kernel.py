@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal, Self
 
-from .network import Listener, Network, Server, Stack, Transport
+from .network import Accepted, Listener, Network, Server, Stack, Transport
 
 Why = Literal["until", "stop", "idle"]
 """Why `Kernel.run` returned: the time was reached, `stop` said so, or nothing was left to do."""
@@ -487,7 +487,7 @@ class Kernel(asyncio.BaseEventLoop):
         return self._in_process().handlers.pop(sig, None) is not None
 
     def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:  # Any: a simulated socket
-        """For sockets that are not the network's: between processes of one machine."""
+        """For sockets of one machine's processes, and for those on which a process accepts by itself."""
         fd.listened_to(callback, args)
 
     def remove_reader(self, fd: Any) -> bool:  # Any: as above
@@ -535,6 +535,18 @@ class Kernel(asyncio.BaseEventLoop):
         """A server on the machine of the calling process."""
         listener: Listener = sock if sock is not None else self.listen(port or 0)
         return listener.serve(protocol_factory, contextvars.copy_context())
+
+    async def connect_accepted_socket(  # type: ignore[override]  # as above
+        self,
+        protocol_factory: Callable[[], asyncio.Protocol],
+        sock: Any,  # Any: a simulated socket
+        **_: object,
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        """What a listening process has accepted."""
+        accepted: Accepted = sock
+        protocol = protocol_factory()
+        accepted.transport.attach(protocol)
+        return accepted.transport, protocol
 
     async def create_connection(  # type: ignore[override]  # as above
         self,

@@ -16,6 +16,7 @@ from elastic_run.rendezvous.member import Exit
 
 from .process_groups import SimulatedProcessGroups
 from .script import Worker
+from .services import SimulatedServices
 
 if TYPE_CHECKING:
     from .world import World
@@ -39,15 +40,22 @@ class SimulatedMachine:
 
     def ports(self, count: int, least: int) -> "SimulatedPorts":
         """See `Machine.ports`."""
-        return SimulatedPorts(self._world, self._name, count)
+        made = SimulatedPorts(self._world, self._name, count)
+        self._world.port_sets.setdefault(self._owner, []).append(made)
+        return made
 
-    def services(self, tag: str, changed: Callable[[], None]) -> Any:
+    def services(self, tag: str, changed: Callable[[], None]) -> SimulatedServices:
         """See `Machine.services`."""
-        raise NotImplementedError("no framework here has any")
+        services = self._world.services[self._owner] = SimulatedServices(self._world, self._owner, changed)
+        return services
 
     def listens(self, port: int) -> bool:
         """See `Machine.listens`."""
         raise NotImplementedError("no worker here is forked, nor held")
+
+    def has_address(self, address: str) -> bool:
+        """See `Machine.has_address`."""
+        return True
 
     def listener(self, bind: str) -> socket.socket:
         """See `Machine.listener`."""
@@ -61,11 +69,11 @@ class SimulatedMachine:
         return worker_server
 
     def process_groups(
-        self, changed: Callable[[], None], pid_of: Callable[[int], int | None]
+        self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
     ) -> SimulatedProcessGroups:
         """See `Machine.process_groups`."""
         process_groups = self._world.process_groups[self._owner] = SimulatedProcessGroups(
-            self._world, self._owner, changed
+            self._world, self._owner, changed, half_open_seconds
         )
         return process_groups
 
@@ -97,12 +105,12 @@ class SimulatedWorkers:
         return len(self.pids)
 
     @property
-    def undead(self) -> tuple[int, ...]:
+    def unkillable(self) -> tuple[int, ...]:
         return tuple(worker.number for worker in self._given_up)
 
     @property
     def pids(self) -> dict[int, int]:
-        ended = {exit_.pid for exit_ in self._exits} | set(self.undead)
+        ended = {exit_.pid for exit_ in self._exits} | set(self.unkillable)
         return {worker.local: worker.number for worker in self.current if worker.number not in ended}
 
     def used(self, pids: Collection[int]) -> float:
@@ -158,7 +166,7 @@ class SimulatedWorkers:
 
     async def start(self, specs: Sequence[WorkerSpec]) -> None:
         if self._given_up:
-            raise StartFailed(f"process {self.undead[0]} of the previous workers still does not exit")
+            raise StartFailed(f"process {self.unkillable[0]} of the previous workers still does not exit")
         if self.alive or self._ending is not None:
             raise RuntimeError("workers of an earlier round still run: stop them first")
         self.current, self._exits, self._stopping = [], [], False
@@ -259,6 +267,8 @@ class SimulatedWorkers:
         """What the guardian does, and the kernel when the agent is gone."""
         for worker in (*self.current, *self._gone):
             self._world.script.end(worker, None, signal.SIGKILL)
+        if services := self._world.services.get(self._owner):
+            services.kill()
 
 
 class SimulatedGuard:
@@ -307,19 +317,22 @@ class SimulatedPorts:
         self._machine = machine
         self._count = count
         self.offered: tuple[int, ...] = ()
+        self.held: set[int] = set()
         self.renew()
 
     def renew(self) -> None:
         self.offered = tuple(self._world.next_port() for _ in range(self._count))
+        self.held = set(self.offered)
 
     def release(self, port: int) -> bool:
+        self.held.discard(port)
         if self._world.taken_ports.get(self._machine, 0):
             self._world.taken_ports[self._machine] -= 1
             return False
         return True
 
     def hold(self) -> None:
-        return
+        self.held = set(self.offered)
 
     def close(self) -> None:
         return

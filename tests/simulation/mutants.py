@@ -1,10 +1,11 @@
 """Deliberate defects of the product, each with a schedule that finds it and the rule that it breaks.
 
     python -m tests.simulation.mutants                       all of them, each with its schedule
-    python -m tests.simulation.mutants --rows                as the rows of docs/reliability.md
+    python -m tests.simulation.mutants --rows                as the rows of docs/simulator.md
     python -m tests.simulation.mutants NAME                  one, with the end of its trace
     python -m tests.simulation.mutants NAME --search 0:4000  the first seed that finds it, and what is left of it
-                                                             when all is taken away that need not be there
+                                                             when all is taken away that need not be there;
+                                                             masters:0:400 takes another kind (`kinds.py`)
 
 A defect is a substitution in the source of one module, made while it is imported (`planted.py`). To add one: its name,
 what it breaks, the file, the text and what stands there instead; `--search` prints the rest.
@@ -13,7 +14,7 @@ what it breaks, the file, the text and what stands there instead; `--search` pri
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .planted import Catch, caught, source_of
@@ -220,7 +221,7 @@ running.1+9.45   etcd_compact
         "master/controller.py",
         ('if report.state == "succeeded" and report.round == self._round.number:\n            self._members['),
         ("if False:\n            self._members["),
-        "who has succeeded and left is not lost",
+        "a node that has succeeded and left is not lost",
         """\
 seed 195
 job min=1 work=3
@@ -250,9 +251,9 @@ running.1+5      start n1
         "if False:",
         "a round says why it was opened",
         """\
-seed 2
-job nodes=1 min=1
-running.1+0      freeze n1 13.075
+seed 31
+job
+start+3          kill n3
 """,
     ),
     Mutant(
@@ -274,7 +275,7 @@ finishing.1+0.4  kill n1
         "master/controller.py",
         "return not returned and not present.intersection(known)",
         "return not present.issuperset(known)",
-        "a run goes on while a member of it lives",
+        "a run continues while a member of it lives",
         """\
 seed 34
 job nodes=4 min=4 max=4
@@ -331,13 +332,11 @@ running.2+1      worker n2 0 exit3
         "master/incident_log.py",
         "        self.tally, self.pending = tally, because\n",
         "        self.tally, self.pending = charge(tally, because), because\n",
-        "each incident is counted once",
+        "only what happened is counted",
         """\
-seed 6
+seed 8
 job
-start+0          failed_start n3 1
-start+0.4        leave n3
-start+1          start n3
+running.1+0      kill n1
 """,
     ),
     Mutant(
@@ -485,7 +484,7 @@ start+0.4        leave n3
         "rendezvous/round.py",
         "return size if size >= self.min_nodes else 0",
         "return size if size > self.min_nodes else 0",
-        "a job wants nobody when it is over, and not before",
+        "a job wants no nodes when it is over, and not before",
         """\
 seed 0
 job max=2
@@ -521,7 +520,7 @@ job unit=2
         "rendezvous/round.py",
         "if seen.member.report.state not in DEPARTING]",
         'if seen.member.report.state != "unfit"]',
-        "nobody who leaves is in a new round",
+        "no leaving node is in a new round",
         """\
 seed 38
 job
@@ -534,7 +533,7 @@ start+5          leave n1
         "rendezvous/round.py",
         "if seen.member.report.state not in DEPARTING]",
         'if seen.member.report.state != "leaving"]',
-        "nobody who leaves is in a new round",
+        "no leaving node is in a new round",
         """\
 seed 6
 job nodes=2 min=1
@@ -574,7 +573,7 @@ start+0          failed_start n3 1
         "rendezvous/round.py",
         "key=lambda seen: seen.order)",
         "key=lambda seen: -seen.order)",
-        "who comes first is taken first",
+        "nodes are admitted in order of arrival",
         """\
 seed 2
 job nodes=1 min=1 max=2 work=20 settle=1
@@ -586,8 +585,8 @@ start+2          start n3
         "one-success",
         "the job is done when one node has succeeded",
         "rendezvous/round.py",
-        "return done.issuperset(_counting(current, policy))",
-        "return bool(done.intersection(_counting(current, policy)))",
+        "current.running and succeeded.issuperset(counting)",
+        "current.running and bool(succeeded)",
         "success is when every worker has succeeded",
         """\
 seed 0
@@ -613,7 +612,7 @@ finishing.1+0    kill n1
         "rendezvous/round.py",
         "        return Keep(ready), reasons.Settling",
         "        return Keep(), reasons.Settling",
-        "who can be admitted is admitted",
+        "a node that can be admitted is admitted",
         """\
 seed 164
 job last_call=0
@@ -625,7 +624,7 @@ job last_call=0
         "rendezvous/round.py",
         "min(arrived + policy.settle, patience)",
         "arrived + policy.settle",
-        "who can be admitted is admitted",
+        "a node that can be admitted is admitted",
         """\
 seed 1
 job nodes=2 min=1 max=12 work=40 settle=2 interval=0
@@ -682,8 +681,8 @@ job scale_up=never last_call=0
         "late-join",
         "a joining node restarts workers that are finishing",
         "rendezvous/round.py",
-        "    if finishing(members, current, policy):",
-        "    if False and finishing(members, current, policy):",
+        "    if found.finishing:",
+        "    if False and found.finishing:",
         "joining nodes do not restart what is finishing",
         """\
 seed 1806
@@ -697,7 +696,7 @@ round.1+5.3      worker n1 0 exit0
         "first-rank",
         "ranks do not count the workers of a node",
         "rendezvous/ranks.py",
-        "        first_rank += place.nproc\n",
+        "        first_rank += workers.nproc\n",
         "        first_rank += 1\n",
         "ranks are 0..n-1, each once",
         """\
@@ -792,7 +791,7 @@ running.1+25 power_off n2
         "rendezvous/membership.py",
         '        Compare(keys.round, header_revision, "mod"),\n',
         '        Compare(keys.root, 0, "mod"),\n',
-        "who was in a run that has ended begins no other",
+        "a node of a run that has ended begins no other run",
         """\
 seed 266
 job min=1
@@ -819,7 +818,7 @@ finishing.1+0    freeze n3 6.292
         "rendezvous/membership.py",
         "    if not header_revision:\n",
         "    if False:\n",
-        "who was in a run that has ended begins no other",
+        "a node of a run that has ended begins no other run",
         """\
 seed 13210
 job min=1
@@ -858,7 +857,7 @@ registered.n3+1  reset n2 * 15.153
         "master/controller.py",
         "effects.Abandon(() if header.final else tuple(missing), ",
         "effects.Abandon((), ",
-        "a run goes on while a member of it lives",
+        "a run continues while a member of it lives",
         """\
 seed 2787
 job nodes=2
@@ -998,7 +997,7 @@ started.2+0.5    worker n2 0 exit3
         "elastic_agent/workers/worker_group.py",
         "        self._facts.failed_starts = 0\n",
         "",
-        "who can start workers stays",
+        "a node that can start workers stays",
         """\
 seed 1
 job
@@ -1026,7 +1025,7 @@ registered.n1+0  deafen m1 n1 1.123
         "elastic_agent/candidate.py",
         "                    and self._now() - deposed_at >= election.DEPOSE_PAUSE\n",
         "",
-        "nobody deposes again and again",
+        "no node deposes again and again",
         """\
 seed 162
 job max=2
@@ -1040,7 +1039,7 @@ start+3          kill n3
         "elastic_agent/candidate.py",
         "held, leader, why, lease) or doubt",
         "held, leader, why, lease)",
-        "nobody deposes again and again",
+        "no node deposes again and again",
         """\
 seed 35
 job min=1 work=60 etcd=1
@@ -1155,7 +1154,7 @@ running.1+3.7263 start n3
         "elastic_agent/plan.py",
         ("    if view.alive:\n        # A join is planned"),
         ("    if False:\n        # A join is planned"),
-        "for a joining node workers are told first",
+        "workers are told before a node joins",
         """\
 seed 1
 job nodes=1 min=1 max=2 work=10 settle=0 interval=0
@@ -1168,7 +1167,7 @@ running.1+1      start n2
         "elastic_agent/plan.py",
         "else view.notice_age < NOTICE_PATIENCE\n",
         "else False\n",
-        "who leaves says so first",
+        "a node reports that it leaves before its workers end",
         """\
 seed 1
 job nodes=1 min=1 work=30
@@ -1258,7 +1257,7 @@ assigned.6+0 taken_port n1
         "elastic_agent/node/registration.py",
         "if known.own_run and (found is None or found[0].final):",
         "if False:",
-        "who was in a run that has ended begins no other",
+        "a node of a run that has ended begins no other run",
         """\
 seed 1
 job nodes=2 min=1 max=2 restarts=0 ttl=3 work=20
@@ -1347,7 +1346,7 @@ leased.2+0 kill n2
         "master/data/ledger_service.py",
         "        if state.run == run:",
         "        if True:",
-        "only who is of an old round is told so",
+        "only workers of an old round are told so",
         """\
 seed 1736
 job nodes=1 min=1 data=ack
@@ -1478,7 +1477,7 @@ leased.4+0 kill n2
             "                self.trouble = str(error)\n"
             '                object.__setattr__(request, "sequence", request.sequence + 1)\n'
         ),
-        "who asks rightly is not refused",
+        "a valid request is not refused",
         """\
 seed 0
 job nodes=2 data=ack
@@ -1514,7 +1513,7 @@ leased.4+0 kill n2
         "always-current",
         "a worker is told that its round is current without a look",
         "elastic_agent/worker_server.py",
-        'if header.number == round and header.state == "open":',
+        'if header.number == round and header.state in ("open", "preempted"):',
         "if True:",
         "a round is current when a worker is told so",
         """\
@@ -1541,7 +1540,7 @@ job data=checkpoint
         "master/publish.py",
         "        await self._fenced(self._data(queues=queues))\n",
         "        await self._txn((), self._data(queues=queues))\n",
-        "who asks rightly is not refused",
+        "a valid request is not refused",
         """\
 seed 34
 job nodes=1 min=1 max=1 ttl=3 data=checkpoint
@@ -1591,11 +1590,11 @@ leased.3+0 worker n2 0 exit0
     ),
     Mutant(
         "lowest-step",
-        "a new process group goes on from the lowest step that one of its ranks has",
+        "a new process group continues from the lowest step that one of its ranks has",
         "adapters/client/commits.py",
         "    best = newest(claims)\n    sources",
         "    best = min(claims)\n    sources",
-        "no committed step is lost while one who has it lives",
+        "no committed step is lost while a worker that has it lives",
         """\
 seed 0
 job inplace=1
@@ -1608,7 +1607,7 @@ running.1+1      worker n1 0 killed
         "adapters/client/commits.py",
         "if claim == best]",
         "if claim.step != NOTHING]",
-        "no committed step is lost while one who has it lives",
+        "no committed step is lost while a worker that has it lives",
         """\
 seed 49
 job nodes=4 max=4 inplace=1
@@ -1621,7 +1620,7 @@ committed.1+0    worker n4 0 raise
         "elastic_agent/plan.py",
         'if view.alive and view.staying and header.state == "waiting":',
         "if False:",
-        "who is free in time keeps its process",
+        "a worker that is free in time keeps its process",
         """\
 seed 0
 job min=3 inplace=1
@@ -1650,7 +1649,7 @@ start+8.06       start n2
         "elastic_agent/plan.py",
         "if planned and _trains(view) and view.waiting < view.alive and patience > 0:",
         "if False:",
-        "for a joining node nobody loses a step",
+        "no worker loses a step for a joining node",
         """\
 seed 0
 job nodes=2 inplace=1
@@ -1663,7 +1662,7 @@ running.1+1      start n3
         "elastic_agent/workers/process_groups.py",
         'found.round, found.asked, found.formed, found.why = round, False, False, ""',
         'found.round, found.formed, found.why = round, False, ""',
-        "who gets a rank has asked for it",
+        "a worker that gets a rank has asked for it",
         """\
 seed 1
 job nodes=2 inplace=1
@@ -1676,7 +1675,7 @@ running.1+1      start n3
         "rendezvous/round.py",
         "busy = [seen for seen in newcomers if not seen.member.report.ready and now < until[seen.order]]",
         "busy = [seen for seen in newcomers if now < 0]",
-        "nobody waits for a joining node's workers",
+        "no worker waits for a joining node's workers",
         """\
 seed 0
 job nodes=2 settle=0 interval=0 inplace=1
@@ -1689,7 +1688,7 @@ running.1+1      start n3
         "elastic_agent/workers/worker_group.py",
         "            rest = begun + limit - now\n            if late",
         "            rest = 0.0\n            if False",
-        "who is free in time keeps its process",
+        "a worker that is free in time keeps its process",
         """\
 seed 0
 job inplace=1
@@ -1723,12 +1722,12 @@ running.1+1      worker n1 0 exit0
 """,
     ),
     Mutant(
-        "undead-unnoticed",
+        "unkillable-unnoticed",
         "a node whose worker cannot be killed does not leave for it",
         "elastic_agent/workers/worker_group.py",
-        "        if undead and not facts.unfit",
+        "        if unkillable and not facts.unfit",
         "        if False and not facts.unfit",
-        "who cannot end its workers leaves",
+        "a node that cannot end its workers leaves",
         """\
 seed 2
 job nodes=2 min=1 max=2 work=6
@@ -1836,8 +1835,8 @@ assigned.1+0.0053 kill n1
         "roles-minimum",
         "a round is opened although a role lacks nodes",
         "rendezvous/round.py",
-        "return 0 if filled.missing else len(filled.seats)",
-        "return len(filled.seats)",
+        "return 0 if filled.missing else len(filled.ranked)",
+        "return len(filled.ranked)",
         "a round's size is one that the user allowed",
         """\
 seed 3
@@ -1861,8 +1860,8 @@ job roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
         "roles-forgotten",
         "survivors forget their role",
         "rendezvous/round.py",
-        "Seat(place.role, members.get(incarnation))",
-        "Seat(policy.roles[-1].name, members.get(incarnation))",
+        "RoleMember(workers.role, members.get(incarnation))",
+        "RoleMember(policy.roles[-1].name, members.get(incarnation))",
         "a round's size is one that the user allowed",
         """\
 seed 1
@@ -1875,7 +1874,7 @@ job nodes=5 interval=0 roles=ps:1:1:all:no,worker:1:3:one:yes
         "rendezvous/round.py",
         "return fill(policy.roles, before, _divide(candidates, current)[1], grow=grow)",
         "return fill(policy.roles, before, _divide(candidates, current)[1] if not current.nodes else (), grow=grow)",
-        "who can be admitted is admitted",
+        "a node that can be admitted is admitted",
         """\
 seed 21
 job nodes=5 nproc=2 work=6 restarts=0 last_call=2 settle=0 ttl=3 shutdown=1 roles=ps:1:1:all:no,worker:1:3:one:yes
@@ -1913,8 +1912,8 @@ job nodes=4 settle=2 interval=0 ttl=8 shutdown=1 roles=chief:1:1:one:yes,worker:
         "roles-one-counts",
         "the job is done when its last role is",
         "rendezvous/round.py",
-        "if place.role in count",
-        "if place.role == policy.roles[-1].name",
+        "if workers.role in count",
+        "if workers.role == policy.roles[-1].name",
         "every agent ends",
         """\
 seed 0
@@ -1949,11 +1948,11 @@ running.1+0      kill n1
     ),
     Mutant(
         "untouched-moved",
-        "workers go on although their ranks have changed",
+        "workers continue although their ranks have changed",
         "rendezvous/round.py",
         "if (old, replace(was, world_size=0)) != (new, replace(now, world_size=0)):",
         "if False:",
-        "workers that go on keep their ranks",
+        "workers that continue keep their ranks",
         """\
 seed 16
 job last_call=0 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
@@ -1961,11 +1960,11 @@ job last_call=0 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
     ),
     Mutant(
         "untouched-port",
-        "a round in which workers go on has another place to meet",
+        "a round in which workers continue has another place to meet",
         "master/controller.py",
         "if previous and decision.untouched:",
         "if False:",
-        "workers that go on have a place to meet",
+        "workers that continue have a place to meet",
         """\
 seed 8
 job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes
@@ -1978,7 +1977,7 @@ running.1+0.1812 kill n1
         "elastic_agent/plan.py",
         "if 0 < view.assignment.since <= view.round:",
         "if False:",
-        "who goes on keeps its workers",
+        "a node that continues keeps its workers",
         """\
 seed 8
 job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes
@@ -1987,7 +1986,7 @@ running.1+0.1812 kill n1
     ),
     Mutant(
         "untouched-forgets",
-        "who has succeeded has not when the others go on into another round",
+        "who has succeeded has not when the others continue into another round",
         "elastic_agent/workers/worker_group.py",
         "self._ended = ended\n",
         "self._ended = ()\n",
@@ -2004,7 +2003,7 @@ registered.n3+0.0015 kill n3
         "workers have the launcher's role, not the assigned one",
         "elastic_agent/workers/worker_group.py",
         "role=assignment.role,\n            role_rank",
-        "role=self._setup.role,\n            role_rank",
+        "role=self._setup.workers.role,\n            role_rank",
         "workers are told what the header says",
         """\
 seed 0
@@ -2017,7 +2016,7 @@ job roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no
         "master/targets.py",
         "    if ended:\n",
         '    if ended == "preempted":\n',
-        "a job that is over wants nobody",
+        "a job that is over wants no nodes",
         """\
 seed 0
 job
@@ -2027,9 +2026,9 @@ job
         "targets-unsaid",
         "the end of the job does not change what it wants",
         "master/controller.py",
-        "                self._aim()\n                self._see_off()",
+        "                self._aim(finishing=True)\n                self._see_off()",
         "                self._see_off()",
-        "a job that is over wants nobody",
+        "a job that is over wants no nodes",
         """\
 seed 0
 job
@@ -2075,7 +2074,7 @@ job scale_up=never last_call=0
         "targets-done",
         "a job wants no other node as soon as it trains",
         "master/targets.py",
-        "if current.running and finishing(members, current, policy):",
+        "if current.running and finishing:",
         "if current.running:",
         "a job wants what it may have",
         """\
@@ -2089,7 +2088,7 @@ job nodes=1 min=1
         "master/controller.py",
         "            if target not in self._targets:\n",
         "            if not self._targets:\n",
-        "a job that is over wants nobody",
+        "a job that is over wants no nodes",
         """\
 seed 0
 job
@@ -2107,11 +2106,364 @@ seed 0
 job nodes=3 max=3 unit=2
 """,
     ),
+    Mutant(
+        "master-incarnation",
+        "a master without workers keeps its incarnation under another lease",
+        "elastic_agent/master_process.py",
+        "            await self._listener.greet_as(secrets.token_hex(8))\n",
+        "",
+        "another lease has another incarnation",
+        """\
+seed 95
+job nodes=1 ttl=3 masters=1
+registered.n1+0.5 etcd_freeze m2 1.917
+registered.n1+0.5 kill n1
+registered.n1+0.6 etcd_stop 2 1.107
+""",
+    ),
+    Mutant(
+        "master-keeps",
+        "a master without workers that is told to end leaves its leadership to its lease",
+        "elastic_agent/master_process.py",
+        "                await self._give_up(leadership, lease)\n",
+        "                pass\n",
+        "a master that ends gives its leadership up",
+        """\
+seed 241
+job masters=1
+elected.1+0      leave c1
+""",
+    ),
+    Mutant(
+        "master-lease",
+        "a master without workers ends when its lease has ended",
+        "elastic_agent/master_process.py",
+        "                with contextlib.suppress(LeaseLost):\n                    keeping.result()\n",
+        "                return plan.STORE_LOST, 'its lease has ended'\n",
+        "an exit code says what happened",
+        """\
+seed 1
+job masters=1
+elected.1+0      pause c1 6.459
+""",
+    ),
+    Mutant(
+        "master-stale",
+        "a master without workers takes the end of an earlier run for its own",
+        "elastic_agent/master_process.py",
+        "                    self._stale = header.run\n",
+        "                    pass\n",
+        "an exit code says what happened",
+        """\
+seed 0
+job nodes=1 min=1 max=1 restarts=0 masters=1
+start+0.5        kill c1
+running.1+0.5    worker n1 0 exit3
+round.2+0        kill n1
+round.2+8        start c1
+round.2+9        start n1
+""",
+    ),
+    Mutant(
+        "master-again",
+        "a master without workers that is elected when the job is over begins it again",
+        "elastic_agent/candidate.py",
+        "if has_ended and await has_ended():",
+        "if has_ended and not has_ended:",
+        "a master without workers costs no worker",
+        """\
+seed 58
+job ttl=8 etcd=1 data=checkpoint records=6 shard=1 every=1 masters=1
+round.1+0        freeze c1 10.756
+elected.1+0.0063 pause c1 2.839
+""",
+    ),
+    Mutant(
+        "master-first",
+        "a master without workers ends before the job's keys are removed",
+        "elastic_agent/master_process.py",
+        "            await asyncio.wait({campaign, self._told}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)\n",
+        "            pass\n",
+        "a job that is over wants no nodes",
+        """\
+seed 12
+job nodes=2 work=6 masters=2
+""",
+    ),
+    Mutant(
+        "master-unwatched",
+        "nobody can tell whether a master without workers is dead",
+        "elastic_agent/master_process.py",
+        "Leader(self._setup.name, self._listener.incarnation, self._listener.address)",
+        'Leader(self._setup.name, self._listener.incarnation, "")',
+        "a dead master is followed at once",
+        """\
+seed 29
+job inplace=1 masters=2
+running.1+0      kill c1
+""",
+    ),
+    Mutant(
+        "service-dies",
+        "the death of a service is not told",
+        "elastic_agent/plan.py",
+        "    if view.service or any(not exit_.ok",
+        "    if any(not exit_.ok",
+        "what ends a round is answered at once",
+        """\
+seed 45
+job services=tracker:job:first
+running.1+1      service n1 tracker exit3
+""",
+    ),
+    Mutant(
+        "service-everywhere",
+        "a service for the node of rank 0 runs on every node",
+        "adapters/services.py",
+        'if first or service.where == "every")',
+        "if service)",
+        "a service runs where it is wanted",
+        """\
+seed 0
+job services=tracker:round:first,watch:job:every
+""",
+    ),
+    Mutant(
+        "service-unready",
+        "workers start while their services are not ready",
+        "elastic_agent/workers/worker_group.py",
+        "await self._unless_superseded(header, self._services.ready()) and await self._confirms(header)",
+        "await self._confirms(header)",
+        "services are ready before workers start",
+        """\
+seed 0
+job services=tracker:round:first,watch:job:every
+""",
+    ),
+    Mutant(
+        "service-late-start",
+        "workers start in a round that was over while they waited for their services",
+        "elastic_agent/workers/worker_group.py",
+        "self._services.ready()) and await self._confirms(header)",
+        "self._services.ready())",
+        "the header is read again just before workers start",
+        """\
+seed 2
+job services=tracker:round:first,watch:job:every
+""",
+    ),
+    Mutant(
+        "service-awaited",
+        "workers wait for services that are ready only when a lost node's are",
+        "elastic_agent/workers/worker_group.py",
+        "                if self._facts.known.header != header:\n",
+        "                if not header:\n",
+        "no node waits for a service of a round that is over",
+        """\
+seed 503
+job services=crew:round:every ports=1
+assigned.1+0     taken_port n1
+""",
+    ),
+    Mutant(
+        "service-stays",
+        "a service of a round runs on while its job waits for nodes",
+        "elastic_agent/workers/worker_group.py",
+        '                await self._services.end(("round",), min(grace, GRACE_SECONDS))\n',
+        "                pass\n",
+        "a service of a round ends with it",
+        """\
+seed 229
+job min=3 services=watch:round:every
+running.1+0      service n2 watch exit3
+round.2+0        leave n2
+""",
+    ),
+    Mutant(
+        "service-lingers",
+        "a service of a round runs on where all its workers had died by themselves",
+        "elastic_agent/plan.py",
+        " or (view.lingers and not view.alive):",
+        ":",
+        "ports that no worker needs are held",
+        """\
+seed 147
+job min=3 ttl=8 services=watch:job:every ports=1
+round.1+0.02     service n2 watch killed
+round.1+2        service n3 watch exit3
+start+7          leave n2
+""",
+    ),
+    Mutant(
+        "service-outlives",
+        "a service lives longer than its agent",
+        "elastic_agent/workers/worker_group.py",
+        '            await self._services.end(("round", "job"), GRACE_SECONDS)\n',
+        "            pass\n",
+        "no service outlives its agent",
+        """\
+seed 0
+job services=tracker:round:first,watch:job:every
+""",
+    ),
+    Mutant(
+        "service-untold",
+        "a service is not told of a round into which its workers continue",
+        "elastic_agent/workers/worker_group.py",
+        "self._services.tell(self._line(self._services.services, self._round(header, assignment), assignment))",
+        "pass",
+        "services are ready before workers start",
+        """\
+seed 8
+job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes services=tracker:round:first
+running.1+0      kill n1
+""",
+    ),
+    Mutant(
+        "service-old-peers",
+        "a service is told of the workers of the round before",
+        "elastic_agent/workers/worker_group.py",
+        "_is_current(header):\n            return\n        facts = self._facts\n        ended",
+        "_confirms(header):\n            return\n        facts = self._facts\n        ended",
+        "workers of a round know the same peers",
+        """\
+seed 8
+job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes ports=1
+running.1+0      kill n1
+""",
+    ),
+    Mutant(
+        "service-node-rank",
+        "a service is told another node's rank",
+        "elastic_agent/workers/worker_group.py",
+        "services.line(round, assignment.group_rank, ",
+        "services.line(round, assignment.group_size - 1 - assignment.group_rank, ",
+        "a service is told what the header says",
+        """\
+seed 0
+job services=tracker:round:first,watch:job:every
+""",
+    ),
+    Mutant(
+        "service-belongs",
+        "while its services begin, a node's workers count as those of the new round",
+        "elastic_agent/workers/worker_group.py",
+        """\
+            return
+        try:
+            if not await self._serve(header, assignment):
+""",
+        """\
+            return
+        self._belong_to(header, assignment)
+        try:
+            if not await self._serve(header, assignment):
+""",
+        "only what happened is counted",
+        """\
+seed 357
+job nodes=1 min=1 nproc=2 inplace=1 services=tracker:round:first
+running.1+0      worker n1 1 exit3
+""",
+    ),
+    Mutant(
+        "ports-same",
+        "a round's workers have the ports of the round before",
+        "rendezvous/peers.py",
+        "    start = port_set * size\n",
+        "    start = 0 * port_set\n",
+        "a round has other ports than the one before",
+        """\
+seed 14
+job last_call=0 ports=1
+""",
+    ),
+    Mutant(
+        "ports-kept",
+        "the ports of workers are not free when they start",
+        "elastic_agent/workers/worker_group.py",
+        "            if peer.first_rank == assignment.first_rank:",
+        "            if peer.first_rank > assignment.world_size:",
+        "a worker's ports are free when it starts",
+        """\
+seed 3
+job ports=1
+""",
+    ),
+    Mutant(
+        "ports-free",
+        "the ports of workers that have ended are anybody's",
+        "elastic_agent/workers/worker_group.py",
+        "        self.ports.hold()\n        self.worker_ports.hold()\n        self.lingers = False\n",
+        "        self.lingers = False\n",
+        "ports that no worker needs are held",
+        """\
+seed 147
+job min=3 ports=1
+start+7          leave n2
+""",
+    ),
+    Mutant(
+        "ports-neighbour",
+        "a worker is told a neighbour's ports",
+        "elastic_agent/workers/worker_group.py",
+        "node.ports[local * each : (local + 1) * each]",
+        "node.ports[: each]",
+        "each worker has ports of its own",
+        """\
+seed 15
+job nproc=2 ports=1
+""",
+    ),
+    Mutant(
+        "ports-old",
+        "workers are told where those of another round were",
+        "rendezvous/ranks.py",
+        "return number if member.incarnation in since else (number + 1) % PORT_SETS",
+        "return (number + 1) % PORT_SETS",
+        "a worker's ports are free when it starts",
+        """\
+seed 8
+job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes ports=1
+running.1+0      kill n1
+""",
+    ),
+    Mutant(
+        "ports-after-one",
+        "which ports workers get goes by the round's number, also where the ones before them ran for several rounds",
+        "rendezvous/ranks.py",
+        "else (number + 1) % PORT_SETS",
+        "else (round_number + 1) % PORT_SETS",
+        "a round has other ports than the one before",
+        """\
+seed 8
+job nodes=5 work=20 roles=ps:1:1:all:no,worker:1:3:one:yes ports=1
+running.1+0      kill n1
+running.2+1      worker n3 0 raise
+""",
+    ),
+    Mutant(
+        "ports-registered-again",
+        "a node that has registered again gives its workers the ports of those before them",
+        "rendezvous/ranks.py",
+        "last.get(member.incarnation, last.get(member.agent_address))",
+        "last.get(member.incarnation)",
+        "a round has other ports than the one before",
+        """\
+seed 333
+job min=1 nproc=2 work=4 restarts=1 last_call=2 join=15 shutdown=1 ports=2
+start+2.6671     cut n3 n2 7.034
+start+2.8183     reset n3 n1 6.053
+start+3.5831     kill n1
+elected.2+0.0443 kill n2
+elected.2+0.0589 start n2
+""",
+    ),
 )
 
 
 def row(mutant: Mutant) -> str:
-    """As `docs/reliability.md` lists it."""
+    """As `docs/simulator.md` lists it."""
     lines = (" ".join(line.split()) for line in mutant.schedule.splitlines() if line)
     return f"| {mutant.name}: {mutant.breaks} | {mutant.rule} | `{' / '.join(lines)}` |"
 
@@ -2121,10 +2473,11 @@ def find(mutant: Mutant, schedules: Iterable[str | int], *, shrunk: bool = False
     return caught(mutant.file, mutant.source, schedules, shrunk=shrunk)
 
 
-def _search(mutant: Mutant, seeds: Sequence[int]) -> int:
-    found = find(mutant, seeds, shrunk=True)
+def _search(mutant: Mutant, words: str) -> int:
+    kind, first, last = ["plain", *words.split(":")][-3:]
+    found = find(mutant, [f"{kind} {seed}" for seed in range(int(first), int(last))], shrunk=True)
     if found is None:
-        print(f"{mutant.name}: no seed of {seeds[0]}:{seeds[-1] + 1} finds it")
+        print(f"{mutant.name}: no seed of {words} finds it")
         return 1
     print(f"{mutant.name}: {found.rule}\n{found.what}\n\n{found.schedule}")
     return 0
@@ -2138,9 +2491,9 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--search", metavar="FIRST:LAST")
+    parser.add_argument("--search", metavar="[KIND:]FIRST:LAST")
     parser.add_argument("--json", action="store_true", help="for test_mutants.py")
-    parser.add_argument("--rows", action="store_true", help="prints the table of docs/reliability.md")
+    parser.add_argument("--rows", action="store_true", help="prints the table of docs/simulator.md")
     arguments = parser.parse_args()
     known = {mutant.name: mutant for mutant in MUTANTS}
     if unknown := set(arguments.names) - set(known):
@@ -2150,8 +2503,7 @@ def main() -> int:
         print("\n".join(map(row, chosen)))
         return 0
     if arguments.search:
-        first, _, last = arguments.search.partition(":")
-        return max(_search(mutant, range(int(first), int(last))) for mutant in chosen)
+        return max(_search(mutant, arguments.search) for mutant in chosen)
     missed = 0
     for mutant in chosen:
         found = find(mutant, [mutant.schedule])

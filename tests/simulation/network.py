@@ -12,7 +12,8 @@ import itertools
 import random
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -323,6 +324,7 @@ class Listener:
         self._stack = stack
         self._address = address
         self._factory: Callable[[], asyncio.Protocol] | None = None
+        self._reader: Callable[[], object] | None = None
         self._backlog: dict[Transport, None] = {}  # in the order of their arrival
 
     def getsockname(self) -> tuple[str, int]:
@@ -344,6 +346,39 @@ class Listener:
         self._backlog[transport] = None
         if self._factory is not None:
             self._take_soon(transport)
+        else:
+            self._wake()
+
+    # What a process asks for that accepts for itself.
+
+    def setblocking(self, _: bool) -> None:
+        """It never waits."""
+
+    def listen(self, _: int) -> None:
+        """It listens already, and its backlog has no end."""
+
+    def listened_to(self, callback: Callable[..., object], arguments: Sequence[Any]) -> None:
+        """`callback` is called in the name of whoever listens."""
+        self._reader, self.context = partial(callback, *arguments), contextvars.copy_context()
+        self._stack.kernel.call_soon(self._wake, context=self.context)
+
+    def ignored(self) -> bool:
+        """Nobody listens any more."""
+        reader, self._reader = self._reader, None
+        return reader is not None
+
+    def accept(self) -> "tuple[Accepted, tuple[str, int]]":
+        """See `socket.accept`."""
+        if not self._backlog:
+            raise BlockingIOError
+        transport = next(iter(self._backlog))
+        del self._backlog[transport]
+        transport.context = self.context
+        return Accepted(transport), transport.target
+
+    def _wake(self) -> None:
+        if self._backlog and self._reader is not None:
+            self.context.copy().run(self._reader)
 
     def _take_soon(self, transport: "Transport") -> None:
         transport.context = self.context
@@ -362,6 +397,20 @@ class Listener:
         if not silently:
             for transport in waiting:
                 transport.shut(reset=True)
+
+
+class Accepted:
+    """A connection's socket before the loop takes it."""
+
+    def __init__(self, transport: "Transport") -> None:
+        self.transport = transport
+
+    def setblocking(self, _: bool) -> None:
+        """It never waits."""
+
+    def close(self) -> None:
+        """Nobody takes it."""
+        self.transport.close()
 
 
 class Server(asyncio.AbstractServer):

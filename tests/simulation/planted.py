@@ -80,7 +80,7 @@ def caught(
     shrunk: bool = False,
     cpu_seconds: int = CPU_SECONDS,
 ) -> Catch | None:
-    """The first of `schedules` (texts, or seeds) that sees the defect, or with `shrunk` what is left of it when all is
+    """The first of `schedules` (see `kinds.py`) that sees the defect, or with `shrunk` what is left of it when all is
     taken away that need not be there; None where none does. Forks; the product must not have been imported here.
     """
     readable, writable = os.pipe()
@@ -109,10 +109,10 @@ def caught(
 
 def _first(schedules: Iterable[str | int], shrunk: bool) -> tuple[str, str, str] | None:
     from .explore import rule_broken, shrink
-    from .schedule import draw, parse
+    from .kinds import schedule_of
 
     for each in schedules:
-        schedule = draw(each) if isinstance(each, int) else parse(each)
+        schedule = schedule_of(each)
         broken = rule_broken(schedule)
         if broken is not None:
             return (shrink(schedule, broken[0]) if shrunk else schedule).text, broken[0], broken[1][-600:]

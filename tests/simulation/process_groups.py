@@ -249,8 +249,8 @@ class WorkerEnd:
 class SimulatedProcessGroups(ProcessGroups):
     """The real one, listening to simulated workers."""
 
-    def __init__(self, world: "World", owner: str, changed: Callable[[], None]) -> None:
-        super().__init__(changed, lambda _: None)
+    def __init__(self, world: "World", owner: str, changed: Callable[[], None], half_open_seconds: float) -> None:
+        super().__init__(changed, lambda _: None, half_open_seconds)
         self._world = world
         self._owner = owner
         self._door: _Door | None = None
@@ -268,10 +268,10 @@ class SimulatedProcessGroups(ProcessGroups):
             self._door.knock(end)
         return WorkerEnd(self._world, end, heard)
 
-    def shatter(self, pids: Collection[int], round: int) -> None:
-        """See `ProcessGroups.shatter`."""
-        self._world.checker.survivors.on_shatter(self._owner, pids)
-        super().shatter(pids, round)
+    def break_groups(self, pids: Collection[int], round: int) -> None:
+        """See `ProcessGroups.break_groups`."""
+        self._world.checker.survivors.on_break_groups(self._owner, pids)
+        super().break_groups(pids, round)
 
     def abandon(self) -> None:
         """The agent's process is gone: its system closes what it had open."""

@@ -195,11 +195,11 @@ class RoleRules:
             was = before.assignments.get(each.incarnation)
             names = ("group_rank", "first_rank", "nproc", "role", "role_first_rank", "role_world_size")
             if was is None or not running or each.since not in (was.since or before.number, before.number):
-                self._violated("only workers that run go on", f"{each}")
+                self._violated("only running workers continue", f"{each}")
             elif any(getattr(was, name) != getattr(each, name) for name in names):
-                self._violated("workers that go on keep their ranks", f"{was} became {each}")
+                self._violated("workers that continue keep their ranks", f"{was} became {each}")
         if on and meeting != before.meeting:
-            self._violated("workers that go on have a place to meet", f"{before.meeting} became {meeting}")
+            self._violated("workers that continue have a place to meet", f"{before.meeting} became {meeting}")
         if not running or not self._checker.calm or {"failed_start", "taken_port"} & set(self._checker.done):
             return
         touched = {each.role for i, each in before.assignments.items() if i not in now or i in hurt}
@@ -231,7 +231,12 @@ class RoleRules:
             self._violated("workers are told what the header says", f"{worker.name}: {wrong}")
         earlier = [each for each in self._world.workers if each.owner == worker.owner and each is not worker]
         if mine.since and any(mine.since <= each.round < worker.round and each.run == worker.run for each in earlier):
-            self._violated("who goes on keeps its workers", f"{worker.name} is started anew")
+            self._violated("a node that continues keeps its workers", f"{worker.name} is started anew")
+
+    def is_optional(self, name: str) -> bool:
+        """Nobody needs that role: not the start of a round, not another worker, and not the job's success."""
+        role = self._by_name[name]
+        return (role.min_nodes, role.on_loss, role.counts) == (0, "one", False)
 
     def succeeded(self, assignments: Sequence[Assignment], number: int) -> bool:
         """Every worker that counts has ended with exit code 0."""

@@ -43,6 +43,9 @@ class Shape:
         inplace: 1 where the workers keep their process when the membership changes; see `stayers.py`.
         step: of training, there.
         roles, typed: of a job with roles, and which machine takes which of them only; see `roles.py`.
+        masters: processes without workers that take part in the election, each on a machine of its own, c1 ... cN; see
+            `masters.py`.
+        services, ports: beside the workers, and how many ports are held for each of them; see `services.py`.
         cost: microseconds that an agent needs for each entry of what it goes through at once.
         write: seconds that the store's disks need for each write.
         (the others: as the options of `elastic-run`)
@@ -77,6 +80,9 @@ class Shape:
     write: float = 0.0
     roles: str = ""
     typed: str = ""
+    masters: int = 0
+    services: str = ""
+    ports: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +216,14 @@ def _number(word: str) -> float:
     return value
 
 
+def masters(shape: Shape) -> tuple[str, ...]:
+    """The machines of the processes without workers."""
+    return tuple(f"c{number + 1}" for number in range(shape.masters))
+
+
 def _nodes(shape: Shape, faults: Collection[Fault]) -> Collection[str]:
     """Every machine on which an agent may run: at the beginning, started later, or a stranger's."""
-    first = [f"n{number + 1}" for number in range(shape.nodes)]
+    first = [*(f"n{number + 1}" for number in range(shape.nodes)), *masters(shape)]
     started = [fault.words[0] for fault in faults if fault.verb == "start"]
     return (*first, *started, *(f"{fault.words[0]}x" for fault in faults if fault.verb == "stranger"))
 
@@ -238,7 +249,7 @@ def _check_word(kind: str, word: str, shape: Shape, nodes: Collection[str]) -> N
     members = [f"m{number + 1}" for number in range(shape.etcd)]
     match kind:
         case "machine":
-            if not word.startswith("n") or not word[1:].isdecimal():
+            if word not in masters(shape) and (not word.startswith("n") or not word[1:].isdecimal()):
                 raise ValueError(f"{word!r} is no machine: they are called n1, n2, ...")
         case "node":
             if word not in nodes:
@@ -255,6 +266,13 @@ def _check_word(kind: str, word: str, shape: Shape, nodes: Collection[str]) -> N
         case "how":
             if word not in DEATHS:
                 raise ValueError(f"{word!r} is no end of a worker; there are {', '.join(DEATHS)}")
+        case "name":
+            names = [each.partition(":")[0] for each in shape.services.split(",") if each]
+            if word not in names:
+                raise ValueError(f"the job has no service {word!r}; it has {', '.join(names) or 'none'}")
+        case "end":
+            if word not in SERVICE_ENDS:
+                raise ValueError(f"{word!r} is no end of a service; there are {', '.join(SERVICE_ENDS)}")
         case "count":
             _whole(word)
         case "percent":
@@ -305,6 +323,8 @@ VERBS: Mapping[str, str] = {
     "etcd_full": "seconds",  # it refuses writes
     "etcd_forget_answers": "percent seconds",  # applied writes whose answer is lost
     "etcd_compact": "",
+    # a service beside the workers: how it ends is one of SERVICE_ENDS
+    "service": "node name end",
 }
 """Every kind of fault, and what it is told."""
 
@@ -316,6 +336,10 @@ TRACKING_MODES: Sequence[str] = ("", "checkpoint", "ack")
 
 DEATHS: Sequence[str] = ("killed", "segv", "raise", "exit3", "exit0", "hang")
 """How a worker may end: SIGKILL, SIGSEGV, an exception, an exit code, exit code 0 before its work is done, or not."""
+
+
+SERVICE_ENDS: Sequence[str] = ("killed", "exit0", "exit3")
+"""How a service may end: SIGKILL, its work done, or an exit code."""
 
 
 def draw(seed: int) -> Schedule:

@@ -60,7 +60,7 @@ class Survivors:
         self._training: ProcessGroup | None = None  # the last that did
         self._stays: dict[Worker, float] = {}  # since when its agent may know of it
         self._asked: dict[Worker, float] = {}  # who waits for its next rank assignment, since when
-        self._shattered: dict[
+        self._broken: dict[
             Worker, float
         ] = {}  # when its process group was first broken by its agent, since its last place
         self.done: dict[Worker, float] = {}  # since when
@@ -71,7 +71,7 @@ class Survivors:
     def on_claim(self, worker: Worker, group: "ProcessGroup", step: int) -> None:
         """A member of a new process group says which step it has."""
         if worker in self._receiving and step != NOTHING:
-            self._violated("a state that was cut off is nobody's", f"{worker.name} says that it has step {step}")
+            self._violated("no worker keeps a state that was cut off", f"{worker.name} says that it has step {step}")
         elif step != self._of(worker).step:
             self._violated("a claim is what its worker has", f"{worker.name}: {step}, not {self._of(worker).step}")
 
@@ -82,7 +82,9 @@ class Survivors:
         self._process_groups[group] = _Seen(most)
         for state in states:
             if state.step == most.step and state.history != most.history:
-                self._violated("who says that it has a step has the same", f"round {group.round}: {most} and {state}")
+                self._violated(
+                    "workers that claim a step have the same state", f"round {group.round}: {most} and {state}"
+                )
         inside = set(group.workers.values())
         for worker in self._world.workers:
             step = self._of(worker).step
@@ -90,7 +92,7 @@ class Survivors:
             ahead = step > (most.step + 1 if most.step != NOTHING else 0)
             if ahead and not worker.ended and worker not in inside and self._checker.is_member(worker.owner):
                 words = f"round {group.round} goes on from step {most.step}, and {worker.name} has step {step}"
-                self._violated("no committed step is lost while one who has it lives", words)
+                self._violated("no committed step is lost while a worker that has it lives", words)
 
     def on_receiving(self, worker: Worker) -> None:
         """What it had is overwritten from now on."""
@@ -109,7 +111,7 @@ class Survivors:
         self._whole[worker] = seen.synced[worker] = state
         if step != max(seen.whole.step, 0) or history != seen.whole.history:
             self._violated(
-                "no committed step is lost while one who has it lives",
+                "no committed step is lost while a worker that has it lives",
                 f"{worker.name} goes on from {state}, and one of its process group had {seen.whole}",
             )
         if len(seen.synced) == group.world:
@@ -121,7 +123,7 @@ class Survivors:
         group = worker.group
         mates = group.workers.values() if group else ()
         if have := [mate.name for mate in mates if self._of(mate).step != NOTHING]:
-            self._violated("no committed step is lost while one who has it lives", f"{have} had it")
+            self._violated("no committed step is lost while a worker that has it lives", f"{have} had it")
 
     def on_commit(self, worker: Worker, group: "ProcessGroup", step: int, history: "History") -> None:
         """It has trained one more step."""
@@ -148,7 +150,7 @@ class Survivors:
     def on_joins(self, unready: Sequence[str]) -> None:
         """A round admits nodes for which others leave their process group; these have workers that still start."""
         if unready:
-            self._violated("nobody waits for a joining node's workers", ", ".join(unready))
+            self._violated("no worker waits for a joining node's workers", ", ".join(unready))
 
     def on_stays(self, worker: Worker) -> None:
         """It has said that it keeps its process."""
@@ -168,20 +170,20 @@ class Survivors:
         self._asked[worker] = self._world.now
         group = worker.group
         if why and group is not None and group is self._training and self._checker.has_only_grown(worker):
-            self._violated("for a joining node nobody loses a step", f"{worker.name}: {why}")
+            self._violated("no worker loses a step for a joining node", f"{worker.name}: {why}")
 
-    def on_shatter(self, owner: str, pids: Collection[int]) -> None:
+    def on_break_groups(self, owner: str, pids: Collection[int]) -> None:
         """An agent breaks the process groups of these."""
         for worker in self._world.workers:
             if worker.owner == owner and worker.number in pids:
-                self._shattered.setdefault(worker, self._world.now)
+                self._broken.setdefault(worker, self._world.now)
 
     def on_kept(self, worker: Worker) -> None:
         """It has its next rank assignment."""
         if worker not in self._asked:
-            self._violated("who gets a rank has asked for it", worker.name)
+            self._violated("a worker that gets a rank has asked for it", worker.name)
         self._asked.pop(worker, None)
-        self._shattered.pop(worker, None)
+        self._broken.pop(worker, None)
 
     def on_not_kept(self, workers: Sequence[Worker]) -> None:
         """They are about to be ended, while others of their node are not."""
@@ -190,20 +192,22 @@ class Survivors:
             since = self._stays.get(worker)
             if worker.ended or since is None or now - since < SLACK:
                 continue
-            asked, broken = self._asked.get(worker), self._shattered.get(worker, now)
+            asked, broken = self._asked.get(worker), self._broken.get(worker, now)
             if asked is not None and now - asked > SLACK:
                 self._violated(
-                    "who is free in time keeps its process", f"{worker.name} was free {now - asked:.3f} s ago"
+                    "a worker that is free in time keeps its process", f"{worker.name} was free {now - asked:.3f} s ago"
                 )
             elif asked is None and now - broken < FREE - SLACK:
-                self._violated("who is free in time keeps its process", f"{worker.name} had {now - broken:.3f} s")
+                self._violated(
+                    "a worker that is free in time keeps its process", f"{worker.name} had {now - broken:.3f} s"
+                )
 
     def on_stop(self, owner: str, workers: Sequence[Worker]) -> None:
         """All of them are about to be ended."""
         # Who has nothing yet may start again as well: its agent may not even know yet that it stays.
         staying = [each.name for each in workers if not each.ended and each in self._stays and each in self._whole]
         if staying and self._checker.takes_part(owner):
-            self._violated("who is free in time keeps its process", f"{', '.join(staying)} are ended")
+            self._violated("a worker that is free in time keeps its process", f"{', '.join(staying)} are ended")
 
     def _violated(self, rule: str, what: str) -> None:
         self._world.violated(rule, what)

@@ -63,7 +63,7 @@ class TargetRules:
         elif count > span.most:
             self._violated("a job wants no more than it may have", f"{count} of {role!r}, of {span}")
         elif (count == 0) != (code == FINAL) and span.least:
-            self._violated("a job wants nobody when it is over, and not before", f"{count} of {role!r}: {code}")
+            self._violated("a job wants no nodes when it is over, and not before", f"{count} of {role!r}: {code}")
         elif count < span.least and code != FINAL:
             self._violated("a job wants what it cannot do without", f"{count} of {role!r}, of {span}")
 
@@ -83,7 +83,7 @@ class TargetRules:
         """That agent has ended the job, has seen everybody off, and has ended in order."""
         for role, (count, code) in self._wanted.get(owner, {}).items():
             if count:
-                self._violated("a job that is over wants nobody", f"{count} of {role!r}: {code}")
+                self._violated("a job that is over wants no nodes", f"{count} of {role!r}: {code}")
 
     def _violated(self, rule: str, what: str) -> None:
         self._world.violated(rule, what)

@@ -30,8 +30,8 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, StartFailed
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.reasons import AllJoined
-from elastic_run.rendezvous.round import Decision, Policy, Seen, plan
+from elastic_run.rendezvous.reasons import AllJoined, Reason
+from elastic_run.rendezvous.round import Decision, Policy, Survey, decide
 from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
@@ -384,12 +384,12 @@ class TestTheFirstRound:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualLoop)
 
-            def slow(members: Sequence[Seen], *others: Any) -> tuple[Decision, str]:
-                looks.append(len(members))
+            def slow(found: Survey, *others: Any) -> tuple[Decision, Reason]:
+                looks.append(len(found.present))
                 loop.takes(0.02)
-                return plan(members, *others)
+                return decide(found, *others)
 
-            monkeypatch.setattr(controller, "plan", slow)
+            monkeypatch.setattr(controller, "decide", slow)
             await job.lead(await job.join("0"))
             for number in range(1, 100):
                 await later(0.001)
@@ -1974,7 +1974,7 @@ class TestALongLife:
             kept: list[tuple[int, ...]] = []
             for _ in range(3):
                 for _ in range(WORDS):
-                    standby = await job.join("spare")
+                    standby = await job.join("standby")
                     await quiet()
                     await standby.die()
                     await quiet()
@@ -1991,7 +1991,7 @@ class TestALongLife:
             kept: list[tuple[int, ...]] = []
             for _ in range(3):
                 for _ in range(20):
-                    await (await job.join("spare")).go()
+                    await (await job.join("standby")).go()
                     await quiet()
                 (master,) = job.leaders
                 kept.append(tuple(len(value) for value in vars(master).values() if isinstance(value, Sized)))
@@ -2003,7 +2003,7 @@ class TestALongLife:
         async def scenario(job: Job) -> None:
             await running_job(job, "ab")
             for _ in range(WORDS + 20):
-                standby = await job.join("spare")
+                standby = await job.join("standby")
                 await quiet()
                 await standby.die()
                 await quiet()
@@ -2150,4 +2150,9 @@ def test_the_difference_of_two_starts_names_the_field_and_both_values(name: str)
 
 def test_arguments_that_are_cut_elsewhere_differ() -> None:
     one, other = (dataclasses.replace(FINGERPRINT, arguments=args) for args in (("a b",), ("a", "b")))
-    assert describe_difference(one, other) != ""
+    assert "2 there and 1 here" in describe_difference(one, other)
+
+
+def test_which_arguments_differ_is_told_by_their_numbers() -> None:
+    one, other = (dataclasses.replace(FINGERPRINT, arguments=args) for args in (("a", "b", "c"), ("a", "x", "y")))
+    assert "number 2, 3 of 3" in describe_difference(one, other)

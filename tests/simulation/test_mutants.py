@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("mutants")
 
 ROOT = Path(__file__).resolve().parents[2]
 
-LONG = 300
+LONG = 1200
 """Seconds after which something hangs."""
 
 Told = Mapping[str, Mapping[str, str]]

@@ -7,6 +7,7 @@ import pytest
 from .explore import CRASHED, Tale, digest, explain, rule_broken, shrink, tell, tell_all
 from .invariants import Checker
 from .schedule import VERBS, Fault, Schedule, Shape, Unreadable, draw, parse
+from .services import draw_with_services
 from .world import World, run
 
 FORBIDDEN = "nobody compacts the store"
@@ -119,19 +120,21 @@ def test_what_a_line_says_is_held_against_a_job_that_is_described_after_it() -> 
 
 def test_every_kind_of_word_that_a_fault_takes_is_looked_at() -> None:
     example = {"node": "n1", "local": "0", "how": "raise", "count": "1", "percent": "5", "seconds": "1", "member": "m1"}
-    example |= {"a": "n1", "from": "n1", "b": "n2", "to": "n2"}
+    example |= {"a": "n1", "from": "n1", "b": "n2", "to": "n2", "name": "tracker", "end": "killed"}
+    job = "job services=tracker:round:first\n"
     for verb, kinds in VERBS.items():
         words = [example[kind] for kind in kinds.split()]
-        parse(" ".join(["start+1", verb, *words]))
+        parse(job + " ".join(["start+1", verb, *words]))
         for index in range(len(words)):
             wrong = [*words[:index], "?", *words[index + 1 :]]
             with pytest.raises(Unreadable):
-                parse(" ".join(["start+1", verb, *wrong]))
+                parse(job + " ".join(["start+1", verb, *wrong]))
 
 
 def test_each_kind_of_fault_has_its_method_and_is_drawn_for_some_seed() -> None:
     assert all(callable(getattr(World, verb)) for verb in VERBS)
-    assert {fault.verb for seed in range(3000) for fault in draw(seed).faults} == set(VERBS)
+    drawn = {fault.verb for seed in range(3000) for fault in draw(seed).faults}
+    assert drawn | {fault.verb for seed in range(40) for fault in draw_with_services(seed).faults} == set(VERBS)
 
 
 def test_a_failure_that_comes_again_after_each_restart_is_drawn_now_and_then() -> None:

@@ -32,6 +32,6 @@ def test_no_schedule_breaks_a_rule(tale: Tale) -> None:
 def test_every_kind_of_fault_was_done_to_a_job_and_jobs_ended_in_many_ways(tale: Tale) -> None:
     if not tale.schedules:
         pytest.skip("no schedules were lived through: run the whole file")
-    assert set(tale.faults) == set(VERBS)
+    assert set(tale.faults) == set(VERBS) - {"service"}, "those jobs have no services; see test_kinds.py"
     seldom = {"repeated"} if tale.schedules >= 5 * MANY else set[str]()
     assert {"succeeded", "failed", "timeout", "preempted"} | seldom <= set(tale.states)

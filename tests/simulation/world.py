@@ -8,18 +8,21 @@ import contextlib
 import random
 import secrets
 import signal
+import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from elastic_run.adapters import environment
 from elastic_run.adapters.client.channel import Back, Call
 from elastic_run.adapters.client.commits import NOTHING
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent import plan
 from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.facts import Setup
+from elastic_run.elastic_agent.master_process import MasterProcess, MasterSetup
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
 from elastic_run.master.controller import Terms
 from elastic_run.master.data.ledger import Answer, Position, Request
@@ -29,19 +32,21 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.rpc.envelope import Caller
-from elastic_run.rendezvous.store.contract import Event, KeyValue, Listing
+from elastic_run.rendezvous.store.contract import Event, KeyValue, Listing, Store
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 
 from . import etcd
 from .data import Model, Trainers, Writers
 from .invariants import Checker, Violation
 from .kernel import Kernel, Process
-from .machine import Reporter, SimulatedGuard, SimulatedMachine, SimulatedWorkerServer
+from .machine import Reporter, SimulatedGuard, SimulatedMachine, SimulatedPorts, SimulatedWorkerServer
 from .network import Network
 from .process_groups import SimulatedProcessGroups
 from .roles import RoleScript, declared, type_of
-from .schedule import Fault, Schedule
+from .schedule import Fault, Schedule, masters
 from .script import Group, Script, Worker
+from .services import Crew, SimulatedServices
+from .services import declared as declared_services
 from .stayers import ProcessGroup, Stayers
 from .targets import Told
 
@@ -56,7 +61,7 @@ FAREWELL = 10.0
 
 RECOVERY = 50.0
 """Seconds after the last fault within which a job that can train does, or has ended. A lease that expires late, a
-deposition that has to wait for its turn, a store that elects: the parts are in `docs/reliability.md`."""
+deposition that has to wait for its turn, a store that elects: the parts are in `docs/simulator.md`."""
 
 CONVERGENCE = 150.0
 """Seconds after that, the job's own deadlines and its work not included, within which every agent has ended."""
@@ -138,6 +143,8 @@ class World:
         self.guards: dict[str, SimulatedGuard] = {}
         self.worker_servers: dict[str, SimulatedWorkerServer] = {}
         self.process_groups: dict[str, SimulatedProcessGroups] = {}
+        self.services: dict[str, SimulatedServices] = {}
+        self.port_sets: dict[str, list[SimulatedPorts]] = {}  # by owner: for the meeting place, and for its workers
         self.clients: dict[str, etcd.Client] = {}
         self.workers: list[Worker] = []
         self.ends: dict[str, End] = {}
@@ -187,9 +194,9 @@ class World:
         shape = self.shape
         for fault in self.schedule.faults:
             self._waiting.setdefault(fault.moment, []).append(fault)
-        for number in range(shape.nodes):
+        for machine in (*(f"n{number + 1}" for number in range(shape.nodes)), *masters(shape)):
             self._coming += 1
-            self.after(self.chance.uniform(0.0, 0.3), self._first_boot, f"n{number + 1}")
+            self.after(self.chance.uniform(0.0, 0.3), self._first_boot, machine)
         self.moment("start")
         self._coming -= 1
         with _seeded_secrets(random.Random(f"secrets {self.schedule.seed}")), _overheard_ledgers(self):
@@ -270,24 +277,51 @@ class World:
         owner = f"{machine}.{self._lives[machine]}"
         self.booted[owner] = self.now
         self.machine_of[owner] = machine
-        self.say("world", f"an agent starts on {machine}")
-        self.agents[owner] = self.kernel.spawn(machine, owner, lambda: self._agent(machine, owner, script))
+        lives = self._master if self.is_master(owner) else self._agent
+        self.say("world", f"{'a master' if self.is_master(owner) else 'an agent'} starts on {machine}")
+        self.agents[owner] = self.kernel.spawn(machine, owner, lambda: self._live(machine, owner, script, lives))
         return True
 
-    async def _agent(self, machine: str, owner: str, script: str) -> None:
+    def is_master(self, owner: str) -> bool:
+        """That process has no workers, and takes part in nothing but the election."""
+        return self.machine_of[owner].startswith("c")
+
+    async def _agent(self, store: Store, machine: str, owner: str, script: str) -> tuple[int, str]:
+        agent = Agent(
+            self._setup(machine, script),
+            store,
+            Reporter(self, owner),
+            SimulatedMachine(self, machine, owner, self.kernel.listen),
+            Told(self.checker.targets, owner),
+        )
+        result = await agent.run()
+        return result.code, result.reason
+
+    async def _master(self, store: Store, machine: str, owner: str, script: str) -> tuple[int, str]:
+        node = self._setup(machine, script)
+        setup = MasterSetup(
+            job=node.workers.job,
+            name=machine,
+            host=machine,
+            bind=machine,
+            terms=node.terms,
+            lease_ttl=node.lease_ttl,
+            signals=node.workers.signals,
+        )
+        say = Reporter(self, owner).say
+        told = Told(self.checker.targets, owner)
+        listen = cast(Callable[[str], socket.socket], lambda bind: self.kernel.listen())
+        return await MasterProcess(setup, store, say, told, listen=listen).run()
+
+    async def _live(
+        self, machine: str, owner: str, script: str, lives: Callable[..., Awaitable[tuple[int, str]]]
+    ) -> None:
         client = self.clients[owner] = etcd.Client(self.store, self.network, machine, owner)
         store = EtcdStore.over(client)
         try:
             await store.status()  # as the launcher does
-            agent = Agent(
-                self._setup(machine, script),
-                Witnessed(store, self.checker, owner, self.keys.round),
-                Reporter(self, owner),
-                SimulatedMachine(self, machine, owner, self.kernel.listen),
-                Told(self.checker.targets, owner),
-            )
-            result = await agent.run()
-            code, reason = result.code, result.reason
+            witnessed = Witnessed(store, self.checker, owner, self.keys.round)
+            code, reason = await lives(witnessed, machine, owner, script)
         except RendezvousError as error:
             code, reason = plan.STORE_LOST, f"{type(error).__name__}: {error}"
         finally:
@@ -309,20 +343,19 @@ class World:
             roles=self.roles,
         )
         fingerprint = Fingerprint(script, (), policy.span, str(shape.nproc), "0")
+        told = environment.Told(policy.largest_world(shape.nproc), tells_saves=shape.scale_up == "commit")
+        served = shape.services or shape.ports
+        crew = Crew(shape.ports, declared_services(shape.services)) if served else adapter("torch")
         return Setup(
-            job="job",
-            node=machine,
+            workers=environment.WorkerSettings("job", machine, crew, ("python", script), {}, told),
             host=machine,
             bind=machine,
             nproc=shape.nproc,
-            adapter=adapter("torch"),
-            command=("python", script),
-            environment={},
             terms=Terms(policy, shape.restarts, shape.same, fingerprint, FAREWELL),
             lease_ttl=shape.ttl,
             store_patience=PATIENCE,
             shutdown_timeout=shape.shutdown,
-            node_role=type_of(shape.typed, machine),
+            node_role="" if machine.startswith("c") else type_of(shape.typed, machine),
         )
 
     def _ended(self, owner: str, code: int | None, reason: str) -> None:
@@ -362,6 +395,8 @@ class World:
         )
         if worker.round or not self.shape.inplace:
             self.checker.on_worker_start(worker, env)
+        if worker.round:
+            self.checker.services.on_worker(worker, env)
         self.workers.append(worker)
         self.script.begin(worker)
         if worker.round:
@@ -382,6 +417,7 @@ class World:
         worker.rank, worker.world = int(env["RANK"]), int(env["WORLD_SIZE"])
         worker.place = env["MASTER_ADDR"], env["MASTER_PORT"]
         self.checker.on_worker_kept(worker, env)
+        self.checker.services.on_worker(worker, env)
         if isinstance(self.script, RoleScript) and not worker.ended:
             self.script.arrive(worker)
 
@@ -500,6 +536,19 @@ class World:
         self.script.hurt(found, how, mark)
         return True
 
+    def service(self, node: str, name: str, end: str) -> bool:
+        """A service beside the workers ends."""
+        owner = self.agent_on(node)
+        services = self.services.get(owner or "")
+        running = services.running if services else ()
+        found = next((each for each in running if each.service.name == name and each.ended is None), None)
+        if owner is None or services is None or found is None or found.stopped:
+            return False
+        self.say("FAULT", f"the service {name} on {node}: {end}")
+        self.checker.on_service_hurt(owner, name, end)
+        services.finish(found, {"killed": -signal.SIGKILL, "exit0": 0}.get(end, 3))
+        return True
+
     def hold(self, node: str, local: float) -> bool:
         """A worker that SIGKILL will not end: a driver hangs."""
         found = next((worker for worker in self.live_workers(node) if worker.local == int(local)), None)
@@ -598,6 +647,8 @@ class World:
         self.kernel.power_off(node)
         self.script.power_lost({worker.number: worker for worker in self.live_workers(node)})
         owner = self.agent_on(node)
+        if owner in self.services:
+            self.services[owner].kill()
         if owner:
             self._ended(owner, None, "power")
         return True

@@ -1,5 +1,7 @@
 """What adapters are asked for, how one is found by its name, and what is said of one that cannot be used."""
 
+import ast
+import itertools
 import json
 import re
 import sys
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from elastic_run.adapters import imports_ahead, services
+from elastic_run.adapters import imports_ahead, registry, services
 from elastic_run.adapters.contract import Accelerators, Adapter, ImportsAhead, Peer, Round, Service, Worker
 from elastic_run.adapters.environment import AdapterFailed, Told, per_worker, worker_environment
 from elastic_run.adapters.imports_ahead import Package
@@ -19,12 +21,13 @@ from elastic_run.adapters.registry import BUILT_IN, NoAdapter, adapter
 from elastic_run.elastic_agent.warm.declared import Table
 from elastic_run.elastic_agent.workers.ports import Ports
 from elastic_run.launcher.early import table_words
-from elastic_run.launcher.flags import UsageError
-from elastic_run.launcher.options import parse
+from elastic_run.launcher.errors import UsageError
+from elastic_run.launcher.options.parse import parse
 
 ROUND = Round("job", 3, 4, 2, "a.host", 23456, restart_count=1, max_restarts=2, signals=("SIGTERM",))
 WORKER = Worker(3, 1, 2, "b", 1, role_rank=3, role_world_size=4, error_file="/tmp/error.json")
-EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny_adapter.py"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "tiny_adapter.py"
 
 Install = Callable[..., None]
 """Puts a distribution in a folder on `sys.path`."""
@@ -244,11 +247,15 @@ HEAD = (
         ),
         (f"{HEAD}    name = 'broken'\n    def services(self, r):\n        return [Service('a', ())] * 2\n", "one name"),
         (f"{HEAD}    name = 'broken'\n    per_worker = ['RANK']\n", "its per_worker is no frozenset"),
-        (f"{HEAD}    name = 'broken'\n    consequences = ('(',)\n", "error: missing ), unterminated subpattern"),
+        (f"{HEAD}    name = 'broken'\n    consequences = ('(',)\n", "rror: missing ), unterminated subpattern"),
         (f"{HEAD}    name = 'broken'\n    hints = ('text',)\n", "its hints are not all a Hint"),
         (f"{HEAD}    name = 'broken'\n    def accelerators(self, environ):\n        return 4\n", "no Accelerators"),
         (f"{HEAD}    name = 'broken'\n    def environment(self, *a):\n        return {{'RANK': 3}}\n", "no text"),
         (f"{HEAD}    name = 'broken'\n    def environment(self, r, w, i):\n        return 1 // r.nodes\n", "Zero"),
+        (
+            f"{HEAD}    name = 'broken'\n    def environment(self, r, *o):\n        return r.services['a']\n",
+            "its environment() raises KeyError('a') for a round of number 0, which has no peers and no services: ",
+        ),
     ],
 )
 def test_a_broken_adapter_is_refused_with_whose_it_is_and_why(install: Install, source: str, words: str) -> None:
@@ -269,6 +276,38 @@ def test_the_flag_chooses_the_adapter(tmp_path: Path, monkeypatch: pytest.Monkey
         parse(["--framework=caffe", "train.py"], environ)
 
 
+def test_an_adapter_may_read_what_its_own_service_says(install: Install) -> None:
+    install(
+        "board",
+        f"{HEAD}    name = 'board'\n"
+        "    def services(self, round):\n        return [Service('board', ('-m', 'board'))]\n"
+        "    def environment(self, round, worker, inherited):\n"
+        "        return {'AT': str(int(round.services['board']))} if round.number else {}\n",
+        board="board_adapter:Broken",
+    )
+    assert adapter("board").name == "board"
+
+
+def test_a_package_that_workers_need_is_looked_for_where_they_look(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("needy", f"{HEAD}    name = 'needy'\n    needs = ('needed_here',)\n", needy="needy_adapter:Broken")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    environ = {"USER": "ada", "PATH": "/usr/bin:/bin"}
+    script = ["--framework=needy", "scripts/train.py"]
+    for words in (script, ["--framework=needy", "-m", "anything"]):
+        with pytest.raises(
+            UsageError, match=r"--framework=needy: the workers' Python \(.*\) has no package needed_here"
+        ):
+            parse(words, environ)
+    parse(["--framework=needy", "--no-python", "true"], environ)  # whose Python it is, nobody knows
+    parse(script, environ, workers=False)  # `elastic-run master` runs no workers
+    (tmp_path / "scripts" / "needed_here.py").write_text("raise SystemExit('it was imported')")
+    parse(script, environ)
+
+
 def test_devices_that_nobody_can_show_are_not_shared_out(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,3 +316,42 @@ def test_devices_that_nobody_can_show_are_not_shared_out(
     (tmp_path / "train.py").write_text("")
     with pytest.raises(UsageError, match="--virtual-local-rank: the adapter for blind knows of no variable"):
         parse(["--framework=blind", "--virtual-local-rank", "train.py"], {"USER": "ada", "PATH": "/usr/bin:/bin"})
+
+
+def lines_of_code(file: Path) -> int:
+    """Lines without comments, docstrings and blank ones."""
+    source = file.read_text(encoding="utf-8")
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    said: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        body = node.body if isinstance(node, documented) else []
+        for before, each in itertools.pairwise([None, *body]):
+            if (
+                isinstance(each, ast.Expr)
+                and isinstance(each.value, ast.Constant)
+                and isinstance(each.value.value, str)
+            ):
+                assert before is None or isinstance(before, ast.Assign | ast.AnnAssign), "a string that says nothing"
+                said |= set(range(each.lineno, (each.end_lineno or each.lineno) + 1))
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#") and number not in said
+        for number, line in enumerate(source.splitlines(), 1)
+    )
+
+
+def test_the_page_tells_how_short_the_adapters_are() -> None:
+    folder, page = Path(registry.__file__).parent, (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
+    found = {
+        name: sum(lines_of_code(file) for file in (folder / name).glob("*.py"))
+        for name in ("xgboost", "jax", "horovod")
+    }
+    found["tensorflow"] = lines_of_code(folder / "tensorflow" / "adapter.py")  # its data are no part of the contract
+    told = re.search(
+        r"XGBoost's has about (\d+) lines of code, JAX's (\d+), and the\s+part of TensorFlow's that sets `TF_CONFIG` "
+        r"(\d+)\. Horovod's has (\d+)",
+        page,
+    )
+    assert told, "the sentence has other words"
+    about = dict(zip(("xgboost", "jax", "tensorflow", "horovod"), map(int, told.groups()), strict=True))
+    assert all(abs(about[name] - found[name]) <= 10 + found[name] // 20 for name in found), (about, found)
+    assert all(count < 150 for name, count in found.items() if name != "horovod")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from elastic_run.adapters.environment import WorkerSettings
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent, Result
 from elastic_run.elastic_agent.facts import Setup
@@ -118,7 +119,7 @@ class PretendedWorkers:
         self.failing = 0
         self.exits: tuple[Exit, ...] = ()
         self.alive = 0
-        self.undead: tuple[int, ...] = ()
+        self.unkillable: tuple[int, ...] = ()
         self._news = asyncio.Event()
 
     def end(self, code: int = 0, *, stopped: bool = False) -> None:
@@ -242,6 +243,9 @@ class PretendedMachine:
     def services(self, tag: str, changed: Callable[[], None]) -> Any:
         raise NotImplementedError("no framework here has any")
 
+    def has_address(self, address: str) -> bool:
+        raise AssertionError("nobody else is in the job")
+
     def listener(self, bind: str) -> socket.socket:
         raise AssertionError("nobody else is in the job")
 
@@ -252,9 +256,9 @@ class PretendedMachine:
         return PretendedWorkerServer()
 
     def process_groups(
-        self, changed: Callable[[], None], pid_of: Callable[[int], int | None]
+        self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
     ) -> "PretendedProcessGroups":
-        return PretendedProcessGroups(changed, pid_of)
+        return PretendedProcessGroups(changed, pid_of, half_open_seconds)
 
     def say(self, line: str) -> None:
         self.said.append(line)
@@ -297,7 +301,8 @@ def live(
         machine = PretendedMachine()
         policy = Policy(min_nodes=1, max_nodes=1)
         terms = Terms(policy, max_restarts=0, same_failure_limit=0, fingerprint=FINGERPRINT)
-        setup = Setup("job", "a", "a.host", None, 1, adapter("torch"), ("train.py",), {}, terms, signals=())
+        workers = WorkerSettings("job", "a", adapter("torch"), ("train.py",), {}, signals=())
+        setup = Setup(workers, "a.host", None, 1, terms)
         agent = asyncio.create_task(Agent(setup, store, machine, machine).run())
         try:
             async with asyncio.timeout(enough):

@@ -9,17 +9,17 @@ import pytest
 from elastic_run.elastic_agent.event import Interrupt
 from elastic_run.elastic_agent.node.preemption import REPEAT_SECONDS, noticed
 from elastic_run.elastic_agent.say_once import SayOnce
-from elastic_run.elastic_agent.tasks import Tasks
 from elastic_run.elastic_agent.view import store_gone
 from elastic_run.rendezvous.errors import StoreRefused
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.store.contract import Health
 from elastic_run.rendezvous.store.waits import Wait
+from elastic_run.rendezvous.tasks import Tasks
 
 
 def live(scene: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await scene
 
     asyncio.run(bounded())

@@ -11,9 +11,11 @@ from typing import cast
 import pytest
 
 from elastic_run.elastic_agent.zygotes.seed import Seed
-from elastic_run.launcher import cli
+from elastic_run.launcher import cli, store_access
 from elastic_run.launcher import run as wiring
-from elastic_run.launcher.options import UsageError, parse
+from elastic_run.launcher.early import worker_settings
+from elastic_run.launcher.errors import UsageError
+from elastic_run.launcher.options.parse import parse
 from elastic_run.launcher.settings import Options
 from elastic_run.rendezvous.store.embedded import watchdog
 from elastic_run.rendezvous.store.endpoint import Endpoint
@@ -46,7 +48,7 @@ async def test_an_error_while_the_store_is_looked_after_is_told_and_does_not_end
     monkeypatch.setattr(watchdog, "look_after", fails)
     kept = watchdog.Kept(Endpoint("127.0.0.1", 1), 1, Path("/none"), Path("/none"), ())
     said: list[str] = []
-    await wiring._look_after(kept, MemoryStore(), said.append)  # pyright: ignore[reportPrivateUsage]
+    await store_access._look_after(kept, MemoryStore(), said.append)  # pyright: ignore[reportPrivateUsage]
     assert len(said) == 1 and "no longer monitored" in said[0] and "what nobody thought of" in said[0]
 
 
@@ -69,11 +71,19 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "train.py"
 
 
+NO_THREAD = (
+    "cannot start a thread (can't start new thread): raise the limit of processes (ulimit -u), or of memory (ulimit -v)"
+)
+
+
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
         (break_folders, "cannot create a folder for the logs ([Errno 28] No space left on device: '/logs/job')"),
-        (break_threads, "cannot start a thread (can't start new thread): raise the limit of processes, see ulimit -u"),
+        (
+            break_threads,
+            NO_THREAD,
+        ),
     ],
 )
 def test_no_room_for_the_output_is_said_in_one_sentence(
@@ -85,10 +95,28 @@ def test_no_room_for_the_output_is_said_in_one_sentence(
     assert said.startswith(f"[elastic-run] {words}") and said.count("\n") == 1
 
 
+def test_no_thread_for_the_way_to_the_store_is_said_in_one_sentence(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def one_thread(thread: threading.Thread) -> None:
+        if started:  # that which writes
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", one_thread)
+    assert cli.main(["--start-method=spawn", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:1", script]) == 2
+    said = capsys.readouterr().err
+    assert f"{NO_THREAD}\n" in said
+    assert "Traceback" not in said
+
+
 def test_what_was_begun_before_is_ended(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     break_folders(monkeypatch)
     early = Begun()
     options = parse(["--start-method=spawn", script], os.environ)
     with pytest.raises(UsageError), asyncio.Runner() as runner:
-        runner.run(wiring.run(options, os.environ, early=("tag", cast(Seed, early))))
+        runner.run(wiring.run(options, worker_settings(options, os.environ), early=("tag", cast(Seed, early))))
     assert early.closed

@@ -34,6 +34,7 @@ memory = load("memory")
 node_kill = load("node_kill")
 pictures = load("pictures")
 recovery = load("recovery")
+summary = load("summary")
 third_party = load("third_party")
 
 
@@ -196,7 +197,7 @@ def test_a_document_without_the_sections_markers_is_refused() -> None:
 
 def test_the_document_of_the_figures_has_a_section_for_each_case() -> None:
     cases = [case for name in load("__main__").ROUNDS for case in load(name).CASES]
-    document = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert len(cases) > 20
     assert table.replaced(document, {case.name: "new" for case in cases}) != document
 
@@ -343,7 +344,7 @@ def test_a_script_without_an_argument_of_this_run_alone_is_not_launched() -> Non
 
 def test_the_node_that_leads_is_the_one_that_says_so() -> None:
     others = "[elastic-run] waiting for the first round"
-    assert node_kill.leader([others, f"{others}\n[elastic-run] this node is the job's master", others]) == 1
+    assert node_kill.leader([others, f"{others}\n[elastic-run] the job's master now runs here", others]) == 1
 
 
 def test_memory_is_counted_by_whose_it_is() -> None:
@@ -433,3 +434,20 @@ def test_a_script_is_warm_where_more_than_half_of_its_modules_are_imported_ahead
     assert "| one | torch | 50 of 100 modules | no |" in made
     assert "left out: not installed: torch" in made
     assert made.endswith("1 of 2 scripts.")
+
+
+# The reader's page.
+
+
+def test_the_readers_page_has_the_figures_of_the_page_of_all_tables() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    tables = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert summary.rewritten(page, tables) == page, "run: python -m benchmarks.summary"
+
+
+def test_a_row_that_the_tables_lack_is_refused() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    with pytest.raises(
+        ValueError, match="no row 'next full step' against 'torchrun, noshare' in the section worker_kill"
+    ):
+        summary.rewritten(page, "<!-- begin: worker_kill --><!-- end: worker_kill -->")

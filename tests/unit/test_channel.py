@@ -21,6 +21,7 @@ from elastic_run.master.controller import Controller, Terms
 from elastic_run.master.data.ledger import Answer, Piece, Request
 from elastic_run.master.data.ledger_service import Ledgers
 from elastic_run.master.memory import Memory
+from elastic_run.master.pace import Stepped
 from elastic_run.master.status import Status
 from elastic_run.rendezvous.errors import Deposed, StoreUnavailable
 from elastic_run.rendezvous.failure_detector import AgentListener, dial, watch_until_dead
@@ -33,6 +34,7 @@ from elastic_run.rendezvous.rpc import client, envelope
 from elastic_run.rendezvous.rpc.envelope import Answered, Caller, Nothing, RpcError, answer_of, packed
 from elastic_run.rendezvous.store.contract import KeyValue, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
+from elastic_run.rendezvous.store.waits import Waits
 from elastic_run.rendezvous.wire.frame import PREFIX, framed, read_frame
 from elastic_run.rendezvous.wire.values import decode, encode
 
@@ -77,11 +79,19 @@ class Master:
     deposed: bool = False
     callers: list[Caller] = field(default_factory=list[Caller])
     status: Status | None = None
+    told: list[Stepped] = field(default_factory=list[Stepped])
 
     def __post_init__(self) -> None:
         # What is asked of the ledgers here is two methods, and a double has them.
-        methods = master_client.methods(lambda: cast(Ledgers, self), lambda: self.status)
-        self.server = AgentListener(self.incarnation, methods=methods)
+        self.server = AgentListener(self.incarnation, methods=master_client.methods(self))
+
+    @property
+    def ledgers(self) -> Ledgers:
+        return cast(Ledgers, self)
+
+    def stepped(self, told: Stepped) -> bool:
+        self.told.append(told)
+        return not self.deposed
 
     def serves(self, run: str) -> bool:
         return run == self.run
@@ -120,7 +130,9 @@ class Side:
             lambda: self.header,
             lambda: self.caller,
         )
-        self.handler = CallHandler(self.store, KEYS, self.link, self.saved.append)
+        self.handler = CallHandler(
+            self.store, KEYS, self.link, Waits(lambda _: None, asyncio.get_running_loop().time), self.saved.append
+        )
 
     async def trouble(self, words: str = "") -> None:
         """Waits until an attempt has come to nothing for that reason."""
@@ -180,6 +192,30 @@ async def test_the_master_tells_the_status_of_the_job_to_who_names_its_run(side:
         with pytest.raises(RpcError) as refused:
             await asks_status(master, "another")
         assert refused.value.code == "moved"
+
+
+async def test_who_leads_hears_how_far_rank_0_is_and_nobody_else_keeps_the_agent_from_its_work(side: Side) -> None:
+    async with leading(side) as master:
+        await side.handler.answer(Call("steps", 2, rank=0, steps=7))
+        assert not master.told, "this handler was given nobody to tell"
+        await side.link.stepped(Stepped(2, 7))
+        assert master.told == [Stepped(2, 7)]
+        master.deposed = True
+        await side.link.stepped(Stepped(2, 8))
+    await side.link.stepped(Stepped(2, 9))
+    assert len(master.told) == 2
+
+
+async def test_steps_that_a_worker_of_another_run_tells_are_not_the_jobs(side: Side) -> None:
+    async with leading(side) as master:
+        reader, writer = await dial(master.server.address, master.incarnation)
+        connection = client.Connection(reader, writer, "the master", Caller("another"))
+        try:
+            with pytest.raises(RpcError) as refused:
+                await connection.ask(master_client.STEPS, Stepped(2, 7), Nothing, DEADLINE)
+        finally:
+            await connection.close()
+        assert refused.value.code == "moved" and not master.told
 
 
 async def test_before_the_first_round_the_status_is_told_to_who_cannot_know_the_run(side: Side) -> None:
@@ -368,7 +404,14 @@ async def test_a_round_is_current_where_the_store_says_so_now(side: Side) -> Non
         return back.current, back.text
 
     assert await current() == (False, "the store holds no round of this job")
-    for number, state, yes in ((1, "open", True), (2, "open", False), (1, "waiting", False), (1, "failed", False)):
+    for number, state, yes in (
+        (1, "open", True),
+        (2, "open", False),
+        (1, "waiting", False),
+        (1, "failed", False),
+        (1, "preempted", True),  # every node was told to leave: what their scripts save now is the newest
+        (2, "preempted", False),
+    ):
         await side.store.txn([], [Put(KEYS.round, encode(header(number, cast(HeaderState, state))))])
         found, text = await current()
         assert found == yes and bool(text) != yes
@@ -380,7 +423,6 @@ async def test_a_store_that_does_not_answer_makes_no_round_current(monkeypatch: 
             raise StoreUnavailable("no answer")
 
     monkeypatch.setattr(worker_server, "CURRENT_SECONDS", 0.05)
-    monkeypatch.setattr(worker_server, "RETRY_PAUSE", 0.01)
     back = await Side(Silent()).handler.answer(Call("current", 1))
     assert not back.current and "the store does not say" in back.text
 
@@ -500,3 +542,25 @@ def test_a_call_survives_the_wire() -> None:
     assert decode(Call, encode(call)) == call
     back = Back(answered(2), current=True, text="why")
     assert decode(Back, encode(back)) == back
+
+
+async def test_a_worker_waits_for_room_in_its_agents_queue() -> None:
+    name = f"test-{os.getpid()}-queue"
+    with contextlib.ExitStack() as opened:
+        listening = opened.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(f"\0{name}")
+        listening.listen(1)
+        for _ in range(100):
+            stranger = opened.enter_context(socket.socket(socket.AF_UNIX))
+            stranger.setblocking(False)
+            try:
+                stranger.connect(f"\0{name}")
+            except BlockingIOError:
+                break
+        with pytest.raises(TimeoutError):
+            Channel(f"@{name}", timeout=0.1)
+        connecting = asyncio.create_task(asyncio.to_thread(Channel, f"@{name}", timeout=DEADLINE))
+        await asyncio.sleep(0.2)
+        assert not connecting.done()
+        opened.enter_context(listening.accept()[0])
+        (await connecting).close()

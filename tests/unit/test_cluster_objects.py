@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from elastic_run.launcher import job
-from elastic_run.launcher.managed_nodes import Wish, wanted
-from elastic_run.master.nodes.kubernetes import objects, pods
+from elastic_run.launcher.cluster import request as job
+from elastic_run.launcher.cluster.command import main
+from elastic_run.launcher.cluster.managed_nodes import Wish, wanted
+from elastic_run.master.nodes.kubernetes import objects, pods, store
 from elastic_run.master.nodes.kubernetes.objects import BadRequest, Control, Request
 from elastic_run.master.nodes.reconcile import Demand
 from elastic_run.master.nodes.replica import (
@@ -20,9 +21,12 @@ from elastic_run.master.nodes.replica import (
     NeverStarted,
     OutOfMemory,
     Preempted,
+    Promised,
     Starting,
+    Submitted,
     Unschedulable,
 )
+from elastic_run.rendezvous.identity.secret import parse_secret
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "night", "uid": "1"}
 
@@ -64,10 +68,15 @@ def test_a_pod_of_somebody_else_is_no_replica() -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ({}, Starting()),
+        ({}, Submitted()),
+        ({"conditions": [{"type": "PodScheduled", "status": "True"}]}, Starting()),
         (
             {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]},
             Unschedulable("0/3 nodes are available"),
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False"}], "nominatedNodeName": "m1"},
+            Promised(),
         ),
         (
             {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}]},
@@ -211,7 +220,7 @@ def test_the_users_wish_is_within_what_the_job_wants() -> None:
 
 
 def submit(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = job.main(["submit", "--dry-run", "--image=train:1", *words])
+    code = main(["submit", "--dry-run", "--image=train:1", *words])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -221,7 +230,7 @@ def test_a_dry_run_prints_what_would_be_made(capsys: pytest.CaptureFixture[str])
 
     code, out, _ = submit(capsys, "--name=night", "--nnodes", "2:8", "--cpu=2", "--", "train.py", "--lr", "1")
     assert code == 0
-    made_job, config = yaml.safe_load_all(out)
+    *_, config, made_job = yaml.safe_load_all(out)
     assert (made_job["kind"], made_job["metadata"]["name"]) == ("Job", "night")
     command = made_job["spec"]["template"]["spec"]["containers"][0]["command"]
     assert command[-3:] == ["train.py", "--lr", "1"] and "--nnodes=2:8" in command
@@ -235,14 +244,108 @@ def test_a_job_with_roles_has_a_pod_for_each(capsys: pytest.CaptureFixture[str])
 
     code, out, _ = submit(capsys, "--roles=ps:1,worker:1:3", "--", "train.py")
     assert code == 0
-    _, config = yaml.safe_load_all(out)
+    *_, config, _ = yaml.safe_load_all(out)
     assert list(json.loads(config["data"][objects.TEMPLATES])["templates"]) == ["ps", "worker"]
+
+
+def test_a_job_has_a_store_of_its_own_in_which_no_pod_is_special() -> None:
+    request = job.submitted(["--image=train:1", "--name=night", "--nnodes=2", "--priority-class=low", "--", "t.py"], {})
+    members = "night-etcd-0.night-etcd:2379,night-etcd-1.night-etcd:2379,night-etcd-2.night-etcd:2379"
+    service, budget, stateful = store.parts(request, OWNER)
+    (container,) = stateful.object["spec"]["template"]["spec"]["containers"]
+    assert (
+        f"--rdzv-endpoint={members}"
+        in objects.master_job(request)["spec"]["template"]["spec"]["containers"][0]["command"]
+    )
+    assert container["command"][:3] == ["elastic-run", "store", f"--rdzv-endpoint={members}"]
+    assert container["image"] == "train:1" and stateful.object["spec"]["replicas"] == 3
+    assert stateful.object["spec"]["template"]["spec"]["priorityClassName"] == "low", "as the master"
+    assert stateful.object["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert service.object["spec"]["selector"] == budget.object["spec"]["selector"]["matchLabels"]
+    assert (
+        service.object["spec"]["selector"].items() <= stateful.object["spec"]["template"]["metadata"]["labels"].items()
+    )
+    assert all(part.object["metadata"]["ownerReferences"] == [OWNER] for part in (service, budget, stateful))
+    (conf,) = [flag for flag in request.flags if flag.startswith("--rdzv-conf=")]
+    assert "is_host=false" in conf.split(","), "neither the master nor a node starts an etcd"
+
+
+@pytest.mark.parametrize(
+    ("words", "endpoint"),
+    [(["--store-replicas=0"], ""), (["--rdzv-endpoint=https://etcd:2379"], "https://etcd:2379")],
+)
+def test_a_store_in_the_masters_pod_or_of_the_users_own_needs_no_objects(words: list[str], endpoint: str) -> None:
+    request = job.submitted(["--image=train:1", "--name=night", "--nnodes=2", *words, "--", "t.py"], {})
+    assert request.endpoint == endpoint and store.parts(request, OWNER) == ()
+    assert any("is_host=false" in flag for flag in request.flags) is bool(endpoint)
+
+
+def kinds(text: str) -> dict[str, Any]:
+    import yaml
+
+    return {each["kind"]: each for each in yaml.safe_load_all(text)}
+
+
+def test_a_job_has_a_secret_of_its_own_which_stands_in_no_other_object(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, said = submit(capsys, "--name=night", "--nnodes=2", "--", "train.py")
+    assert code == 0
+    found = kinds(out)
+    text = found["Secret"]["stringData"]["secret"]
+    assert parse_secret(text, "it").text == text and out.count(text) == 1 and text not in said
+    named = {
+        "name": "ELASTIC_RUN_SECRET",
+        "valueFrom": {"secretKeyRef": {"name": found["Secret"]["metadata"]["name"], "key": "secret"}},
+    }
+    nodes = json.loads(found["ConfigMap"]["data"][objects.TEMPLATES])["templates"].values()
+    for each in (found["Job"]["spec"]["template"], found["StatefulSet"]["spec"]["template"], *nodes):
+        assert named in each["spec"]["containers"][0]["env"]
+    assert kinds(submit(capsys, "--name=night", "--nnodes=2", "--", "t.py")[1])["Secret"]["stringData"] != {
+        "secret": text
+    }, "each submission has another"
+
+
+def test_an_insecure_job_has_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = submit(capsys, "--nnodes=2", "--insecure", "--", "train.py")
+    found = kinds(out)
+    assert code == 0 and "Secret" not in found and "ELASTIC_RUN_SECRET" not in out
+    assert "--insecure" in found["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert "--insecure" in found["Job"]["spec"]["template"]["spec"]["containers"][0]["command"]
+
+
+def test_what_a_user_applies_has_no_owner_and_takes_nothing_back(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = submit(capsys, "--name=night", "-o", "yaml", "--nnodes=2", "--", "train.py")
+    found = kinds(out)
+    assert code == 0 and set(found) == {
+        "Secret", "Service", "PodDisruptionBudget", "StatefulSet", "ConfigMap", "Job"
+    }  # fmt: skip
+    assert "ownerReferences" not in out and "uid" not in out
+    assert set(found["ConfigMap"]["data"]) == {objects.TEMPLATES}, "neither what is wanted nor how the job is"
+
+
+def test_one_member_of_another_image() -> None:
+    words = ["--image=train:1", "--name=night", "--store-replicas=1", "--store-image=small:1"]
+    *_, stateful = store.parts(job.submitted([*words, "--", "t.py"], {}), OWNER)
+    assert stateful.object["spec"]["replicas"] == 1
+    assert stateful.object["spec"]["template"]["spec"]["containers"][0]["image"] == "small:1"
+
+
+def test_a_pod_in_its_machines_network_knows_the_names_of_the_store() -> None:
+    request = Request("n", "r", "train:1", (), ("t.py",), template={"spec": {"hostNetwork": True}})
+    assert objects.node_template(request, "")["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("--nnodes=2",), "write -- before it"),
+        (("--cpu=4x", "--", "t.py"), "--cpu=4x: write a number of CPUs"),
+        (("--roles=my_role:1", "--", "t.py"), "pods cannot be named after the role my_role"),
+        (("--name=" + "n" * 40, "--roles=" + "r" * 20 + ":1", "--", "t.py"), "at most 50"),
+        (("--rdzv-endpoint=e", "--store-replicas=1", "--", "t.py"), "--store-replicas is for a store that is made"),
+        (("--rdzv-endpoint=e", "--store-image=s", "--", "t.py"), "--store-image is for a store that is made"),
+        (("--store-replicas=0", "--store-image=s", "--", "t.py"), "--store-image has no effect"),
+        (("--store-replicas=2", "--", "t.py"), "argument --store-replicas: invalid choice: "),
+        (("--roles=etcd:1,worker:2", "--", "t.py"), "a role cannot be called etcd"),
         (("--nnods=2", "--", "t.py"), "did you mean --nnodes"),
         (("--nnodes=3:2", "--", "t.py"), "minimum above its maximum"),
         (("--node-rank=1", "--", "t.py"), "--node-rank is of one node"),
@@ -253,6 +356,10 @@ def test_a_job_with_roles_has_a_pod_for_each(capsys: pytest.CaptureFixture[str])
         (("--nnodes=2", "--high-priority-class=a", "--", "t.py"), "are given together"),
         (("--nnodes=2", "--high-priority-class=a", "--high-priority-fraction=2", "--", "t.py"), "at most 1"),
         (("--nnodes=2", "--pod-template=none.yaml", "--", "t.py"), "cannot be read"),
+        (("--rdzv-endpoint=etcd", "--", "t.py"), "write https://etcd:2379 where that etcd has TLS"),
+        (("--join-file=f", "--", "t.py"), "the job gets a secret of its own"),
+        (("--tls-ca=f", "--tls-cert=f", "--tls-key=f", "--", "t.py"), "--tls-cert names a file"),
+        (("--env=ELASTIC_RUN_SECRET=x", "--", "t.py"), "for everybody to read"),
     ],
 )
 def test_what_submit_refuses(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str) -> None:
@@ -264,5 +371,5 @@ def test_what_submit_refuses(capsys: pytest.CaptureFixture[str], words: tuple[st
 def test_without_a_cluster_it_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert job.main(["list"]) == 2
+    assert main(["list"]) == 2
     assert "no Kubernetes cluster is configured" in capsys.readouterr().err

@@ -12,17 +12,19 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.zygotes.seed import Seed
-from elastic_run.launcher import explain
-from elastic_run.launcher.early import begin
-from elastic_run.launcher.options import parse
-from elastic_run.launcher.run import Address, setup
+from elastic_run.launcher.address import Address
+from elastic_run.launcher.diagnostics import explain
+from elastic_run.launcher.early import begin, worker_settings
+from elastic_run.launcher.options.parse import parse
+from elastic_run.launcher.run import setup
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/", "ELASTIC_RUN_TAG": "outer", "ELASTIC_RUN_ETCD_PASSWORD": "hidden"}
 
 
 @contextmanager
 def begun(argv: list[str]) -> Iterator[tuple[str, Seed] | None]:
-    early = begin(parse(argv, ENVIRONMENT), ENVIRONMENT)
+    options = parse(argv, ENVIRONMENT)
+    early = begin(options, worker_settings(options, ENVIRONMENT))
     try:
         yield early
     finally:
@@ -47,7 +49,7 @@ def test_the_agent_takes_what_was_begun(argv: list[str], tmp_path: Path, monkeyp
     with begun(argv) as early:
         assert early is not None
         tag, seed = early
-        wanted = setup(options, Address("here", None), ENVIRONMENT, str(options.output.trace or "")).recipe
+        wanted = setup(options, worker_settings(options, ENVIRONMENT), Address("here", None)).recipe
         assert wanted is not None
         assert seed.serves(wanted.tagged(tag))
         assert not seed.serves(wanted)
@@ -93,7 +95,7 @@ def test_nothing_is_begun_where_another_program_runs_the_workers(
     (tmp_path / "train.py").write_text("open('ran', 'w')\n")
     environment = {**ENVIRONMENT, "PYTHON_EXEC": str(make(tmp_path))}
     options = parse(["--explain-preload", "train.py"], environment)
-    early = begin(options, environment)
+    early = begin(options, worker_settings(options, environment))
     if early is not None:
         early[1].close()
     assert (early is not None) == warm
@@ -117,14 +119,14 @@ def test_an_explanation_that_is_interrupted_leaves_no_import_behind(tmp_path: Pa
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    assert select.select([began], [], [], 20)[0], "the import does not begin"
+    assert select.select([began], [], [], 120)[0], "the import does not begin"
     trial = os.pidfd_open(int(os.read(began, 100)))
     os.close(began)
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate(timeout=20)
+    said, _ = process.communicate(timeout=120)
     assert process.returncode == 130, said
     try:
-        assert select.select([trial], [], [], 20)[0], "it is still there"
+        assert select.select([trial], [], [], 120)[0], "it is still there"
     finally:
         os.close(trial)
 
@@ -136,5 +138,5 @@ def test_a_process_that_nobody_adopts_ends_with_its_connection(tmp_path: Path, m
         assert early is not None
         seed = early[1]
         seed.connection.close()
-        assert seed.process.wait(20) == 0
+        assert seed.process.wait(120) == 0
         assert seed.process.returncode != -signal.SIGKILL

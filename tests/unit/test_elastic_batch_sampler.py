@@ -1,6 +1,8 @@
 """The batch sampler in a DataLoader: one loop per epoch, positions that only commits move, and misuse that is told."""
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 import warnings
@@ -353,6 +355,14 @@ def test_a_loop_that_draws_one_batch_ahead_is_not_complained_of() -> None:
         following = next(batches, None)
         sampler.commit()
     assert sampler.epoch == 1
+
+
+def test_it_can_be_sent_to_another_process_and_copied_as_torchs_samplers_can() -> None:
+    sampler = ElasticBatchSampler(10, 2)
+    batches = list(ElasticBatchSampler(10, 2))
+    for twin in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
+        assert list(twin) == batches
+        assert twin.state_dict() == sampler.state_dict()
 
 
 @pytest.mark.parametrize("state", [None, [], "x", 5])

@@ -1,13 +1,14 @@
 """An ElasticJob is what `elastic-job submit` would be, and is told how its job is."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from elastic_run.launcher.cluster.request import submitted
 from elastic_run.launcher.errors import UsageError
-from elastic_run.launcher.job import submitted
 from elastic_run.master.nodes.kubernetes import elastic_job
 from elastic_run.master.nodes.kubernetes.objects import Control
 
@@ -28,6 +29,11 @@ def test_fields_become_the_flags_of_submit() -> None:
     assert elastic_job.words("digits", given) == [*flags, "--", "train.py", "--epochs=3"]
 
 
+@pytest.mark.parametrize(("field", "size"), [({}, 3), ({"storeReplicas": 1}, 1), ({"storeReplicas": 0}, 0)])
+def test_the_store_is_that_of_submit(field: dict[str, int], size: int) -> None:
+    assert submitted(elastic_job.words("digits", spec(**field)), {}).store_size == size
+
+
 def test_roles_become_those_of_the_command_line() -> None:
     roles = [
         *ROLES,
@@ -44,6 +50,20 @@ def test_what_submit_refuses_is_refused() -> None:
         submitted(elastic_job.words("wrong", spec(minReplicas=3, maxReplicas=2)), {})
     with pytest.raises(ValueError, match="cannot be a job's name"):
         submitted(elastic_job.words("no.dots", spec()), {})
+
+
+def test_what_is_changed_too_late_is_told_by_its_fields() -> None:
+    first = spec(minReplicas=1, roles=ROLES)
+    kept = json.dumps(first)
+    scaled = [ROLES[0], {**ROLES[1], "replicas": 2}]
+    assert elastic_job.ignored({**first, "suspend": True, "replicas": 1, "roles": scaled}, kept) == []
+    wider = [ROLES[0], {**ROLES[1], "maxReplicas": 3}]
+    changed = {**first, "image": "train:2", "roles": wider, "cpu": 2}
+    assert elastic_job.ignored(changed, kept) == ["cpu", "image", "roles"]
+    assert elastic_job.ignored(changed, "") == (), "made by an older operator"
+    found = elastic_job.status("digits", {}, {}, 1, EARLY, ["image"])["conditions"][-1]
+    assert (found["type"], found["status"]) == ("SpecApplied", "False")
+    assert found["message"].startswith("image changed after the job was made")
 
 
 def test_variables_go_beside_those_of_the_template_into_the_agents_container() -> None:
@@ -70,7 +90,8 @@ def test_what_is_wanted_is_read_and_written_back(given: dict[str, Any], scale: d
 
 
 def told(state: str, before: dict[str, Any], now: str, **more: object) -> dict[str, Any]:
-    return dict(elastic_job.status("digits", {"state": state, "reason": "because", **more}, before, 7, now))
+    found = {"state": state, "reason": "because", "nodes": {"running": 1}, **more}
+    return dict(elastic_job.status("digits", found, before, 7, now))
 
 
 def since(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -89,7 +110,24 @@ def test_a_condition_keeps_the_time_of_its_change() -> None:
 
 @pytest.mark.parametrize("state", ["failed", "timeout", "repeated"])
 def test_each_way_to_fail_is_the_condition_failed(state: str) -> None:
-    assert since(told(state, {}, EARLY, exitCode=1))["Failed"][0] == "True"
+    made = told(state, {}, EARLY, exitCode=1)
+    assert made["state"] == "Failed" and since(made)["Failed"][0] == "True"
+    assert {each["reason"] for each in made["conditions"][:4]} == {state.capitalize()}
+
+
+def test_without_nodes_nothing_runs_and_there_are_no_workers() -> None:
+    made = told("running", {}, EARLY, workers=3, nodes={"pending": 1})
+    assert (made["state"], made["workers"], since(made)["Running"][0]) == ("Pending", 0, "False")
+    assert told("succeeded", {}, EARLY, workers=3, nodes={})["workers"] == 0
+
+
+def test_fewer_replicas_than_the_job_needs_are_said() -> None:
+    few = elastic_job.too_few({"minReplicas": 2, "replicas": 1})
+    assert few == "replicas is 1, and the job trains with 2 (minReplicas) or more"
+    assert elastic_job.status("digits", {"reason": "because"}, {}, 1, EARLY, (), few)["reason"] == f"{few}; because"
+    assert elastic_job.too_few({"minReplicas": 2, "replicas": 2}) == elastic_job.too_few({}) == ""
+    roles = [{"name": "chief"}, {"name": "worker", "minReplicas": 3, "replicas": 0}]
+    assert elastic_job.too_few({"roles": roles}).startswith("replicas of role worker is 0")
 
 
 def test_progress_of_all_data_is_told_and_the_longest_time_left() -> None:
@@ -99,7 +137,7 @@ def test_progress_of_all_data_is_told_and_the_longest_time_left() -> None:
 
 
 def test_the_schema_knows_each_field_that_is_read_and_no_other() -> None:
-    (resource,) = yaml.safe_load_all((DEPLOY / "crd.yaml").read_text())
+    resource, *_ = yaml.safe_load_all((DEPLOY / "crd.yaml").read_text())
     (version,) = resource["spec"]["versions"]
     fields = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     read = {"command", "minReplicas", "maxReplicas", "replicas", "roles", "flags", "env", "template", "suspend"}

@@ -32,9 +32,9 @@ from elastic_run.rendezvous.store.endpoint import (
         ("::1", (Endpoint("::1"),)),
         ("0:0:0:0:0:0:0:1", (Endpoint("::1"),)),
         ("::1,h2", (Endpoint("::1"), Endpoint("h2"))),
-        ("http://h1:2379", (Endpoint("h1", 2379),)),
+        ("http://h1:2379", (Endpoint("h1", 2379, plain=True),)),
         ("https://h1:2379/", (Endpoint("h1", 2379, tls=True),)),
-        ("HTTP://[::1]:80", (Endpoint("::1", 80),)),
+        ("HTTP://[::1]:80", (Endpoint("::1", 80, plain=True),)),
         ("h1,h2", (Endpoint("h1"), Endpoint("h2"))),
     ],
 )
@@ -70,7 +70,7 @@ def test_what_users_type_is_read(text: str, expected: tuple[Endpoint, ...]) -> N
         ("h1..h2", "not a host name"),
         ("ftp://h1", "neither http nor https"),
         ("http://h1/path", "without a path"),
-        ("user@h1", "without a path or a user"),
+        ("user@h1", "without a user"),
         ("0.0.0.0:2379", "cannot connect to 0.0.0.0"),
         ("[::]:2379", "cannot connect to ::"),
     ],
@@ -92,7 +92,7 @@ def test_the_default_port_is_the_callers() -> None:
 def test_an_endpoint_survives_being_written_and_read(host: str, port: int, tls: bool) -> None:
     endpoint = Endpoint(host, port, tls)
     try:
-        (again,) = parse_endpoints(endpoint.url)
+        (again,) = parse_endpoints(endpoint.typed)
     except MalformedEndpoint as error:
         assert "cannot connect" in str(error)  # multicast and unspecified addresses
     else:
@@ -101,7 +101,15 @@ def test_an_endpoint_survives_being_written_and_read(host: str, port: int, tls: 
 
 def test_an_ipv6_address_gets_brackets_in_a_url() -> None:
     assert str(Endpoint("::1", 1)) == "[::1]:1"
-    assert Endpoint("h", 1, tls=True).url == "https://h:1"
+    assert Endpoint("h", 1, tls=True).url == Endpoint("h", 1, secret="0f").url == "https://h:1"
+
+
+def test_another_command_is_given_an_endpoint_as_it_was_typed() -> None:
+    assert [each.typed for each in parse_endpoints("a,http://b,https://c")] == [
+        "a:2379",
+        "http://b:2379",
+        "https://c:2379",
+    ]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
@@ -159,8 +167,30 @@ def test_without_a_peer_a_machine_that_has_no_other_route_than_ipv6_names_its_ad
     assert routable_address([]) == "2001:db8::2"
 
 
-def test_a_host_name_that_is_only_loopback_listens_everywhere_and_advertises_the_route(two_interfaces: None) -> None:
+@pytest.mark.parametrize("called", ["me", "ME.example.com"])
+def test_the_machines_own_name_that_is_only_loopback_listens_everywhere_and_advertises_the_route(
+    two_interfaces: None, monkeypatch: pytest.MonkeyPatch, called: str
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: called)
     assert binding("me", ["peer"]) == Binding("0.0.0.0", "198.51.100.2")
+    assert binding("me", [], alone=True) == Binding("127.0.1.1", "127.0.1.1"), "no other machine is expected"
+
+
+def test_any_other_name_that_is_only_loopback_stays_on_loopback(
+    two_interfaces: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "named")
+    assert binding("me", ["peer"]) == Binding("127.0.1.1", "127.0.1.1")
+
+
+def test_a_name_that_other_machines_may_know_and_that_means_loopback_here_is_told(
+    two_interfaces: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "other")
+    assert module.loopback_alias("me") == "127.0.1.1"
+    assert not any(map(module.loopback_alias, ["127.0.0.1", "192.0.2.2", "named", "localhost"]))
+    monkeypatch.setattr(socket, "gethostname", lambda: "me")
+    assert module.loopback_alias("me") == "", "it listens on every interface"
 
 
 def test_a_host_name_with_an_interface_listens_there(two_interfaces: None) -> None:
@@ -175,3 +205,20 @@ def test_an_address_listens_where_it_says(two_interfaces: None, host: str) -> No
 def test_localhost_stays_on_loopback() -> None:
     listen = binding("localhost", []).listen
     assert module.is_loopback(listen)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["root:hush@h1", "http://root:hush@h1:2379", "h2,root:hush@h1", "root:hu/sh@h1,h1", "h1,,a:hush@h1", "a:hush@"],
+)
+def test_a_password_in_an_endpoint_is_not_repeated(text: str) -> None:
+    with pytest.raises(MalformedEndpoint) as caught:
+        parse_endpoints(text)
+    assert "hu" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "found"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("h1", False), ("10.0.0.1", False)]
+)
+def test_what_stays_on_this_machine_by_its_text(host: str, found: bool) -> None:
+    assert Endpoint(host).loopback is found

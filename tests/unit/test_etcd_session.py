@@ -51,6 +51,19 @@ class Member:
         return
 
 
+class Slow(Member):
+    """An endpoint that takes 0.4 s to refuse this node's certificate."""
+
+    async def call(
+        self, path: str, request: Any, answer: type[Any], seconds: float, until: float, metadata: Sequence[Any]
+    ) -> Any:
+        left = until - asyncio.get_running_loop().time()
+        await asyncio.sleep(min(left, 0.4))
+        if left < 0.4:
+            raise AttemptFailed("unsent", f"{self.address}: no connection within {left:.1f} s", cut=True)
+        raise AttemptFailed("unsent", f"{self.address}: SSL handshake failed")
+
+
 class Members:
     """A wire."""
 
@@ -106,6 +119,20 @@ def test_where_nobody_answers_all_that_wait_are_told_at_their_deadline() -> None
         assert asyncio.get_running_loop().time() - began <= DEADLINE
 
     live(Members(Member("m1:1", frozen=True), Member("m2:1", frozen=True)), body)
+
+
+@pytest.mark.parametrize("seconds", [2.0, 2.3, 10.0, 10.1])
+def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_those_before_it_failed(seconds: float) -> None:
+    async def body(session: Session) -> None:
+        until = asyncio.get_running_loop().time() + seconds
+        with pytest.raises(StoreRefused, match=r"TLS certificates.*SSL handshake failed"):
+            await session.ask(RANGE, pb.RangeRequest(key=b"a"), pb.RangeResponse, leader=False, until=until)
+
+    async def run() -> None:
+        await body(Session(Members(Slow("m1:1")), None, DEADLINE, asyncio.get_running_loop().time))
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(run())
 
 
 def test_a_wrong_password_is_refused_at_once() -> None:

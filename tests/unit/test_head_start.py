@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.known_round import KnownRound
 from elastic_run.elastic_agent.workers import head_start
 from elastic_run.elastic_agent.workers.head_start import HeadStart, begin
@@ -20,6 +21,7 @@ from elastic_run.rendezvous.store.contract import Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 
 KEYS = Keys("job")
+TORCH = adapter("torch").meets_through
 
 
 def assignment(group_rank: int, group_size: int = 2) -> Assignment:
@@ -44,19 +46,19 @@ def header(prefix: str = "p1") -> Header:
 
 
 def test_rank_0_begins_at_once() -> None:
-    assert begin("torch", assignment(0), 0) == AT_ONCE
+    assert begin(TORCH, assignment(0), 0) == AT_ONCE
 
 
 def test_others_of_its_node_begin_a_little_later() -> None:
-    assert begin("torch", assignment(0), 1).later > 0 and not begin("torch", assignment(0), 1).held
+    assert begin(TORCH, assignment(0), 1).later > 0 and not begin(TORCH, assignment(0), 1).held
 
 
 def test_others_of_other_nodes_are_held() -> None:
-    assert begin("torch", assignment(1), 2).held > 0
+    assert begin(TORCH, assignment(1), 2).held > 0
 
 
 def test_nobody_is_held_where_the_framework_meets_otherwise() -> None:
-    assert begin("", assignment(1), 2) == AT_ONCE
+    assert begin(None, assignment(1), 2) == AT_ONCE
 
 
 class Node:
@@ -67,7 +69,7 @@ class Node:
         self.listening = False
         self.assignment = assignment(group_rank, group_size)
         facts: Any = SimpleNamespace(known=KnownRound(), registration=SimpleNamespace(lease=lease))
-        self.head_start = HeadStart("torch", store, KEYS, facts, lambda port: self.listening, self.let_go.set)
+        self.head_start = HeadStart(TORCH, store, KEYS, facts, lambda port: self.listening, self.let_go.set)
 
     async def expect(self, of: Header) -> None:
         await self.head_start.expect(of, self.assignment)

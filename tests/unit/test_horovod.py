@@ -7,9 +7,11 @@ import hmac
 import io
 import os
 import pickle
+import ssl
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
@@ -17,11 +19,13 @@ from elastic_run.adapters.contract import Peer, Round, Worker
 from elastic_run.adapters.horovod import messages
 from elastic_run.adapters.horovod.adapter import Horovod
 from elastic_run.adapters.horovod.messages import Registered, Unexpected, hosts_updated, read_registration
-from elastic_run.adapters.horovod.node_rendezvous import Told, ranks, respond_from, told_by
-from elastic_run.adapters.horovod.places import Place, hostname, place, place_of
-from elastic_run.adapters.horovod.requests import BadRequest, Request, parse_head
+from elastic_run.adapters.horovod.node_rendezvous import Told, listen_for_nodes, ranks, respond_from, told_by
+from elastic_run.adapters.horovod.rank_assignment import RankAssignment, assign, hostname, read_assignment
+from elastic_run.adapters.horovod.requests import BadRequest, Request, ask, parse_head, serve
 from elastic_run.adapters.horovod.round_store import RoundStore
 from elastic_run.adapters.services import line
+from elastic_run.rendezvous.identity.contexts import Identity
+from elastic_run.rendezvous.identity.secret import new_secret
 from elastic_run.rendezvous.member import Report
 
 SECRET = b"s" * 32
@@ -89,11 +93,11 @@ def test_a_notification_is_signed_and_has_a_round_and_what_happened(monkeypatch:
 
 
 def test_a_worker_has_a_place_among_all_on_its_node_and_across_nodes() -> None:
-    assert place(3, 1, 1, (2, 2)) == Place(3, 4, 1, 2, 1, 2)
-    assert place(2, 1, 1, (1, 2, 3)) == Place(2, 6, 1, 2, 0, 2), "the first node has no second worker"
-    assert place(5, 2, 2, (1, 2, 3)) == Place(5, 6, 2, 3, 0, 1)
-    assert place(3, 1, 1, (2, 2)).answer == b"3,4,1,2,1,2"
-    assert place_of(place(3, 1, 1, (2, 2)).variables) == place(3, 1, 1, (2, 2))
+    assert assign(3, 1, 1, (2, 2)) == RankAssignment(3, 4, 1, 2, 1, 2)
+    assert assign(2, 1, 1, (1, 2, 3)) == RankAssignment(2, 6, 1, 2, 0, 2), "the first node has no second worker"
+    assert assign(5, 2, 2, (1, 2, 3)) == RankAssignment(5, 6, 2, 3, 0, 1)
+    assert assign(3, 1, 1, (2, 2)).answer == b"3,4,1,2,1,2"
+    assert read_assignment(assign(3, 1, 1, (2, 2)).variables) == assign(3, 1, 1, (2, 2))
 
 
 def test_the_names_of_nodes_can_stand_in_a_url_and_stay_different() -> None:
@@ -113,7 +117,9 @@ class TestTheEnvironment:
 
     def test_says_where_the_worker_stands_and_where_its_own_rendezvous_is(self) -> None:
         given = self.environment()
-        assert place_of({name: value for name, value in given.items() if value}) == Place(3, 4, 1, 2, 1, 2)
+        assert read_assignment({name: value for name, value in given.items() if value}) == RankAssignment(
+            3, 4, 1, 2, 1, 2
+        )
         assert given["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1" and given["HOROVOD_GLOO_RENDEZVOUS_PORT"] == "4712"
         assert given["HOROVOD_GLOO_IFACE"] == "eth1" and given["HOROVOD_HOSTNAME"] == "b"
         assert given["MASTER_PORT"] is None and given["PMI_RANK"] is None
@@ -132,6 +138,28 @@ class TestTheEnvironment:
 
 def test_a_service_understands_the_agents_line() -> None:
     assert told_by(line(ROUND, 1)) == Told(3, (2, 2), ("10.0.0.0", "10.0.0.1"), 1, "10.0.0.0", 23456)
+
+
+async def test_nodes_with_the_jobs_secret_reach_the_store_of_a_round_and_others_do_not() -> None:
+    secret, store = new_secret(), RoundStore(4)
+    told = told_by(line(ROUND, 0, Identity(secret).written()))
+    server = await listen_for_nodes(
+        replace(told, master_addr="127.0.0.1", master_port=0), partial(serve, partial(respond_from, store, 3))
+    )
+    port = server.sockets[0].getsockname()[1]
+    put, get = Request("PUT", "/3/value/key", b"value"), Request("GET", "/3/value/key")
+    try:
+        await ask("127.0.0.1", port, put, told_by(line(ROUND, 1, Identity(secret).written())).dials)
+        assert (await ask("127.0.0.1", port, get, told.dials)).body == b"value"
+        stranger = told_by(line(ROUND, 1, Identity(new_secret()).written())).dials
+        assert stranger is not None
+        stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+        for tls in (None, stranger):
+            with pytest.raises((OSError, EOFError, BadRequest)):
+                await ask("127.0.0.1", port, put, tls)
+    finally:
+        server.close()
+        await server.wait_closed()
 
 
 def test_who_is_missing_is_said_in_words() -> None:

@@ -18,9 +18,11 @@ from elastic_run.rendezvous.member import MAX_EXITS, MAX_TRACEBACK_BYTES, Exit, 
 from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, StartFailed
 from elastic_run.rendezvous.ranks import assign
 from elastic_run.rendezvous.reasons import Reason, WorkerFailed
-from elastic_run.rendezvous.round import Open, Policy, Round, Seen, Suspend, plan
+from elastic_run.rendezvous.round import Open, Policy, Round, Seen, Suspend
 from elastic_run.rendezvous.store.contract import MAX_VALUE_BYTES
 from elastic_run.rendezvous.wire.values import encode
+
+from .deciding import plan
 
 PACKAGE = Path(next(iter(elastic_run.__path__)))
 ROOT = PACKAGE.resolve().parents[1]
@@ -34,7 +36,7 @@ LIST_MODULES = "import json, sys; print(json.dumps({n: getattr(m, '__file__', No
 def loaded_by(statements: str) -> dict[str, str | None]:
     """The modules, with their files, that a fresh interpreter has loaded after `statements`."""
     code = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{statements}\n{LIST_MODULES}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -114,6 +116,7 @@ NAMES_PYTORCH: Mapping[str, str] = {
     "elastic_agent/warm/hazards.py": "an import that draws from torch's common numbers, whoever makes it",
     "elastic_agent/warm/prefix.py": "calls of torch's that do nothing but tell what is inside of them",
     "elastic_agent/warm/repairs.py": "what torch's import notes of its process; any script may import it",
+    "master/diagnosis/places.py": "modules in which a stack waits for other ranks; any script may use them",
     "rendezvous/member.py": "the adapter of a node that does not name its own",
 }
 """Files below the adapters whose code names PyTorch or its libraries, each with the reason why that is no adapter's."""
@@ -137,8 +140,15 @@ def test_what_lies_below_the_adapters_names_pytorch_only_where_a_reason_is_given
     assert named == set(NAMES_PYTORCH)
 
 
+@pytest.mark.parametrize(("file", "name"), [("elastic_agent/agent.py", "Agent"), ("master/master.py", "Master")])
+def test_what_wires_the_parts_together_stays_short(file: str, name: str) -> None:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    assert found.end_lineno is not None and found.end_lineno - found.lineno < 350
+
+
 def test_loading_the_whole_launcher_loads_no_framework() -> None:
-    inside = ("cluster_master.py", "operator.py")  # what runs in a cluster only
+    inside = ("master_pod.py", "operator.py", "unstarted.py")  # what is imported where there is a cluster only
     ours = [path for path in sources() if path.relative_to(ROOT).parts[0] == "launcher" and path.name not in inside]
     names = [modules_of(path) for path in ours]
     loaded = loaded_by("import importlib\n" + "".join(f"importlib.import_module({name!r})\n" for name in names))

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import signal
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +27,7 @@ from elastic_run.master.incident import (
 )
 from elastic_run.rendezvous.header import Incident, Tally
 from elastic_run.rendezvous.member import Exit
-from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, StartFailed
+from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, ProcessGone, StartFailed, Unfit
 from elastic_run.rendezvous.reasons import NodeFailed, OutOfMemory, WorkerFailed
 from elastic_run.rendezvous.round import Cause
 
@@ -48,6 +49,16 @@ def failed(
     lost_peer = re.search("|".join(adapter("torch").consequences), message, re.IGNORECASE) is not None
     exit_ = Exit(1, 0, 0, 1, None if by else code, by, message, trace, seconds=seconds, lost_peer=lost_peer)
     return FailedWorker(node, f"{node}.host", exit_)
+
+
+COLLECTIVE = ("elastic_run/adapters/torch/lockstep_batches.py", "torch/distributed/distributed_c10d.py")
+MULTIPROCESSING = "multiprocessing/connection.py"
+
+
+def trace(*files: str) -> str:
+    """A traceback through a script and then these files."""
+    frames = (f'  File "/p/{name}", line 1, in f\n    f()\n' for name in ("train.py", *files))
+    return "Traceback (most recent call last):\n" + "".join(frames)
 
 
 def root(*exits: FailedWorker) -> str:
@@ -115,6 +126,26 @@ class TestTheRootCause:
 
     def test_is_an_error_rather_than_a_lost_connection_that_was_told_first(self) -> None:
         assert root(failed("a", LOST_PEER), failed("b", "ValueError: no")) == "b"
+
+    def test_is_a_tensor_that_the_library_does_not_take_rather_than_a_lost_connection(self) -> None:
+        wrong = "RuntimeError: ProcessGroupGloo::allgather: invalid tensor size at index 0 (expected (8), got (4))"
+        assert root(failed("a", LOST_PEER), failed("b", wrong)) == "b"
+
+    def test_is_a_connection_to_a_process_of_its_own_rather_than_one_to_a_peer(self) -> None:
+        loader = failed("b", "ConnectionResetError: [Errno 104]", trace=trace("torch/utils/data/dataloader.py"))
+        assert root(failed("a", LOST_PEER), loader) == "b"
+        handle = trace("torch/utils/data/dataloader.py", "multiprocessing/resource_sharer.py", MULTIPROCESSING)
+        assert root(failed("a", LOST_PEER), failed("b", "ConnectionRefusedError: [Errno 111]", trace=handle)) == "b"
+
+    @pytest.mark.parametrize("inside", [COLLECTIVE, ("home/me/train.py", "python3.11/socket.py")])
+    @pytest.mark.parametrize("message", [LOST_PEER, "ConnectionResetError: [Errno 104] Connection reset by peer"])
+    def test_is_no_rank_that_lost_a_peer_inside_a_data_loader(self, message: str, inside: Sequence[str]) -> None:
+        victim = failed("a", message, trace=trace("torch/utils/data/dataloader.py", *inside))
+        assert root(victim, failed("b", "ValueError: no")) == "b"
+        assert root(victim, failed("b", by=signal.SIGABRT)) == "b"
+        ended = FailedWorker("b", "b.host", Exit(1, 1, 0, 2, 0))
+        assert judge(Evidence(1, (victim,), finished=(ended,))).node == "b"
+        assert consequence(judge(Evidence(1, (victim,))))
 
     def test_is_an_exit_without_words_rather_than_a_lost_connection(self) -> None:
         assert root(failed("a", LOST_PEER), failed("b")) == "b"
@@ -221,7 +252,13 @@ class TestTheCharge:
     def test_of_joining_nodes_costs_nothing_and_names_them(self) -> None:
         incident = joins(4, ["c", "d"])
         assert str(incident.reason) == "c, d joined" and incident.round == 4
-        assert charge(Tally(), incident) == Tally(joined=1)
+        assert charge(Tally(), incident) == Tally(joined=2)
+
+    def test_counts_each_node_that_was_lost_or_left_and_apart_those_that_were_unfit(self) -> None:
+        lost = judge(Evidence(1, lost=(("a", ProcessGone("a:1")), ("b", ProcessGone("b:1")))))
+        assert charge(Tally(lost=1), lost) == Tally(lost=3)
+        left = judge(Evidence(1, left=(("a", Unfit("the service x died")), ("b", PreemptionNotice(15)))))
+        assert charge(Tally(), left) == Tally(left=1, unfit=1)
 
     def test_of_any_other_cause_ends_a_row_of_problems(self) -> None:
         tally = Tally(problems=3, problems_in_row=3)
@@ -392,7 +429,8 @@ def test_any_evidence_has_one_cause_with_words_and_costs_at_most_one_failure(evi
     assert (incident.cause in ("lost", "left")) == free
     tally = charge(Tally(), incident)
     assert tally.failures == (incident.cause == "failure")
-    assert tally.failures + tally.lost + tally.left + tally.problems == 1
+    nodes = len({*evidence.lost} or {*evidence.left})
+    assert tally.failures + tally.lost + tally.left + tally.problems == (nodes if free else 1)
 
 
 @settings(deadline=None, max_examples=150)

@@ -674,14 +674,14 @@ def test_the_progress_tells_the_seconds_that_are_left_at_the_pace_of_those_who_w
     ok(ledger, exchange(1, 1, 3), 100.0)
     assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 0, 5), "nobody knows how long a shard takes"
     ok(ledger, exchange(0, 2, 1, Mark(0)), 104.0)
-    assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 1, 5, 9 * 4.0 / 2)
+    assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 1, 5, 9 * 4.0 / 2, 4)
 
 
 def test_the_progress_of_a_dataset_that_is_done_has_no_time_left() -> None:
     ledger = begun(replace(DATA, shards=1))
     ok(ledger, exchange(0, 1, 1))
     ok(ledger, exchange(0, 2, 0, Mark(0)))
-    assert ledger.progress == Progress(DATA.name, "checkpoint", 1, 1, 0, 0.0)
+    assert ledger.progress == Progress(DATA.name, "checkpoint", 1, 1, 0, 0.0, DATA.size)
 
 
 def test_any_process_of_a_rank_may_say_what_is_done() -> None:

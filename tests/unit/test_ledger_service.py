@@ -527,6 +527,18 @@ def test_what_lost_workers_had_is_leased_in_the_next_round_and_trouble_is_told_o
     play(scenario)
 
 
+def test_a_node_may_only_ask_for_the_ranks_that_it_has() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.current = Current("run", 1, True, 2, NODES, {"A1": range(1), "B1": range(1, 2)})
+        ledgers = await bench.lead()
+        forged = await ledgers.answer(replace(opens(), rank=1, world=2))
+        assert forged.kind == "refused"
+        assert "node a asks for rank 1, and has the ranks 0 to 0 of round 1" in forged.text
+        assert "asks for rank" not in (await ledgers.answer(replace(opens(), rank=0, world=2))).text
+
+    play(scenario)
+
+
 def test_a_queue_goes_on_in_another_run_whose_rounds_count_from_1_again() -> None:
     async def scenario(bench: Bench) -> None:
         bench.current = Current("one", 7, True, 1, NODES)

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from elastic_run.elastic_agent.processes.listening import listens
+from elastic_run.elastic_agent.processes.listening import has_address, listens
 
 
 def test_a_port_at_which_somebody_listens() -> None:
@@ -27,3 +27,9 @@ def test_a_port_that_is_only_held() -> None:
 def test_a_listener_on_every_address_of_both_families() -> None:
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
         assert listens(server.getsockname()[1])
+
+
+def test_an_address_of_this_machine_is_told_from_another() -> None:
+    assert has_address("127.0.0.1") and has_address("")
+    assert not has_address("203.0.113.7")
+    assert has_address("no address"), "a doubt is no loss"

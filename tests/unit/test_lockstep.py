@@ -408,6 +408,15 @@ def test_a_state_goes_on_with_another_batch_size_and_more_epochs() -> None:
     assert Plan(10, 5, epochs=7, tail="drop", accumulate=2).restored(state) == Position(0, 4, 2)
 
 
+def test_a_position_in_a_checkpoint_of_version_0_1_is_read_and_leads_to_the_same_records() -> None:
+    """The promise of docs/compatibility.md: what stands here is never changed. A key of a later version is ignored."""
+    written = {"version": 1, "size": 10, "shuffle": True, "seed": 3, "epoch": 1, "consumed": 4, "step": 7, "new": 1}
+    plan = Plan(10, 2, epochs=2, seed=3)
+    position = plan.restored(written)
+    assert position == Position(1, 4, 7)
+    assert plan.order(1).records(range(4, 10)) == [6, 0, 2, 4, 9, 1]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

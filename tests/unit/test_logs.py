@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import io
+import json
 import os
 import re
+import termios
 import tty
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.logs.output import Output
+from elastic_run.elastic_agent.logs.own_lines import OwnLines
 from elastic_run.elastic_agent.logs.writer import HIGH_BYTES, File
 
 Make = Callable[..., Output]
@@ -63,6 +66,28 @@ async def test_lines_begin_as_the_user_says(make: Make, screen: Screen):
     output = make(line_prefix=lambda rank, local_rank: f"{rank}.{local_rank}|")
     await print_all(output, b"one\ntwo\n", rank=7, local_rank=1)
     assert screen.out.getvalue() == b"7.1|one\n7.1|two\n"
+
+
+async def test_raw_output_is_shown_byte_by_byte(make: Make, screen: Screen):
+    await print_all(make(raw=True), b"(Pdb) ", b"\r10%", b"\r20%\x1b[K", b"\n\r\nlast")
+    assert screen.out.getvalue() == b"(Pdb) \r10%\r20%\x1b[K\n\r\nlast"
+
+
+async def test_raw_output_on_a_terminal_is_shown_at_once_and_keeps_movements_of_the_cursor(make: Make):
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with os.fdopen(slave, "wb") as terminal:
+        output = make(raw=True, stream_out=terminal, stream_err=terminal)
+        out, err = output.open(1, 0, 0, "stdout"), output.open(1, 0, 0, "stderr")
+        out.feed(b"\x1b[A10%")
+        err.feed(b"!")  # the same worker's: as without a launcher, no line is ended for it
+        assert await output.flush()
+        assert os.read(master, 1000) == b"\x1b[A10%!"
+        output.say("a line of the launcher")
+        out.feed(b"\r20%\n")
+        await output.close(succeeded=True)
+    assert os.read(master, 1000) == b"\n[elastic-run] a line of the launcher\n\r20%\n"
+    os.close(master)
 
 
 async def test_a_line_that_comes_in_pieces_is_shown_once_and_whole(make: Make, screen: Screen):
@@ -238,13 +263,13 @@ async def test_colours_are_for_each_stream_by_itself(make: Make, screen: Screen)
 async def test_the_launchers_own_lines_are_marked_and_in_order(make: Make, screen: Screen):
     output = make()
     lines = output.open(1, 0, 0, "stderr")
-    output.say("first\nsecond")
+    output.say("first\nsecond \x1b[2J\r")
     lines.feed(b"worker\n")
     output.say("third")
     lines.close()
     await output.close(succeeded=True)
     assert screen.err.getvalue() == (
-        b"[elastic-run] first\n[elastic-run] second\n[node1 rank 0] worker\n[elastic-run] third\n"
+        b"[elastic-run] first\n[elastic-run] | second \\x1b[2J\\r\n[node1 rank 0] worker\n[elastic-run] third\n"
     )
 
 
@@ -528,5 +553,92 @@ def _read_exactly(descriptor: int, size: int) -> bytes:
 
 async def test_a_jobs_id_of_any_length_names_a_folder(make: Make):
     output = make(job_id="\u8a13" * 300)
-    assert output.root.name.startswith("\u8a13" * 50 + "_")
+    assert output.root.name.startswith("\u8a13" * 33 + "_")  # of three bytes each
     await output.close(succeeded=True)
+
+
+async def screenful(master: int, wanted: bytes) -> bytes:
+    """What a terminal has shown by the time that it has shown `wanted`."""
+    os.set_blocking(master, False)
+    seen = b""
+    async with asyncio.timeout(60):
+        while wanted not in seen:
+            try:
+                seen += os.read(master, 10_000)
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+    return seen
+
+
+async def test_a_live_line_stays_below_all_others_and_leaves_nothing(make: Make):
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with os.fdopen(slave, "wb") as terminal:
+        output = make(stream_out=terminal, stream_err=terminal)
+        assert output.has_live_line
+        output.live("round 1")
+        assert await screenful(master, b"round 1") == b"[elastic-run] round 1"
+        lines = output.open(1, 0, 0, "stdout")
+        lines.feed(b"a worker's line\n")
+        shown = await screenful(master, b"round 1")
+        assert shown == b"\r\x1b[K[node1 rank 0] a worker's line\n[elastic-run] round 1", "it is drawn again"
+        output.live("round 2\x1b[2J")
+        assert await screenful(master, b"2J") == b"\r\x1b[K[elastic-run] round 2\\x1b[2J", "nothing in it is obeyed"
+        lines.feed(b"a prompt? ")
+        assert (await screenful(master, b"prompt? ")).endswith(b"\r\x1b[K[node1 rank 0] a prompt? ")
+        output.live("round 3")
+        lines.feed(b"an answer\n")
+        assert (await screenful(master, b"round 3")).startswith(b"an answer\n"), (
+            "a line that is open is not written over"
+        )
+        output.live("")
+        output.say("the end")
+        lines.close()
+        await output.close(succeeded=True)
+    assert (await screenful(master, b"the end")) == b"\r\x1b[K[elastic-run] the end\n"
+    os.close(master)
+
+
+async def test_a_live_line_is_cut_to_the_width_of_the_terminal(make: Make):
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    termios.tcsetwinsize(slave, (25, 20))
+    with os.fdopen(slave, "wb") as terminal:
+        output = make(stream_out=terminal, stream_err=terminal)
+        output.live("x" * 100)
+        assert await screenful(master, b"x") == b"[elastic-run] xxxxx"
+        await output.close(succeeded=True)
+    os.close(master)
+
+
+async def test_a_pipe_or_a_file_never_has_a_live_line(make: Make, screen: Screen):
+    output = make()
+    assert not output.has_live_line
+    output.live("round 1")
+    output.say("a line")
+    await output.close(succeeded=True)
+    assert screen.err.getvalue() == b"[elastic-run] a line\n"
+
+
+async def test_the_launchers_own_lines_have_their_time_where_that_is_asked_for(make: Make, screen: Screen):
+    output = make(own_lines=OwnLines(timestamps=True, now=lambda: 1_700_000_000.25))
+    output.say("two\nlines")
+    await output.close(succeeded=True)
+    assert screen.err.getvalue() == (
+        b"[elastic-run] 2023-11-14T22:13:20.250Z two\n[elastic-run] 2023-11-14T22:13:20.250Z | lines\n"
+    )
+
+
+async def test_the_launchers_own_lines_are_objects_for_a_program(make: Make, screen: Screen):
+    output = make(own_lines=OwnLines("json", job="job", node="a", now=lambda: 1_700_000_000.25))
+    output.say("two\nlines \x1b[2J")
+    await print_all(output, b"a worker's line\n")
+    (line,) = screen.err.getvalue().splitlines()
+    assert b"\x1b" not in line
+    assert json.loads(line) == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "job": "job",
+        "node": "a",
+        "message": "two\nlines \x1b[2J",
+    }
+    assert screen.out.getvalue() == b"[node1 rank 0] a worker's line\n"

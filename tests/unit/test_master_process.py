@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from elastic_run.elastic_agent.candidate import Candidacy, Candidate
 from elastic_run.elastic_agent.master_process import MasterProcess, MasterSetup
-from elastic_run.launcher.flags import UsageError
-from elastic_run.launcher.options import parse
+from elastic_run.launcher.errors import UsageError
+from elastic_run.launcher.options.parse import parse
+from elastic_run.launcher.run import code_of
 from elastic_run.master.controller import Terms
+from elastic_run.rendezvous.errors import OtherSecret, Sealed
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Fingerprint
@@ -20,6 +23,8 @@ from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.store.contract import Delete, Event, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
+from elastic_run.rendezvous.store.seal import SEALED
+from elastic_run.rendezvous.store.waits import Waits
 from elastic_run.rendezvous.wire.values import decode, encode
 
 DEADLINE = 20.0
@@ -32,13 +37,16 @@ END = Header(2, "run", "succeeded", "start", AllJoined(2), FINGERPRINT)
 
 
 class Store(MemoryStore):
-    """A store that tells (`watched`) that somebody watches the header."""
+    """A store that tells that somebody watches the header (`watched`) or the leader (`followed`)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.watched = asyncio.Event()
+        self.followed = asyncio.Event()
 
     def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> AsyncGenerator[tuple[Event, ...], None]:
+        if key == KEYS.leader:
+            self.followed.set()
         if key == KEYS.round:
             self.watched.set()
         return super().watch(key, from_revision, prefix=prefix)
@@ -116,6 +124,71 @@ async def test_whose_lease_has_ended_comes_as_another_incarnation() -> None:
         assert any("lease expired" in line for line in scene.said) and not task.done()
 
 
+async def campaigned(scene: Scene) -> None:
+    """A process without a listener takes part in the election."""
+    lease = await scene.store.grant(60)
+    waits = Waits(scene.say, asyncio.get_running_loop().time)
+
+    async def stand() -> Candidacy:
+        return Candidacy(Leader("C", "c#1", ""), lease)
+
+    async with asyncio.timeout(DEADLINE):
+        await Candidate(scene.store, KEYS, TERMS, scene.say, waits).run(stand, lambda: "")
+
+
+async def test_who_is_elected_beside_nodes_of_another_secret_changes_nothing_and_says_so() -> None:
+    scene = Scene()
+    assignment = KEYS.assignment("1.1.a", "A")
+    await scene.store.txn([], [Put(key, SEALED) for key in (KEYS.round, KEYS.node("A"), assignment)])
+    before = (await scene.store.list(KEYS.root)).items
+    with pytest.raises(OtherSecret, match="job job runs there, and its nodes have another secret"):
+        await campaigned(scene)
+    assert (await scene.store.list(KEYS.root)).items == before
+
+
+async def test_a_header_of_another_secret_alone_does_not_keep_a_job_from_starting() -> None:
+    scene = Scene()
+    await scene.store.txn([], [Put(KEYS.round, SEALED)])
+    task = asyncio.create_task(campaigned(scene))
+    async with asyncio.timeout(DEADLINE):
+        await scene.says("cannot read the value of /elastic-run/job/round: the job starts over")
+        await scene.says("the job's master now runs here")
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_who_comes_to_a_leader_of_another_secret_is_told_so_at_once() -> None:
+    scene = Scene()
+    await scene.store.txn([], [Put(KEYS.leader, SEALED)])
+    with pytest.raises(OtherSecret, match="job job runs there, and its nodes have another secret"):
+        await campaigned(scene)
+    async with running(scene) as task:
+        assert (await task)[0] == 2 and "another secret" in (await task)[1]
+
+
+async def test_who_comes_to_a_round_of_another_secret_is_told_so_at_once() -> None:
+    scene = Scene()
+    await scene.store.txn([], [Put(KEYS.round, SEALED)])
+    async with running(scene) as task:
+        with pytest.raises(Sealed, match="cannot read /elastic-run/job/round: the job's nodes have another secret"):
+            await task
+    assert code_of(Sealed()) == code_of(OtherSecret()) == 2
+
+
+async def test_who_knew_the_leader_waits_where_another_secret_writes_over_it() -> None:
+    scene = Scene()
+    await scene.store.txn([], [Put(KEYS.leader, encode(Leader("A", "A1", "")))])
+    task = asyncio.create_task(campaigned(scene))
+    async with asyncio.timeout(DEADLINE):
+        await scene.store.followed.wait()
+        await scene.store.txn([], [Put(KEYS.leader, SEALED)])
+        await scene.says("waiting until that changes")
+        await scene.store.txn([], [Delete(KEYS.leader)])
+        await scene.says("the job's master now runs here")
+    task.cancel()
+    await asyncio.wait({task})
+
+
 async def test_who_follows_ends_with_the_job() -> None:
     scene = Scene()
     other = Leader("a", "A1", "")
@@ -142,7 +215,7 @@ async def test_after_the_end_of_an_earlier_run_it_leads_the_next() -> None:
     scene = Scene()
     await scene.store.txn([], [Put(KEYS.round, encode(dataclasses.replace(END, state="failed")))])
     async with running(scene) as task:
-        await scene.says("this node is the job's master")
+        await scene.says("the job's master now runs here")
         assert (await scene.leader()).node == "M" and not task.done()
 
 
@@ -152,6 +225,18 @@ async def test_a_job_that_has_just_succeeded_is_not_begun_again() -> None:
     async with running(scene) as task:
         code, why = await task
         assert code == 2 and "has just succeeded" in why
+
+
+async def test_who_is_elected_after_a_success_that_it_missed_begins_nothing() -> None:
+    scene = Scene()
+    await scene.store.txn([], [Put(KEYS.leader, encode(Leader("a", "A1", ""))), Put(KEYS.round, encode(open_round()))])
+    async with running(scene) as task:
+        await scene.store.watched.wait()
+        removed = [Delete(KEYS.round), Delete(KEYS.leader)]
+        await scene.store.txn([], [Put(KEYS.outcome, encode(END)), *removed])
+        code, why = await task
+        assert code == 0 and why == str(END.reason)
+        assert not any("the job's master" in line for line in scene.said)
 
 
 async def test_of_two_the_other_takes_over() -> None:

@@ -81,6 +81,23 @@ def test_a_local_port_that_is_bound_is_not_started(reach: Reach) -> None:
     assert decide(View(seen(a=reach), local=ONE)).action == "wait"
 
 
+def test_a_store_of_another_secret_is_refused_at_once() -> None:
+    ours = Endpoint("a", secret="0f")
+    found = decide(View((Probe(ours, Reach.STRANGER, detail="its secret is another"),), local=frozenset({ours})))
+    assert found.action == "refuse" and "a:2379 cannot be used: its secret is another" in found.reason
+
+
+def test_stores_of_different_secrets_share_neither_data_nor_peers() -> None:
+    plain, one, other = Endpoint("a"), Endpoint("a", secret="01"), Endpoint("a", secret="02")
+    assert len({cluster_token([each]) for each in (plain, one, other)}) == 3
+    assert peer_url(plain) == "http://a:12379" and peer_url(one) == "https://a:12379"
+
+
+def test_a_store_that_was_named_with_http_is_never_started() -> None:
+    own = Endpoint("a", plain=True)
+    assert decide(View((Probe(own, Reach.REFUSED),), local=frozenset({own}))).action == "wait"
+
+
 def test_a_store_behind_tls_is_never_started() -> None:
     secure = Endpoint("a", tls=True)
     assert decide(View((Probe(secure, DEAD),), local=frozenset({secure}))).action == "wait"
@@ -136,6 +153,12 @@ def test_a_store_of_other_endpoints_gets_no_member() -> None:
     D = Endpoint("d")
     view = View((*seen(b=UP, c=UP), Probe(D, DEAD)), local=frozenset({D}), members=MEMBERS)
     assert decide(view).action == "refuse"
+
+
+def test_a_member_that_was_started_again_for_another_command_may_be_spelled_in_another_way() -> None:
+    answers = (Probe(A, UP, "now", listed=frozenset({"127.0.0.1:2379"})),)
+    assert decide(View(answers, local=ONE, hosted=A, theirs=True)).action == "use"
+    assert decide(View(answers, local=ONE, hosted=A)).action == "refuse"
 
 
 def test_a_client_may_name_some_of_the_endpoints_or_spell_them_in_another_way() -> None:

@@ -16,19 +16,12 @@ from hypothesis import strategies as st
 
 from elastic_run import __version__
 from elastic_run.adapters import accelerators
-from elastic_run.launcher.flags import FLAGS, Flag, did_you_mean, scan
-from elastic_run.launcher.options import (
-    Command,
-    Options,
-    Std,
-    UsageError,
-    check_platform,
-    derived_job_id,
-    join_command,
-    parse,
-)
-from elastic_run.launcher.preflight import workers_python
-from elastic_run.launcher.settings import Nodes
+from elastic_run.launcher.errors import UsageError
+from elastic_run.launcher.options.command import derived_job_id
+from elastic_run.launcher.options.flags import FLAGS, Flag, did_you_mean, scan
+from elastic_run.launcher.options.parse import parse
+from elastic_run.launcher.options.preflight import ONLY_ONCE, check_platform, workers_python
+from elastic_run.launcher.settings import Command, Nodes, Options, Std, join_command
 from elastic_run.rendezvous.roles import Role
 from elastic_run.rendezvous.store.endpoint import Endpoint
 
@@ -58,8 +51,9 @@ def refusal(line: str = "", command: str = "train.py", **environ: str) -> str:
 
 @pytest.mark.parametrize("flag", ["node-name", "role", "topology"])
 def test_a_label_that_the_other_nodes_could_not_read_is_refused(flag: str) -> None:
-    assert f"--{flag} has 201 characters" in refusal(f"--{flag}={'x' * 201}")
-    assert "can be printed" in refusal(f"--{flag}=$'a'\udc80")
+    assert f"--{flag} has 201 characters, and takes at most 200" == refusal(f"--{flag}={'x' * 201}")
+    assert f"--{flag} has a byte that is not UTF-8 (\\udc80): leave it out" == refusal(f"--{flag}=a\udc80")
+    assert f"--{flag} has a character that cannot be printed (\\x07): leave it out" == refusal(f"--{flag}=a\x07")
 
 
 def test_the_script_alone_is_a_whole_command_line() -> None:
@@ -110,7 +104,7 @@ def test_the_scripts_arguments_are_never_touched(arguments: list[str]) -> None:
     assert scan(["--nnodes=2", "train.py", *arguments], {}).command == ("train.py", *arguments)
 
 
-@pytest.mark.parametrize("flag", [flag.name for flag in FLAGS if flag.metavar])
+@pytest.mark.parametrize("flag", [flag.name for flag in FLAGS if flag.metavar and not flag.bare])
 def test_a_value_that_is_missing_is_asked_for(flag: str) -> None:
     with pytest.raises(UsageError, match=f"^--{flag} needs a value: write --{flag}="):
         scan([f"--{flag}"], {})
@@ -483,9 +477,18 @@ def test_our_own_key_wins_over_torchruns() -> None:
     assert options("--rdzv-conf=timeout=9").timing.join_timeout == 9.0
 
 
+@pytest.mark.parametrize(
+    ("conf", "hosted"), [("", True), ("is_host=true", True), ("is_host=False", False), ("is_host=0", False)]
+)
+def test_a_node_can_be_told_to_start_no_store(conf: str, hosted: bool) -> None:
+    found = options(f"--nnodes=2 --rdzv-endpoint=h1 --rdzv-conf={conf}")
+    assert found.store.hosted is hosted
+    assert not found.notes
+
+
 def test_keys_of_torchrun_that_say_nothing_here_are_noted() -> None:
-    assert options("--rdzv-conf=is_host=true,read_timeout=60").notes == (
-        "--rdzv-conf: is_host=true has no effect: the machine that the endpoint names starts the store",
+    assert options("--rdzv-conf=rank=1,read_timeout=60").notes == (
+        "--rdzv-conf: rank=1 has no effect: --node-rank sets it",
         "--rdzv-conf: read_timeout=60 has no effect: each call to the store has its own short deadline",
     )
 
@@ -599,6 +602,12 @@ def test_a_module_is_not_a_path(name: str, advice: str) -> None:
     assert advice in refusal("-m", name)
 
 
+def test_a_script_that_can_be_read_only_once_is_refused(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    assert refusal(command="-") == f"a script on standard input (-) {ONLY_ONCE}"
+    assert refusal(command="pipe") == f"the script pipe is a pipe, which {ONLY_ONCE}"
+
+
 def test_a_module_is_taken_by_name() -> None:
     it = options("--module", "pkg.train --x")
     assert (it.command.kind, it.command.target, it.command.args) == ("module", "pkg.train", ("--x",))
@@ -627,6 +636,13 @@ def test_run_path_takes_precedence() -> None:
 def test_another_interpreter_may_be_named() -> None:
     assert options(PYTHON_EXEC="sh").command.python == "sh"
     assert refusal(PYTHON_EXEC="zzz").startswith("PYTHON_EXEC=zzz is not an executable program")
+
+
+def test_a_launcher_whose_own_interpreter_is_gone_does_not_blame_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/gone/bin/python")
+    assert refusal().startswith("the Python that runs elastic-run (/gone/bin/python) is not an executable program")
+    monkeypatch.setattr(sys, "executable", "")
+    assert refusal().startswith("the Python that runs elastic-run (its path is unknown) is not")
 
 
 # -- output -----------------------------------------------------------------------------------------------------
@@ -690,6 +706,41 @@ def test_a_summary_that_cannot_be_written_is_refused(folder: Path) -> None:
     assert "cannot be written" in refusal("--summary-json=train.py/summary.json")
 
 
+def test_a_collector_is_a_url_or_what_its_own_variables_say(folder: Path) -> None:
+    assert options().output.otlp is None and options("--otlp").output.otlp == ""
+    assert options("--otlp=http://collector:4318").output.otlp == "http://collector:4318"
+    for wrong in ("collector:4318", "http://[::1", "http://:4318", "http://collector:port", "http://collector:99999"):
+        assert "is not the URL of a collector" in refusal(f"--otlp={wrong}")
+
+
+def test_a_dashboard_has_an_address_of_its_own_where_none_is_given(folder: Path) -> None:
+    assert options().output.dashboard is None
+    assert options("--dashboard").output.dashboard == Endpoint("127.0.0.1", 0)
+    assert options("--dashboard=[::1]:80").output.dashboard == Endpoint("::1", 80)
+    assert options("--dashboard=0.0.0.0:80").output.dashboard == Endpoint("0.0.0.0", 80)
+    assert options("--dashboard").given == ()
+    assert "is not HOST:PORT" in refusal("--dashboard=8080")
+    assert "is not HOST:PORT" in refusal("--dashboard=localhost:99999")
+    assert "is not an address of this machine" in refusal("--dashboard=192.0.2.250:80")
+
+
+def test_a_history_is_a_folder_that_other_nodes_keep_as_well(folder: Path) -> None:
+    assert options("--history=events").output.history == Path("events")
+    assert options("--history=events").given == ("--history=events",)
+    assert "is a file: name a folder" in refusal("--history=train.py")
+
+
+def test_the_launchers_own_lines_have_a_form(folder: Path) -> None:
+    assert (options().output.log_format, options().output.log_timestamps, options().output.live_line) == (
+        "text",
+        False,
+        True,
+    )
+    given = options("--log-format=json --log-timestamps --live-line=never").output
+    assert (given.log_format, given.log_timestamps, given.live_line) == ("json", True, False)
+    assert "is not one of text, json" in refusal("--log-format=xml")
+
+
 def test_a_trace_is_a_file_that_workers_find_from_any_folder(folder: Path) -> None:
     assert options().output.trace is None
     assert options("--trace=out/trace.json").output.trace == folder / "out/trace.json"
@@ -739,14 +790,30 @@ def test_a_certificate_and_its_key_belong_together(folder: Path) -> None:
 
 def test_a_password_comes_from_the_environment_or_a_file(folder: Path) -> None:
     (folder / "secret").write_text("root:a:b\n")
-    from_file = options("--rdzv-endpoint=h1 --etcd-user=@secret").store.credentials
+    (folder / "secret").chmod(0o600)
+    from_file = options("--rdzv-endpoint=https://h1 --etcd-user=@secret").store.credentials
     assert (from_file.user, from_file.password) == ("root", "a:b")
-    it = options("--rdzv-endpoint=h1 --etcd-user=root", ELASTIC_RUN_ETCD_PASSWORD="hush")
+    it = options("--rdzv-endpoint=https://h1 --etcd-user=root", ELASTIC_RUN_ETCD_PASSWORD="hush")
     assert (it.store.credentials.user, it.store.credentials.password) == ("root", "hush")
     assert "hush" not in repr(it)
     assert "has no password" in refusal("--rdzv-endpoint=h1 --etcd-user=root")
     (folder / "secret").write_text("root\n")
     assert "one line, user:password" in refusal("--rdzv-endpoint=h1 --etcd-user=@secret")
+
+
+def test_a_password_that_everybody_can_read_is_refused(folder: Path) -> None:
+    (folder / "secret").write_text("root:hush\n")
+    (folder / "secret").chmod(0o604)
+    message = refusal("--rdzv-endpoint=https://h1 --etcd-user=@secret")
+    assert "every user of this machine has access to secret (mode 0604): chmod 600 secret" in message
+    assert "hush" not in message
+
+
+def test_a_password_does_not_go_over_a_network_in_clear_unasked(folder: Path) -> None:
+    message = refusal("--rdzv-endpoint=h1 --etcd-user=root", ELASTIC_RUN_ETCD_PASSWORD="hush")
+    assert "without TLS the password of root goes over the network" in message and "hush" not in message
+    here = options("--nnodes=2 --rdzv-endpoint=127.0.0.1 --etcd-user=root", ELASTIC_RUN_ETCD_PASSWORD="hush")
+    assert here.store.credentials.password == "hush"
 
 
 def test_a_password_on_the_command_line_is_refused_and_not_repeated() -> None:
@@ -843,6 +910,16 @@ def test_torchruns_template_for_the_beginning_of_lines_is_taken_from_the_flag_or
     assert options("--log-line-prefix-template=${rank}:").output.line_prefix == "${rank}:"
     assert options(PET_LOG_LINE_PREFIX_TEMPLATE="a", **{other: "b"}).output.line_prefix == "a"
     assert options(**{other: "b"}).output.line_prefix == "b"
+
+
+def test_output_without_a_prefix_is_that_of_one_worker() -> None:
+    assert not options().output.raw
+    assert options("--no-prefix").output.raw
+    assert options("--no-prefix --nproc-per-node=4 --local-ranks-filter=2").output.raw
+    assert "this node has 4: choose one of them with --local-ranks-filter=0" in refusal(
+        "--no-prefix --nproc-per-node=4"
+    )
+    assert "exclude each other" in refusal("--no-prefix --log-line-prefix-template=${rank}:")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
@@ -972,7 +1049,7 @@ class TestRoles:
             ("--roles=ps:1 --node-rank=0", "contradicts --roles"),
             ("--roles=ps:1 --node-role=pss", "did you mean"),
             ("--roles=ps:1 --role-options=worker:nproc=1", "begins with no role of --roles"),
-            ("--roles=ps:1 --role-options=ps:on-loss=some", "is none of nproc=NUMBER"),
+            ("--roles=ps:1 --role-options=ps:on-loss=some", "is not one of nproc=NUMBER"),
             ("--roles=ps:2 --standalone", "this machine only"),
             ("--node-role=ps", "no role without --roles"),
         ],

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -12,8 +12,8 @@ from elastic_run.rendezvous.errors import Unreadable
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import MAX_WORKER_PORTS, Fingerprint, Member
-from elastic_run.rendezvous.peers import CHUNK, SETS, NodePeers, Peers
-from elastic_run.rendezvous.ranks import assign
+from elastic_run.rendezvous.peers import CHUNK, NodePeers, Peers
+from elastic_run.rendezvous.ranks import PORT_SETS, Assignment, assign
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.store.contract import MAX_VALUE_BYTES
 from elastic_run.rendezvous.store.memory_store import MemoryStore
@@ -23,7 +23,7 @@ FINGERPRINT = Fingerprint("train.py", (), "1:1000", "8", "0")
 
 
 def nodes(count: int, nproc: int = 2, ports: int = 1) -> list[Member]:
-    held = tuple(range(20000, 20000 + nproc * ports * SETS))
+    held = tuple(range(20000, 20000 + nproc * ports * PORT_SETS))
     member = Member("n", "life", "host", "", nproc, (5001,), FINGERPRINT, worker_ports=held)
     return [
         dataclasses.replace(member, node=f"n{each}", incarnation=f"i{each}", host=f"h{each}") for each in range(count)
@@ -37,11 +37,33 @@ def chunks(number: int, members: Sequence[Member]) -> tuple[Peers, ...]:
 def test_each_worker_has_its_ports_and_other_ones_in_the_next_round() -> None:
     (found,) = chunks(1, nodes(2))
     assert found.nodes == (
-        NodePeers("h0", "default", 0, 2, (20002, 20003)),
-        NodePeers("h1", "default", 2, 2, (20002, 20003)),
+        NodePeers("h0", "default", 0, 2, (20000, 20001)),
+        NodePeers("h1", "default", 2, 2, (20000, 20001)),
     )
-    (after,) = chunks(2, nodes(2))
-    assert after.nodes[0].ports == (20000, 20001)
+    before = {each.incarnation: each for each in assign(1, nodes(2))}
+    (after,) = peers.chunks(2, nodes(2), assign(2, nodes(2), before=before))
+    assert after.nodes[0].ports == (20002, 20003)
+
+
+def test_workers_that_start_anew_after_others_did_alone_have_other_ports_than_before() -> None:
+    members = nodes(2)
+    ports: list[list[tuple[int, ...]]] = []
+    before: Mapping[str, Assignment] = {}
+    for number, untouched in ((1, {}), (2, {"i1": 1}), (3, {"i0": 2})):
+        given = assign(number, members, before=before, untouched=untouched)
+        (found,) = peers.chunks(number, members, given)
+        ports.append([each.ports for each in found.nodes])
+        before = {each.incarnation: each for each in given}
+    first, second = (20000, 20001), (20002, 20003)
+    assert ports == [[first, first], [second, first], [second, second]]
+
+
+def test_workers_of_a_node_that_has_registered_again_have_other_ports_than_before() -> None:
+    members = [dataclasses.replace(each, agent_address=f"{each.node}:1") for each in nodes(2)]
+    before = {each.incarnation: each for each in assign(1, members)}
+    again = [members[0], dataclasses.replace(members[1], incarnation="another")]
+    (found,) = peers.chunks(2, again, assign(2, again, before=before))
+    assert [each.ports for each in found.nodes] == [(20002, 20003), (20002, 20003)]
 
 
 def test_where_no_node_holds_ports_nothing_is_published() -> None:
@@ -56,10 +78,10 @@ def test_the_values_of_a_thousand_nodes_with_eight_workers_are_few_and_small() -
 
 @pytest.mark.parametrize("fill", ["x", "ä", "𝄞"])
 def test_the_largest_value_fits_the_store(fill: str) -> None:
-    ports = (65535,) * (MAX_WORKER_PORTS // SETS)
+    ports = (65535,) * (MAX_WORKER_PORTS // PORT_SETS)
     largest = Peers(2**53 - 1, (NodePeers(fill * 253, fill * 253, 2**53 - 1, 1024, ports),) * CHUNK)
     assert len(encode(largest)) < MAX_VALUE_BYTES
-    assert len(encode(dataclasses.replace(nodes(1)[0], worker_ports=ports * SETS))) < MAX_VALUE_BYTES / 10
+    assert len(encode(dataclasses.replace(nodes(1)[0], worker_ports=ports * PORT_SETS))) < MAX_VALUE_BYTES / 10
 
 
 def test_they_are_joined_in_rank_order_whatever_the_order_in_which_they_are_read() -> None:

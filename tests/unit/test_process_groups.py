@@ -32,7 +32,7 @@ class Agent:
         self._news = asyncio.Event()
         self.address = f"@test-{secrets.token_hex(8)}"
         self._workers: list[Rounds] = []
-        self.process_groups = ProcessGroups(self._news.set, {7: ME}.get)
+        self.process_groups = ProcessGroups(self._news.set, {7: ME}.get, 0.25)
 
     async def __aenter__(self) -> "Agent":
         self.process_groups.start(self.address)
@@ -110,7 +110,7 @@ async def test_breaking_the_process_group_frees_who_waits_for_a_peer(pair: tuple
         assert not members.broken
         assert not members.over
         waits = asyncio.create_task(asyncio.to_thread(mine.recv, 1))
-        agent.process_groups.shatter([ME], 2)
+        agent.process_groups.break_groups([ME], 2)
         async with asyncio.timeout(PATIENCE):
             assert await waits == b""
             assert await asyncio.to_thread(theirs.recv, 1) == b""
@@ -125,7 +125,7 @@ async def test_what_is_written_to_a_broken_process_group_goes_nowhere_before_it_
     async with Agent() as agent:
         await agent.group([mine])
         theirs.sendall(b"last")
-        agent.process_groups.shatter([ME], 2)
+        agent.process_groups.break_groups([ME], 2)
         assert await asyncio.to_thread(mine.recv, 10) == b"last"
         assert await asyncio.to_thread(mine.recv, 10) == b""
         mine.sendall(b"to nobody")
@@ -161,7 +161,7 @@ async def test_an_agent_that_ends_keeps_no_socket(pair: tuple[socket.socket, soc
     mine, theirs = pair
     async with Agent() as agent:
         await agent.group([mine])
-        agent.process_groups.shatter([ME], 2)
+        agent.process_groups.break_groups([ME], 2)
         agent.process_groups.close()
         theirs.settimeout(PATIENCE)
         assert theirs.recv(1) == b""
@@ -188,7 +188,7 @@ async def test_a_listening_socket_is_not_handed_over() -> None:
             members.register_sockets([server, 0, 9999])
             members.formed()
             await agent.until(lambda: not agent.process_groups.forming([ME]))
-            agent.process_groups.shatter([ME], 2)
+            agent.process_groups.break_groups([ME], 2)
             socket.create_connection(server.getsockname()).close()
         assert not members.broken
 
@@ -250,7 +250,7 @@ async def test_so_are_those_that_come_after_the_news_that_their_round_is_over(
     mine, theirs = pair
     async with Agent() as agent:
         members = await agent.worker()
-        agent.process_groups.shatter([ME], 2)
+        agent.process_groups.break_groups([ME], 2)
         members.register_sockets([mine])
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.to_thread(theirs.recv, 1) == b""
@@ -297,7 +297,7 @@ async def test_many_sockets_are_handed_over_whole() -> None:
             mine = [socket.create_connection(server.getsockname()) for _ in range(450)]
             theirs = [server.accept()[0] for _ in mine]
             await agent.group(mine)
-            agent.process_groups.shatter([ME], 2)
+            agent.process_groups.break_groups([ME], 2)
             assert [each.recv(1) for each in mine] == [b""] * len(mine)
             async with asyncio.timeout(PATIENCE):
                 assert [await asyncio.to_thread(each.recv, 1) for each in theirs] == [b""] * len(theirs)

@@ -18,6 +18,7 @@ NEVER = "(--scale-up=never keeps new nodes as standbys)"
 
 SENTENCES = [
     (r.WaitingForNodes(1, "2:4", 1, 600.0), "1 of 2:4 nodes have joined: waiting for 1 more, for at most 600 s"),
+    (r.WaitingForNodes(1, "2:4", 1, 3.1536e7), "1 of 2:4 nodes have joined: waiting for 1 more, for at most 365 days"),
     (r.TooFewNodes(1, "2:4", 0.5), "only 1 of 2:4 nodes joined within 0.5 s"),
     (
         r.WaitingForNodes(4, "3:4", 1, 600.0, "1 ps"),
@@ -84,8 +85,11 @@ SENTENCES = [
         "1 of 2 nodes were lost; 1 of 2 required nodes remain: waiting for 1 more, for at most 600 s",
     ),
     (r.AllSucceeded(3), "every worker of round 3 ended with exit code 0"),
+    (r.AllSucceeded(3, counted=True), "every worker of round 3 whose role counts ended with exit code 0"),
     (r.NoNodeFit(n.Unfit("no memory")), "no remaining node can start workers: no memory"),
-    (r.AllLeaving(TWO), "the job is preempted: every node is leaving (a, b)"),
+    (r.StandsStill("rank 1 on node A sleeps"), "the job makes no progress (--on-hang=fail): rank 1 on node A sleeps"),
+    (r.AllLeaving(TWO), "the job ends because every node is leaving (a, b)"),
+    (r.AllLeaving(r.Nodes(("a",))), "the job ends because its only node is leaving"),
     (Unknown("Newer"), "Newer (another version of elastic-run says why)"),
 ]
 
@@ -125,9 +129,10 @@ NODE_SENTENCES = [
     ),
     (n.PreemptionNotice(15), "it received SIGTERM"),
     (n.PreemptionNotice(0), "it was asked to leave"),
+    (n.Replaced("rank 1 is slow"), "a standby takes its place: rank 1 is slow"),
     (n.Unfit("no memory"), "no memory"),
     (n.StartFailed("port 5 is taken"), "could not start its workers: port 5 is taken"),
-    (n.ServiceEnded("the service x died"), "could not go on: the service x died"),
+    (n.ServiceEnded("the service x died"), "could not continue: the service x died"),
     (
         n.ProcessGroupBroke("reset"),
         "has workers whose process group broke, although no node is known to be lost: reset",

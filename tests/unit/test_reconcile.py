@@ -16,8 +16,10 @@ from elastic_run.master.nodes.replica import (
     NeverStarted,
     OutOfMemory,
     Preempted,
+    Promised,
     Replica,
     Starting,
+    Submitted,
     Unschedulable,
 )
 
@@ -25,10 +27,14 @@ GIB = 1 << 30
 
 
 class Platform:
-    """Has room for `room` replicas, and gives it to the oldest that wait. Time is in seconds."""
+    """Has room for `room` replicas, and gives it to the oldest that wait. Time is in seconds.
 
-    def __init__(self, room: int, limits: Limits = Limits()) -> None:  # noqa: B008  a frozen value
+    One with a place runs `startup` seconds later.
+    """
+
+    def __init__(self, room: int, limits: Limits = Limits(), startup: float = 0.0) -> None:  # noqa: B008  a frozen value
         self.room = room
+        self.startup = startup
         self.limits = limits
         self.now = 0.0
         self.replicas: dict[str, Replica] = {}
@@ -55,7 +61,7 @@ class Platform:
                 self.now,
                 memory=launch.raised or GIB,
                 raised=launch.raised,
-                pending=Starting(),
+                pending=Submitted(),
             )
         self._schedule()
         self.most_pending = max(self.most_pending, len(self.pending))
@@ -75,13 +81,19 @@ class Platform:
         self.replicas[name] = dataclasses.replace(found, state="ended", since=self.now, pending=None, end=how)
 
     def _schedule(self) -> None:
-        left = self.room - len(self.running)
+        left = self.room - len(self.running) - sum(isinstance(each.pending, Starting) for each in self.pending)
         for name, each in sorted(self.replicas.items(), key=lambda item: (item[1].since, item[1].index)):
-            if each.state == "pending" and left > 0:
-                left -= 1
+            match each.pending:
+                case Submitted() | Unschedulable() if left > 0:
+                    left -= 1
+                    self.replicas[name] = dataclasses.replace(each, since=self.now, pending=Starting())
+                case Submitted():
+                    self.replicas[name] = dataclasses.replace(each, pending=Unschedulable("0/3 machines are free"))
+                case _:
+                    pass
+        for name, each in self.replicas.items():
+            if isinstance(each.pending, Starting) and each.since + self.startup <= self.now:
                 self.replicas[name] = dataclasses.replace(each, state="running", since=self.now, pending=None)
-            elif each.state == "pending" and isinstance(each.pending, Starting):
-                self.replicas[name] = dataclasses.replace(each, pending=Unschedulable("0/3 machines are free"))
 
     @property
     def running(self) -> list[Replica]:
@@ -126,6 +138,41 @@ def test_it_grows_into_room_that_comes_and_doubles_what_it_asks_for() -> None:
         platform.look(Demand("", 20, 2))
         platform.now += 1.0
     assert platform.now - began < 10
+
+
+def test_while_it_grows_nobody_waits_for_those_with_a_place_to_run() -> None:
+    platform = Platform(room=3, startup=60.0)
+    platform.settle(Demand("", 300, 2), seconds=100)
+    platform.room = 300
+    began = platform.now
+    while len(platform.replicas) < 300:
+        platform.look(Demand("", 300, 2))
+        platform.now += 1.0
+    assert platform.now - began < 12, "nine times twice as many, and not nine times a start"
+    platform.settle(Demand("", 300, 2), seconds=100)
+    assert len(platform.running) == 300
+
+
+def test_before_the_platform_has_looked_for_a_place_no_more_are_asked_for() -> None:
+    platform = Platform(room=3)
+    platform.settle(Demand("", 20, 2), seconds=PATIENCE + 5)
+    (probe,) = platform.pending
+    found = [each for each in platform.replicas.values() if each is not probe]
+    for pending, asked in ((Submitted(), 0), (Starting(), 2)):
+        now = [*found, dataclasses.replace(probe, pending=pending)]
+        plan = reconcile([Demand("", 20, 2)], now, platform.known, Limits(), platform.now)
+        assert len(plan.start) == asked
+
+
+def test_a_replica_with_a_promised_place_is_not_withdrawn_while_others_leave_it() -> None:
+    platform = Platform(room=3)
+    platform.look(Demand("", 8, 2))
+    for name, each in platform.replicas.items():
+        if each.state == "pending":
+            platform.replicas[name] = dataclasses.replace(each, pending=Promised())
+    found = list(platform.replicas.values())
+    plan = reconcile([Demand("", 8, 2)], found, platform.known, Limits(), platform.now + 10 * PATIENCE)
+    assert not plan.stop and not plan.start
 
 
 def test_the_minimum_waits_for_places_as_long_as_it_takes() -> None:
@@ -261,3 +308,27 @@ def test_whatever_happens_it_comes_to_what_there_is_room_for(room: int, steps: l
     before = len(platform.started)
     platform.settle(Demand("", count, least), seconds=10 * PATIENCE)
     assert len(platform.started) == before, "where nothing changes, nothing is made"
+
+
+def stuck(index: int, since: float = 0.0) -> Replica:
+    return Replica(f"w-{index}", "", index, 0, 0, "pending", since, pending=CannotStart("ErrImagePull: not found"))
+
+
+def test_a_job_whose_replicas_can_never_start_cannot_have_them() -> None:
+    limits, demand = Limits(cannot_start=600.0), Demand("", 3, 2)
+    found = reconcile((demand,), [stuck(0), stuck(1), stuck(2)], {}, limits, 599.0)
+    assert found.hopeless is None and found.look == 600.0 and not found.start and not found.stop
+    found = reconcile((demand,), [stuck(0), stuck(1), stuck(2)], found.room, limits, 600.0)
+    assert found.hopeless is not None and "not found" in str(found.hopeless.reason)
+    one = [stuck(0, 500.0), stuck(1, 500.0), stuck(2)]
+    assert reconcile((demand,), one, {}, limits, 600.0).hopeless is None, "two are enough"
+
+
+def test_a_replica_that_cannot_start_waits_where_another_of_its_role_has_run() -> None:
+    """A registry that is away for an hour ends no job that has run for days."""
+    limits, demand = Limits(cannot_start=600.0), Demand("", 2, 2)
+    ran = Replica("w-0", "", 0, 0, 0, "running", 0.0)
+    found = reconcile((demand,), [ran, stuck(1)], {}, limits, 10_000.0)
+    assert found.hopeless is None
+    found = reconcile((demand,), [stuck(0), stuck(1)], found.room, limits, 20_000.0)
+    assert found.hopeless is None, "it is remembered"

@@ -1,19 +1,19 @@
-"""docs/reliability.md lists what the simulator checks, no more and no less."""
+"""docs/simulator.md lists what the simulator checks, no more and no less, and docs/track-record.md tests that exist."""
 
 import ast
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+PAGE = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("simulator", "track-record"))
 SIMULATION = ROOT / "tests" / "simulation"
 
 
 def rules() -> set[str]:
     """The sentence of each rule, as the code has it."""
     found: set[str] = set()
-    for name in ("invariants.py", "books.py", "roles.py", "script.py", "world.py"):
-        for node in ast.walk(ast.parse((SIMULATION / name).read_text(encoding="utf-8"))):
+    for name in ("invariants", "books", "masters", "roles", "script", "services", "survivors", "targets", "world"):
+        for node in ast.walk(ast.parse((SIMULATION / f"{name}.py").read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 first = node.args[0]
                 if node.func.attr in ("violated", "_violated") and isinstance(first, ast.Constant):
@@ -27,7 +27,7 @@ def section(title: str) -> str:
 
 
 def test_every_rule_of_the_simulator_is_on_the_page_and_no_other() -> None:
-    table = re.findall(r"^\| \d\. [^|]+\| (.+) \|$", section("The rules of the simulator"), re.MULTILINE)
+    table = re.findall(r"^\| \d+\. [^|]+\| (.+) \|$", section("The rules of the simulator"), re.MULTILINE)
     listed = [rule for row in table for rule in row.split("; ")]
     assert sorted(listed) == sorted(rules())
 
@@ -41,7 +41,7 @@ def test_every_planted_defect_is_on_the_page_with_its_schedule() -> None:
 
 def test_every_test_of_the_track_record_exists() -> None:
     missing: list[str] = []
-    kept_by = re.findall(r"\[[^\]]+\]\(\.\./(tests/[^)]+)\)((?: (?:and )?`[^`]+`,?)+)", section("Track record"))
+    kept_by = re.findall(r"\[[^\]]+\]\(\.\./(tests/[^)]+)\)((?: (?:and )?`[^`]+`,?)+)", section("Defects"))
     assert len(kept_by) > 40
     for path, names in kept_by:
         source = (ROOT / path).read_text(encoding="utf-8")
@@ -51,3 +51,10 @@ def test_every_test_of_the_track_record_exists() -> None:
             if not kept and f"def {test}(" not in source:
                 missing.append(f"{path}: {name}")
     assert not missing
+
+
+def test_every_test_of_a_framework_exists() -> None:
+    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "tests" / "integration").glob("test_*.py"))
+    names = re.findall(r"`(test_[a-z0-9_]+)`", section("Frameworks"))
+    assert len(set(names)) > 12
+    assert not [name for name in names if f"def {name}(" not in sources]

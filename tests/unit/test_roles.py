@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_run.rendezvous.member import Fingerprint, Member
-from elastic_run.rendezvous.roles import Filled, Role, Seat, fill
+from elastic_run.rendezvous.roles import Filled, Role, RoleMember, fill
 
 FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
 JOB = (Role("chief", 1, 1), Role("ps", 2, 2), Role("worker", 1, 4), Role("evaluator", 0, 1))
@@ -21,14 +21,14 @@ def nodes(names: str) -> list[Member]:
     return [node(*word.split(":")) for word in names.split()]
 
 
-def seats(text: str, lost: str = "") -> list[Seat]:
+def ranked(text: str, lost: str = "") -> list[RoleMember]:
     """`a=ps b=worker`, without the nodes that are lost; `b:worker=worker` is typed."""
     pairs = [word.split("=") for word in text.split()]
-    return [Seat(role, None if name in lost.split() else nodes(name)[0]) for name, role in pairs]
+    return [RoleMember(role, None if name in lost.split() else nodes(name)[0]) for name, role in pairs]
 
 
 def told(filled: Filled) -> str:
-    return " ".join(f"{seat.member.node}={seat.role}" for seat in filled.seats if seat.member)
+    return " ".join(f"{each.member.node}={each.role}" for each in filled.ranked if each.member)
 
 
 def test_minimums_come_first_in_the_declared_order_and_then_growth_in_the_same() -> None:
@@ -50,31 +50,31 @@ def test_typed_nodes_take_their_role_and_no_other() -> None:
 
 
 def test_survivors_keep_their_role_and_a_standby_takes_the_lost_place() -> None:
-    before = seats("a=chief b=ps c=ps d=worker e=worker", lost="b")
+    before = ranked("a=chief b=ps c=ps d=worker e=worker", lost="b")
     assert told(fill(JOB, before, nodes("s"))) == "a=chief s=ps c=ps d=worker e=worker"
-    before = seats("a=chief b=ps c=ps d=worker e=worker f=worker", lost="d")
+    before = ranked("a=chief b=ps c=ps d=worker e=worker f=worker", lost="d")
     assert told(fill(JOB, before, nodes("s"), grow=False)) == "a=chief b=ps c=ps s=worker e=worker f=worker"
 
 
 def test_without_a_standby_a_node_of_the_least_role_above_its_minimum_takes_the_place() -> None:
-    before = seats("a=chief b=ps c=ps d=worker e=worker", lost="b")
+    before = ranked("a=chief b=ps c=ps d=worker e=worker", lost="b")
     assert told(fill(JOB, before, [])) == "a=chief e=ps c=ps d=worker"
-    before = seats("a=chief b=ps c=ps d=worker e=worker f=evaluator", lost="a")
+    before = ranked("a=chief b=ps c=ps d=worker e=worker f=evaluator", lost="a")
     assert told(fill(JOB, before, [])) == "f=chief b=ps c=ps d=worker e=worker"
-    assert fill(JOB, seats("a=chief b=ps c=ps d=worker", lost="b"), []).missing == (("ps", 1),)
+    assert fill(JOB, ranked("a=chief b=ps c=ps d=worker", lost="b"), []).missing == (("ps", 1),)
 
 
 def test_a_typed_node_is_not_moved_but_lets_another_go() -> None:
-    before = seats("a=chief b=ps c=ps d=worker e:worker=worker", lost="b")
+    before = ranked("a=chief b=ps c=ps d=worker e:worker=worker", lost="b")
     assert told(fill(JOB, before, [])) == "a=chief d=ps c=ps e=worker"
-    before = seats("a=chief b=ps c=ps d=worker", lost="b")
+    before = ranked("a=chief b=ps c=ps d=worker", lost="b")
     assert told(fill(JOB, before, nodes("t:worker"))) == "a=chief d=ps c=ps t=worker"
-    before = seats("a=chief b=ps c=ps d:worker=worker e:worker=worker", lost="b")
+    before = ranked("a=chief b=ps c=ps d:worker=worker e:worker=worker", lost="b")
     assert fill(JOB, before, []).missing == (("ps", 1),)
 
 
 def test_without_growth_standbys_stay_standbys() -> None:
-    before = seats("a=chief b=ps c=ps d=worker")
+    before = ranked("a=chief b=ps c=ps d=worker")
     assert [each.node for each in fill(JOB, before, nodes("s"), grow=False).standbys] == ["s"]
 
 
@@ -96,7 +96,7 @@ def jobs(draw: st.DrawFn) -> tuple[tuple[Role, ...], list[Member]]:
 
 
 def held(filled: Filled) -> dict[str, str]:
-    return {seat.member.node: seat.role for seat in filled.seats if seat.member}
+    return {each.member.node: each.role for each in filled.ranked if each.member}
 
 
 def possible(roles: Sequence[Role], members: Sequence[Member]) -> bool:
@@ -113,20 +113,23 @@ def test_a_filling_is_right_whoever_comes_and_goes(
     come = data.draw(st.integers(0, len(members)))
     before = fill(roles, [], members[:come])
     lost = data.draw(st.sets(st.sampled_from(NAMES)))
-    left = [Seat(seat.role, None if seat.member and seat.member.node in lost else seat.member) for seat in before.seats]
+    left = [
+        RoleMember(each.role, None if each.member and each.member.node in lost else each.member)
+        for each in before.ranked
+    ]
     waiting = [each for each in (*before.standbys, *members[come:]) if each.node not in lost]
     grow = data.draw(st.booleans())
     after = fill(roles, left, waiting, grow=grow)
-    here = [seat.member for seat in left if seat.member] + waiting
+    here = [each.member for each in left if each.member] + waiting
     assert sorted(each.node for each in here) == sorted([*held(after), *(each.node for each in after.standbys)])
     assert all(not each.node_role or held(after).get(each.node, each.node_role) == each.node_role for each in here)
     assert bool(after.missing) != possible(roles, here)
     counts = {role.name: list(held(after).values()).count(role.name) for role in roles}
     assert all(counts[role.name] <= role.max_nodes for role in roles)
-    order = [seat.role for seat in after.seats]
+    order = [each.role for each in after.ranked]
     assert order == [role.name for role in roles for _ in range(counts[role.name])]
     # A role changes only where some role would miss its minimum.
     short = possible(roles, here) and any(
-        sum(seat.role == role.name and seat.member is not None for seat in left) < role.min_nodes for role in roles
+        sum(each.role == role.name and each.member is not None for each in left) < role.min_nodes for role in roles
     )
-    assert short or after.missing or all(held(after)[seat.member.node] == seat.role for seat in left if seat.member)
+    assert short or after.missing or all(held(after)[each.member.node] == each.role for each in left if each.member)

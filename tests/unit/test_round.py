@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 import pytest
@@ -27,8 +27,11 @@ from elastic_run.rendezvous.round import (
     Round,
     Seen,
     Suspend,
-    plan,
+    decide,
+    survey,
 )
+
+from .deciding import plan
 
 FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
 POLICY = Policy(min_nodes=2, max_nodes=4)
@@ -545,6 +548,31 @@ class TestAJoiningNodeWhereWorkersKeepTheirProcess:
         members = [*self.members(ready=True, since=OLD), late]
         assert opened(plan(members, self.ROUND, POLICY, OLD + 10)[0]) == ["a", "b", "c"]
 
+    def test_waits_a_moment_for_others_that_came_with_it(self) -> None:
+        policy = dataclasses.replace(POLICY, max_nodes=6)
+        soon = seen("d", state="waiting", round=0, since=OLD + 0.5)
+        *others, first = self.members(ready=True, since=OLD)
+        first = dataclasses.replace(first, ready_at=OLD + 4)
+        decision, reason = plan([*others, first, soon], self.ROUND, policy, OLD + 4)
+        assert decision == Keep(OLD + 4 + IN_PLACE_SETTLE)
+        assert reason == PreparingWorkers(Nodes(("d",)))
+        assert opened(plan([*others, first, soon], self.ROUND, policy, OLD + 5)[0]) == ["a", "b", "c"]
+        report = dataclasses.replace(soon.member.report, ready=True)
+        member = dataclasses.replace(soon.member, report=report)
+        second = dataclasses.replace(soon, member=member, ready_at=OLD + 4.6)
+        assert opened(plan([*others, first, second], self.ROUND, policy, OLD + 4.6)[0]) == ["a", "b", "c", "d"]
+
+    def test_waits_for_others_that_come_one_after_the_other_no_longer_than_three_times(self) -> None:
+        policy = dataclasses.replace(POLICY, max_nodes=6)
+        *others, first = self.members(ready=True, since=OLD)
+        first = dataclasses.replace(first, ready_at=OLD + 4)
+        report = dataclasses.replace(first.member.report)
+        member = dataclasses.replace(seen("d").member, report=report)
+        second = dataclasses.replace(first, member=member, order=ord("d"), ready_at=OLD + 6.9)
+        soon = seen("e", state="waiting", round=0, since=OLD + 0.5)
+        decision, _ = plan([*others, first, second, soon], self.ROUND, policy, OLD + 6.9)
+        assert decision == Keep(OLD + 4 + 3 * IN_PLACE_SETTLE)
+
     def test_settles_as_ever_where_one_of_the_round_does_not(self) -> None:
         members = self.members(ready=True, since=OLD, others_keep=False)
         decision, reason = plan(members, self.ROUND, POLICY, OLD + IN_PLACE_SETTLE)
@@ -786,7 +814,7 @@ def nothing_hangs_what_waits_without_a_deadline_is_well_or_a_standby(world: Worl
         for item in world.members
         if item.member.incarnation not in current.nodes and item.member.report.state not in DEPARTING
     ]
-    assert bool(newcomers) == bool(str(reason)), "a spare is told why it waits, and nobody else is told anything"
+    assert bool(newcomers) == bool(str(reason)), "a standby is told why it waits, and no other node is told anything"
 
 
 def time_alone_leads_to_a_decision_or_to_a_wait_for_an_event(world: World) -> None:
@@ -860,3 +888,24 @@ class TestANodeThatCannotStartWorkers:
     def test_ends_the_job_as_failed_also_where_the_others_were_told_to_leave(self) -> None:
         members = [seen("a", state="unfit"), seen("b", state="leaving")]
         assert plan(members, running("a", "b"), POLICY, 0.0)[0] == Finish("failed")
+
+
+class Counted(tuple[Exit, ...]):
+    """Exits that count how often somebody goes through them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Exit]:
+        Counted.walks += 1
+        return super().__iter__()
+
+
+def test_the_exits_of_a_member_are_gone_through_when_it_is_seen_and_not_at_each_look() -> None:
+    Counted.walks = 0
+    members = [seen(name, exits=Counted((Exit(1, rank, 0, 1, code=0),))) for rank, name in enumerate(("a", "b"))]
+    current, walked = Round(1, ("A", "B"), True, 0.0), Counted.walks
+    for _ in range(10):
+        found = survey(members, current, POLICY)
+        assert found.finishing and not found.done
+        assert decide(found, current, POLICY, OLD) == (Keep(), NoChange())
+    assert Counted.walks == walked

@@ -1,13 +1,15 @@
-"""Membership of a job with roles: who takes a lost place, whose workers go on, and when it has succeeded."""
+"""Membership of a job with roles: who takes a lost workers, whose workers go on, and when it has succeeded."""
 
 import dataclasses
 from collections.abc import Sequence
 
 from elastic_run.rendezvous import ranks
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, State
-from elastic_run.rendezvous.ranks import Place
+from elastic_run.rendezvous.ranks import NodeWorkers
 from elastic_run.rendezvous.roles import OnLoss, Role
-from elastic_run.rendezvous.round import Fault, Finish, Keep, Open, Policy, Round, Seen, Suspend, plan
+from elastic_run.rendezvous.round import Fault, Finish, Keep, Open, Policy, Round, Seen, Suspend
+
+from .deciding import plan
 
 FINGERPRINT = Fingerprint("train.py", (), "3:5", "1", "0")
 
@@ -34,14 +36,14 @@ def nodes(names: str, **states: State) -> list[Seen]:
 
 def running(text: str, fault: Fault | None = None) -> Round:
     """`ps a worker b c`: who has which role in round 1."""
-    role, members, places = "", list[str](), list[Place]()
+    role, members, node_workers = "", list[str](), list[NodeWorkers]()
     for word in text.split():
         if len(word) > 1:
             role = word
         else:
             members.append(word.upper())
-            places.append(Place(role, 2 if role == "evaluator" else 1))
-    return Round(1, tuple(members), True, 0.0, fault, places=tuple(places))
+            node_workers.append(NodeWorkers(role, 2 if role == "evaluator" else 1))
+    return Round(1, tuple(members), True, 0.0, fault, node_workers=tuple(node_workers))
 
 
 FAILURE = Fault("a worker failed", "failure", None, 0.0)
@@ -49,7 +51,9 @@ FAILURE = Fault("a worker failed", "failure", None, 0.0)
 
 def told(opened: object) -> str:
     assert isinstance(opened, Open), opened
-    return " ".join(f"{member.node}={place.role}" for member, place in zip(opened.nodes, opened.places, strict=True))
+    return " ".join(
+        f"{member.node}={workers.role}" for member, workers in zip(opened.nodes, opened.node_workers, strict=True)
+    )
 
 
 def untouched(opened: object) -> str:
@@ -65,6 +69,12 @@ def test_the_first_round_has_every_minimum_and_grows_in_the_declared_order() -> 
     before = Round(0, (), False, 0.0)
     assert told(decide(nodes("abc"), before, policy())) == "a=ps b=worker c=worker"
     assert told(decide(nodes("abcde"), before, policy())) == "a=ps b=worker c=worker d=worker e=evaluator"
+
+
+def test_a_success_is_not_said_of_workers_that_do_not_count() -> None:
+    done = [seen(name, state="succeeded") for name in "bc"]
+    _, reason = plan([seen("a"), *done], running("ps a worker b c"), policy(), 10.0)
+    assert str(reason) == "every worker of round 1 whose role counts ended with exit code 0"
 
 
 def test_many_nodes_are_not_enough_where_none_may_take_a_role() -> None:
@@ -135,7 +145,7 @@ def test_a_job_has_succeeded_when_the_roles_that_count_have() -> None:
 def test_assignments_tell_roles_apart_and_whose_workers_go_on() -> None:
     opened = decide(nodes("abcds", e="running"), running("ps a worker b c d"), policy())
     assert isinstance(opened, Open)
-    given = ranks.assign(2, opened.nodes, opened.places, dict.fromkeys(opened.untouched, 1))
+    given = ranks.assign(2, opened.nodes, opened.node_workers, untouched=dict.fromkeys(opened.untouched, 1))
     assert [(each.role, each.first_rank, each.nproc, each.since) for each in given] == [
         ("ps", 0, 1, 1),
         ("worker", 1, 1, 1),
@@ -144,4 +154,4 @@ def test_assignments_tell_roles_apart_and_whose_workers_go_on() -> None:
         ("evaluator", 4, 2, 0),
     ]
     assert [(each.role_first_rank, each.role_world_size) for each in given] == [(0, 1), (0, 3), (1, 3), (2, 3), (0, 2)]
-    assert ranks.by_role(opened.places)[-1] == ranks.RoleRanks("evaluator", 1, 4, 2)
+    assert ranks.by_role(opened.node_workers)[-1] == ranks.RoleRanks("evaluator", 1, 4, 2)

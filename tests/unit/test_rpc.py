@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from elastic_run.rendezvous import failure_detector
 from elastic_run.rendezvous.errors import Deposed
 from elastic_run.rendezvous.failure_detector import AgentListener
 from elastic_run.rendezvous.rpc import client, server
+from elastic_run.rendezvous.rpc.bounds import Bounds
 from elastic_run.rendezvous.rpc.client import Connection
 from elastic_run.rendezvous.rpc.envelope import (
     VERSION,
@@ -32,7 +34,7 @@ from elastic_run.rendezvous.rpc.envelope import (
     unpacked,
 )
 from elastic_run.rendezvous.rpc.server import Method, Methods
-from elastic_run.rendezvous.rpc.visits import Visits
+from elastic_run.rendezvous.tasks import Tasks
 from elastic_run.rendezvous.wire.frame import LIMIT, TooLong, framed, read_frame
 from elastic_run.rendezvous.wire.values import decode
 
@@ -289,6 +291,114 @@ async def test_who_does_not_end_its_first_message_is_hung_up_on(begun: bytes, mo
             assert await ask(connection, "echo", "on") == "on"
 
 
+async def test_a_message_that_begins_and_does_not_end_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "FRAME_SECONDS", 0.0)
+    async with serving(Talks()) as listening:
+        reader, writer = await failure_detector.dial(listening.address, "A1")
+        writer.write(HELLO + b"\x00\x10\x00\x00" + b"x" * 1000)
+        head, _ = answer_of(await read_frame(reader) or b"")
+        assert head.error == "late" and "a message that began did not end" in head.text
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_message_in_two_halves_is_answered() -> None:
+    async with serving(Talks()) as listening:
+        reader, writer = await failure_detector.dial(listening.address, "A1")
+        message = HELLO + asked(1, "echo", DEADLINE, b'{"text":"one"}') + asked(2, "echo", DEADLINE, b'{"text":"two"}')
+        for begin, end in ((0, len(HELLO) + 7), (len(HELLO) + 7, len(message) - 5), (len(message) - 5, len(message))):
+            writer.write(message[begin:end])
+            await writer.drain()
+            await asyncio.sleep(0)
+        found = [answer_of(await read_frame(reader) or b"") for _ in range(2)]
+        assert [(head.id, body) for head, body in found] == [(1, b'{"text":"one"}'), (2, b'{"text":"two"}')]
+        writer.close()
+
+
+async def test_who_does_not_read_its_answers_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "STALLED_SECONDS", 0.05)
+    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    listening = AgentListener("A1", methods=Talks().methods, say=told.set_result)
+    await listening.start(LOOPBACK, LOOPBACK)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            host, _, port = listening.address.rpartition(":")
+            with socket.create_connection((host, int(port))) as deaf, contextlib.suppress(ConnectionResetError):
+                deaf.setblocking(False)
+                question = asked(1, "echo", DEADLINE, json.dumps({"text": "x" * 2**20}).encode())
+                await asyncio.get_running_loop().sock_sendall(deaf, HELLO + question * 16)
+            closed = "a connection to this process was closed; the last one because it has read no answer for 0.05 s"
+            assert await told == closed and listening.connections == 0
+    finally:
+        await listening.close()
+
+
+async def test_of_one_connection_only_so_many_bytes_are_read_ahead() -> None:
+    talks = Talks()
+    bounds = Bounds(10, 10, 10, held_by_one=100)
+    async with bounded(talks, bounds) as dial:
+        reader, writer = await dial()
+        words = [asked(number, "wait", DEADLINE, b'{"text":"%s"}' % (b"x" * 60)) for number in range(1, 6)]
+        writer.write(HELLO + b"".join(words))
+        await talks.begun(2)
+        await ticks()
+        assert talks.waiting == 2  # 140 bytes: the second was read before it was known how much it is
+        talks.gate.set()
+        assert sorted([answer_of(await read_frame(reader) or b"")[0].id for _ in words]) == [1, 2, 3, 4, 5]
+        writer.close()
+
+
+async def test_requests_without_answers_take_only_so_much_memory_of_all() -> None:
+    talks = Talks()
+    async with bounded(talks, Bounds(10, 10, 10, held=100)) as dial:
+        (greedy, writer), (modest, other) = await dial(), await dial()
+        other.write(HELLO + asked(1, "wait", DEADLINE, b'{"text":"me"}'))
+        await talks.begun(1)
+        writer.write(HELLO + asked(1, "wait", DEADLINE, b'{"text":"%s"}' % (b"x" * 200)))
+        with contextlib.suppress(ConnectionResetError):
+            assert await greedy.read() == b""
+        talks.gate.set()
+        assert answer_of(await read_frame(modest) or b"") == (Answered(1), b'{"text":"me"}')
+        for each in (writer, other):
+            each.close()
+
+
+async def test_whoever_must_say_who_it_is_may_not_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "GREETING_SECONDS", 0.2)
+    async with serving(Talks(), Security("secret")) as listening:
+        watching = asyncio.create_task(failure_detector.watch_until_dead(listening.address, "A1", Security("secret")))
+        reader, writer = await failure_detector.dial(listening.address, "A1")
+        head, _ = answer_of(await read_frame(reader) or b"")
+        assert head.error == "late"
+        assert await reader.read() == b""
+        writer.close()
+        await ticks()
+        assert listening.connections == 1
+        assert not watching.done()  # it has said the token, and is silent since
+        watching.cancel()
+
+
+@contextlib.asynccontextmanager
+async def bounded(
+    talks: Talks, bounds: Bounds
+) -> AsyncGenerator[Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]], None]:
+    """A server with these bounds, which greets nobody; gives what dials it."""
+    made = server.Server(talks.methods, bounds=bounds)
+    listening = socket.create_server((LOOPBACK, 0))
+    made.listen(listening)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield lambda: asyncio.open_connection(*listening.getsockname())
+    finally:
+        await made.close()
+
+
+async def ticks() -> None:
+    """Whatever has come is read."""
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+
+
 async def test_a_peer_of_another_version_is_told_why_it_is_hung_up_on() -> None:
     async with serving(Talks()) as listening:
         reader, writer = await failure_detector.dial(listening.address, "A1")
@@ -346,7 +456,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, 
     folder: Path = tmp_path_factory.mktemp("tls")
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test"]
-    alternative = ["-addext", f"subjectAltName=IP:{LOOPBACK}"]
+    alternative = ["-addext", "subjectAltName=DNS:elastic-run"]
     subprocess.run(
         ["openssl", *words, *alternative, "-keyout", key, "-out", certificate], check=True, capture_output=True
     )
@@ -360,8 +470,8 @@ async def test_agents_speak_tls_where_they_are_given_a_context(
 ) -> None:
     security = Security("secret", *contexts)
     async with serving(Talks(), security) as listening:
-        watching = asyncio.create_task(failure_detector.watch_until_dead(listening.address, "A1", security.client))
-        await failure_detector.watch_until_heard(listening.address, "A1", security.client)
+        watching = asyncio.create_task(failure_detector.watch_until_dead(listening.address, "A1", security))
+        await failure_detector.watch_until_heard(listening.address, "A1", security)
         async with connected(listening, security) as connection:
             found = await asyncio.gather(*(ask(connection, "echo", "x" * 100_000) for _ in range(20)))
             assert found == ["x" * 100_000] * 20
@@ -381,11 +491,11 @@ async def test_whoever_speaks_no_tls_learns_nothing_where_it_is_spoken(
             await failure_detector.dial(listening.address, "A1", ssl.create_default_context())
 
 
-# -- visits -----------------------------------------------------------------------------------------------------------
+# -- tasks ------------------------------------------------------------------------------------------------------------
 
 
-async def test_visits_are_kept_until_they_end_and_ended_together() -> None:
-    tasks, gate, ends = Visits(), asyncio.Event(), list[str]()
+async def test_tasks_are_kept_until_they_end_and_ended_together() -> None:
+    tasks, gate, ends = Tasks(), asyncio.Event(), list[str]()
 
     async def work(name: str, waits: bool) -> None:
         try:
@@ -396,7 +506,7 @@ async def test_visits_are_kept_until_they_end_and_ended_together() -> None:
             ends.append(name)
 
     for name, waits in (("a", False), ("b", True), ("c", True)):
-        tasks.start(work(name, waits), name)
+        tasks.begin(work(name, waits), name)
     await asyncio.sleep(0)
     gate.set()
     for _ in range(3):  # it is woken, it ends, it is forgotten

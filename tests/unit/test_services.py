@@ -3,7 +3,7 @@
 import pytest
 
 from elastic_run.elastic_agent.logs.output import Lines
-from elastic_run.elastic_agent.workers.services import Way
+from elastic_run.elastic_agent.workers.services import ServiceStream
 
 
 class Shown(Lines):
@@ -42,22 +42,22 @@ class Shown(Lines):
 )
 def test_a_line_that_says_ready_is_heard_and_not_shown(portions: tuple[bytes, ...], ready: int, shown: bytes) -> None:
     lines, heard = Shown(), list[None]()
-    way = Way(lines, lambda: None, lambda _: heard.append(None))
+    stream = ServiceStream(lines, lambda: None, lambda _: heard.append(None))
     for portion in portions:
-        way.data_received(portion)
-    way.connection_lost(None)
+        stream.data_received(portion)
+    stream.connection_lost(None)
     assert (len(heard), lines.data) == (ready, shown)
 
 
 def test_on_the_other_stream_all_is_shown_at_once() -> None:
     lines = Shown()
-    Way(lines, lambda: None, None).data_received(b"ready\nrea")
+    ServiceStream(lines, lambda: None, None).data_received(b"ready\nrea")
     assert lines.data == b"ready\nrea"
 
 
 def test_the_words_of_a_line_that_says_ready_are_heard() -> None:
     heard: list[str] = []
-    way = Way(Shown(), lambda: None, heard.append)
+    stream = ServiceStream(Shown(), lambda: None, heard.append)
     for portion in (b"ready\nready: eth0 47", b"11 4712\nready: \n"):
-        way.data_received(portion)
+        stream.data_received(portion)
     assert heard == ["", "eth0 4711 4712", ""]

@@ -1,6 +1,7 @@
 """Leased shards as a script sees them: alone, and with other ranks whose agent is a thread in this process."""
 
 import contextlib
+import copy
 import gc
 import io
 import pickle
@@ -332,6 +333,14 @@ def test_a_forked_process_may_not_go_on_with_its_parents(monkeypatch: pytest.Mon
 def test_it_is_not_sent_to_other_processes() -> None:
     with alone() as data, pytest.raises(TypeError, match=r"send a part of it, shards.part\(number\)"):
         pickle.dumps(data)
+
+
+def test_a_shard_is_not_sent_to_other_processes_and_the_error_says_what_is() -> None:
+    with alone() as data:
+        shard = next(iter(data))
+        for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="send its file, indices and key, and call done"):
+                copied(shard)
 
 
 def test_without_a_launcher_there_are_no_parts() -> None:

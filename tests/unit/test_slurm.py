@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_run.launcher.slurm import allocation_host, first_host
+from elastic_run.launcher.options.slurm import allocation_host, first_host
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,16 @@ import pytest
 
 from elastic_run.elastic_agent.agent import Result
 from elastic_run.elastic_agent.timeline import Timeline
-from elastic_run.launcher.options import parse
+from elastic_run.launcher import summary
+from elastic_run.launcher.options.parse import parse
 from elastic_run.launcher.settings import Options
-from elastic_run.launcher.summary import LINES, last_lines, write_json
+from elastic_run.launcher.summary import LINES
+from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.rendezvous.header import Header, HeaderState, Incident, Tally
 from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.reasons import AllJoined, WorkerFailed
+from elastic_run.rendezvous.time_split import Split
+from elastic_run.rendezvous.trace_file import Trace
 
 FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
 TRACE = "Traceback (most recent call last):\n" + "".join(
@@ -45,10 +49,41 @@ def result(code: int, state: HeaderState = "failed", exit_: Exit | None = None, 
     return Result(code, reason, header, "a", (), timeline)
 
 
+def last_lines(options: Options, found: Result, host: str) -> list[str]:
+    return summary.last_lines(options, found, host, summary.spent(options, found))
+
+
+def write_json(path: Path, options: Options, found: Result) -> None:
+    summary.write_json(path, options, found, summary.spent(options, found))
+
+
 def test_a_success_is_told_in_two_lines(options: Options) -> None:
     lines = last_lines(options, result(0, "succeeded"), "a.host")
     assert len(lines) == 2
     assert "job job succeeded" in lines[0]
+
+
+def test_where_something_took_time_from_training_a_line_says_what(options: Options, tmp_path: Path) -> None:
+    found = result(0, "succeeded")
+    assert found.header
+    split = Split(productive=3_000_000, infrastructure_recovery_from_disruption=1_000_000)
+    found = dataclasses.replace(found, header=dataclasses.replace(found.header, split=split))
+    assert len(last_lines(options, found, "a.host")) == 2, "of a short job it says little"
+    longer = dataclasses.replace(found.header, trained=90.0, elapsed=120.0) if found.header else None
+    assert last_lines(options, dataclasses.replace(found, header=longer), "a.host")[1] == (
+        "goodput: 75.0 % of 2.0 min; lost: infrastructure recovery from disruption 1.0 s"
+    )
+    trace = Trace(str(tmp_path / "trace.json"), "a", create=True)
+    trace.record(0.0, 0.5, "data_loading", "rank 0", {})
+    trace.close()
+    traced = dataclasses.replace(options, output=dataclasses.replace(options.output, trace=tmp_path / "trace.json"))
+    write_json(tmp_path / "summary.json", traced, found)
+    seconds = json.loads((tmp_path / "summary.json").read_text())["time_seconds"]
+    assert {name: value for name, value in seconds.items() if value} == {
+        "productive": 2.5,
+        "data_loading": 0.5,
+        "infrastructure_recovery_from_disruption": 1.0,
+    }
 
 
 def test_the_totals_name_what_happened_and_the_time_with_and_without_workers(options: Options) -> None:
@@ -136,8 +171,10 @@ def test_the_json_holds_the_same_for_programs(options: Options, tmp_path: Path) 
     assert (summary["exit_code"], summary["outcome"], summary["reason"]) == (1, "failed", "because")
     assert summary["restarts"] == {
         "worker_failures": 1,
+        "optional_role_failures": 0,
         "lost_nodes": 2,
         "departures": 0,
+        "unfit_nodes": 0,
         "arrivals": 0,
         "start_problems": 0,
     }
@@ -166,3 +203,16 @@ def test_a_named_pipe_that_nobody_reads_is_an_error_and_no_wait(options: Options
     os.mkfifo(tmp_path / "summary.json")
     with pytest.raises(OSError, match="No such device"):
         write_json(tmp_path / "summary.json", options, result(0, "succeeded"))
+
+
+def test_a_standstill_that_came_before_a_failure_is_told_and_is_in_the_summary(
+    options: Options, tmp_path: Path
+) -> None:
+    sleeps = Finding("sleeps", 1, "b", "strong", "train.py:3", (0,), round=3)
+    found = dataclasses.replace(result(1, "failed"), findings=(sleeps,))
+    assert last_lines(options, found, "a.host")[1] == "before that: rank 1 on node b sleeps (train.py:3); rank 0 waits"
+    named = dataclasses.replace(found, reason=f"the job makes no progress: {sleeps}")
+    assert not any("before that" in line for line in last_lines(options, named, "a.host"))
+    write_json(tmp_path / "summary.json", options, found)
+    (told,) = json.loads((tmp_path / "summary.json").read_text())["diagnosis"]
+    assert (told["kind"], told["rank"], told["domain"], told["evidence"]) == ("sleeps", 1, "script", "strong")

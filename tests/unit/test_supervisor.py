@@ -36,6 +36,7 @@ PATIENCE = Patience(linger=10, grace=60, forsaken=600)
         pytest.param(Seen(0, answered=1, heard=108, nodes=99, orphaned=9), 108, "keep", id="a job has just ended"),
         pytest.param(Seen(0, answered=1, heard=109, nodes=99, orphaned=9), 109, "retire", id="no job for the linger"),
         pytest.param(Seen(0, answered=1, heard=99, nodes=99, orphaned=9), 500, "keep", id="silence is no evidence"),
+        pytest.param(Seen(0, answered=1, heard=1, orphaned=2), 500, "keep", id="nor is it before the first node"),
         pytest.param(Seen(0, 1, 999, 99, led=1), 999, "keep", id="the agent is stopped and its lease has ended"),
         pytest.param(Seen(0, 1, 999, 99, orphaned=990), 999, "keep", id="the agent has just ended"),
         pytest.param(Seen(0, 1, 999, 999, led=1, orphaned=400), 999, "keep", id="without a leader for a while"),
@@ -55,7 +56,8 @@ def test_the_time_without_a_node_begins_anew_after_a_silence() -> None:
     seen = Seen(0, answered=1, heard=100, nodes=100, orphaned=2)
     assert heard(seen, False, 101).nodes == 100
     assert heard(seen, False, 160).nodes == 160
-    assert heard(Seen(0, answered=1, heard=100, orphaned=2), False, 160).nodes is None
+    never = heard(Seen(0, answered=1, heard=100, orphaned=2), False, 160)
+    assert never.nodes is None and judge(never, PATIENCE, 160)[0] == "keep"
 
 
 def test_an_etcd_that_dies_again_and_again_is_started_after_growing_pauses() -> None:

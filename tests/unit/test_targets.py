@@ -4,11 +4,13 @@ import dataclasses
 
 import pytest
 
-from elastic_run.master.targets import Target, targets
+from elastic_run.master.targets import Target
+from elastic_run.master.targets import targets as targets_of
+from elastic_run.rendezvous.header import HeaderState
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
 from elastic_run.rendezvous.reasons import Finishing, JobOver, KeepsItsSize, MayHave
 from elastic_run.rendezvous.roles import Role
-from elastic_run.rendezvous.round import Place, Policy, Round, Seen
+from elastic_run.rendezvous.round import NodeWorkers, Policy, Round, Seen, survey
 
 POLICY = Policy(min_nodes=2, max_nodes=8)
 ROLES = (Role("ps", 1, 1, counts=False), Role("worker", 2, 4), Role("evaluator", 0, 1, counts=False))
@@ -21,7 +23,13 @@ def seen(name: str, *exits: Exit) -> Seen:
 
 
 def running(*names: str, roles: tuple[str, ...] = ()) -> Round:
-    return Round(3, names, True, 0.0, places=tuple(Place(role, 1) for role in roles))
+    return Round(3, names, True, 0.0, node_workers=tuple(NodeWorkers(role, 1) for role in roles))
+
+
+def targets(
+    members: tuple[Seen, ...], current: Round, policy: Policy, ended: HeaderState | None = None
+) -> tuple[Target, ...]:
+    return targets_of(current, policy, finishing=survey(members, current, policy).finishing, ended=ended)
 
 
 def done(rank: int) -> Exit:

@@ -7,8 +7,8 @@ import pytest
 
 from elastic_run.adapters.contract import Peer, Round, Worker
 from elastic_run.adapters.tensorflow.adapter import TensorFlow
-from elastic_run.launcher.flags import UsageError
-from elastic_run.launcher.options import parse
+from elastic_run.launcher.errors import UsageError
+from elastic_run.launcher.options.parse import parse
 
 
 def config(roles: list[str], rank: int) -> dict[str, Any]:

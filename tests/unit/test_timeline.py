@@ -99,3 +99,20 @@ def test_a_change_is_one_line_with_both_sizes_the_cause_and_the_seconds_that_it_
 def test_the_first_round_cost_nothing_and_replaced_nothing() -> None:
     first = dataclasses.replace(header(), previous_nodes=0, nodes=1)
     assert describe_round(first, assignment(2), 5.0) == "round 1: 1 node, 4 workers, ranks 2-3 here: node b was lost"
+
+
+def test_a_node_whose_workers_have_ended_with_0_has_no_downtime_while_it_waits_for_others() -> None:
+    timeline = Timeline(0.0)
+    timeline.up(2.0, header(1))
+    timeline.finished(12.0)
+    timeline.ended(100.0)
+    assert (timeline.trained, timeline.stopped) == (10.0, 2.0)
+
+
+def test_workers_that_are_needed_once_more_have_a_downtime_from_then_on() -> None:
+    timeline = Timeline(0.0)
+    timeline.up(2.0, header(1))
+    timeline.finished(12.0)
+    timeline.down(50.0)
+    assert timeline.up(53.0, header(2)) == 3.0
+    assert timeline.idle_since(60.0) == 60.0

@@ -1,4 +1,4 @@
-"""The page for torchrun's users, the table of flags and torch itself agree, in both directions."""
+"""The pages of flags and of `--rdzv-conf`, the table of flags and torch itself agree, in both directions."""
 
 import argparse
 import dataclasses
@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from elastic_run.launcher import options
-from elastic_run.launcher.flags import FLAGS, Flag
+from elastic_run.launcher.options import rendezvous as options
+from elastic_run.launcher.options.flags import FLAGS, Flag
+from elastic_run.launcher.options.preflight import ONLY_ONCE
 from elastic_run.launcher.settings import Timing
 
-PAGE = Path(__file__).parents[2] / "docs" / "torchrun.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 FLAGS_OF = {
@@ -33,11 +34,12 @@ FLAGS_OF = {
 """The flags of the oldest torchrun that is supported and of the newest that was looked at, from their own parsers."""
 
 
-def rows(heading: str, table: int = 0) -> Iterator[list[str]]:
-    """The cells of a table under a heading of the page, without its first two lines."""
-    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def rows(heading: str, page: str = "torchrun") -> Iterator[list[str]]:
+    """The cells of the first table under a heading of a page, without its first two lines."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     tables = re.findall(r"(?:^\|.*\n)+", section, flags=re.MULTILINE)
-    for line in tables[table].splitlines()[2:]:
+    for line in tables[0].splitlines()[2:]:
         yield [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
@@ -62,13 +64,19 @@ def test_the_page_lists_every_flag_of_our_own() -> None:
 
 
 def test_the_page_lists_every_key_of_ours_with_its_default() -> None:
-    page = {key.strip("`"): float(default) for key, default, _ in rows("Keys of `--rdzv-conf`")}
+    page = {key.strip("`"): float(default) for key, default, _ in rows("Keys of elastic-run", "rdzv-conf")}
     assert page == dataclasses.asdict(Timing())
 
 
 def test_the_page_lists_every_key_of_torchrun() -> None:
-    page = {key.strip("`"): (status, meaning) for key, status, meaning in rows("Keys of `--rdzv-conf`", 1)}
-    honoured = {*options.CONF_ALIASES, *options.CONF_KEEP_ALIVE, *options.CONF_CREDENTIALS, "protocol"}
+    page = {key.strip("`"): (status, meaning) for key, status, meaning in rows("Keys of torchrun", "rdzv-conf")}
+    honoured = {
+        *options.CONF_ALIASES,
+        *options.CONF_KEEP_ALIVE,
+        *options.CONF_CREDENTIALS,
+        options.CONF_HOST,
+        "protocol",
+    }
     assert {key for key, (status, _) in page.items() if status == "honoured"} == honoured
     assert {key: why for key, (status, why) in page.items() if status == "no effect"} == options.CONF_WITHOUT_EFFECT
     assert len(page) == len(honoured) + len(options.CONF_WITHOUT_EFFECT)
@@ -88,6 +96,10 @@ def test_every_flag_of_that_torchrun_is_known(version: str) -> None:
     assert set(FLAGS_OF[version].split()) <= known
     if version == max(FLAGS_OF, key=lambda each: tuple(map(int, each.split(".")))):
         assert set(FLAGS_OF[version].split()) == known
+
+
+def test_the_page_says_what_is_printed_for_a_script_on_standard_input() -> None:
+    assert f"a script on standard input (-) {ONLY_ONCE}" in " ".join((DOCS / "torchrun.md").read_text("utf-8").split())
 
 
 def test_no_two_flags_share_a_spelling() -> None:

@@ -26,7 +26,7 @@ from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.trace_file import AGENT, LINE_BYTES, Trace
 
-GUIDE = Path(__file__).parents[2] / "docs" / "user-guide.md"
+PAGE = Path(__file__).parents[2] / "docs" / "observe.md"
 
 Event = dict[str, Any]  # Any: JSON
 
@@ -285,7 +285,7 @@ def test_a_number_that_is_another_file_now_is_not_closed(file: Path, tmp_path: P
     os.close(number)  # which raises where it is closed already
 
 
-def test_the_user_guide_s_code_loads_files_and_lays_them_beside_each_other(
+def test_the_page_s_code_loads_files_and_lays_them_beside_each_other(
     trace: Trace, file: Path, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock.seconds += 5
@@ -297,7 +297,7 @@ def test_the_user_guide_s_code_loads_files_and_lays_them_beside_each_other(
     other.instant("there", AGENT)
     other.close()
     file.rename(tmp_path / "host1.json")
-    section = GUIDE.read_text(encoding="utf-8").partition("\n## A timeline of each recovery\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text(encoding="utf-8").partition("\n## A timeline of each recovery\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"(?:^    .*\n|^\n)+", section, flags=re.MULTILINE)
     code = next(block for block in blocks if "def together" in block)
     monkeypatch.chdir(tmp_path)
@@ -335,7 +335,7 @@ def test_a_recovery_is_told_from_the_evidence_to_the_new_workers(trace: Trace, f
     why = {"cause": "failure", "code": "AllJoined", "reason": "all 2 nodes have joined"}
     assert decide["args"] == {"round": 2, "state": "open", "nodes": 1, "workers": 2, **why}
     assert (stop["ts"], stop["dur"], stop["args"]) == (110.5e6, 0.5e6, {"round": 1})
-    assert (start["ts"], start["args"]) == (111e6, {"round": 2, "ranks": "0-1", **why})
+    assert (start["ts"], start["args"]) == (111e6, {"round": 2, "run": "run", "ranks": "0-1", **why})
     lives = [told(file, f"rank {rank}") for rank in (0, 1)]
     assert [[(life["name"], life["ts"], life["dur"]) for life in of] for of in lives] == [
         [("round 1", 100e6, 11e6)],

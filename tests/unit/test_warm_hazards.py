@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import elastic_run
-from elastic_run.elastic_agent.warm import native
+from elastic_run.elastic_agent.warm import hazards, native
 
 pytestmark = pytest.mark.xdist_group("warm-hazards")
 
@@ -189,3 +189,30 @@ def test_preloaded_libraries_are_seen(preloaded: str, is_instrumented: bool, mon
     monkeypatch.setattr(os.path, "exists", lambda _: False)  # the machine may preload some for all processes
     monkeypatch.setenv("LD_PRELOAD", preloaded)
     assert native.is_instrumented() is is_instrumented
+
+
+class WarningsOf314:
+    """A double of `_warnings` in Python 3.14, where who tells of changed filters has to hold a lock."""
+
+    def __init__(self) -> None:
+        self.held = False
+        self.told = 0
+
+    def _acquire_lock(self) -> None:
+        self.held = True
+
+    def _release_lock(self) -> None:
+        self.held = False
+
+    def _filters_mutated_lock_held(self) -> None:
+        if not self.held:
+            raise RuntimeError("warnings lock is not held")
+        self.told += 1
+
+
+def test_python_is_told_of_filters_also_where_that_takes_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    double = WarningsOf314()
+    monkeypatch.delitem(sys.modules, "warnings")  # as in the start-up of Python 3.14, which does not load it
+    monkeypatch.setattr(hazards, "_warnings", double)
+    hazards.tell_of_filters()
+    assert (double.told, double.held) == (1, False)

@@ -60,6 +60,8 @@ def main(out: Path) -> None:
                 if accelerator.is_main_process:
                     (Path(where) / "whole").touch()
     accelerator.print(f"result {sum(one.double().sum().item() for one in model.parameters()):.9f}")
+    accelerator.free_memory()  # else the interpreter's end may abort the rank
+    del model, optimizer
     accelerator.end_training()
 
 

@@ -31,15 +31,21 @@ Json = Mapping[str, Any]
 THREADS = 32
 """Requests under way at one time."""
 
+WATCHES = 8
+"""Connections kept beside those, at most: a watch has one, and so has a log that is followed."""
+
 TIMEOUT = (3.0, 15.0)
 """Seconds to connect, and to wait for an answer."""
 
 WATCHED = 20
 """Seconds that a watch lives; then another goes on where it was. A connection that died in silence is noticed so."""
 
+SILENCE = 5.0
+"""Seconds beyond those, after which a watch that says nothing is given up."""
+
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
-GONE, CONFLICT, NOT_FOUND, TOO_MANY = 410, 409, 404, 429
+GONE, CONFLICT, NOT_FOUND, UNAUTHORIZED, TOO_MANY = 410, 409, 404, 401, 429
 
 NO_PACKAGE = "this needs the package kubernetes: pip install 'elastic-run[kubernetes]'"
 
@@ -110,7 +116,7 @@ class Api:
                 namespace = namespace or SERVICE_ACCOUNT_NAMESPACE.read_text().strip()
         except (ConfigException, OSError, KeyError) as error:
             raise PlatformRefused(f"no Kubernetes cluster is configured: {error}") from error
-        settings.connection_pool_maxsize = THREADS
+        settings.connection_pool_maxsize = THREADS + WATCHES
         settings.retries = False
         if not settings.verify_ssl:  # the kubeconfig says so, and its user knows
             disable_warnings(InsecureRequestWarning)
@@ -120,6 +126,14 @@ class Api:
         """Of an object, or of all of its kind; `group` with its version, where it is not the core's."""
         root = f"/apis/{group}" if group else "/api/v1"
         return "/".join(filter(None, (f"{root}/namespaces/{self.namespace}/{kind}", name, part)))
+
+    async def list(self, path: str, query: Sequence[tuple[str, object]] = ()) -> tuple[Sequence[Json], str]:
+        """All objects there, and the version from which a watch goes on. Raises ApiRefused, ApiUnavailable."""
+        found = await self.ask("get", path, query=query)
+        try:
+            return cast(Sequence[Json], found["items"] or ()), str(found["metadata"]["resourceVersion"])
+        except (KeyError, TypeError):
+            raise _senseless(found) from None
 
     async def ask(
         self,
@@ -145,7 +159,7 @@ class Api:
         kind = f"application/{patch}-patch+json" if method == "patch" else "application/json"
         with _spoken():
             answer = self._request(method, path, query, TIMEOUT, body, kind)
-            return cast(Json, json.loads(answer.data))
+        return _object(answer.data)
 
     def text(
         self, path: str, query: Sequence[tuple[str, object]] = (), silence: float | None = None
@@ -184,15 +198,15 @@ class Api:
             try:
                 words = [*query, ("watch", "true"), ("allowWatchBookmarks", "true")]
                 words += [("resourceVersion", version), ("timeoutSeconds", WATCHED)]
-                for line in _lines(self.text(path, words, silence=WATCHED + 5.0)):
+                for line in _lines(self.text(path, words, silence=WATCHED + SILENCE)):
                     if ended.is_set():
                         return
-                    tell(_event(json.loads(line)))
+                    tell(_event(_object(line)))
             except PlatformError as error:
                 gone = isinstance(error, ApiRefused) and error.status == GONE
                 tell(Gone(str(error)) if gone else error)
-            except ValueError as error:
-                tell(ApiUnavailable(f"the API server sent something else than JSON: {error}"))
+            except Exception as error:  # noqa: BLE001  nobody sees how a thread ends, and a watch must not be silent
+                tell(ApiUnavailable(f"a watch of the API server ended: {error!r}"))
             else:
                 tell(None)
 
@@ -233,18 +247,42 @@ def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield from filter(None, whole)
 
 
+def _object(text: bytes) -> Json:
+    """Raises ApiUnavailable where that is none: a proxy on the way may say anything."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise _senseless(text) from None
+    if not isinstance(found, dict):
+        raise _senseless(text)
+    return cast(Json, found)
+
+
+def _senseless(answer: object) -> ApiUnavailable:
+    return ApiUnavailable(f"what answers is no API server of Kubernetes: {str(answer)[:200]!r}")
+
+
 def _event(raw: Json) -> Event:
-    """Raises ApiRefused where the server says that it goes on no further."""
+    """Raises ApiRefused where the server says that it goes on no further, ApiUnavailable where it is no event."""
+    found = raw.get("object")
+    if not isinstance(found, dict):
+        raise _senseless(raw)
     if raw.get("type") == "ERROR":
-        status = cast(Json, raw.get("object", {}))
+        status = cast(Json, found)
         raise _refusal(int(status.get("code") or 500), status)
-    return Event(str(raw.get("type")), cast(Json, raw.get("object", {})))
+    event = Event(str(raw.get("type")), cast(Json, found))
+    try:
+        if str(event.object["metadata"]["resourceVersion"]):
+            return event
+    except (KeyError, TypeError):
+        pass
+    raise _senseless(raw)
 
 
-def _refusal(status: int, body: Json) -> PlatformError:
+def _refusal(status: int, body: Json, patience: str = "") -> PlatformError:
     message = str(body.get("message") or body or f"HTTP status {status}")
     if status == TOO_MANY or status >= 500:
-        return ApiUnavailable(message)
+        return ApiUnavailable(message, float(patience) if patience.isdigit() else 0.0)
     return ApiRefused(status, str(body.get("reason") or ""), message)
 
 
@@ -256,10 +294,13 @@ class _spoken:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, DynamicApiError | client.ApiException):
+            if not error.status:  # as the package tells of a certificate: there was no answer
+                raise ApiUnavailable(" ".join(str(error.reason).split())) from None
             try:
-                body = json.loads(error.body or b"{}")
-            except ValueError:
+                body = _object(cast(bytes, error.body or b"{}"))
+            except ApiUnavailable:
                 body = {"message": str(error.body)}
-            raise _refusal(int(error.status or 500), cast(Json, body)) from None
-        if isinstance(error, HTTPError | OSError):
+            patience = str((error.headers or {}).get("Retry-After", ""))
+            raise _refusal(int(error.status or 500), body, patience) from None
+        if isinstance(error, HTTPError | OSError | ConfigException):  # the last: a token's file that is being replaced
             raise ApiUnavailable(f"{type(error).__name__}: {error}") from error

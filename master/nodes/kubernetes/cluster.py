@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..platform import Observer, PlatformError
-from ..replica import Launch, Replica
-from . import pods
+from ..replica import CannotStart, Launch, PendingReason, Replica
+from . import pods, troubles
 from .api import CONFLICT, NOT_FOUND, Api, ApiRefused, Event, Gone, Json
 
 
@@ -33,14 +33,14 @@ class KubernetesPlatform:
         self._now = now
         self._pods: dict[str, Json] = {}
         self._since: dict[tuple[str, str], float] = {}
+        self._pulls: dict[str, str] = {}
 
     async def follow(self, observe: Observer) -> None:
         """See `Platform`."""
         path, query = self._api.path("pods"), (("labelSelector", f"{pods.JOB}={self._job}"),)
         while True:
-            listing = await self._api.ask("get", path, query=query)
-            self._pods = {each["metadata"]["name"]: each for each in listing["items"]}
-            version = str(listing["metadata"]["resourceVersion"])
+            found, version = await self._api.list(path, query)
+            self._pods = {each["metadata"]["name"]: each for each in found}
             observe(self._replicas())
             try:
                 while True:
@@ -63,16 +63,19 @@ class KubernetesPlatform:
                 batch = [await events.get()]
                 while not events.empty():
                     batch.append(events.get_nowait())
-                changed = False
+                changed = over = False
                 for event in batch:
                     if isinstance(event, PlatformError):
-                        raise event
+                        raise event  # a new list follows, with all that has changed
                     if event is None:
-                        return version
+                        over = True
+                        break
                     version = str(event.object["metadata"]["resourceVersion"])
                     changed = self._take(event) or changed
                 if changed:
                     observe(self._replicas())
+                if over:
+                    return version
         finally:
             end()
 
@@ -93,11 +96,22 @@ class KubernetesPlatform:
             replica = pods.replica_of(pod, 0.0)
             if replica is None:
                 continue
-            key = (str(pod["metadata"].get("uid")), f"{replica.state} {replica.pending and replica.pending.code}")
+            uid = str(pod["metadata"].get("uid"))
+            key = (uid, f"{replica.state} {replica.pending and replica.pending.code}")
             seen[key] = self._since.get(key, self._now())
-            found.append(replace(replica, since=seen[key]))
+            found.append(replace(replica, since=seen[key], pending=self._with_pull(uid, replica.pending)))
         self._since = seen
+        self._pulls = {uid: words for uid, words in self._pulls.items() if any(uid == each for each, _ in seen)}
         return found
+
+    def _with_pull(self, uid: str, pending: PendingReason | None) -> PendingReason | None:
+        """Why an image could not be pulled, also while the kubelet only says that it tries again."""
+        if not isinstance(pending, CannotStart):
+            return pending
+        kind, _, words = pending.message.partition(": ")
+        if kind == "ErrImagePull":
+            self._pulls[uid] = words
+        return CannotStart(troubles.with_pull(pending.message, self._pulls.get(uid, "")))
 
     async def start(self, launch: Launch) -> None:
         """See `Platform`."""

@@ -1,12 +1,13 @@
 """The custom resource ElasticJob (pure): the command that it stands for, what it wants now, and how it is told to be.
 
 An ElasticJob says with fields what `elastic-job submit` says with flags, and becomes the same objects. The operator
-(`launcher/operator.py`) makes them, and from then on copies in two directions:
+(`launcher/cluster/operator.py`) makes them, and from then on copies in two directions:
 
     spec.replicas, roles[].replicas, spec.suspend  ->  the ConfigMap's control
     the ConfigMap's status                         ->  status, with conditions
 """
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -25,6 +26,15 @@ OWNER = f"{GROUP}/elasticjob"
 
 INVALID = "Invalid"
 """The state of an ElasticJob of which no job can be made."""
+
+SPEC = "spec.json"
+"""Key of the ConfigMap of an ElasticJob's job: the spec that it was made of."""
+
+APPLIED = "SpecApplied"
+"""The condition that is false where the spec has another image, command or whatever a job cannot change."""
+
+CHANGEABLE = ("replicas", "suspend")
+"""Fields of a spec, and of its roles, that are looked at while the job runs."""
 
 ENDS: Mapping[str, str] = {"succeeded": "Succeeded", "failed": "Failed", "timeout": "Failed", "repeated": "Failed"}
 """The condition that is true of a job that is over, by its state."""
@@ -45,14 +55,23 @@ FLAGS = {
     "image": "image",
     "nprocPerNode": "nproc-per-node",
     "rdzvEndpoint": "rdzv-endpoint",
+    "storeReplicas": "store-replicas",
+    "storeImage": "store-image",
+    "queueName": "queue",
+    "masterQueueName": "master-queue",
 }
 """Fields whose value is that of a flag as it is."""
+
+
+def given(spec: Json, field: str) -> bool:
+    """Whether the spec says something there; no members are something."""
+    return bool(spec.get(field)) or (field == "storeReplicas" and spec.get(field) == 0)
 
 
 def words(name: str, spec: Json) -> list[str]:
     """What follows `elastic-job submit` for the same job."""
     roles = cast(Sequence[Json], spec.get("roles") or ())
-    made = [f"--name={name}", *(f"--{flag}={spec[field]}" for field, flag in FLAGS.items() if spec.get(field))]
+    made = [f"--name={name}", *(f"--{flag}={spec[field]}" for field, flag in FLAGS.items() if given(spec, field))]
     if roles:
         made.append("--roles=" + ",".join(f"{each['name']}:{_range(each)}" for each in roles))
         made += [f"--role-options={each['name']}:{each['options']}" for each in roles if each.get("options")]
@@ -120,29 +139,74 @@ def reference(job: Json) -> Json:
     }
 
 
-def status(name: str, found: Json, before: Json, generation: int, now: str) -> Json:
+def secret_of(name: str, uid: str) -> str:
+    """The name of the Secret of an ElasticJob's job: another one where an ElasticJob of this name is made anew."""
+    return f"{name}-{uid[:8]}"
+
+
+def ignored(spec: Json, made_of: str) -> Sequence[str]:
+    """The fields of `spec` that are others than when the job was made, and have no effect any more.
+
+    Args:
+        spec: as it is now.
+        made_of: as `SPEC` has it; empty where nobody knows.
+    """
+    if not made_of:
+        return ()
+    now, before = _fixed(spec), _fixed(json.loads(made_of))
+    return sorted(field for field in now.keys() | before.keys() if now.get(field) != before.get(field))
+
+
+def _fixed(spec: Json) -> dict[str, Any]:
+    fixed = {field: value for field, value in spec.items() if field not in CHANGEABLE}
+    roles = cast(Sequence[Json], fixed.get("roles") or ())
+    if roles:
+        fixed["roles"] = [{key: value for key, value in each.items() if key not in CHANGEABLE} for each in roles]
+    return fixed
+
+
+def too_few(spec: Json) -> str:
+    """Why no worker can run, where somebody has asked for fewer nodes than the job needs; else empty."""
+    for role in cast(Sequence[Json], spec.get("roles") or (spec,)):
+        asked, least = role.get("replicas"), int(role.get("minReplicas", 1))
+        if asked is not None and int(asked) < least:
+            of = f" of role {role['name']}" if role is not spec else ""
+            return f"replicas{of} is {asked}, and the job trains with {least} (minReplicas) or more"
+    return ""
+
+
+def status(
+    name: str, found: Json, before: Json, generation: int, now: str, fields: Sequence[str] = (), few: str = ""
+) -> Json:
     """The status of an ElasticJob whose ConfigMap says `found`.
 
     Args:
         name: of the job.
         before: the status as it is; when a condition has changed is kept there.
+        fields: see `ignored`.
+        few: see `too_few`.
         generation: of the spec that was read.
         now: as the API writes time.
     """
     state = str(found.get("state") or "pending")
     reason = str(found.get("reason") or "its master has not started yet")
     nodes = cast(Mapping[str, int], found.get("nodes") or {})
+    running = int(nodes.get("running", 0))
+    if state == "running" and not running:  # as of the round before it was suspended, or lost all its nodes
+        state, reason = "pending", "no node runs"
+    if state in ("pending", "waiting") and few:
+        reason = f"{few}; {reason}"
     true = ENDS.get(state, {"running": "Running", "suspended": "Suspended"}.get(state, ""))
     data = cast(Sequence[Json], found.get("datasets") or ())
     left = [each["secondsLeft"] for each in data if each.get("secondsLeft") is not None]
     made: dict[str, object] = {
         "observedGeneration": generation,
-        "state": state.capitalize(),
+        "state": ENDS.get(state, state.capitalize()),
         "reason": reason,
-        "replicas": int(nodes.get("running", 0)),
+        "replicas": running,
         "selector": f"{JOB}={name},{COMPONENT}=node",
         "pending": int(nodes.get("pending", 0)),
-        "workers": int(found.get("workers", 0)),
+        "workers": int(found.get("workers", 0)) if running else 0,
         "round": int(found.get("round", 0)),
         **({"progress": ", ".join(f"{each['done']}/{each['shards']}" for each in data)} if data else {}),
         "secondsLeft": max(left) if left else None,  # a merge patch takes it away
@@ -151,7 +215,18 @@ def status(name: str, found: Json, before: Json, generation: int, now: str) -> J
         "waiting": found.get("waiting") or [],
         "targets": found.get("targets") or {},
     }
-    return {**made, "conditions": conditions(true, state.capitalize(), reason, before, now)}
+    told = conditions(true, state.capitalize(), reason, before, now)
+    return {**made, "conditions": [*told, _applied(fields, before, now)]}
+
+
+def _applied(fields: Sequence[str], before: Json, now: str) -> Json:
+    if not fields:
+        return _condition(APPLIED, "True", "Applied", "the job was made of this spec", before, now)
+    words = (
+        f"{', '.join(fields)} changed after the job was made, which has no effect: of a job that is there, "
+        f"{' and '.join(CHANGEABLE)} can be changed. For the rest, delete the ElasticJob and apply it again"
+    )
+    return _condition(APPLIED, "False", "Immutable", words, before, now)
 
 
 def invalid(why: str, before: Json, generation: int, now: str) -> Json:
@@ -162,13 +237,11 @@ def invalid(why: str, before: Json, generation: int, now: str) -> Json:
 
 def conditions(true: str, code: str, reason: str, before: Json, now: str) -> list[Json]:
     """Of which one at most is true, with the reason."""
+    return [_condition(kind, "True" if kind == true else "False", code, reason, before, now) for kind in CONDITIONS]
+
+
+def _condition(kind: str, is_so: str, code: str, reason: str, before: Json, now: str) -> Json:
     known = {each["type"]: each for each in cast(Sequence[Json], before.get("conditions") or ())}
-    made: list[Json] = []
-    for kind in CONDITIONS:
-        is_so = "True" if kind == true else "False"
-        old = known.get(kind)
-        since = old["lastTransitionTime"] if old and old["status"] == is_so else now
-        made.append(
-            {"type": kind, "status": is_so, "reason": code, "message": reason, "lastTransitionTime": since},
-        )
-    return made
+    old = known.get(kind)
+    since = old["lastTransitionTime"] if old and old["status"] == is_so else now
+    return {"type": kind, "status": is_so, "reason": code, "message": reason, "lastTransitionTime": since}

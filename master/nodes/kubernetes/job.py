@@ -1,4 +1,8 @@
-"""One job in the cluster, as its master reads and writes it: templates, what the user wants, and how the job is."""
+"""One job in the cluster, as its master reads and writes it: templates, what the user wants, and how the job is.
+
+A master may be away for minutes, or its request may be done late, while another master ends the job. So each write of
+the status names the version that it follows: the server refuses what is older, and an end that is written stays.
+"""
 
 import asyncio
 import contextlib
@@ -7,8 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ..platform import PlatformError, PlatformRefused
-from .api import NOT_FOUND, Api, ApiRefused, Event, Gone, Json
-from .objects import BATCH, CONTROL, STATUS, TEMPLATES, Control, owner_of
+from . import store
+from .api import CONFLICT, NOT_FOUND, UNAUTHORIZED, Api, ApiRefused, ApiUnavailable, Event, Gone, Json
+from .objects import BATCH, CONTROL, EXIT_CODE, STATUS, TEMPLATES, Control, owner_of, status_of
 
 PAUSE = 2.0
 """Seconds until the API server is asked again after it has not answered."""
@@ -32,7 +37,7 @@ class ClusterJob:
         name: as given.
         owner: the reference by which everything goes with the Job.
         templates: a pod for each role.
-        memory_cap: see `objects.Request`.
+        memory_cap, store_size, queue: see `objects.Request`.
         status: what was last written of the job; empty at first.
         control: what the user wants now.
     """
@@ -44,9 +49,14 @@ class ClusterJob:
         self._path = api.path("configmaps", name)
         self._next: Json | None = None
         self._written = asyncio.Event()
+        self._version = ""
+        self._over = False
+        self._told: dict[str, str] = {}
         self.owner: Json = {}
         self.templates: Mapping[str, Json] = {}
         self.memory_cap = 0
+        self.store_size = 0
+        self.queue = ""
         self.status: Json = {}
         self.control = Control()
 
@@ -66,18 +76,31 @@ class ClusterJob:
                         f"made whole, delete it and submit it again: elastic-job delete {self.name}"
                     ) from error
             except PlatformError as error:
-                self._say(f"the API server does not answer: {error}; trying again every {PAUSE:g} s")
+                self._tell_of("load", f"the API server does not answer: {error}; trying again every {PAUSE:g} s")
             await asyncio.sleep(PAUSE)
         self.owner = owner_of(job)
+        self._note(found)
+        if not found["metadata"].get("ownerReferences"):
+            await self._adopt()
         data = cast(Mapping[str, str], found.get("data") or {})
         try:
             made = json.loads(data[TEMPLATES])
             self.templates = made["templates"]
             self.memory_cap = int(made.get("memoryCap", 0))
+            self.store_size = int(made.get("storeSize", 0))
+            self.queue = str(made.get("queue", ""))
             self.status = json.loads(data.get(STATUS) or "{}")
         except (KeyError, ValueError, TypeError) as error:
             raise PlatformRefused(f"the ConfigMap {self.name} does not hold a job: {error!r}") from None
         self.control = Control.read(data.get(CONTROL, ""))
+
+    async def _adopt(self) -> None:
+        """Has the ConfigMap go with the Job: whoever applied both could not know the Job's uid."""
+        patch = {"metadata": {"resourceVersion": self._version, "ownerReferences": [self.owner]}}
+        try:
+            self._note(await self._api.ask("patch", self._path, patch))
+        except PlatformError as error:
+            self._say(f"the ConfigMap {self.name} will not go with its Job: {error}")
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Keeps `control` as the user has it; runs until it is cancelled. `changed` is called after each change."""
@@ -85,19 +108,21 @@ class ClusterJob:
         path = self._api.path("configmaps")
         while True:
             try:
-                listing = await self._api.ask("get", path, query=query)
-                for each in listing["items"]:
+                found, version = await self._api.list(path, query)
+                for each in found:
                     self._take(each, changed)
-                version = str(listing["metadata"]["resourceVersion"])
                 async for event in watched(self._api, path, query, version):
                     if event.kind in ("ADDED", "MODIFIED"):
                         self._take(event.object, changed)
             except Gone:
                 continue
-            except PlatformError:
-                await asyncio.sleep(PAUSE)  # what the user wants is known as far as it was told
+            except PlatformError as error:  # what the user wants is known as far as it was told
+                self._tell_of("follow", f"cannot see what the user wants: {error}; trying again every {PAUSE:g} s")
+                await asyncio.sleep(PAUSE)
 
     def _take(self, found: Json, changed: Callable[[], None]) -> None:
+        self._tell_of("follow", "")
+        self._note(found)
         data = cast(Mapping[str, str], found.get("data") or {})
         control = Control.read(data.get(CONTROL, ""))
         if control != self.control:
@@ -119,20 +144,27 @@ class ClusterJob:
             self._written.clear()
             try:
                 await self._write_next()
-            except PlatformError:
+                self._tell_of("write", "")
+            except PlatformError as error:
                 self._written.set()
+                self._tell_of("write", f"the job's status cannot be written: {error}")
             await asyncio.sleep(WRITTEN)
 
-    async def end(self, status: Json, seconds: float = 60.0) -> None:
-        """Writes the job's end, which no other master may overlook. Raises PlatformError, TimeoutError."""
+    async def end(self, status: Json, seconds: float = 90.0) -> None:
+        """Writes the job's end, which no other master may overlook; nothing where another has ended it.
+
+        Raises:
+            PlatformError, TimeoutError
+        """
         self._next = status
         async with asyncio.timeout(seconds):
             while True:
                 try:
                     return await self._write_next()
-                except PlatformRefused:
-                    raise
-                except PlatformError:
+                except PlatformError as error:
+                    # A token that has just expired is read anew within a minute.
+                    if isinstance(error, ApiRefused) and error.status != UNAUTHORIZED:
+                        raise
                     await asyncio.sleep(PAUSE)
 
     async def no_other_master(self) -> None:
@@ -140,12 +172,43 @@ class ClusterJob:
         patch = {"spec": {"backoffLimit": 0}}
         await self._api.ask("patch", self._api.path("jobs", self.name, group=BATCH), patch)
 
+    async def end_store(self) -> None:
+        """Ends the members of the job's own store, which nobody needs any more. Raises PlatformError."""
+        if self.store_size:
+            path = self._api.path("statefulsets", store.name_of(self.name), "scale", group=store.APPS)
+            await self._api.ask("patch", path, {"spec": {"replicas": 0}})
+
     async def _write_next(self) -> None:
-        if (status := self._next) is not None:
-            await self._api.ask("patch", self._path, {"data": {STATUS: json.dumps(status)}})
+        """Raises PlatformError."""
+        while (status := self._next) is not None and not self._over:
+            patch = {"metadata": {"resourceVersion": self._version}, "data": {STATUS: json.dumps(status)}}
+            try:
+                self._note(await self._api.ask("patch", self._path, patch))
+            except ApiRefused as error:
+                if error.status != CONFLICT:
+                    raise
+                found = await self._api.ask("get", self._path)
+                self._note(found)
+                if self._over and status_of(found) != status:
+                    self._tell_of("write", "another master has ended this job: this one writes nothing any more")
+                continue
             self.status = status
             if self._next is status:
                 self._next = None
+
+    def _note(self, found: Json) -> None:
+        """The ConfigMap is like that. Raises ApiUnavailable where it is no object of the API."""
+        version = cast(Json, found.get("metadata") or {}).get("resourceVersion")
+        if not version:
+            raise ApiUnavailable(f"the API server sent no version: {str(found)[:200]}")
+        self._version = str(version)
+        self._over = EXIT_CODE in status_of(found)
+
+    def _tell_of(self, about: str, line: str) -> None:
+        """Says it where it has not been the last thing said of that."""
+        if line and self._told.get(about) != line:
+            self._say(line)
+        self._told[about] = line
 
 
 async def watched(api: Api, path: str, query: Sequence[tuple[str, object]], version: str) -> AsyncGenerator[Event]:

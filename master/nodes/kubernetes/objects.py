@@ -2,6 +2,8 @@
 
     Job NAME                the master's pod, started again by the cluster when it is lost; owns everything else
     ├── ConfigMap NAME      how pods look (templates), what the user wants now (control), how the job is (status)
+    ├── Secret NAME         what master, nodes and store prove with that they belong to the job
+    ├── StatefulSet NAME-etcd and its Service: the store (`store.py`), unless another is given
     └── Pods NAME-ROLE-N    the nodes, which the master starts
 
 So deleting the Job deletes everything, and a master that comes back finds its nodes where they are.
@@ -13,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from ....rendezvous.identity.secret import VARIABLE
 from .pods import CONTAINER, HIGH_PRIORITY, JOB, PREFIX
 
 Json = Mapping[str, Any]
@@ -24,10 +27,22 @@ COMPONENT = f"{PREFIX}/component"
 TEMPLATES, CONTROL, STATUS = "templates.json", "control.json", "status.json"
 """Keys of the ConfigMap."""
 
+EXIT_CODE = "exitCode"
+"""The key that only the status of a job that is over has."""
+
+SECRET_KEY = "secret"
+"""Of the job's Secret."""
+
+APPLIED = f"{PREFIX}/applied"
+"""Annotation of the ConfigMap of a job whose objects were applied by hand: nothing owns them."""
+
 JOB_VARIABLE = "ELASTIC_RUN_KUBERNETES_JOB"
 """In the master's pod: the name of its Job."""
 
 BATCH = "batch/v1"
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+"""Label of a Job: the LocalQueue of Kueue that admits it."""
 
 SERVICE_ACCOUNT = "elastic-run"
 """Of the master's pods: `deploy/kubernetes/role.yaml` makes it, with its rights."""
@@ -61,6 +76,11 @@ class Request:
         command: the script and its own arguments.
         roles: their names; one that is empty where the job has none.
         endpoint: the store; empty: an etcd in the master's pod, whose data go with that pod.
+        queue: the LocalQueue of Kueue that admits the nodes; empty: they wait for nobody but the scheduler.
+        master_queue: the one that admits the master; empty: it waits for no queue.
+        store_size: members of a store that is made for this job (`store.py`), at `endpoint`; 0: none is made.
+        store_image: of those members; empty: the job's.
+        secret: the name of the Secret with the job's secret; empty: the job has none (`--insecure`).
         cpu, memory: what each node asks for, as the API writes amounts; empty: nothing is said.
         gpus: NVIDIA's, of each node.
         priority_class: of the nodes; lower ones are the first that the cluster takes back.
@@ -83,6 +103,11 @@ class Request:
     command: Sequence[str]
     roles: Sequence[str] = ("",)
     endpoint: str = ""
+    queue: str = ""
+    master_queue: str = ""
+    store_size: int = 0
+    store_image: str = ""
+    secret: str = ""
     cpu: str = ""
     memory: str = ""
     gpus: int = 0
@@ -170,16 +195,22 @@ def master_job(request: Request) -> Json:
         "name": "master",
         "image": request.image,
         "command": words,
-        "env": [*_downward(), {"name": JOB_VARIABLE, "value": request.name}],
+        "env": [*downward(), *secret_variable(request), {"name": JOB_VARIABLE, "value": request.name}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
-        **_pull_policy(request),
+        **pull_policy(request),
     }
-    priority = request.master_priority_class or request.high_priority_class or request.priority_class
+    priority = master_priority(request)
     return {
         "apiVersion": BATCH,
         "kind": "Job",
-        "metadata": {"name": request.name, "labels": labels(request.name, "job")},
+        "metadata": {
+            "name": request.name,
+            "labels": {
+                **labels(request.name, "job"),
+                **({QUEUE: request.master_queue} if request.master_queue else {}),
+            },
+        },
         "spec": {
             "backoffLimit": ATTEMPTS,
             "completions": 1,
@@ -197,24 +228,64 @@ def master_job(request: Request) -> Json:
     }
 
 
+def master_priority(request: Request) -> str:
+    """The class of the master, and of all without which the job cannot go on; empty: none is named."""
+    return request.master_priority_class or request.high_priority_class or request.priority_class
+
+
+def owned(owner: Json) -> dict[str, Any]:
+    """The part of an object's metadata that says what it goes with; nothing where `owner` is empty."""
+    return {"ownerReferences": [owner]} if owner else {}
+
+
+def secret(request: Request, owner: Json, text: str) -> Json:
+    """The job's secret; `text` as `Secret.text` has it. `owner`: as for `config_map`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {"name": request.secret, "labels": labels(request.name, "secret"), **owned(owner)},
+        "stringData": {SECRET_KEY: text},
+    }
+
+
+def secret_variable(request: Request) -> list[Json]:
+    """By which a container is given the job's secret, without its text in any pod's spec."""
+    if not request.secret:
+        return []
+    return [{"name": VARIABLE, "valueFrom": {"secretKeyRef": {"name": request.secret, "key": SECRET_KEY}}}]
+
+
 def config_map(
     request: Request, owner: Json, control: Control | None = None, annotations: Mapping[str, str] | None = None
 ) -> Json:
-    """What the master reads and writes. `owner`: see `owner_of`."""
+    """What the master reads and writes.
+
+    Args:
+        owner: see `owner_of`; empty for an object that a user applies, who cannot know the owner's uid. What the user
+            wants and how the job is are not in that one: to apply it again must not take them back.
+    """
     templates = {role: node_template(request, role) for role in request.roles}
+    applied = {} if owner else {APPLIED: "true"}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": request.name,
             "labels": labels(request.name, "job"),
-            "ownerReferences": [owner],
-            **({"annotations": dict(annotations)} if annotations else {}),
+            **owned(owner),
+            **({"annotations": {**(annotations or {}), **applied}} if annotations or applied else {}),
         },
         "data": {
-            TEMPLATES: json.dumps({"templates": templates, "memoryCap": request.memory_cap}),
-            CONTROL: (control or Control()).text,
-            STATUS: "{}",
+            TEMPLATES: json.dumps(
+                {
+                    "templates": templates,
+                    "memoryCap": request.memory_cap,
+                    "storeSize": request.store_size,
+                    "queue": request.queue,
+                }
+            ),
+            **({CONTROL: (control or Control()).text, STATUS: "{}"} if owner else {}),
         },
     }
 
@@ -236,12 +307,13 @@ def node_template(request: Request, role: str) -> Json:
     agent = next((each for each in containers if each.get("name") == CONTAINER), containers[0])
     agent["name"] = CONTAINER
     agent["image"] = request.image or agent.get("image", "")
-    own = {each["name"] for each in _downward()} | set(request.env)
+    given_here = [*downward(), *secret_variable(request)]
+    own = {each["name"] for each in given_here} | set(request.env)
     more = [{"name": name, "value": value} for name, value in request.env.items()]
     given_env = cast(Sequence[Json], agent.get("env") or ())
-    agent["env"] = [*_downward(), *(each for each in given_env if each.get("name") not in own), *more]
+    agent["env"] = [*given_here, *(each for each in given_env if each.get("name") not in own), *more]
     agent.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
-    agent.update(_pull_policy(request))
+    agent.update(pull_policy(request))
     resources = agent["resources"] = _at(agent, "resources")
     for amount, key in (
         (request.cpu, "cpu"),
@@ -259,6 +331,8 @@ def node_template(request: Request, role: str) -> Json:
         **({"priorityClassName": request.priority_class} if request.priority_class else {}),
     }
     spec.setdefault("automountServiceAccountToken", False)
+    if spec.get("hostNetwork"):  # or it would not know the names of the store's members
+        spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     own_labels = {**_at(metadata, "labels"), **labels(request.name, "node")}
     annotations = _at(metadata, "annotations")
     if first := request.high_priority.get(role, 0):
@@ -302,12 +376,14 @@ def _at(value: Json, name: str) -> dict[str, Any]:
     return cast(dict[str, Any], value.get(name) or {})
 
 
-def _downward() -> list[Json]:
+def downward() -> list[Json]:
+    """The variables by which a pod knows its name and its address."""
     return [
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]
 
 
-def _pull_policy(request: Request) -> dict[str, str]:
+def pull_policy(request: Request) -> dict[str, str]:
+    """Of each container whose image is the job's."""
     return {"imagePullPolicy": request.image_pull_policy} if request.image_pull_policy else {}

@@ -16,8 +16,10 @@ from ..replica import (
     OutOfMemory,
     PendingReason,
     Preempted,
+    Promised,
     Replica,
     Starting,
+    Submitted,
     Unschedulable,
 )
 
@@ -158,10 +160,33 @@ def replica_of(pod: Json, since: float) -> Replica | None:
     return replace(replica, **changes)
 
 
+def pending_of(pod: Json) -> PendingReason | None:
+    """Why a pod does not run yet; None where it does, or has ended."""
+    status = _at(pod, "status")
+    return _pending(status) if status.get("phase", "Pending") == "Pending" else None
+
+
+def end_of(pod: Json) -> End | None:
+    """How a pod ended; None where it has not."""
+    status = _at(pod, "status")
+    return _end(status, 0) if status.get("phase") in ("Succeeded", "Failed") else None
+
+
+def words_of(pod: Json) -> str:
+    """Why a pod that is no node does not run, or how it ended, for a person; empty where it runs."""
+    return str(pending_of(pod) or end_of(pod) or "")
+
+
 def _pending(status: Json) -> PendingReason:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            if status.get("nominatedNodeName"):
+                return Promised()
             return Unschedulable(condition.get("message", ""))
+    if not status.get("containerStatuses") and not any(
+        each.get("type") == "PodScheduled" for each in status.get("conditions") or ()
+    ):
+        return Submitted()
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = _at(_at(container, "state"), "waiting")
         if waiting.get("reason") in CANNOT_START:

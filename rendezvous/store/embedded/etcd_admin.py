@@ -7,14 +7,21 @@ before anything else does, so it needs no more than an address.
 import asyncio
 import base64
 import json
+import os
+import re
 import socket
+import ssl
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from ...errors import StoreError, StoreUnavailable
+from ...identity import SERVER_NAME
+from ...identity.contexts import NO_TLS, in_words
+from ...identity.secret import GIVE_IT
 from ..endpoint import Endpoint
 from .member_slot import Member, Probe, Reach
-from .supervisor import JOBS, encoded, node_keys, range_end
+from .supervisor import JOBS, Patience, encoded, node_keys, range_end
 
 BIRTH_KEY = b"elastic-run.birth"
 """Holds the store's birth: outside every job's prefix, so that no job lists it."""
@@ -23,6 +30,19 @@ ENDPOINTS_KEY = b"elastic-run.endpoints"
 """Holds the endpoints that the store was started with, separated by commas; written with the birth."""
 
 _OWN = b"elastic-run."  # both of these, and nothing else, begin with it
+
+LARGEST_REPLY = 16 << 20
+"""Bytes of one answer; the keys of some ten thousand nodes are less than a tenth of that."""
+
+RESOLVE_SECONDS = 10.0
+"""For the host's name to be resolved: a name server may be slow, and that says nothing of the store."""
+
+TLS_ONLY = "it speaks TLS only"
+
+_REPLACED = re.compile("\ufffd+")
+
+_WANTS_TLS = re.compile(rb"https|ssl|tls", re.IGNORECASE)
+"""What a refusal of plain HTTP says."""
 
 _UNAVAILABLE = (4, 14)  # gRPC's codes for a deadline passed and for no leader
 
@@ -52,14 +72,20 @@ class EtcdAdminRefused(StoreError):
         self.code = code
 
 
-async def call(endpoint: Endpoint, path: str, body: dict[str, object] | None, seconds: float) -> dict[str, Any]:
-    """One exchange: a POST of `body`, or a GET without one. Connecting and answering may take `seconds` each.
+async def call(
+    endpoint: Endpoint, path: str, body: dict[str, object] | None, seconds: float, tls: ssl.SSLContext | None = None
+) -> dict[str, Any]:
+    """One exchange: a POST of `body`, or a GET without one. Connecting and answering may take `seconds` each, and the
+    name of the host RESOLVE_SECONDS.
+
+    `tls`: for a store that the job's secret protects (`identity.contexts.Identity.store`); the same in all that follow.
 
     Any: JSON. Raises NotAnswered, EtcdAdminRefused.
     """
+    found = await _resolved(endpoint)
     try:
         async with asyncio.timeout(seconds):
-            reader, writer = await _connect(endpoint)
+            reader, writer = await _connect(endpoint, found, tls)
     except TimeoutError:
         raise NotAnswered(Reach.UNREACHABLE, f"no connection within {seconds:g} s") from None
     try:
@@ -71,30 +97,133 @@ async def call(endpoint: Endpoint, path: str, body: dict[str, object] | None, se
                 + data
             )
             await writer.drain()
-            reply = await reader.read(-1)
+            reply = await _read(reader)
     except (TimeoutError, ConnectionError):
         raise NotAnswered(Reach.SILENT, "") from None
+    except ssl.SSLError as error:
+        raise _failed_handshake(error) from None
     finally:
         writer.transport.abort()  # nothing is left to be said, and closing politely could wait
+    if tls is None and not reply.startswith(b"HTTP/") and await _speaks_tls(found, seconds):
+        raise _stranger(TLS_ONLY)
     return _understood(reply)
 
 
-async def _connect(endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Tries each address of the host, so that "refused by ::1, listening on 127.0.0.1" is a connection."""
+async def _resolved(endpoint: Endpoint) -> list[tuple[str, int]]:
+    """The addresses of the host. Raises NotAnswered."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        words = f"no name server answered within {RESOLVE_SECONDS:g} s"
+        raise NotAnswered(Reach.UNRESOLVABLE, words) from None
     except (OSError, UnicodeError) as error:
         raise NotAnswered(Reach.UNRESOLVABLE, str(error)) from None
+    return [(str(address[0]), int(address[1])) for *_, address in dict.fromkeys(found)]
+
+
+async def _connect(
+    endpoint: Endpoint, addresses: Sequence[tuple[str, int]], tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Tries each of them, so that "refused by ::1, listening on 127.0.0.1" is a connection."""
     failures: list[OSError] = []
-    for *_, address in dict.fromkeys(found):
+    for host, port in addresses:
         try:
-            return await asyncio.open_connection(str(address[0]), int(address[1]), limit=2**24)
+            if tls is None:
+                return await asyncio.open_connection(host, port, limit=1 << 16)
+            return await asyncio.open_connection(host, port, limit=1 << 16, ssl=tls, server_hostname=SERVER_NAME)
+        except ssl.SSLError as error:
+            raise _failed_handshake(error) from None
         except OSError as error:
             failures.append(error)
+            hung_up = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
+            if tls is not None and hung_up and await _speaks_plainly(host, port, endpoint):
+                raise _stranger(NO_TLS) from None
     if any(isinstance(error, ConnectionRefusedError) for error in failures):
         raise NotAnswered(Reach.REFUSED, "")
     raise NotAnswered(Reach.UNREACHABLE, str(failures[0]) if failures else "no address")
+
+
+async def _speaks_plainly(host: str, port: int, endpoint: Endpoint) -> bool:
+    """An etcd without TLS hangs up on it, as one with TLS does that is just ending; the former answers HTTP.
+
+    The latter, as others with TLS do, answers by a refusal in HTTP, which names what it wants.
+    """
+    try:
+        reader, writer = await asyncio.open_connection(host, port, limit=1 << 16)
+    except OSError:
+        return False
+    try:
+        writer.write(f"GET /version HTTP/1.0\r\nHost: {endpoint}\r\n\r\n".encode())
+        words = (await reader.readline()).split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/"):
+            return False
+        return words[1] != b"400" or not _WANTS_TLS.search(await _read(reader))
+    except (OSError, ValueError, NotAnswered):  # ValueError: a line without an end
+        return False
+    finally:
+        writer.transport.abort()
+
+
+async def _speaks_tls(addresses: Sequence[tuple[str, int]], seconds: float) -> bool:
+    """A server with TLS closes the connection of who speaks without, and so may any other; this one shakes hands.
+
+    Nothing is said to it, so it need not prove who it is.
+    """
+    anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    for host, port in addresses:
+        try:
+            async with asyncio.timeout(seconds):
+                _, writer = await asyncio.open_connection(host, port, ssl=anyone)
+        except ssl.SSLError as error:
+            return in_words(error) != NO_TLS and not isinstance(error, ssl.SSLEOFError)
+        except OSError:  # a TimeoutError is one
+            continue
+        writer.transport.abort()
+        return True
+    return False
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    """All that comes, within bounds. Raises NotAnswered."""
+    parts: list[bytes] = []
+    left = LARGEST_REPLY
+    while part := await reader.read(1 << 16):
+        left -= len(part)
+        if left < 0:
+            raise NotAnswered(Reach.FOREIGN, f"its answer has more than {LARGEST_REPLY >> 20} MiB")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _failed_handshake(error: ssl.SSLError) -> NotAnswered:
+    """What that means at a store."""
+    words = in_words(error)
+    return _stranger(words) if words else NotAnswered(Reach.UNREACHABLE, f"TLS fails: {error.reason or error}")
+
+
+def _stranger(words: str) -> NotAnswered:
+    """The store is another one than the job's, as `words` say."""
+    if words == NO_TLS:
+        words = (
+            f"{NO_TLS}. If it is an etcd of your own, write http:// before its address (nothing is encrypted then), or "
+            "https:// where it has TLS; if it belongs to a job with --insecure, give --insecure to join that job, or "
+            "wait until it has ended"
+        )
+    elif words == TLS_ONLY:
+        words = (
+            f"{TLS_ONLY}. If it belongs to a job that is encrypted, leave out --insecure and http://, or wait until "
+            f"{Patience().linger:g} s after that job has ended; if it is an etcd of your own, write https:// before "
+            "its address"
+        )
+    elif words.endswith(GIVE_IT):
+        words += (
+            f". A store of a job with another secret stops {Patience().linger:g} s after that job has ended. If it is "
+            "an etcd of your own, write https:// before its address"
+        )
+    return NotAnswered(Reach.STRANGER, words)
 
 
 def _understood(reply: bytes) -> dict[str, Any]:
@@ -107,6 +236,8 @@ def _understood(reply: bytes) -> dict[str, Any]:
         decoded: Any = json.loads(body)
     except ValueError:
         decoded = None
+    if not isinstance(decoded, dict) and b"HTTPS server" in body:
+        raise _stranger(TLS_ONLY)
     if not isinstance(decoded, dict):
         raise NotAnswered(Reach.FOREIGN, f"it answers HTTP {int(words[1])} and no JSON")
     answer = cast(dict[str, Any], decoded)
@@ -120,13 +251,13 @@ def _understood(reply: bytes) -> dict[str, Any]:
     raise EtcdAdminRefused(message, code)
 
 
-async def probe(endpoint: Endpoint, seconds: float = 1.0) -> Probe:
+async def probe(endpoint: Endpoint, seconds: float = 1.0, tls: ssl.SSLContext | None = None) -> Probe:
     """What the endpoint does when asked for a linearizable read: only a member with a quorum answers it."""
     if endpoint.tls:
         return await _probe_tls(endpoint, seconds)
     try:
         body: dict[str, object] = {"key": encoded(_OWN), "range_end": encoded(range_end(_OWN))}
-        answer = await call(endpoint, "/v3/kv/range", body, seconds)
+        answer = await call(endpoint, "/v3/kv/range", body, seconds, tls)
         found = {base64.b64decode(kv["key"]): base64.b64decode(kv["value"]).decode() for kv in answer.get("kvs", ())}
         listed = frozenset(filter(None, found.get(ENDPOINTS_KEY, "").split(",")))
         member = int(answer["header"]["member_id"])
@@ -144,8 +275,9 @@ async def probe(endpoint: Endpoint, seconds: float = 1.0) -> Probe:
 async def _probe_tls(endpoint: Endpoint, seconds: float) -> Probe:
     """A store behind TLS is the user's own: that it accepts a connection is all that is asked here."""
     try:
+        found = await _resolved(endpoint)
         async with asyncio.timeout(seconds):
-            _, writer = await _connect(endpoint)
+            _, writer = await _connect(endpoint, found, None)
     except TimeoutError:
         return Probe(endpoint, Reach.UNREACHABLE, detail=f"no connection within {seconds:g} s")
     except NotAnswered as error:
@@ -154,28 +286,42 @@ async def _probe_tls(endpoint: Endpoint, seconds: float) -> Probe:
     return Probe(endpoint, Reach.ANSWERS)
 
 
-async def command_line(endpoint: Endpoint, seconds: float = 2.0) -> tuple[str, ...]:
-    """How the etcd that answers there was started. Raises NotAnswered, EtcdAdminRefused."""
-    answer = await call(endpoint, "/debug/vars", None, seconds)
-    return tuple(map(str, answer.get("cmdline", ())))
+async def command_line(endpoint: Endpoint, seconds: float = 2.0, tls: ssl.SSLContext | None = None) -> tuple[str, ...]:
+    """How the etcd that answers there was started, each word as `told` has it. Raises NotAnswered, EtcdAdminRefused."""
+    answer = await call(endpoint, "/debug/vars", None, seconds, tls)
+    return tuple(_REPLACED.sub("\ufffd", str(word)) for word in answer.get("cmdline", ()))
 
 
-async def list_members(endpoint: Endpoint, seconds: float = 2.0) -> tuple[Member, ...]:
+def told(path: Path) -> str:
+    """A path as `command_line` has it: etcd answers in JSON, which has no place for bytes that are not UTF-8.
+
+    etcd replaces each of these bytes, and Python each run that begins a character: here every run has one replacement.
+    """
+    return _REPLACED.sub("\ufffd", os.fsencode(path).decode(errors="replace"))
+
+
+async def list_members(
+    endpoint: Endpoint, seconds: float = 2.0, tls: ssl.SSLContext | None = None
+) -> tuple[Member, ...]:
     """The members of the store. Raises NotAnswered, EtcdAdminRefused."""
-    return _members(await call(endpoint, "/v3/cluster/member/list", {}, seconds))
+    return _members(await call(endpoint, "/v3/cluster/member/list", {}, seconds, tls))
 
 
-async def remove_member(endpoint: Endpoint, member: int, seconds: float = 5.0) -> None:
+async def remove_member(
+    endpoint: Endpoint, member: int, seconds: float = 5.0, tls: ssl.SSLContext | None = None
+) -> None:
     """Removes a member for good. Raises NotAnswered (it may have happened), EtcdAdminRefused."""
-    await call(endpoint, "/v3/cluster/member/remove", {"ID": str(member)}, seconds)
+    await call(endpoint, "/v3/cluster/member/remove", {"ID": str(member)}, seconds, tls)
 
 
-async def add_member(endpoint: Endpoint, peer_url: str, seconds: float = 5.0) -> tuple[Member, ...]:
+async def add_member(
+    endpoint: Endpoint, peer_url: str, seconds: float = 5.0, tls: ssl.SSLContext | None = None
+) -> tuple[Member, ...]:
     """Adds a member slot and returns every member. Raises NotAnswered (it may have happened), EtcdAdminRefused."""
-    return _members(await call(endpoint, "/v3/cluster/member/add", {"peerURLs": [peer_url]}, seconds))
+    return _members(await call(endpoint, "/v3/cluster/member/add", {"peerURLs": [peer_url]}, seconds, tls))
 
 
-async def is_idle(endpoint: Endpoint, seconds: float = 2.0) -> bool:
+async def is_idle(endpoint: Endpoint, seconds: float = 2.0, tls: ssl.SSLContext | None = None) -> bool:
     """No job has a node in this store. Raises NotAnswered, EtcdAdminRefused."""
     prefix = JOBS.encode()
     body: dict[str, object] = {
@@ -183,11 +329,17 @@ async def is_idle(endpoint: Endpoint, seconds: float = 2.0) -> bool:
         "range_end": encoded(range_end(prefix)),
         "keys_only": True,
     }
-    return not node_keys(await call(endpoint, "/v3/kv/range", body, seconds))
+    return not node_keys(await call(endpoint, "/v3/kv/range", body, seconds, tls))
 
 
-async def give_birth(endpoint: Endpoint, birth: str, endpoints: Sequence[Endpoint], seconds: float = 2.0) -> None:
-    """Writes the store's birth and its endpoints unless it has a birth.
+async def give_birth(
+    endpoint: Endpoint,
+    birth: str,
+    endpoints: Sequence[Endpoint],
+    seconds: float = 2.0,
+    tls: ssl.SSLContext | None = None,
+) -> str:
+    """Writes the store's birth and its endpoints unless it has a birth; what it has then.
 
     Raises NotAnswered (it may be written), EtcdAdminRefused.
     """
@@ -199,8 +351,15 @@ async def give_birth(endpoint: Endpoint, birth: str, endpoints: Sequence[Endpoin
             {"request_put": {"key": key, "value": encoded(birth.encode())}},
             {"request_put": {"key": encoded(ENDPOINTS_KEY), "value": encoded(listed)}},
         ],
+        "failure": [{"request_range": {"key": key}}],
     }
-    await call(endpoint, "/v3/kv/txn", body, seconds)
+    answer = await call(endpoint, "/v3/kv/txn", body, seconds, tls)
+    if answer.get("succeeded"):
+        return birth
+    try:
+        return base64.b64decode(answer["responses"][0]["response_range"]["kvs"][0]["value"]).decode()
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise NotAnswered(Reach.FOREIGN, "its JSON is not etcd's") from None
 
 
 def _members(answer: dict[str, Any]) -> tuple[Member, ...]:

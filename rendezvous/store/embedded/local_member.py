@@ -9,15 +9,7 @@ lock and waits. While a job runs, `watchdog` looks after it.
     ├── SupervisorFailed    its supervisor did not start (see `watchdog`)
     └── EmbeddedFailed    a member cannot be started, or did not live; the message quotes etcd's log
 
-Where things lie. The lock of a port is the machine's: `/tmp/elastic-run-<uid>/etcd-<port>.lock`, so that two agents
-here agree even where their directories differ, and held by supervisor and etcd for as long as either lives. It is not
-in $XDG_RUNTIME_DIR: sessions of one user disagree about that, and it goes away at logout, under a living store. It is
-not in the user's home: that may be one folder on many machines, whose members each need a lock of their own. What
-cleans the temporary folder by age leaves it alone, because the supervisor holds a lock on the folder, which
-systemd-tmpfiles respects, and renews the times of all that is in it, which every cleaner respects.
-A member's folder holds `data`, `log` and `member.json`. An agent that uses a store of this machine holds a shared lock
-on `etcd-<port>.users` beside the lock: the supervisor does not stop the store of an agent that lives, also where it is
-stopped and its lease has ended.
+Where things lie is in `folders.py`.
 
 The limit of what this can promise: if every member of a store is down and one of them lost its data, that one may
 start empty before the others are back, and a write that only it and a later one had confirmed can be lost.
@@ -25,27 +17,34 @@ start empty before the others are back, and a write that only it and a later one
 
 import asyncio
 import contextlib
-import json
+import math
 import os
 import secrets
 import shutil
 import signal
 import socket
-import stat
 import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ... import leftovers
-from ...errors import NoUsableEtcd, StoreUnavailable
-from ..endpoint import Binding, Endpoint, binding, is_local
+from ...errors import StoreUnavailable
+from ...identity.contexts import Identity
+from ..endpoint import Binding, Endpoint, binding, interface_addresses, is_local
 from . import etcd_admin, supervisor, watchdog
-from .binary import binary_version, etcd_arguments, find_binary, refuse_old, trying_out_only
+from .binary import (
+    OLDEST_VERSION,
+    Version,
+    binary_version,
+    etcd_arguments,
+    find_binary,
+    refuse_old,
+    short_of_addresses,
+    trying_out_only,
+)
+from .folders import EmbeddedFailed, MemberFolder, last_lines, runtime_directory
 from .member_slot import (
     MEMBER_PREFIX,
     Data,
@@ -78,13 +77,8 @@ PATIENCE_SECONDS = 15.0
 _REPORT_SECONDS = 10.0
 _FIRST_REPORT_SECONDS = 2.0  # a usual start is quicker, and needs no line
 _PEER_PORT_SECONDS = 3.0  # a member that is just ending, or just starting under another user, passes within this
-_TAIL_LINES = 5
 
 Announce = Callable[[str], None]
-
-
-class EmbeddedFailed(NoUsableEtcd):
-    """A member of the store could not be started here, or ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,84 +103,30 @@ class Hosting:
             os.close(descriptor)
 
 
-# The state on this machine.
+def member_hosts(slot: Endpoint, where: Binding, members: int) -> list[str]:
+    """The names and addresses by which other members may know the one at `slot`, which is this machine.
 
-
-def runtime_directory() -> Path:
-    """The user's folder on this machine for locks and, by default, data; made if absent. Raises EmbeddedFailed."""
-    path = _runtime_path()
-    path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise EmbeddedFailed(
-            f"{path} is not a directory that only you can use (it is another user's, a link, or open to others): "
-            "remove it, or set TMPDIR"
-        )
-    return path
-
-
-def _runtime_path() -> Path:
-    return Path(tempfile.gettempdir()) / f"elastic-run-{os.getuid()}"
-
-
-def last_lines(log: Path, count: int = _TAIL_LINES) -> str:
-    """The end of etcd's own log, each line's message only, for an error."""
-    try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return "no log"
-    return "\n".join(f"    {_message(line)}" for line in lines[-count:]) or "its log is empty"
-
-
-def _message(line: str) -> str:
-    try:
-        entry: Any = json.loads(line)  # Any: JSON
-        fields = {key: value for key, value in entry.items() if key in ("error", "address", "remote-peer-id")}
-        return f"{entry['level']}: {entry['msg']}" + (f" {fields}" if fields else "")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return line[:400]
-
-
-@dataclass(frozen=True, slots=True)
-class _Home:
-    """A member's folder."""
-
-    path: Path
-
-    @property
-    def data(self) -> Path:
-        return self.path / "data"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log"
-
-    @property
-    def written(self) -> bool:
-        """etcd has begun to keep data here."""
-        return watchdog.has_data(self.path)
-
-    def seen(self, endpoint: Endpoint) -> Data:
-        try:
-            raw: Any = json.loads((self.path / "member.json").read_text())  # Any: JSON
-            return Data(endpoint, str(raw["birth"]), int(raw["member"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return Data(endpoint)
-
-    def remember(self, birth: str, member: int) -> None:
-        draft = self.path / "member.json.new"
-        draft.write_text(json.dumps({"birth": birth, "member": member}))
-        draft.replace(self.path / "member.json")
+    Nobody needs them where it is the only one: who asks it goes by the name that is in every certificate.
+    """
+    if members == 1:
+        return []
+    given = (slot.host, where.advertise, where.listen, "localhost", *sorted(interface_addresses()))
+    return [host for host in dict.fromkeys(given) if host not in ("0.0.0.0", "::")]
 
 
 @dataclass(slots=True)
 class _Running:
-    """The member that this agent started. Owns the supervisor's pidfd."""
+    """The member that this agent started. Owns the supervisor's pidfd.
+
+    Attributes:
+        again: it is another command's member, whose supervisor was killed.
+    """
 
     endpoint: Endpoint
-    home: _Home
+    home: MemberFolder
     kept: watchdog.Kept
     pidfd: int
+    again: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def watch(self) -> None:
@@ -211,6 +151,10 @@ async def ensure(
     runtime: Path | None = None,
     linger: float = LINGER_SECONDS,
     grace: float = GRACE_SECONDS,
+    local: Mapping[Endpoint, str] | None = None,
+    identity: Identity | None = None,
+    started: Callable[[Endpoint], None] = lambda endpoint: None,
+    alone: bool = False,
 ) -> Hosting:
     """Returns when the store at `endpoints` answers; starts this machine's member of it where nobody serves it.
 
@@ -223,12 +167,19 @@ async def ensure(
         runtime: for locks; None: the user's folder on this machine. For tests.
         linger: seconds without a node before the member is stopped.
         grace: seconds for the first node to come.
+        local: the endpoints whose member may be started here, and the address that each listens on; None: those whose
+            name resolves to this machine.
+        identity: protects the store where the endpoints name a secret.
+        started: told which endpoint's member is started here, before it answers.
+        alone: no other machine is expected.
 
     Raises:
         StoreUnavailable: nobody answered by the deadline; the message says who did what.
         NoEtcdBinary, EtcdTooOld, EmbeddedFailed: a member had to be started here and could not be.
     """
-    attempt = _Attempt(tuple(endpoints), directory, announce, deadline, runtime, linger, grace)
+    attempt = _Attempt(
+        tuple(endpoints), directory, announce, deadline, runtime, linger, grace, local, identity, started, alone
+    )
     try:
         return await attempt.run()
     except BaseException:  # a cancellation too: nobody will use what was started
@@ -250,7 +201,15 @@ class _Attempt:
         runtime: Path | None,
         linger: float,
         grace: float,
+        local: Mapping[Endpoint, str] | None,
+        identity: Identity | None,
+        started: Callable[[Endpoint], None],
+        alone: bool,
     ) -> None:
+        self._started = started
+        self._alone = alone
+        self._identity = identity if any(endpoint.secret for endpoint in endpoints) else None
+        self._tls = self._identity.store if self._identity is not None else None
         self._endpoints = endpoints
         self._directory = directory
         self._runtime = runtime
@@ -258,6 +217,7 @@ class _Attempt:
         self._deadline = deadline
         self._linger = linger
         self._grace = grace
+        self._given = local
         self._now = asyncio.get_running_loop().time
         self._local: frozenset[Endpoint] = frozenset()
         self._running: _Running | None = None
@@ -267,6 +227,7 @@ class _Attempt:
         self._report_at = self._now() + _FIRST_REPORT_SECONDS
         self._notes: list[str] = []
         self._binary: Path | None = None
+        self._version: Version = OLDEST_VERSION
         self._uses: dict[Endpoint, int] = {}
 
     def close(self) -> None:
@@ -274,10 +235,15 @@ class _Attempt:
             self._running.forget()
 
     async def abandon(self) -> None:
-        """Stops the member that was started for a store that never came. Data that was there before stays."""
+        """Stops the member that was started for a store that never came. Data that was there before stays.
+
+        A member that others may wait for is left to its supervisor, which stops it when nobody does.
+        """
         for descriptor in self._uses.values():
             os.close(descriptor)
-        if self._running is None:
+        if self._running is None or self._running.again:
+            return
+        if supervisor.in_use(self._users_path(self._running.endpoint)):
             return
         await self._stop(self._running)
         if not self._running.home.seen(self._running.endpoint).birth:
@@ -298,7 +264,7 @@ class _Attempt:
                 self._local, resolve_at = await self._find_local(), self._now() + _REPORT_SECONDS
             if self._running is not None and self._running.ended.is_set():
                 await self._diagnose(self._running)
-            probes = tuple(await asyncio.gather(*map(etcd_admin.probe, self._endpoints)))
+            probes = tuple(await asyncio.gather(*map(self._probe, self._endpoints)))
             if await self._outrun(probes):
                 continue
             decision = await self._step(probes)
@@ -318,6 +284,9 @@ class _Attempt:
                 self._steady = self._now()
                 self._check_deadline(probes, last)
 
+    def _probe(self, endpoint: Endpoint) -> Awaitable[Probe]:
+        return etcd_admin.probe(endpoint, tls=self._tls)
+
     async def _outrun(self, probes: Sequence[Probe]) -> bool:
         """What answers at the member slot is another member than the one started here, which must end: it has no port.
 
@@ -332,15 +301,17 @@ class _Attempt:
         await self._diagnose(running, outrun=True)
         return True
 
-    async def _serves(self, endpoint: Endpoint, home: _Home) -> bool | None:
+    async def _serves(self, endpoint: Endpoint, home: MemberFolder) -> bool | None:
         """What answers there runs on the data in that folder; None where it does not tell."""
         try:
-            command = await etcd_admin.command_line(endpoint)
+            command = await etcd_admin.command_line(endpoint, tls=self._tls)
         except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
             return None
-        return str(home.data) in command if command else None
+        return etcd_admin.told(home.data) in command if command else None
 
     async def _find_local(self) -> frozenset[Endpoint]:
+        if self._given is not None:
+            return frozenset(self._given)
         # The resolver has no asynchronous form; asyncio's own wrapper is a thread as well.
         found = await asyncio.gather(*(asyncio.to_thread(is_local, e.host) for e in self._endpoints))
         return frozenset(e for e, local in zip(self._endpoints, found, strict=True) if local)
@@ -349,7 +320,9 @@ class _Attempt:
         if self._now() >= self._report_at:
             self._report_at = self._now() + _REPORT_SECONDS
             left = max(0.0, self._deadline - self._now())
-            self._announce(f"{decision.reason}; waiting up to {left:.0f} s more")
+            full = watchdog.full_disk(self._running.home.path) if self._running is not None else ""
+            waits = f"; waiting up to {left:.0f} s more" if math.isfinite(left) else ""
+            self._announce((full or decision.reason) + waits)
 
     def _check_deadline(self, probes: Sequence[Probe], last: Decision | None) -> None:
         if self._now() < self._deadline:
@@ -384,6 +357,7 @@ class _Attempt:
                 members=members,
                 idle=idle,
                 hosted=self._running.endpoint if self._running else None,
+                theirs=self._running is not None and self._running.again,
                 remembered=frozenset(self._remembered),
                 patient=self._now() - self._steady >= PATIENCE_SECONDS,
             )
@@ -409,10 +383,11 @@ class _Attempt:
         """The members and whether the store is idle, asked only where a member slot here is vacant beside a quorum."""
         answering = [probe.endpoint for probe in probes if probe.reach is Reach.ANSWERS]
         view = View(tuple(probes), local=self._local, hosted=self._running.endpoint if self._running else None)
-        if not answering or answering[0].tls or not vacant(view):
+        if not answering or answering[0].own or not vacant(view):
             return None, False
         try:
-            return await etcd_admin.list_members(answering[0]), await etcd_admin.is_idle(answering[0])
+            members = await etcd_admin.list_members(answering[0], tls=self._tls)
+            return members, await etcd_admin.is_idle(answering[0], tls=self._tls)
         except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
             return None, False  # it wants credentials, or has just lost its quorum: nothing to be done to it here
 
@@ -443,16 +418,22 @@ class _Attempt:
             else:  # the supervisor has it for an instant, to see whether anybody has
                 await self._pause(0.01)
 
-    def _home(self, endpoint: Endpoint, generation: int | None = None) -> _Home:
+    def _home(self, endpoint: Endpoint, generation: int | None = None) -> MemberFolder:
         token = cluster_token(self._endpoints, generation or self._generation)
-        base = self._directory.absolute() if self._directory is not None else self._runtime or _runtime_path()
-        return _Home(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
+        base = (
+            self._directory.absolute()
+            if self._directory is not None
+            else self._runtime or runtime_directory(make=False)
+        )
+        return MemberFolder(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
 
     def _data(self) -> tuple[Data, ...]:
         # Either generation's: which one the store has is told by its birth.
         found: list[Data] = []
         for endpoint in self._endpoints:
-            if endpoint in self._local:
+            if self._running is not None and self._running.again and self._running.endpoint == endpoint:
+                found.append(self._running.home.seen(endpoint))
+            elif endpoint in self._local:
                 for generation in (1, 2):
                     home = self._home(endpoint, generation)
                     if home.written:
@@ -460,7 +441,7 @@ class _Attempt:
                         break
         return tuple(found)
 
-    def _home_with_data(self, endpoint: Endpoint) -> _Home:
+    def _home_with_data(self, endpoint: Endpoint) -> MemberFolder:
         return next(
             (home for generation in (1, 2) if (home := self._home(endpoint, generation)).written),
             self._home(endpoint),
@@ -478,9 +459,13 @@ class _Attempt:
     ) -> bool:
         """Carries the decision out, under the lock; False where the quorum would not have it now."""
         birth = next((probe.birth for probe in probes if probe.birth), "")
+        answered = any(probe.reach is Reach.ANSWERS for probe in probes)  # then the quorum says whose data is good
+        killed = None if answered else self._killed_elsewhere(slot)
         match decision.action:
             case "discard":
                 shutil.rmtree(self._home_with_data(slot).path)
+            case "restart" | "start" if killed is not None:
+                await self._start_again(slot, killed, lock)
             case "restart":
                 await self._start(decision, slot, self._home_with_data(slot), lock, members=None)
             case "start" | "anew":
@@ -501,6 +486,36 @@ class _Attempt:
                 await self._start(decision, slot, self._home(slot), lock, members=members, data=data)
         return True
 
+    def _killed_elsewhere(self, slot: Endpoint) -> watchdog.Kept | None:
+        """The supervisor that served this slot from another folder until it was killed. Under the lock.
+
+        Its store may live: agents of other commands, here or elsewhere, wait for it with what its data says. A member
+        without that data, or with older data, would take its place. For a store of several members this holds where
+        the endpoints are the same; a lone one is the same store however its endpoint is written.
+        """
+        kept = watchdog.killed_supervisor(slot, self._lock_path(slot))
+        if kept is None or not watchdog.has_data(kept.folder):
+            return None
+        own = [self._home(slot, generation).path for generation in (1, 2)]
+        same = kept.folder.name in (path.name for path in own)
+        lone = len(self._endpoints) == 1 and watchdog.is_lone(kept)
+        return kept if kept.folder not in own and (lone or same) else None
+
+    async def _start_again(self, slot: Endpoint, killed: watchdog.Kept, lock: int) -> None:
+        await self._use(slot)
+        home = MemberFolder(killed.folder)
+        try:
+            # A supervisor of this version does not ask with the files that an earlier version wrote.
+            if self._identity is not None and self._identity.vouches_for(home.tls):
+                self._protect(slot, await self._binding(slot), home)
+            kept = await watchdog.start_again(killed, lock, self._announce)
+        except (watchdog.SupervisorFailed, OSError) as error:
+            raise EmbeddedFailed(
+                f"the store at {slot} has its data in {killed.folder}, its supervisor was killed, and it cannot be "
+                f"restarted: {error}. To start an empty store instead, remove {killed.folder}"
+            ) from None
+        await self._run(slot, home, kept, again=True)
+
     async def _replace_member(
         self, through: Endpoint, slot: Endpoint, members: Sequence[Member]
     ) -> tuple[Member, ...] | None:
@@ -511,8 +526,8 @@ class _Attempt:
         try:
             for member in members:
                 if peer_url(slot) in member.peer_urls:
-                    await etcd_admin.remove_member(through, member.id)
-            return await etcd_admin.add_member(through, peer_url(slot))
+                    await etcd_admin.remove_member(through, member.id, tls=self._tls)
+            return await etcd_admin.add_member(through, peer_url(slot), tls=self._tls)
         except etcd_admin.NotAnswered:
             return None  # it may have happened; the next look tells
         except etcd_admin.EtcdAdminRefused as error:
@@ -528,11 +543,10 @@ class _Attempt:
         if clash is not None:
             raise EmbeddedFailed(clash)
         binary = await self._find_binary()
-        peers = [endpoint for endpoint in self._endpoints if endpoint != slot]
-        where = await asyncio.to_thread(binding, slot.host, peers)  # resolves names, as above
+        where = await self._binding(slot)
         give_up = min(self._deadline, self._now() + _PEER_PORT_SECONDS)
         while (problem := _bind_problem(where.listen, peer_port(slot.port))) is not None:
-            if (await etcd_admin.probe(slot)).reach is not Reach.REFUSED:
+            if (await self._probe(slot)).reach is not Reach.REFUSED:
                 break  # not a stranger: another member has just taken the member slot, and etcd will say so
             if self._now() >= give_up:
                 raise EmbeddedFailed(
@@ -544,6 +558,12 @@ class _Attempt:
             await self._pause(0.1)
         return binary, where
 
+    async def _binding(self, slot: Endpoint) -> Binding:
+        if self._given is not None:
+            return Binding(self._given[slot], self._given[slot])
+        peers = [endpoint for endpoint in self._endpoints if endpoint != slot]
+        return await asyncio.to_thread(binding, slot.host, peers, alone=self._alone)  # resolves names, as above
+
     async def _find_binary(self) -> Path:
         """A binary that can be used. Raises NoEtcdBinary, EtcdTooOld."""
         if self._binary is None:
@@ -553,14 +573,14 @@ class _Attempt:
             warning = trying_out_only(version)
             if warning is not None:
                 self._notes.append(warning)
-            self._binary = path
+            self._binary, self._version = path, version
         return self._binary
 
     async def _start(
         self,
         decision: Decision,
         slot: Endpoint,
-        home: _Home,
+        home: MemberFolder,
         lock: int,
         *,
         members: Sequence[Member] | None,
@@ -578,7 +598,20 @@ class _Attempt:
             home.remember(data.birth, data.member)
         generation = 2 if home == self._home(slot, 2) else 1
         token = cluster_token(self._endpoints, generation)
-        etcd = [str(binary), *etcd_arguments(self._endpoints, slot, where, home.data, token=token, members=members)]
+        protected = home.tls if self._protect(slot, where, home) else None
+        etcd = [
+            str(binary),
+            *etcd_arguments(
+                self._endpoints,
+                slot,
+                where,
+                home.data,
+                token=token,
+                members=members,
+                tls=protected,
+                version=self._version,
+            ),
+        ]
         loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}
         options = {
             "--home": home.path,
@@ -589,20 +622,34 @@ class _Attempt:
             "--users": self._users_path(slot),
             "--linger": self._linger,
             "--grace": self._grace,
+            **({"--tls": protected} if protected is not None else {}),
         }
         await self._use(slot)
         keeping = (sys.executable, "-I", "-S", supervisor.__file__)
         command = (*keeping, *(str(part) for option in options.items() for part in option), "--", *etcd)
         pid = await watchdog.start_supervisor(command, lock)
         self._announce(f"starting etcd at {slot}: {decision.reason}")
+        self._started(slot)
+        await self._run(slot, home, watchdog.Kept(slot, pid, home.path, self._lock_path(slot), command))
+
+    async def _run(self, slot: Endpoint, home: MemberFolder, kept: watchdog.Kept, *, again: bool = False) -> None:
         try:
-            pidfd = os.pidfd_open(pid)
+            pidfd = os.pidfd_open(kept.supervisor_pid)
         except ProcessLookupError:
             await self._explain(slot, home)
             return
-        kept = watchdog.Kept(slot, pid, home.path, self._lock_path(slot), command)
-        self._running = _Running(slot, home, kept, pidfd)
+        self._running = _Running(slot, home, kept, pidfd, again)
         self._running.watch()
+
+    def _protect(self, slot: Endpoint, where: Binding, home: MemberFolder) -> bool:
+        """Writes the member's certificate; False where the store has no secret. Raises EmbeddedFailed."""
+        if self._identity is None:
+            return False
+        try:
+            self._identity.member_files(home.tls, lambda: member_hosts(slot, where, len(self._endpoints)), time.time())
+        except OSError as error:
+            raise EmbeddedFailed(f"the certificate of the store cannot be written to {home.tls}: {error}") from None
+        return True
 
     async def _discard_running(self, running: _Running, reason: str) -> None:
         """Stops the member that waits in vain and sets its data aside."""
@@ -620,7 +667,7 @@ class _Attempt:
         self._forget(running)
         await self._explain(running.endpoint, running.home, outrun=outrun)
 
-    async def _explain(self, slot: Endpoint, home: _Home, *, outrun: bool = False) -> None:
+    async def _explain(self, slot: Endpoint, home: MemberFolder, *, outrun: bool = False) -> None:
         """What to do about a member that ended: go on where its log, or another in its slot, says why, else raise."""
         tail = last_lines(home.log, 60)
         self._steady = self._now()
@@ -633,11 +680,11 @@ class _Attempt:
             if not home.written:
                 shutil.rmtree(home.path, ignore_errors=True)
         else:
-            full = watchdog.full_disk(home.path)
-            advice = f"{full}: make room, or name another folder with --store-dir"
+            full, short = watchdog.full_disk(home.path), short_of_addresses()
+            advice = short or f"{full}: make room, or name another folder with --store-dir"
             raise EmbeddedFailed(
                 f"the etcd that was started for {slot} exited at once; the end of {home.log}:\n{last_lines(home.log)}\n"
-                + (advice if full else f"If its data is damaged, remove {home.path}")
+                + (advice if full or short else f"If its data is damaged, remove {home.path}")
             )
 
     async def _hosting(self, probes: tuple[Probe, ...], decision: Decision) -> Hosting:
@@ -647,7 +694,7 @@ class _Attempt:
             await self._settle(running, mine)
         local = running.kept if running is not None else None
         for endpoint in self._local:
-            lock = (self._runtime or _runtime_path()).joinpath(self._lock_name(endpoint))
+            lock = (self._runtime or runtime_directory(make=False)).joinpath(self._lock_name(endpoint))
             if lock.exists():
                 await self._use(endpoint)
                 local = local or await self._kept(endpoint, lock)
@@ -663,22 +710,18 @@ class _Attempt:
 
     async def _settle(self, running: _Running, mine: Probe) -> None:
         """Gives the store its birth if it has none, and notes beside the data which store it belongs to."""
-        while not mine.birth:
-            birth = partial(etcd_admin.give_birth, mine.endpoint, secrets.token_hex(8), self._endpoints)
-            if not await _succeeds(birth) and self._now() >= self._deadline:
-                raise StoreUnavailable(f"the store at {mine.endpoint} answers, but accepts no write: {mine.detail}")
-            mine = await etcd_admin.probe(mine.endpoint)
-            if not mine.birth:
+        birth = mine.birth
+        while not birth:
+            try:
+                birth = await etcd_admin.give_birth(mine.endpoint, secrets.token_hex(8), self._endpoints, tls=self._tls)
+            except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused) as error:
+                if self._now() >= self._deadline:
+                    why = str(error) or "it does not answer in time"
+                    raise StoreUnavailable(
+                        f"the store at {mine.endpoint} answers, but accepts no write: {why}"
+                    ) from None
                 await self._pause(0.1)
-        running.home.remember(mine.birth, mine.member)
-
-
-async def _succeeds(action: Callable[[], Awaitable[None]]) -> bool:
-    try:
-        await action()
-    except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused):
-        return False
-    return True
+        running.home.remember(birth, mine.member)
 
 
 def _bind_problem(host: str, port: int) -> str | None:

@@ -44,7 +44,8 @@ def peer_port(port: int) -> int:
 
 def peer_url(endpoint: Endpoint) -> str:
     """Where the other members reach the member of `endpoint`: the same text on every machine."""
-    return f"http://{authority(endpoint.host, peer_port(endpoint.port))}"
+    scheme = "https" if endpoint.secret else "http"
+    return f"{scheme}://{authority(endpoint.host, peer_port(endpoint.port))}"
 
 
 def member_name(endpoint: Endpoint) -> str:
@@ -53,8 +54,12 @@ def member_name(endpoint: Endpoint) -> str:
 
 
 def cluster_token(endpoints: Sequence[Endpoint], generation: int = 1) -> str:
-    """What etcd derives its cluster's and members' ids from: equal for the same endpoints in any order."""
-    text = ",".join(sorted(map(str, endpoints))) + f"#{generation}"
+    """What etcd derives its cluster's and members' ids from: equal for the same endpoints in any order.
+
+    Stores of different secrets have different ones, so that none starts on the data of another.
+    """
+    protected = "".join(sorted({endpoint.secret for endpoint in endpoints}))
+    text = ",".join(sorted(map(str, endpoints))) + f"#{generation}{protected}"
     return MEMBER_PREFIX + hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -105,6 +110,7 @@ class Reach(StrEnum):
     ANSWERS = "answers"
     SILENT = "accepts connections and does not answer"
     FOREIGN = "is not etcd"
+    STRANGER = "is not this job's store"
     REFUSED = "refuses connections"
     UNREACHABLE = "cannot be reached"
     UNRESOLVABLE = "does not resolve"
@@ -155,6 +161,7 @@ class View:
         hosted: the endpoint that this agent has started.
         remembered: local endpoints that could not start empty, since a member remembers them.
         patient: seconds that this has lasted were enough for anything transient to pass.
+        theirs: the hosted member is that of another command, started again for it.
     """
 
     probes: tuple[Probe, ...]
@@ -166,6 +173,7 @@ class View:
     hosted: Endpoint | None = None
     remembered: frozenset[Endpoint] = frozenset()
     patient: bool = False
+    theirs: bool = False
 
 
 Action = Literal["use", "start", "anew", "restart", "join", "replace", "discard", "wait", "refuse"]
@@ -190,7 +198,7 @@ class Decision:
 
 def missing_members(probes: Sequence[Probe]) -> tuple[Endpoint, ...]:
     """The endpoints that nobody serves. One that is silent has a member: it waits for the others."""
-    absent = (Reach.REFUSED, Reach.UNREACHABLE, Reach.UNRESOLVABLE, Reach.FOREIGN)
+    absent = (Reach.REFUSED, Reach.UNREACHABLE, Reach.UNRESOLVABLE, Reach.FOREIGN, Reach.STRANGER)
     return tuple(probe.endpoint for probe in probes if probe.reach in absent)
 
 
@@ -205,7 +213,7 @@ def vacant(view: View) -> tuple[Endpoint, ...]:
         if probe.reach is Reach.REFUSED
         and probe.endpoint in view.local
         and probe.endpoint not in view.busy
-        and not probe.endpoint.tls
+        and not probe.endpoint.own
     ]
     return tuple(sorted(free, key=lambda endpoint: endpoint not in kept))
 
@@ -222,6 +230,8 @@ def decide(view: View) -> Decision:
             f"{','.join(str(probe.endpoint) for probe in view.probes)}: nothing was changed. Name the same endpoints "
             "as the commands that use that store, or choose a port on which no store runs",
         )
+    if stranger := next((probe for probe in view.probes if probe.reach is Reach.STRANGER), None):
+        return Decision("refuse", f"the store at {stranger.endpoint} cannot be used: {stranger.detail}")
     if view.hosted is not None:
         return _with_member(view, view.hosted, answering, birth)
     slots = vacant(view)
@@ -229,7 +239,7 @@ def decide(view: View) -> Decision:
         if answering:
             return Decision("use", "the store answers")
         # One that accepts connections is somebody's etcd. Where nobody has one, no agent will start these.
-        absent = len(missing_members(view.probes)) == len(view.probes) and not any(p.endpoint.tls for p in view.probes)
+        absent = len(missing_members(view.probes)) == len(view.probes) and not any(p.endpoint.own for p in view.probes)
         if absent and view.patient and len(view.probes) % 2 == 0:
             return _refuse_even(view.probes)
         return Decision("wait", waiting_for(view.probes))
@@ -266,7 +276,8 @@ def _is_of_other_endpoints(view: View, probe: Probe) -> bool:
     """
     if not probe.listed:
         return False
-    wanted = (view.hosted,) if view.hosted is not None else vacant(view)
+    own = (view.hosted,) if view.hosted is not None else vacant(view)
+    wanted = () if view.theirs else own
     return len(view.probes) > len(probe.listed) or any(str(endpoint) not in probe.listed for endpoint in wanted)
 
 

@@ -14,8 +14,9 @@ agent needs its store when it goes on. (While a machine sleeps, the monotonic cl
 neither leases nor the times here run on.)
 
 An etcd that has served and ends by itself is started again on its data, for as long as somebody may need it. Where the
-disk was full it comes back as soon as there is room. A supervisor that is killed leaves its number in the lock's file,
-by which agents know that it is to be started again (`watchdog`); one that ends otherwise removes that file.
+disk was full it comes back as soon as there is room. A supervisor that is killed leaves its process id and command line
+in the lock's file, by which agents know that it is to be started again (`watchdog`); one that ends otherwise removes
+that file.
 
 etcd keeps the history of all keys. The supervisor bounds it in bytes, which etcd itself does not, and ends a space
 alarm.
@@ -38,13 +39,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 JOBS = "/elastic-run/"
 """Every job's keys lie under this."""
 
 _NODE_KEY = re.compile(r"/elastic-run/.+/nodes/[^/]+")
 _PR_SET_PDEATHSIG = 1
+_LARGEST_REPLY = 16 << 20
 _STOP_SECONDS = 5.0  # for etcd's orderly stop, which hands its leadership over
 _ASK_SECONDS = 2.0
 _DEATHS = 3  # within the next, before there is a pause between two starts
@@ -67,7 +72,7 @@ class Seen:
 
     Attributes:
         started: when etcd was started.
-        answered: when etcd first answered.
+        answered: when etcd first answered; where no node has come yet, after its last silence.
         heard: when etcd last answered.
         nodes: when a leased node key was last there.
         led: when the member last knew a leader.
@@ -108,10 +113,10 @@ def judge(seen: Seen, patience: Patience, now: float) -> tuple[Verdict, str]:
         if now - max(seen.orphaned, seen.started) >= patience.grace:
             return "stop", f"etcd never answered, and no agent on this machine has used it for {patience.grace:g} s"
         return "keep", "it does not answer yet"
-    if seen.nodes is None:
-        if now - max(seen.orphaned, seen.answered) >= patience.linger:
+    last = seen.answered if seen.nodes is None else seen.nodes
+    if (seen.heard or 0.0) - max(seen.orphaned, last) >= patience.linger:  # silence is no evidence
+        if seen.nodes is None:
             return "retire", "the agent that started it exited before any node registered"
-    elif (seen.heard or 0.0) - max(seen.orphaned, seen.nodes) >= patience.linger:  # silence is no evidence
         return "retire", f"no job has had a node for {patience.linger:g} s"
     led = max(seen.answered, seen.led or 0.0)
     if now - max(seen.orphaned, led) >= patience.forsaken:
@@ -127,7 +132,8 @@ def heard(seen: Seen, nodes: bool, now: float) -> Seen:
     """
     still = seen.heard is not None and now - seen.heard >= _STILL_SECONDS
     there = nodes or (still and seen.nodes is not None)
-    answered = now if seen.answered is None else seen.answered
+    anew = seen.answered is None or (still and seen.nodes is None)
+    answered = now if anew else seen.answered
     return replace(seen, answered=answered, heard=now, nodes=now if there else seen.nodes)
 
 
@@ -204,28 +210,76 @@ def node_keys(answer: dict[str, object]) -> list[bytes]:
 # The rest talks to etcd and to the system.
 
 
+@dataclass(slots=True)
+class _Client:
+    """Where etcd answers, and the connection to it, which is kept: with TLS a new one costs both ends milliseconds.
+
+    `tls`: the folder with the member's certificate, which proves this process, too.
+    """
+
+    host: str
+    port: int
+    tls: Path | None = None
+    context: object = None
+    kept: "HTTPConnection | None" = None
+
+    def connected(self, seconds: float) -> "HTTPConnection":
+        """A connection, on which each step may take so long. Raises OSError."""
+        if self.kept is None:
+            self.kept = self._connect(seconds)
+        elif self.kept.sock is not None:
+            self.kept.sock.settimeout(seconds)
+        return self.kept
+
+    def drop(self) -> None:
+        """The next one is another, with the certificate that is there then."""
+        self.context = None
+        if self.kept is not None:
+            self.kept.close()
+        self.kept = None
+
+    def _connect(self, seconds: float) -> "HTTPConnection":
+        import http.client  # here, because etcd is started first, and the agent has no use for it
+
+        if self.tls is None:
+            return http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+        import ssl
+
+        if not isinstance(self.context, ssl.SSLContext):
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self.context.check_hostname = False  # only the job's authority is trusted, and it vouches for members alone
+            self.context.load_verify_locations(self.tls / "ca.pem")
+            self.context.load_cert_chain(self.tls / "member.pem")
+        return http.client.HTTPSConnection(self.host, self.port, timeout=seconds, context=self.context)
+
+
 def _ask(
-    client: tuple[str, int], path: str, body: dict[str, object], seconds: float = _ASK_SECONDS
+    client: _Client, path: str, body: dict[str, object], seconds: float = _ASK_SECONDS
 ) -> dict[str, object] | None:
     """One call of etcd's JSON gateway; None where it does not answer. Not urllib: it would heed http_proxy."""
-    import http.client  # here, because etcd is started first, and the agent has no use for it
+    import http.client  # as above
 
-    connection = http.client.HTTPConnection(*client, timeout=seconds)
-    try:
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        data = response.read()
-        return cast(dict[str, object], json.loads(data)) if response.status == 200 else None
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
+    while True:
+        kept = client.kept is not None
+        try:
+            connection = client.connected(seconds)
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            data = response.read(_LARGEST_REPLY)  # of what is cut off, JSON makes nothing
+            if not response.isclosed():
+                client.drop()
+            return cast(dict[str, object], json.loads(data)) if response.status == 200 else None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            client.drop()
+            if not kept or isinstance(error, TimeoutError):
+                return None
+            # It was closed since the last call, by an etcd that has begun anew perhaps.
 
 
 class _Observer:
     """Asks for node keys at little cost: while the last one seen lives, for that one only."""
 
-    def __init__(self, client: tuple[str, int]) -> None:
+    def __init__(self, client: _Client) -> None:
         self._client = client
         self._last: bytes | None = None
 
@@ -262,7 +316,7 @@ class _Observer:
 class _Janitor:
     """Bounds the history of the store in bytes, and ends a space alarm. Each supervisor looks after its member."""
 
-    def __init__(self, client: tuple[str, int]) -> None:
+    def __init__(self, client: _Client) -> None:
         self._client = client
         self._history = History()
         self._at = 0.0
@@ -308,7 +362,7 @@ def space_of(status: dict[str, object]) -> Space | None:
         return None
 
 
-def _in_use(users: Path) -> bool:
+def in_use(users: Path) -> bool:
     """An agent of this machine holds the lock."""
     try:
         descriptor = os.open(users, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -353,15 +407,17 @@ def _stop(pid: int, pidfd: int, seconds: float) -> None:
 def _detach(log: Path, lock: Path) -> None:
     """Becomes a process that no terminal, session or parent of the caller can take with it, and is named in the lock.
 
-    The number is written before it is printed, over that of a supervisor which was killed, so that it takes no more
-    room.
+    Its process id and command line are written before the id is printed, over those of a supervisor which was killed,
+    so that they take no more room. `watchdog.named` reads them.
     """
     if os.getsid(0) != os.getpid():
         os.setsid()
     if pid := os.fork():
         with contextlib.suppress(OSError):  # the disk is full: then only its own agent can look after this process
+            text = f"{pid:<10}\n".encode() + Path("/proc/self/cmdline").read_bytes()
             descriptor = os.open(lock, os.O_WRONLY | os.O_CLOEXEC)
-            os.pwrite(descriptor, f"{pid:<10}".encode(), 0)
+            os.pwrite(descriptor, text, 0)
+            os.ftruncate(descriptor, len(text))
         print(pid, flush=True)
         os._exit(0)
     null = os.open(os.devnull, os.O_RDWR)
@@ -419,7 +475,7 @@ def _keep(options: argparse.Namespace, wakeup: int) -> Verdict:
     """Watches until the member has to go; "stop" also where etcd has ended for good."""
     etcd = _Etcd(options.command, options.served)
     seen = Seen(started=time.monotonic())
-    client = (options.client_host, options.client_port)
+    client = _Client(options.client_host, options.client_port, options.tls)
     observer, janitor = _Observer(client), _Janitor(client)
     patience = Patience(options.linger, options.grace)
     touched = time.monotonic()
@@ -440,7 +496,7 @@ def _keep(options: argparse.Namespace, wakeup: int) -> Verdict:
             _say("received a signal to stop")
             verdict = "stop"
         else:
-            used = _in_use(options.users)
+            used = in_use(options.users)
             seen = replace(seen, orphaned=None if used else now if seen.orphaned is None else seen.orphaned)
             if etcd.pidfd is not None:
                 seen = observer.look(seen)
@@ -486,6 +542,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--users", type=Path, required=True, help="agents that use the store hold locks on this file")
     parser.add_argument("--linger", type=float, required=True, help="seconds")
     parser.add_argument("--grace", type=float, required=True, help="seconds")
+    parser.add_argument("--tls", type=Path, help="the folder with the member's certificate; without it: no TLS")
     parser.add_argument("--served", action="store_true", help="its etcd has served under a supervisor that was killed")
     parser.add_argument("command", nargs="+", help="etcd and its arguments")
     options = parser.parse_args(arguments)
@@ -501,7 +558,7 @@ def main(arguments: Sequence[str]) -> None:
         shutil.rmtree(options.home, ignore_errors=True)
     # Under the lock, so that nobody can be waiting for the file that goes: whoever opened it looks again.
     options.lock.unlink(missing_ok=True)
-    if not _in_use(options.users):
+    if not in_use(options.users):
         options.users.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not empty, or another supervisor was quicker
         options.lock.parent.rmdir()

@@ -60,20 +60,49 @@ def supervisor_of(endpoint: Endpoint, lock: Path) -> Kept | None:
     The number in the file may be that of another process by now, or of another container.
     """
     number = _number(lock)
-    command = _command_line(number) if number is not None else ()
+    return None if number is None else _kept(endpoint, lock, number, _command_line(number))
+
+
+def killed_supervisor(endpoint: Endpoint, lock: Path) -> Kept | None:
+    """The supervisor that was killed, by what it wrote into the lock's file; None where it ended otherwise.
+
+    For a caller that holds the lock: then neither that supervisor nor its etcd lives.
+    """
+    number, command = _number(lock), _written(lock)[1]
+    return None if number is None else _kept(endpoint, lock, number, command)
+
+
+def _kept(endpoint: Endpoint, lock: Path, number: int, command: tuple[str, ...]) -> Kept | None:
     try:
-        if number is None or Path(command[command.index("--lock") + 1]) != lock:
+        if Path(command[command.index("--lock") + 1]) != lock:
             return None
         return Kept(endpoint, number, Path(command[command.index("--home") + 1]), lock, command)
     except (ValueError, IndexError):
         return None
 
 
+def is_lone(kept: Kept) -> bool:
+    """Its etcd is the only member of its store."""
+    try:
+        return "," not in kept.command[kept.command.index("--initial-cluster") + 1]
+    except (ValueError, IndexError):
+        return False
+
+
 def _number(lock: Path) -> int | None:
     try:
-        return int(lock.read_text())
-    except (OSError, ValueError):
+        return int(_written(lock)[0])
+    except ValueError:
         return None
+
+
+def _written(lock: Path) -> tuple[str, tuple[str, ...]]:
+    """The process id and the command line that a supervisor wrote into the lock's file."""
+    try:
+        number, _, command = lock.read_bytes().partition(b"\n")
+    except OSError:
+        return "", ()
+    return os.fsdecode(number), tuple(os.fsdecode(command).split("\0")[:-1])
 
 
 def _command_line(pid: int) -> tuple[str, ...]:
@@ -160,7 +189,7 @@ async def _replace(first: Kept, announce: Announce) -> None:
     ends: list[float] = []
     now = asyncio.get_running_loop().time
     while kept is not None:
-        await _end_of(kept)
+        await end_of(kept)
         ends = [*(at for at in ends if now() - at < _ENDS_SECONDS), now()]
         announce(f"the supervisor of the store's etcd at {kept.endpoint} has exited: waiting until it is restarted")
         await asyncio.sleep(supervisor.pause(len(ends)))
@@ -196,6 +225,11 @@ async def _start_again(ended: Kept, lock: int, announce: Announce) -> Kept | Non
     if not has_data(ended.folder):
         _give_up(ended, "its data was removed", announce)
         return None
+    return await start_again(ended, lock, announce)
+
+
+async def start_again(ended: Kept, lock: int, announce: Announce) -> Kept:
+    """Starts a killed supervisor with its own command line, on its data. Raises SupervisorFailed, OSError."""
     announce(f"restarting etcd at {ended.endpoint} with its data in {ended.folder}")
     options = ended.command.index("--")  # where etcd's own command line begins
     served = () if _SERVED in ended.command else (_SERVED,)
@@ -212,7 +246,8 @@ def _give_up(ended: Kept, why: str, announce: Announce) -> None:
     )
 
 
-async def _end_of(kept: Kept) -> None:
+async def end_of(kept: Kept) -> None:
+    """Waits until that member's supervisor has ended."""
     try:
         pidfd = os.pidfd_open(kept.supervisor_pid)
     except ProcessLookupError:

@@ -3,10 +3,13 @@
 Nothing here decides what to do about a failure; `etcd_store.py` and `watch.py` do. `grpc` is imported here only.
 """
 
+import _thread
 import asyncio
 import contextlib
+import os
 import random
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 import grpc as _grpc
 import grpc.aio as _aio
 
-from ...errors import LeaseLost, StoreError, StoreRefused
+from ...errors import LeaseLost, NoThreads, StoreError, StoreRefused
 
 grpc = cast(Any, _grpc)  # Any: it ships no types, and what type checkers bring of it lags behind
 aio = cast(Any, _aio)
@@ -39,6 +42,14 @@ _OPTIONS: Sequence[tuple[str, int | str]] = (
 )
 
 
+OTHER_THREADS = 5
+"""For what begins while grpc starts its own: a guardian, an interpreter, a worker, and two threads of this process."""
+
+
+_ENDING_SECONDS = 1.0
+"""For threads that have nothing to do any more; none takes a thousandth of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tls:
     """Files in PEM. Without `ca`, the authorities that grpc brings; `cert` and `key` where etcd asks for them."""
@@ -46,6 +57,19 @@ class Tls:
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A certificate that is renewed in memory.
+
+    Attributes:
+        read: gives the authorities, the key and the certificate as they are now, in PEM.
+        server_name: what members' certificates are made out to, whatever their address is.
+    """
+
+    read: "Callable[[], _Files]"
+    server_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +112,15 @@ class AttemptFailed(Exception):
         kind: what it means for the request.
         words: for a person: which endpoint said what.
         error: what to raise where it is the last word.
+        cut: the caller's deadline came before the attempt's own time was over: the words tell no cause.
     """
 
-    def __init__(self, kind: Failure, words: str, error: StoreError | None = None) -> None:
+    def __init__(self, kind: Failure, words: str, error: StoreError | None = None, *, cut: bool = False) -> None:
         super().__init__(words)
         self.kind: Failure = kind
         self.words = words
         self.error = error
+        self.cut = cut
 
 
 _UNSENT = (
@@ -199,7 +225,8 @@ class Endpoint:
             self._channel = aio.insecure_channel(target, options=_OPTIONS)
         else:
             self._files = self._tls.files
-            self._channel = aio.secure_channel(target, grpc.ssl_channel_credentials(*self._files), options=_OPTIONS)
+            options = (*_OPTIONS, *self._tls.options)
+            self._channel = aio.secure_channel(target, grpc.ssl_channel_credentials(*self._files), options=options)
         self._monitor = asyncio.create_task(self._follow(self._channel), name=f"etcd {self.address}")
 
     def _renew(self) -> None:
@@ -253,10 +280,15 @@ class Endpoint:
         the connection is refused, grpc fails the call at once and its words say why.
         """
         loop = asyncio.get_running_loop()
-        await self.connected(min(seconds, until - loop.time()))
+        left = until - loop.time()
+        try:
+            await self.connected(min(seconds, left))
+        except AttemptFailed as failure:
+            failure.cut = left < seconds
+            raise
         left = min(seconds, until - loop.time())
         if left < TOO_LATE:
-            raise AttemptFailed("unsent", f"{self.address}: connected too late")
+            raise AttemptFailed("unsent", f"{self.address}: connected too late", cut=True)
         try:
             method = self._standing().unary_unary(
                 path, request_serializer=_serialize, response_deserializer=cast(Any, answer).FromString
@@ -301,6 +333,48 @@ class Endpoint:
         # Its last word to the monitor comes from another thread, and nothing tells when; a loop that is closed before
         # makes grpc fail in the process's next loop.
         await asyncio.sleep(_LAST_WORD)
+
+
+def threads_of_grpc(processors: int) -> int:
+    """How many threads grpc starts in a process that is a client (pure): a pool, and three beside it."""
+    return min(max(processors, 4), 16) + 3
+
+
+def _own_threads() -> int:
+    """As the kernel counts them."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def check_threads(count: int) -> None:
+    """This process can start so many threads or processes more.
+
+    Where grpc can start none, it ends the whole process, by SIGSEGV or SIGABRT: so that is found out before it begins.
+
+    Raises NoThreads.
+    """
+    gate, before = _thread.allocate_lock(), _own_threads()
+
+    def wait() -> None:
+        with gate:
+            pass
+
+    gate.acquire()
+    started = 0
+    try:
+        for _ in range(count):
+            _thread.start_new_thread(wait, ())
+            started += 1
+    except RuntimeError:  # Python has no error of its own for that
+        raise NoThreads(
+            f"{started} more threads can be started here, and asking the store takes {count}: raise the limit of "
+            "processes (ulimit -u, or pids.max of the container), or that of memory where one is set (ulimit -v)"
+        ) from None
+    finally:
+        gate.release()
+        # Python does not say when a thread is gone from the kernel's count, and grpc is not to find that full.
+        until = time.monotonic() + _ENDING_SECONDS
+        while _own_threads() > before and time.monotonic() < until:
+            os.sched_yield()
 
 
 async def _retire(channel: Any, monitor: "asyncio.Task[None] | None") -> None:  # Any: grpc's
@@ -370,13 +444,14 @@ def _serialize(request: Message) -> bytes:
 class Endpoints:
     """The members, and whose turn it is. The one that last answered keeps it; a failure passes it on."""
 
-    def __init__(self, addresses: Sequence[str], tls: Tls | None) -> None:
+    def __init__(self, addresses: Sequence[str], tls: Tls | Proof | None) -> None:
         if not addresses:
             raise ValueError("no endpoint of etcd was given")
         for address in addresses:
             if not re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]/]+):\d+", address):
                 raise ValueError(f"{address!r} is no endpoint of etcd: give host:port, or [address]:port for IPv6")
         certificates = None if tls is None else _Certificates(tls)
+        self._has_threads = False
         self._changed = asyncio.Event()
         self.all = tuple(Endpoint(address, certificates, self._notify) for address in addresses)
         # Any member serves; not all nodes should begin with the same one.
@@ -384,7 +459,10 @@ class Endpoints:
 
     @property
     def current(self) -> Endpoint:
-        """Whose turn it is, connecting or connected."""
+        """Whose turn it is, connecting or connected. Raises NoThreads, before anything is connected."""
+        if not self._has_threads:
+            check_threads(threads_of_grpc(os.cpu_count() or 1) + OTHER_THREADS)
+            self._has_threads = True
         endpoint = self.all[self._turn]
         endpoint.open()
         return endpoint
@@ -424,9 +502,16 @@ class _Certificates:
 
     Attributes:
         files: as last read.
+        options: for a channel that uses them.
     """
 
-    def __init__(self, tls: Tls) -> None:
+    def __init__(self, tls: Tls | Proof) -> None:
+        self._proof = tls if isinstance(tls, Proof) else None
+        self.options: Sequence[tuple[str, int | str]] = ()
+        if isinstance(tls, Proof):
+            self.options = (("grpc.ssl_target_name_override", tls.server_name),)
+            self.files = tls.read()
+            return
         if (tls.cert is None) != (tls.key is None):
             raise ValueError("a client certificate needs its key, and a key its certificate")
         self._paths = (tls.ca, tls.key, tls.cert)
@@ -442,5 +527,7 @@ class _Certificates:
         return self.files != known
 
     def _read(self) -> _Files:
+        if self._proof is not None:
+            return self._proof.read()
         ca, key, cert = (None if path is None else Path(path).read_bytes() for path in self._paths)
         return ca, key, cert

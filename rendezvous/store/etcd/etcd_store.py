@@ -13,12 +13,13 @@ from typing import Self
 from ...errors import LeaseLost, StoreRefused, StoreUnavailable
 from ..contract import Compare, Event, Health, KeyValue, Listing, Operation, Put, TxnResult
 from ..limits import check_key, check_txn
-from .connections import Credentials, Endpoints, Tls
+from ..seal import Seal
+from .connections import Credentials, Endpoints, Proof, Tls
 from .proto import elastic_run_etcd_pb2 as pb
 from .session import Session, Wire
 from .watch import follow, key_value
 
-__all__ = ["Credentials", "EtcdStatus", "EtcdStore", "Tls"]
+__all__ = ["Credentials", "EtcdStatus", "EtcdStore", "Proof", "Tls"]
 
 _FIRST_KEY = b"\0"
 
@@ -83,6 +84,7 @@ class EtcdStore:
         deadline: seconds that each call but a watch may take.
         tls: encrypts; None is plain text.
         credentials: a user of etcd's own.
+        seal: for values that not everybody who may read the store shall read; None: they are written as they are.
     """
 
     def __init__(
@@ -90,10 +92,12 @@ class EtcdStore:
         endpoints: Sequence[str],
         *,
         deadline: float = 10.0,
-        tls: Tls | None = None,
+        tls: Tls | Proof | None = None,
         credentials: Credentials | None = None,
+        seal: Seal | None = None,
     ) -> None:
         self._session = Session(Endpoints(endpoints, tls), credentials, deadline)
+        self._seal = seal
         self._known_key = _FIRST_KEY
         self._renewals = Renewals()
 
@@ -102,6 +106,7 @@ class EtcdStore:
         """A store over a wire that somebody else made, as a simulator does; inside of the loop that it lives in."""
         store = cls.__new__(cls)
         store._session = Session(wire, None, deadline, asyncio.get_running_loop().time)
+        store._seal = None
         store._known_key = _FIRST_KEY
         store._renewals = Renewals()
         return store
@@ -114,7 +119,7 @@ class EtcdStore:
         self._known_key = _wire(key)
         request = pb.RangeRequest(key=self._known_key)
         answer = await self._session.ask("/etcdserverpb.KV/Range", request, pb.RangeResponse, linearizable=True)
-        return key_value(answer.kvs[0]) if answer.kvs else None
+        return key_value(answer.kvs[0], self._seal) if answer.kvs else None
 
     async def list(self, prefix: str, *, keys_only: bool = False) -> Listing:
         """See `Store.list`. Long listings come in pages of one revision."""
@@ -131,12 +136,13 @@ class EtcdStore:
         start, end = _range(prefix, True)
         items: list[KeyValue] = []
         revision = 0
+        seal = None if keys_only else self._seal
         while True:
             request = pb.RangeRequest(key=start, range_end=end, limit=PAGE, revision=revision, keys_only=keys_only)
             answer = await self._session.ask(
                 "/etcdserverpb.KV/Range", request, pb.RangeResponse, linearizable=True, until=until
             )
-            items += map(key_value, answer.kvs)
+            items += [key_value(kv, seal) for kv in answer.kvs]
             revision = revision or answer.header.revision
             if not answer.more:
                 return Listing(revision, tuple(items))
@@ -144,7 +150,7 @@ class EtcdStore:
 
     def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> AsyncGenerator[tuple[Event, ...], None]:
         """See `Store.watch`."""
-        return follow(self._session, *_range(key, prefix), from_revision)
+        return follow(self._session, *_range(key, prefix), from_revision, self._seal)
 
     # Writing
 
@@ -158,7 +164,7 @@ class EtcdStore:
         self._known_key = _wire((*compares, *operations)[0].key)
         request = pb.TxnRequest(
             compare=[_compare(compare) for compare in compares],
-            success=[_operation(operation) for operation in operations],
+            success=[_operation(operation, self._seal) for operation in operations],
             failure=[pb.RequestOp(request_range=pb.RangeRequest(key=_wire(compare.key))) for compare in compares],
         )
         writes = len(operations) > 0  # a fenced read may be asked again
@@ -173,7 +179,7 @@ class EtcdStore:
         if answer.succeeded:
             return TxnResult(True, answer.header.revision)
         found = [response.response_range.kvs for response in answer.responses]
-        current = tuple(key_value(kvs[0]) if kvs else None for kvs in found)
+        current = tuple(key_value(kvs[0], self._seal) if kvs else None for kvs in found)
         return TxnResult(False, answer.header.revision, current)
 
     async def _read_nothing(self) -> TxnResult:
@@ -302,9 +308,10 @@ def _compare(compare: Compare) -> pb.Compare:
     return pb.Compare(target=pb.Compare.MOD, key=_wire(compare.key), mod_revision=compare.revision)
 
 
-def _operation(operation: Operation) -> pb.RequestOp:
+def _operation(operation: Operation, seal: Seal | None) -> pb.RequestOp:
     key = _wire(operation.key)
     if isinstance(operation, Put):
-        return pb.RequestOp(request_put=pb.PutRequest(key=key, value=operation.value, lease=operation.lease))
+        value = seal.sealed(key, operation.value) if seal is not None else operation.value
+        return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value, lease=operation.lease))
     start, end = _range(operation.key, operation.prefix)
     return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=start, range_end=end))

@@ -349,7 +349,8 @@ class Session:
 
     def failed(self, endpoint: Endpoint, failure: AttemptFailed) -> None:
         """`endpoint` did: the next one's turn. Nobody is reachable once all have failed since the last answer."""
-        self._failing[endpoint.address] = failure.words
+        if not failure.cut or endpoint.address not in self._failing:  # else the attempt before has told why
+            self._failing[endpoint.address] = failure.words
         self.endpoints.pass_on(endpoint)
         if failure.kind == "maybe" and len(self.endpoints.all) > 1:
             endpoint.drop_streams()  # a frozen member serves watches in silence

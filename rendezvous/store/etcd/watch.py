@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 
 from ...errors import Compacted, StoreUnavailable
 from ..contract import Event, KeyValue
+from ..seal import Seal
 from .connections import AttemptFailed, judge
 from .proto import elastic_run_etcd_pb2 as pb
 from .session import LONGEST_ATTEMPT, Endpoint, Session, Stream
@@ -22,7 +23,7 @@ _LONGEST_PAUSE = 1.0
 
 
 async def follow(
-    session: Session, key: bytes, range_end: bytes, from_revision: int
+    session: Session, key: bytes, range_end: bytes, from_revision: int, seal: Seal | None
 ) -> AsyncGenerator[tuple[Event, ...], None]:
     """The changes of `key`, or of [key, range_end), from `from_revision` on: one tuple for each revision.
 
@@ -51,7 +52,7 @@ async def follow(
                 raise AttemptFailed("unsent", f"{endpoint.address}: it is behind by an unknown number of revisions")
             while True:
                 response = await _receive(endpoint, stream)
-                for revision, events in _by_revision(response.events):
+                for revision, events in _by_revision(response.events, seal):
                     position = revision + 1
                     session.saw(revision)
                     yield events
@@ -125,16 +126,23 @@ def _check(endpoint: Endpoint, response: pb.WatchResponse) -> None:
     raise failure
 
 
-def _by_revision(events: Iterable[pb.Event]) -> Iterator[tuple[int, tuple[Event, ...]]]:
+def _by_revision(events: Iterable[pb.Event], seal: Seal | None) -> Iterator[tuple[int, tuple[Event, ...]]]:
     for revision, group in itertools.groupby(events, key=lambda event: event.kv.mod_revision):
-        yield revision, tuple(_event(event) for event in group)
+        yield revision, tuple(_event(event, seal) for event in group)
 
 
-def _event(event: pb.Event) -> Event:
-    return Event("delete" if event.type == pb.Event.DELETE else "put", key_value(event.kv))
+def _event(event: pb.Event, seal: Seal | None) -> Event:
+    if event.type == pb.Event.DELETE:
+        return Event("delete", key_value(event.kv))  # it has no value
+    return Event("put", key_value(event.kv, seal))
 
 
-def key_value(kv: pb.KeyValue) -> KeyValue:
-    """From the wire. Keys that are not UTF-8 are somebody else's; they must not break a listing."""
+def key_value(kv: pb.KeyValue, seal: Seal | None = None) -> KeyValue:
+    """From the wire. Keys that are not UTF-8 are somebody else's; they must not break a listing.
+
+    Args:
+        seal: opens the value; None: the store is not sealed, or there is no value (a deletion, a listing of keys).
+    """
     key = kv.key.decode(errors="surrogateescape")
-    return KeyValue(key, kv.value, kv.create_revision, kv.mod_revision, kv.lease)
+    value = seal.opened(kv.key, kv.value) if seal is not None else kv.value
+    return KeyValue(key, value, kv.create_revision, kv.mod_revision, kv.lease)

@@ -24,6 +24,8 @@ for batch in loader:
     print(accelerator.gather(loss.detach()).tolist())
 print([parameter.tolist() for parameter in model.parameters()], schedule.get_last_lr(), accelerator.state)
 accelerator.wait_for_everyone()
+accelerator.free_memory()  # else the interpreter's end may abort the rank
+del model, optimizer
 accelerator.end_training()
 if os.environ.get("FAILS_FIRST") and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     sys.stdout.flush()

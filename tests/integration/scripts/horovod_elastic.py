@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+# isort: off
+import torch  # first, as in Horovod's own examples
 import horovod.torch as hvd
-import torch
+# isort: on
 
 STEPS = 40
 FOLDER, GATES = Path(sys.argv[1]), {int(step) for step in sys.argv[2:]}

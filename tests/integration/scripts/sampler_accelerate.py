@@ -47,6 +47,9 @@ def main() -> None:
     if accelerator.is_main_process:
         with (out / "used").open("a") as file:
             file.writelines(f"{epoch} {record}\n" for epoch, record in everybody)
+    # What accelerate holds of the group at the interpreter's end may abort it ("terminate called").
+    accelerator.free_memory()
+    del model, optimizer
     accelerator.end_training()
 
 

@@ -1,0 +1,377 @@
+"""Looks at this node's workers closely, when the master asks: the evidence of one node."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ...master.diagnosis.evidence import MAX_LINES, MAX_SOCKETS, Disk, NodeEvidence, Snapshot, Socket, Worker
+from ...master.diagnosis.suspects import NEAR
+from ...rendezvous.cancel import cancel
+from ...rendezvous.tasks import Tasks
+from . import kernel
+from .activity import Quiet
+from .running import Running
+from .stacks import SECONDS, Stack, Stacks
+from .threads import Threads
+
+LOOKS = 4
+"""At each worker."""
+
+PAUSE = 0.1
+"""Seconds between two of them."""
+
+MORE = 10
+MORE_PAUSE = 0.08
+"""The same, at those that compute: whether they are in one place is not seen from a few."""
+
+COMPUTES = 0.3
+"""Of a processor: who uses more computes."""
+
+FRESH = 3.0
+"""Seconds for which a look that was taken ahead is the first one of a diagnosis."""
+
+LONG_LOOKS = 16
+LONG_PAUSE = 0.2
+"""The same, where it is to be seen how workers share their time between their own work and waiting for others."""
+
+LINE = 300
+"""Characters of a line of output."""
+
+
+AT_ONCE = 16
+"""Workers that are looked at at the same time."""
+
+READ_SECONDS = 3.0
+"""For one look at a worker, or at a file system: what is read of a worker may block as the worker does."""
+
+MAX_STACKS = 256
+"""Of one node in one diagnosis, or two for each worker where these are more. Each takes about 0.1 s of a processor."""
+
+SCARCE = "no stacks are taken on a node that is near its limit of memory or of processes"
+
+
+class Looks:
+    """Those of one agent.
+
+    Args:
+        program: py-spy, as `stacks.py_spy` found it when the agent started.
+    """
+
+    def __init__(self, program: str | None) -> None:
+        self._stacks = Stacks(program)
+        self._threads = Threads(AT_ONCE)
+        self._ahead: dict[int, _Looking] = {}  # by pid
+        self._beginning = Tasks()
+
+    def look_ahead(self, workers: Sequence[Running]) -> asyncio.Task[None]:
+        """Begins the first look at workers that are about to be suspects: a diagnosis then needs only one more."""
+        now = time.monotonic()
+        stale = [pid for pid, each in self._ahead.items() if each.begun < now - FRESH]
+        fresh = [each for each in workers if each.pid not in self._ahead or each.pid in stale]
+        dropped = [self._ahead.pop(pid) for pid in stale]
+        most = 0 if _is_scarce(kernel.memory(), kernel.processes()) else _most_stacks(len(fresh))
+        looking = [_Looking(each, now, {}, most, self._stacks, self._threads) for each in fresh]
+        self._ahead |= {each.worker.pid: each for each in looking}
+        return self._beginning.begin(self._begin(looking, dropped), "the first looks of a diagnosis")
+
+    async def _begin(self, looking: "Sequence[_Looking]", dropped: "Sequence[_Looking]") -> None:
+        await cancel(*(task for each in dropped for task in each.tasks.values()))
+        sockets = await self._connections([each.worker.pid for each in looking]) or {}
+        for each in looking:
+            each.sockets = sockets.get(each.worker.pid, {})
+        await asyncio.gather(*(each.take(each.worker, always=True) for each in looking))
+
+    async def close(self) -> None:
+        """Ends what was begun ahead."""
+        await self._beginning.close()
+        await cancel(*(task for each in self._ahead.values() for task in each.tasks.values()))
+
+    async def look(
+        self,
+        node: str,
+        round: int,
+        workers: Callable[[], Sequence[Running]],
+        quiet: Mapping[int, Quiet],
+        *,
+        long: bool = False,
+        paths: Sequence[str] = ("/tmp", "/dev/shm"),
+    ) -> NodeEvidence:
+        """The evidence of this node.
+
+        Args:
+            node: its name.
+            round: whose workers they are.
+            workers: those that there are.
+            quiet: by local rank.
+            long: how workers share their time is to be seen.
+            paths: of file systems that workers use.
+        """
+        begun = time.monotonic()
+        used, limit = kernel.memory()
+        count, most = kernel.processes()
+        scarce = _is_scarce((used, limit), (count, most))
+        living = [each for each in workers() if each.ended is None]
+        stacks = 0 if scarce else _most_stacks(len(living))
+        sockets = await self._connections([each.pid for each in living]) or {}
+        ahead = {} if long else self._take_ahead(living, begun)
+        looking = ahead | {
+            each.pid: _Looking(each, begun, sockets.get(each.pid, {}), stacks, self._stacks, self._threads)
+            for each in living
+            if each.pid not in ahead
+        }
+        try:
+            await self._look_at(looking, workers, stacks, long=long, ahead=len(ahead) == len(looking))
+            await asyncio.gather(*(each.await_stacks() for each in looking.values()))
+        finally:
+            await cancel(*(task for each in looking.values() for task in each.tasks.values()))
+        last = await self._connections(looking)
+        looked = await asyncio.gather(
+            *(
+                each.result((last or {}).get(pid, {}), quiet.get(each.worker.local_rank, Quiet()), scarce=scarce)
+                for pid, each in looking.items()
+            )
+        )
+        gone = [
+            Worker(each.rank, each.local_rank, each.pid, each.ended) for each in workers() if each.ended is not None
+        ]
+        disks = dict(filter(None, await asyncio.gather(*map(self._disk, paths))))
+        return NodeEvidence(
+            node,
+            round,
+            (*filter(None, looked), *gone),
+            kernel.network(),
+            time.time(),
+            used,
+            limit,
+            count,
+            most,
+            tuple(disks.values())[:8],
+            blind=last is None
+            or any(len(each) > MAX_SOCKETS for each in last.values())
+            or any(each.blocks for each in looking.values()),
+        )
+
+    def _take_ahead(self, living: Sequence[Running], now: float) -> "dict[int, _Looking]":
+        """The looks that were begun ahead, by pid; those of another rank's or an earlier worker are not."""
+        found = dict[int, _Looking]()
+        for each in living:
+            begun = self._ahead.get(each.pid)
+            if begun and begun.seen and begun.worker.rank == each.rank and begun.begun >= now - FRESH:
+                found[each.pid] = self._ahead.pop(each.pid)
+        return found
+
+    async def _look_at(
+        self,
+        looking: "Mapping[int, _Looking]",
+        workers: Callable[[], Sequence[Running]],
+        stacks: int,
+        *,
+        long: bool,
+        ahead: bool,
+    ) -> None:
+        """Takes all looks; `ahead`: the first one of each worker was taken before."""
+        count, pause = (min(LONG_LOOKS, stacks or LOOKS), LONG_PAUSE) if long else (1 if ahead else LOOKS, PAUSE)
+        for number in range(count + MORE):
+            wanted = long or number in (0, count - 1)
+            await asyncio.gather(
+                *(
+                    looking[each.pid].take(each, always=wanted)
+                    for each in workers()
+                    if each.pid in looking and (number < count or looking[each.pid].computes)
+                )
+            )
+            if number >= count - 1 and (long or not any(each.computes for each in looking.values())):
+                break
+            await asyncio.sleep(pause if number < count else MORE_PAUSE)
+
+    async def _connections(self, pids: Iterable[int]) -> Mapping[int, Mapping[int, Socket]] | None:
+        """None: they could not be read, or not in time."""
+        those = list(pids)
+        try:
+            return await self._threads.run(lambda: kernel.connections(those), READ_SECONDS)
+        except OSError:
+            return None
+
+    async def _disk(self, path: str) -> tuple[int, Disk] | None:
+        try:
+            return await self._threads.run(lambda: kernel.disk(path), READ_SECONDS)
+        except OSError:
+            return None
+
+
+class _Looking:
+    """The looks at one worker: those of a diagnosis that has begun at `begun`, with so many stacks at most.
+
+    Attributes:
+        blocks: something that is read of it does, so that its connections are not known.
+    """
+
+    def __init__(
+        self,
+        worker: Running,
+        begun: float,
+        sockets: Mapping[int, Socket],
+        most: int,
+        stacks: Stacks,
+        threads: Threads,
+    ) -> None:
+        self.worker = worker
+        self.tasks: dict[int, asyncio.Task[Stack]] = {}  # by the number of the snapshot
+        self.begun = begun
+        self.sockets = sockets
+        self._most = most
+        self._stacks = stacks
+        self._threads = threads
+        self._snapshots: list[Snapshot] = []
+        self.blocks = False
+
+    async def take(self, worker: Running, *, always: bool) -> None:
+        """One more; its stack too, where that is wanted `always` or the worker computes."""
+        self.worker = worker
+        snapshot = await self._snapshot()
+        if snapshot is None:
+            return
+        wanted = always or (self._snapshots and snapshot.cpu > self._snapshots[0].cpu)
+        if wanted and len(self.tasks) < self._most:
+            left = max(0.0, self.begun + SECONDS - time.monotonic())
+            self.tasks[len(self._snapshots)] = asyncio.create_task(self._stacks.take(worker.pid, left))
+        self._snapshots.append(snapshot)
+
+    @property
+    def seen(self) -> bool:
+        """At least once."""
+        return bool(self._snapshots)
+
+    @property
+    def computes(self) -> bool:
+        """As far as it was seen."""
+        if len(self._snapshots) < 2:
+            return False
+        first, last = self._snapshots[0], self._snapshots[-1]
+        return last.cpu + last.delayed - first.cpu - first.delayed > COMPUTES * (last.at - first.at)
+
+    async def await_stacks(self) -> None:
+        """All that are being taken."""
+        await asyncio.gather(*self.tasks.values())
+
+    async def result(self, sockets: Mapping[int, Socket], quiet: Quiet, *, scarce: bool) -> Worker | None:
+        """What was seen, and a last look; None where the worker has gone."""
+        found = {number: task.result() for number, task in self.tasks.items()}
+        self.sockets = sockets
+        last = await self._snapshot()
+        if last is None or not self._snapshots:
+            return None
+        newest = found[max(found)] if found else Stack(trouble=SCARCE if scarce else "")
+        snapshots = [*(_with(each, found.get(number)) for number, each in enumerate(self._snapshots)), last]
+        worker = self.worker
+        with contextlib.suppress(OSError):
+            if not self.blocks:
+                return await self._threads.run(lambda: _worker(worker, snapshots, newest, quiet, sockets), READ_SECONDS)
+        self.blocks = True
+        return _brief_worker(worker, snapshots, newest, quiet)
+
+    async def _snapshot(self) -> Snapshot | None:
+        """A brief one, of what never blocks, once something that is read of this worker has blocked."""
+        worker, sockets = self.worker, self.sockets
+        if not self.blocks:
+            try:
+                return await self._threads.run(lambda: _snapshot(worker, self.begun, sockets), READ_SECONDS)
+            except OSError:
+                self.blocks = True
+        return _brief(worker, self.begun)
+
+
+def _is_scarce(memory: tuple[int, int], processes: tuple[int, int]) -> bool:
+    """Whether a node with so much used of its limits takes no stacks."""
+    return any(used > NEAR * limit > 0 for used, limit in (memory, processes))
+
+
+def _most_stacks(workers: int) -> int:
+    """Of each of so many workers."""
+    return max(2, MAX_STACKS // max(1, workers))
+
+
+def _with(snapshot: Snapshot, stack: Stack | None) -> Snapshot:
+    if stack is None:
+        return snapshot
+    return replace(snapshot, frames=stack.frames, holds_gil=stack.holds_gil, gil_holder=stack.gil_holder)
+
+
+def _brief(each: Running, begun: float) -> Snapshot | None:
+    at, used = time.monotonic() - begun, kernel.used(each.pid, moved=False)
+    if used is None:
+        return None
+    return Snapshot(at, used.state, kernel.channel(each.pid), used.cpu, 0.0, used.ready, used.switches, each.output)
+
+
+def _brief_worker(each: Running, snapshots: Sequence[Snapshot], stack: Stack, quiet: Quiet) -> Worker:
+    lines = last_lines(each.tail)
+    return Worker(
+        each.rank,
+        each.local_rank,
+        each.pid,
+        None,
+        quiet.seconds,
+        quiet.allowed,
+        quiet.woken,
+        quiet.spins,
+        tuple(snapshots),
+        stacks=stack.trouble,
+        last_lines=lines,
+    )
+
+
+def _snapshot(each: Running, begun: float, sockets: Mapping[int, Socket]) -> Snapshot | None:
+    at, used = time.monotonic() - begun, kernel.used(each.pid)
+    if used is None:
+        return None
+    return Snapshot(
+        at,
+        used.state,
+        kernel.channel(each.pid),
+        used.cpu,
+        kernel.child_cpu(each.pid),
+        used.ready,
+        used.switches,
+        each.output,
+        used.moved,
+        kernel.blocked(each.pid, sockets),
+    )
+
+
+def _worker(
+    each: Running,
+    snapshots: Sequence[Snapshot],
+    stack: Stack,
+    quiet: Quiet,
+    sockets: Mapping[int, Socket],
+) -> Worker:
+    used = kernel.used(each.pid)
+    count, limit = kernel.descriptors(each.pid)
+    return Worker(
+        each.rank,
+        each.local_rank,
+        each.pid,
+        None,
+        quiet.seconds,
+        quiet.allowed,
+        quiet.woken,
+        quiet.spins,
+        tuple(snapshots),
+        tuple(sockets.values())[:MAX_SOCKETS],
+        kernel.children(each.pid),
+        count,
+        limit,
+        used.threads if used else 0,
+        used.resident if used else 0,
+        stack.trouble,
+        last_lines(each.tail),
+    )
+
+
+def last_lines(tail: bytes, most: int = MAX_LINES) -> tuple[str, ...]:
+    """The last lines of a worker's output."""
+    lines = [line for line in tail.decode(errors="replace").splitlines() if line.strip()]
+    return tuple(line[:LINE] for line in lines[-most:])

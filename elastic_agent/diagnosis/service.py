@@ -1,0 +1,136 @@
+"""An agent's part in a diagnosis: it tells that workers stand still, and shows them and ends them for the master."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ...master.diagnosis.evidence import MAX_TAIL, NodeEvidence, Worker
+from ...master.diagnosis.examination import CONDEMN, EVIDENCE, REPLACE
+from ...master.diagnosis.findings import MAX_FINDINGS, Finding
+from ...master.diagnosis.requests import Condemned, Done, Look, Replacement
+from ...rendezvous.rpc.envelope import Caller
+from ...rendezvous.rpc.server import Method, Methods
+from ..facts import Facts, Setup
+from . import looks
+from .running import Running
+from .stacks import py_spy
+from .watch import ProgressWatch
+
+
+class Diagnosis:
+    """Of one agent.
+
+    Args:
+        setup, facts: the agent's; `facts.stalled` and `facts.strained` are written here.
+        workers: those of this node.
+        steps: how often the worker of a rank has told this agent that it comes on.
+        condemn: kills the worker of a rank, and says why.
+        leave: has this node leave, and says why; False: it leaves already.
+        changed: is called when there is news for the master.
+        now: the agent's clock, seconds.
+        say: prints one line for a person.
+
+    Attributes:
+        findings: the newest of this agent's own master; none while another agent leads the job.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        facts: Facts,
+        workers: Callable[[], Sequence[Running]],
+        steps: Callable[[int], int],
+        condemn: Callable[[int, str], bool],
+        leave: Callable[[str], bool],
+        changed: Callable[[], None],
+        now: Callable[[], float],
+        say: Callable[[str], None],
+    ) -> None:
+        self._setup = setup
+        self._facts = facts
+        self._workers = workers
+        self._condemn = condemn
+        self._leave = leave
+        self._changed = changed
+        self.findings: deque[Finding] = deque(maxlen=MAX_FINDINGS)
+        self._looks = looks.Looks(py_spy())
+        self._watch = ProgressWatch(
+            setup.hang_timeout,
+            workers,
+            steps,
+            self._stalls,
+            self._strains,
+            self._resumes,
+            self._looks.look_ahead,
+            now,
+            say,
+        )
+
+    async def watch(self) -> None:
+        """Runs as long as the agent does."""
+        try:
+            await self._watch.run()
+        finally:
+            await self._looks.close()
+
+    def methods(self) -> Methods:
+        """What others may ask this agent."""
+
+        async def evidence(_: Caller, wanted: Look) -> NodeEvidence:
+            return await self.look(wanted)
+
+        async def condemn(_: Caller, condemned: Condemned) -> Done:
+            return self.condemn(condemned)
+
+        async def replace(_: Caller, replacement: Replacement) -> Done:
+            return self.replace(replacement)
+
+        return {
+            EVIDENCE: Method(Look, evidence),
+            CONDEMN: Method(Condemned, condemn),
+            REPLACE: Method(Replacement, replace),
+        }
+
+    def tell(self, finding: Finding) -> None:
+        """Takes a finding of this agent's own master."""
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    async def look(self, wanted: Look) -> NodeEvidence:
+        """The evidence of this node's workers; none of them where they are not those of the asked round."""
+        facts = self._facts
+        name = facts.registration.member.node if facts.registration else self._setup.workers.node
+        here = facts.round if wanted.round not in facts.adopted else wanted.round
+
+        def workers() -> Sequence[Running]:
+            found = self._workers() if here == wanted.round else ()
+            return [each for each in found if wanted.rank in (None, each.rank)]
+
+        if wanted.tail:
+            return NodeEvidence(name, wanted.round, tuple(map(_printed, workers())))
+        return await self._looks.look(name, wanted.round, workers, self._watch.quiet, long=wanted.long)
+
+    def condemn(self, condemned: Condemned) -> Done:
+        """Kills a worker, where it is still that of the round."""
+        return Done(condemned.round == self._facts.round and self._condemn(condemned.rank, condemned.why))
+
+    def replace(self, replacement: Replacement) -> Done:
+        """Has this node leave, where its workers are still those of the round."""
+        return Done(replacement.round == self._facts.round and self._leave(replacement.why))
+
+    def _stalls(self) -> None:
+        self._facts.stalled += 1
+        self._changed()
+
+    def _strains(self) -> None:
+        self._facts.strained += 1
+        self._changed()
+
+    def _resumes(self) -> None:
+        if self._facts.stalled:
+            self._facts.stalled = 0
+            self._changed()
+
+
+def _printed(each: Running) -> Worker:
+    lines = looks.last_lines(each.tail, MAX_TAIL)
+    return Worker(each.rank, each.local_rank, each.pid, each.ended, last_lines=lines)

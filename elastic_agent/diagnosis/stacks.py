@@ -1,0 +1,139 @@
+"""Python stacks of workers, by py-spy, which reads their memory from outside.
+
+`--nonblocking` never stops the worker: it cannot see that it was looked at. What is read while a worker runs may be
+torn; a stack of a worker that stands still is whole.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ...master.diagnosis.evidence import MAX_FRAMES, Frame
+from ...rendezvous.visible import visible
+from .threads import Threads
+
+SECONDS = 15.0
+"""For one stack. py-spy reads the symbols of the interpreter first, which takes about 0.1 s, and far more on a machine
+with too few processors."""
+
+AT_ONCE = 4
+"""Processes of py-spy at a time."""
+
+MISSING = "py-spy is not installed (pip install 'elastic-run[diagnosis]')"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The stacks of one process.
+
+    Attributes:
+        frames: of the main thread, the innermost first.
+        holds_gil: the main thread has the interpreter's lock.
+        gil_holder: where the other thread is that has it; empty where none has.
+        trouble: why there are none.
+    """
+
+    frames: tuple[Frame, ...] = ()
+    holds_gil: bool | None = None
+    gil_holder: str = ""
+    trouble: str = ""
+
+
+def py_spy() -> str | None:
+    """The program; None where it is not installed."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+
+
+class Stacks:
+    """Takes them for one agent: few at a time, since each is a process that reads an interpreter's symbols.
+
+    Args:
+        program: what `py_spy` has found when the agent started: a later search may meet a mount that is dead by then.
+    """
+
+    def __init__(self, program: str | None) -> None:
+        self._program = program
+        self._threads = Threads(AT_ONCE)
+
+    async def take(self, pid: int, seconds: float = SECONDS) -> Stack:
+        """The Python stacks of `pid`, within so many seconds."""
+        if self._program is None:
+            return Stack(trouble=MISSING)
+        dump = _Dump(self._program, pid)
+        try:
+            code, out, err = await self._threads.run(dump.run, seconds)
+        except TimeoutError:
+            return Stack(trouble=f"py-spy has read no stack of process {pid} within {seconds:.3g} s")
+        except OSError as error:
+            return Stack(trouble=f"py-spy cannot be run: {error}")
+        finally:
+            dump.end()
+        if code != 0:
+            words = err.decode(errors="replace").strip().splitlines()
+            return Stack(trouble=f"py-spy: {visible(words[-1][:300] if words else 'failed')}")
+        return read(out, pid)
+
+
+class _Dump:
+    """One run of py-spy, on a thread that may be blocked as long as the process is."""
+
+    def __init__(self, program: str, pid: int) -> None:
+        # A process that starts a program is blocked, with all its threads, until the program is read. So the agent
+        # starts the shell, which is on the machine's own disk, and the shell is blocked where the program's is dead.
+        command = [program, "dump", "--pid", str(pid), "--nonblocking", "--json"]
+        self._command = ["/bin/sh", "-c", 'exec "$@"', "sh", *command]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = False
+
+    def run(self) -> tuple[int, bytes, bytes]:
+        """Its exit code and what it has printed. Raises OSError where no process can be started."""
+        pipe = subprocess.PIPE
+        with subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+            self._process = process
+            if self._ended:
+                process.kill()
+            out, err = process.communicate()
+        return process.returncode, out, err
+
+    def end(self) -> None:
+        """Kills it, where it runs or is about to."""
+        self._ended = True
+        if self._process:
+            self._process.kill()
+
+
+def read(out: bytes, pid: int) -> Stack:
+    """What py-spy's JSON says of `pid`'s main thread."""
+    try:
+        threads = cast(list[dict[str, Any]], json.loads(out))  # Any: another program's JSON
+        main = next((each for each in threads if each.get("os_thread_id") == pid), None)
+        main = main or next((each for each in threads if each.get("thread_name") == "MainThread"), threads[-1])
+        holder = next((each for each in threads if each.get("owns_gil") and each is not main), None)
+        where = _frames(holder["frames"]) if holder else ()
+        name = f"{where[0].function} ({where[0].file}:{where[0].line})" if where else "another thread" if holder else ""
+        return Stack(_frames(main["frames"]), bool(main.get("owns_gil")), name[:400])
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        return Stack(trouble=f"py-spy's output cannot be read ({error!r})"[:300])
+
+
+def _frames(found: list[dict[str, Any]]) -> tuple[Frame, ...]:
+    """The innermost and the outermost calls."""
+    calls = [
+        Frame(
+            _text(each["filename"])[-400:], min(max(0, int(each.get("line") or 0)), 1 << 31), _text(each["name"])[:400]
+        )
+        for each in found
+    ]
+    half = MAX_FRAMES // 2
+    return tuple(calls if len(calls) <= MAX_FRAMES else [*calls[:half], *calls[-half:]])
+
+
+def _text(found: object) -> str:
+    """Printable by any machine: names come from the worker's memory."""
+    return visible(str(found).encode("utf-8", "replace").decode())

@@ -1,0 +1,245 @@
+"""The master's pod in a Kubernetes cluster: it starts the job's other pods, and writes how the job is."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ...elastic_agent import plan
+from ...master.nodes.kubernetes import objects, troubles
+from ...master.nodes.kubernetes.api import Api
+from ...master.nodes.kubernetes.cluster import KubernetesPlatform
+from ...master.nodes.kubernetes.job import ClusterJob
+from ...master.nodes.kubernetes.objects import EXIT_CODE, JOB_VARIABLE, literal
+from ...master.nodes.kubernetes.queued import QueuedPlatform
+from ...master.nodes.node_manager import NodeManager
+from ...master.nodes.platform import PlatformError, PlatformRefused
+from ...master.nodes.reconcile import Plan
+from ...master.nodes.relaunch import Limits
+from ...master.nodes.replica import Replica
+from ...master.status import Status
+from ...rendezvous import membership
+from ...rendezvous.cancel import cancel
+from ...rendezvous.keys import Keys
+from ..settings import Options, join_words
+from .managed_nodes import Say, Start, Wish, managed
+
+AGAIN = 5.0
+"""Seconds until a task beside the job's control begins again that has ended."""
+
+
+class Cluster:
+    """The job of this pod, as the cluster has it, from before its store answers.
+
+    Args:
+        api: the server.
+        job: loaded.
+        say: prints one line for a person.
+    """
+
+    def __init__(self, api: Api, job: ClusterJob, say: Say) -> None:
+        self.api = api
+        self.job = job
+        self._say = say
+        self._writing: asyncio.Task[None] | None = None
+
+    async def over(self) -> tuple[int, str] | None:
+        """The exit code and the reason where another master has ended the job, and was lost before it ended itself.
+
+        Raises:
+            PlatformError: the Job could not be told that no other master is to be started.
+        """
+        if EXIT_CODE not in self.job.status:
+            return None
+        code = int(self.job.status[EXIT_CODE])
+        if code:
+            await self.job.no_other_master()
+        return code, str(self.job.status.get("reason", ""))
+
+    def say(self, line: str) -> None:
+        """Prints it; until the store answers, it is the reason that the job's status has, too."""
+        self._say(line)
+        if self._writing is not None:
+            self.job.tell({"state": "pending", **self.job.status, "reason": line})
+
+    async def end_store(self) -> None:
+        """The job is over, and nobody uses its own store any more."""
+        try:
+            await self.job.end_store()
+        except PlatformError as error:
+            self._say(f"the members of the job's store run until the job is deleted: {error}")
+
+    @contextlib.asynccontextmanager
+    async def waiting(self) -> AsyncGenerator[None]:
+        """While this lasts, what is said is written to the job's status."""
+        self._writing = asyncio.create_task(supervised("writing what is waited for", self.job.write, self._say))
+        try:
+            yield
+        finally:
+            await self.waited()
+
+    async def waited(self) -> None:
+        """The store answers."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await cancel(writing)
+
+
+@contextlib.asynccontextmanager
+async def cluster_of(say: Say) -> AsyncGenerator[Cluster]:
+    """The job of this pod. Raises PlatformError."""
+    name = os.environ.get(JOB_VARIABLE)
+    if not name:
+        raise PlatformRefused(
+            f"--platform=kubernetes is for the pod that elastic-job submit makes ({JOB_VARIABLE} is not set here). To "
+            "run a job in the cluster: elastic-job submit --image=IMAGE --nnodes=2:8 -- train.py"
+        )
+    api = Api.load()
+    try:
+        job = ClusterJob(api, name, say)
+        await job.load()
+        yield Cluster(api, job, say)
+    finally:
+        api.close()
+
+
+async def lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, str]:
+    """Leads the job of this pod until it is over. Raises PlatformError, StoreError."""
+    await cluster.waited()
+    # Each submission has an id of its own in the store: who has succeeded there is this job.
+    if await membership.refuse_if_over(start.store, Keys(start.options.job_id), own_run=""):
+        code, why = plan.SUCCEEDED, "the job has succeeded, and its master was lost then"
+        await cluster.job.end(Report(cluster.job).ended(code, why))
+        return code, why
+    return await _lead(start, endpoints, cluster.api, cluster.job)
+
+
+async def _lead(start: Start, endpoints: str, api: Api, job: ClusterJob) -> tuple[int, str]:
+    now = asyncio.get_running_loop().time
+    templates = {
+        role: objects.with_command(pod, _words(start.options, endpoints, role)) for role, pod in job.templates.items()
+    }
+    report = Report(job)
+    platform: KubernetesPlatform | QueuedPlatform
+    if job.queue:
+        platform = QueuedPlatform(api, job.name, job.owner, templates, job.queue, now)
+    else:
+        platform = KubernetesPlatform(api, job.name, job.owner, templates, now)
+    manager = NodeManager(platform, start.say, now, Limits(memory_cap=job.memory_cap), report.on_plan)
+    wish = Wish()
+
+    def on_control() -> None:
+        control = job.control
+        wish.change(control.scale, suspended=control.suspend, cancelled=control.cancel)
+        report.on_control(suspended=control.suspend)
+
+    on_control()
+    tasks = [
+        asyncio.create_task(supervised("following what the user wants", lambda: job.follow(on_control), start.say)),
+        asyncio.create_task(supervised("writing the job's status", job.write, start.say)),
+    ]
+    try:
+        code, why = await managed(start, manager, wish, report.on_status)
+    finally:
+        await cancel(*tasks)
+    # Where this pod was told to go, or has lost the store, the job continues, and another master will lead it.
+    if code < 128 and code != plan.STORE_LOST:
+        try:
+            await job.end(report.ended(code, why))
+            if isinstance(platform, QueuedPlatform):
+                await platform.finish()
+            if code:
+                await job.no_other_master()
+        except (PlatformError, TimeoutError) as error:
+            start.say(f"the end of the job could not be written: {error}")
+    return code, why
+
+
+async def supervised(what: str, work: Callable[[], Awaitable[None]], say: Say) -> NoReturn:
+    """Does `work`, which ends only when it is cancelled; again after a pause where it ends otherwise.
+
+    The job trains on meanwhile, so what went wrong is said, and ends nothing else.
+    """
+    while True:
+        try:
+            await work()
+            why = "without a reason"
+        except Exception as error:  # noqa: BLE001  the edge of this task: whatever it is, the next one may do
+            why = repr(error)
+        say(f"{what} ended: {why}; beginning again in {AGAIN:g} s")
+        await asyncio.sleep(AGAIN)
+
+
+def _words(options: Options, endpoints: str, role: str) -> Sequence[str]:
+    """What a pod of that role runs."""
+    own = ["--node-name=$(POD_NAME)", "--local-addr=$(POD_IP)"]
+    rest = join_words(options, endpoints)
+    return ["elastic-run", *own, *([f"--node-role={role}"] if role else []), *map(literal, rest)]
+
+
+class Report:
+    """The job's status as the ConfigMap has it; each change is told to `job`."""
+
+    def __init__(self, job: ClusterJob) -> None:
+        self._job = job
+        self._values: dict[str, Any] = {"state": "pending"}
+        self._suspended = False
+
+    def on_status(self, status: Status) -> None:
+        """The job's master says so."""
+        states = {"gathering": "pending", "open": "running"}
+        self._values |= {
+            "state": states.get(status.state, status.state),
+            "round": status.round,
+            "workers": status.world_size,
+            "reason": str(status.next if status.state in ("gathering", "waiting") else status.reason or status.next),
+            "targets": {each.role: {"nodes": each.count, "reason": str(each.reason)} for each in status.targets},
+            "incidents": [
+                {"round": each.round, "code": each.reason.code, "reason": str(each.reason)} for each in status.incidents
+            ],
+            "datasets": [
+                {
+                    "name": each.name,
+                    "shards": each.shards,
+                    "done": each.done,
+                    "secondsLeft": _rounded(each.seconds_left),
+                }
+                for each in status.datasets
+            ],
+        }
+        self._tell()
+
+    def on_plan(self, plan: Plan, replicas: Sequence[Replica]) -> None:
+        """The node manager has looked at the pods."""
+        live = [each for each in replicas if each.state != "ended" and not each.stopping]
+        counts = {state: sum(each.state == state for each in live) for state in ("running", "pending")}
+        self._values |= {
+            "nodes": counts,
+            "waiting": [
+                {"pod": note.replica, "code": note.reason.code, "reason": troubles.with_advice(str(note.reason))}
+                for note in plan.notes
+            ],
+        }
+        self._tell()
+
+    def on_control(self, *, suspended: bool) -> None:
+        """The user has suspended the job, or resumed it."""
+        self._suspended = suspended
+        self._tell()
+
+    def ended(self, code: int, why: str) -> Mapping[str, Any]:
+        """The status of the job that is over."""
+        state = {plan.SUCCEEDED: "succeeded", plan.TIMEOUT: "timeout", plan.REPEATED: "repeated"}.get(code, "failed")
+        return self._values | {"state": state, "reason": why, EXIT_CODE: code, "nodes": {"running": 0, "pending": 0}}
+
+    def _tell(self) -> None:
+        suspended = {"state": "suspended", "reason": "its user has suspended it"} if self._suspended else {}
+        self._job.tell(self._values | suspended)
+
+
+def _rounded(seconds: float | None) -> int | None:
+    """To two digits, so that what is written does not change all the time."""
+    if seconds is None:
+        return None
+    return int(float(f"{seconds:.2g}"))

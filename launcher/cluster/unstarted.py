@@ -1,0 +1,144 @@
+# What the API says is plain JSON.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+"""A job in the cluster whose master has not begun: why, in the cluster's own words, and its end where it never will.
+
+Nobody inside the job can say it then. `elastic-job` and the operator look at the master's pods and, where there are no
+such pods, at what the cluster has noted about the Job.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...elastic_agent import plan
+from ...master.nodes.kubernetes import objects, pods, troubles
+from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
+from ...master.nodes.platform import PlatformError
+from ...master.nodes.relaunch import Limits
+from ...master.nodes.replica import CannotStart, Exited, NeverStarted
+
+if TYPE_CHECKING:
+    from ...master.nodes.kubernetes.api import Api
+
+Json = Mapping[str, Any]
+"""An object of the API (hence Any)."""
+
+FORBIDDEN = 403
+
+NO_PROGRAM = (126, 127)
+"""Exit codes of a container whose program is not there, where the cluster does not say it with a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What keeps a master from beginning.
+
+    Attributes:
+        words: for a person, with what to do.
+        kind: waits: it may begin by itself; stuck: its pod cannot be started as it is; failed: its program has never
+            run, in as many pods as one may lose.
+    """
+
+    words: str
+    kind: Literal["waits", "stuck", "failed"] = "waits"
+
+
+class Patience:
+    """When a job is given up whose master cannot begin. Its clock is this process's: the cluster's is another."""
+
+    def __init__(self) -> None:
+        self._stuck_since: float | None = None
+        self._told = ""
+
+    def is_news(self, trouble: Trouble) -> bool:
+        """Whether it is of another kind than the one before: a kubelet's words change each time that it tries again."""
+        before, self._told = self._told, f"{trouble.kind} {trouble.words.partition(':')[0]}"
+        return before != self._told
+
+    def ended_by(self, trouble: Trouble | None, now: float) -> str:
+        """Why it is over; empty where it is not."""
+        if trouble is not None and trouble.kind == "failed":
+            return trouble.words
+        if trouble is None or trouble.kind != "stuck":
+            self._stuck_since = None
+            return ""
+        self._stuck_since = now if self._stuck_since is None else self._stuck_since
+        seconds = Limits().cannot_start
+        if now - self._stuck_since < seconds:
+            return ""
+        return f"{trouble.words} (for {seconds:g} s)"
+
+
+def begun(status: Json) -> bool:
+    """Whether a master has written that."""
+    return bool(status)
+
+
+def look(api: "Api", name: str) -> Trouble | None:
+    """What keeps the master of that job from beginning; None where nothing is known. Raises PlatformError."""
+    selector = f"{pods.JOB}={name},{objects.COMPONENT}=master"
+    masters = api.ask_now("get", api.path("pods"), query=(("labelSelector", selector),))["items"]
+    masters = sorted(masters, key=lambda each: str(each["metadata"].get("creationTimestamp", "")))
+    ends = [each for each in map(pods.end_of, masters) if each is not None]
+    never = [each for each in ends if _never_ran(each)]
+    if len(never) >= Limits().counted and len(never) == len(ends):
+        return Trouble(
+            f"{len(never)} pods of its master could not run: {troubles.with_advice(str(never[-1]))}", "failed"
+        )
+    for newest in masters[-1:]:
+        where, pending = f"its master's pod {newest['metadata']['name']}", pods.pending_of(newest)
+        if pending is not None:
+            words = str(pending)
+            if isinstance(pending, CannotStart):
+                noted = _noted(api, newest["metadata"]["name"], "Pod", "Failed")
+                words = troubles.with_pull(words, next((each for each in reversed(noted) if "pull" in each), ""))
+            kind: Literal["waits", "stuck"] = "stuck" if isinstance(pending, CannotStart) else "waits"
+            return Trouble(f"{where}: {troubles.with_advice(words)}", kind)
+        if words := pods.words_of(newest):
+            return Trouble(f"{where}: {troubles.with_advice(words)}")
+        return None
+    for words in _noted(api, name, "Job", "FailedCreate")[-1:]:
+        return Trouble(f"its master's pod cannot be made: {troubles.with_advice(words)}")
+    return None
+
+
+def end(api: "Api", name: str, why: str) -> None:
+    """Ends a job whose master has not begun, as failed. Nothing where one has begun meanwhile. Raises PlatformError."""
+    path = api.path("configmaps", name)
+    found = api.ask_now("get", path)
+    if begun(objects.status_of(found)):
+        return
+    status = {"state": "failed", "reason": why, objects.EXIT_CODE: plan.FAILED, "nodes": {"running": 0, "pending": 0}}
+    patch = {
+        "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
+        "data": {objects.STATUS: json.dumps(status)},
+    }
+    try:
+        api.ask_now("patch", path, patch)
+    except ApiRefused as error:
+        if error.status == CONFLICT:
+            return  # it is looked at again
+        raise
+    # The Job ends its pod, and stays as failed. Where this user may not ask for that, the pod waits on, and its master,
+    # if it ever begins, reads that the job is over.
+    try:
+        api.ask_now("patch", api.path("jobs", name, group=objects.BATCH), {"spec": {"activeDeadlineSeconds": 1}})
+    except ApiRefused as error:
+        if error.status not in (NOT_FOUND, FORBIDDEN):
+            raise
+
+
+def _never_ran(end: object) -> bool:
+    return isinstance(end, NeverStarted) or (isinstance(end, Exited) and end.exit_code in NO_PROGRAM)
+
+
+def _noted(api: "Api", name: str, kind: str, reason: str) -> Sequence[str]:
+    """What the cluster has noted about an object, the newest last; nothing where it may not be asked."""
+    fields = f"involvedObject.name={name},involvedObject.kind={kind},reason={reason}"
+    try:
+        found = api.ask_now("get", api.path("events"), query=(("fieldSelector", fields),))["items"]
+    except (PlatformError, KeyError):
+        return ()
+    found = sorted(found, key=lambda each: str(each.get("lastTimestamp") or each["metadata"]["creationTimestamp"]))
+    return [" ".join(str(each.get("message", "")).split()) for each in found]

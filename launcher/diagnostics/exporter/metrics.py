@@ -1,0 +1,197 @@
+"""Which metrics there are, and what a job's status says of each (pure).
+
+One table: the documentation, the dashboard and the alert rules are held against it by tests.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ....master.status import Status
+
+Sample = tuple[tuple[str, ...], float]
+"""The values of a metric's own labels, and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric of a job; its first label is always `job`.
+
+    Attributes:
+        kind: a counter begins anew with each run of the job.
+        labels: beside `job`.
+        read: its samples in a status.
+    """
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    read: Callable[[Status], Iterator[Sample]]
+    labels: tuple[str, ...] = ()
+
+
+STATES = ("gathering", "open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout")
+
+
+def _one(value: Callable[[Status], float]) -> Callable[[Status], Iterator[Sample]]:
+    def read(status: Status) -> Iterator[Sample]:
+        yield (), value(status)
+
+    return read
+
+
+def _nodes(status: Status) -> Iterator[Sample]:
+    states: dict[str, int] = {}
+    for node in status.nodes:
+        states[node.state] = states.get(node.state, 0) + 1
+    for state, number in sorted(states.items()):
+        yield (state,), number
+
+
+def _goodput(status: Status) -> Iterator[Sample]:
+    if (share := status.goodput.share) is not None:
+        yield (), share
+
+
+def _split(status: Status) -> Iterator[Sample]:
+    for name, seconds in status.goodput.split.seconds.items():
+        yield (name,), seconds
+
+
+def _steps(status: Status) -> Iterator[Sample]:
+    if status.steps is not None:
+        yield (), status.steps
+
+
+def _shards(status: Status) -> Iterator[Sample]:
+    for each in status.datasets:
+        waiting = each.shards - each.done - each.leased
+        for state, number in (("done", each.done), ("leased", each.leased), ("waiting", waiting)):
+            yield (each.name, state), number
+
+
+def _seconds_left(status: Status) -> Iterator[Sample]:
+    for each in status.datasets:
+        if each.seconds_left is not None:
+            yield (each.name,), each.seconds_left
+
+
+def _suspects(status: Status) -> Iterator[Sample]:
+    for found in dict.fromkeys((each.finding.kind, each.finding.node, each.finding.rank) for each in status.diagnosis):
+        kind, node, rank = found
+        yield (kind, node, "" if rank is None else str(rank)), 1.0
+
+
+METRICS: Sequence[Metric] = (
+    Metric(
+        "elastic_run_job_state",
+        "gauge",
+        "1 for the state that the job is in, 0 for the others: gathering before the first round, open while it trains, "
+        "waiting while it is suspended, or how it ended.",
+        lambda status: iter([((state,), float(state == status.state)) for state in STATES]),
+        ("state",),
+    ),
+    Metric("elastic_run_round", "gauge", "Number of the newest rendezvous round.", _one(lambda one: one.round)),
+    Metric("elastic_run_round_age_seconds", "gauge", "Seconds since it was published.", _one(lambda one: one.age)),
+    Metric("elastic_run_world_size", "gauge", "Workers in the round.", _one(lambda one: one.world_size)),
+    Metric("elastic_run_nodes", "gauge", "Nodes of the round, by what they report.", _nodes, ("state",)),
+    Metric("elastic_run_standbys", "gauge", "Registered nodes beyond the round.", _one(lambda one: len(one.standbys))),
+    Metric(
+        "elastic_run_target_nodes",
+        "gauge",
+        "Nodes that the job wants, by role (empty without roles).",
+        lambda status: iter([((target.role,), float(target.count)) for target in status.targets]),
+        ("role",),
+    ),
+    Metric(
+        "elastic_run_worker_failures_total",
+        "counter",
+        "Failures of the script, which --max-restarts limits.",
+        _one(lambda one: one.tally.failures),
+    ),
+    Metric(
+        "elastic_run_optional_role_failures_total",
+        "counter",
+        "Failures of optional roles, which end no job.",
+        _one(lambda one: one.tally.optional),
+    ),
+    Metric("elastic_run_max_restarts", "gauge", "Failures that are allowed.", _one(lambda one: one.max_restarts)),
+    Metric("elastic_run_lost_nodes_total", "counter", "Nodes that were lost.", _one(lambda one: one.tally.lost)),
+    Metric("elastic_run_departures_total", "counter", "Departures in order.", _one(lambda one: one.tally.left)),
+    Metric("elastic_run_arrivals_total", "counter", "Joins after the first round.", _one(lambda one: one.tally.joined)),
+    Metric(
+        "elastic_run_node_problems_total",
+        "counter",
+        "Rounds that a node could not start.",
+        _one(lambda one: one.tally.problems),
+    ),
+    Metric(
+        "elastic_run_trained_seconds_total",
+        "counter",
+        "Seconds in which all workers of a round ran.",
+        _one(lambda one: one.goodput.trained),
+    ),
+    Metric(
+        "elastic_run_elapsed_seconds_total",
+        "counter",
+        "Seconds since the first round.",
+        _one(lambda one: one.goodput.elapsed),
+    ),
+    Metric(
+        "elastic_run_goodput_ratio",
+        "gauge",
+        "Trained of elapsed seconds, 0 to 1; what is known to be trained again does not count.",
+        _goodput,
+    ),
+    Metric(
+        "elastic_run_time_seconds",
+        "gauge",
+        "Elapsed seconds by category; they sum to the elapsed seconds. What was productive may turn out to be wasted.",
+        _split,
+        ("category",),
+    ),
+    Metric(
+        "elastic_run_steps_per_second",
+        "gauge",
+        "Optimizer steps that rank 0 commits a second, over half a minute; absent where the script tells of none.",
+        _steps,
+    ),
+    Metric(
+        "elastic_run_records_done",
+        "gauge",
+        "Records of a dataset that are done, in all epochs.",
+        lambda status: iter([((each.name,), float(each.records)) for each in status.datasets]),
+        ("dataset",),
+    ),
+    Metric(
+        "elastic_run_shards",
+        "gauge",
+        "Shards of a dataset in all epochs, by state: done, leased, waiting.",
+        _shards,
+        ("dataset", "state"),
+    ),
+    Metric(
+        "elastic_run_dataset_seconds_left",
+        "gauge",
+        "Seconds until a dataset is done, at today's pace.",
+        _seconds_left,
+        ("dataset",),
+    ),
+    Metric(
+        "elastic_run_suspect",
+        "gauge",
+        "1 for each rank (empty: the whole node) that is named for a job that stands still, is slow or is near a "
+        "limit, by kind.",
+        _suspects,
+        ("kind", "node", "rank"),
+    ),
+)
+
+UP = Metric(
+    "elastic_run_job_up",
+    "gauge",
+    "1 where the job's master answers, 0 where the store has the job and nobody answers.",
+    _one(lambda _: 1.0),
+)
+STORE_UP = "elastic_run_store_up"
+STORE_UP_HELP = "1 where the store answers. It has no label, and is missing with --credentials."

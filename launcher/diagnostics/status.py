@@ -1,0 +1,141 @@
+"""`elastic-run status`: how a running job is, asked from any machine that reaches its store and its nodes."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+
+from ...master.status import RUNS, Status
+from ...rendezvous.errors import StoreError
+from ...rendezvous.identity.observer import Credentials
+from ...rendezvous.identity.secret import NoIdentity
+from ...rendezvous.visible import visible
+from ...rendezvous.wire.values import encode
+from ..console import say
+from ..errors import UsageError
+from ..options.reach import Reach, parse_reach
+from ..store_access import asked_at, etcd_at, renewed, stranger
+from ..terminal.watched import EACH, Watched, possible
+from .credentials import credentials_in
+from .observed_job import ObservedJob
+from .running_job import NoAnswer, RunningJob, only_job
+from .status_lines import lines
+
+USAGE = """\
+elastic-run status [--rdzv-endpoint=HOST:PORT] [--rdzv-id=JOB] [--json] [--watch]
+elastic-run status --credentials=FILE [--json] [--watch]
+
+Prints the state of a running job.
+
+  --rdzv-endpoint  the store, as the job's nodes name it; default: this machine
+  --rdzv-id        the job; needed only if the store has several
+  --json           one line of JSON instead of text
+  --watch, -w      until the job is over: on a terminal each second, with keys for the log and the stacks of a rank; to
+                   a file or a pipe when something has changed
+  --etcd-...       as for the job's nodes
+  --credentials    a file from elastic-run credentials; replaces the job's secret and the flags of the store; --watch
+                   shows neither log nor stacks then
+
+Exit code: 0; 1 if there is no such job or its master does not answer; 2 for a wrong command.
+"""
+
+TOLD, NOBODY = 0, 1
+"""Exit codes."""
+
+
+def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Prints it, and returns the exit code. Raises UsageError."""
+    if {"-h", "--help"} & set(words):
+        sys.stdout.write(USAGE)
+        return TOLD
+    own = ("--json", "--watch", "-w")
+    given = {word for word in words if word in own}
+    as_json, watch = "--json" in given, bool(given - {"--json"})
+    credentials, rest = credentials_in([word for word in words if word not in own], "status")
+    try:
+        if credentials is not None:
+            return asyncio.run(_observe(credentials, as_json=as_json, watch=watch))
+        return _ask(rest, environ, as_json=as_json, watch=watch)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _ask(words: Sequence[str], environ: Mapping[str, str], *, as_json: bool, watch: bool) -> int:
+    reach = parse_reach(words, environ, "status")
+    if reach.store.kind == "memory":
+        raise UsageError("elastic-run status: a job of one node keeps its store in its agent, so it cannot be asked")
+    return asyncio.run(_run(reach, as_json=as_json, watch=watch))
+
+
+async def _observe(credentials: Credentials, *, as_json: bool, watch: bool) -> int:
+    try:
+        return await _tell(ObservedJob(credentials), credentials.job, as_json=as_json, watch=watch)
+    except (NoAnswer, NoIdentity) as error:
+        say(str(error))
+        return NOBODY
+
+
+async def _run(reach: Reach, *, as_json: bool, watch: bool) -> int:
+    endpoints = asked_at(reach)
+    where = ",".join(map(str, endpoints))
+    try:
+        store, security, identity = etcd_at(endpoints, reach.store.credentials, reach.trust, say)
+    except NoIdentity as error:
+        say(str(error))
+        return NOBODY
+    try:
+        try:
+            job = reach.job_id or await only_job(store, where)
+        except StoreError as error:
+            if why := await stranger(endpoints, reach.trust):
+                raise NoAnswer(f"the store at {where} cannot be asked: {why}") from None
+            raise NoAnswer(f"the store at {where} does not answer: {error}") from None
+        async with renewed(identity, say):
+            return await _tell(RunningJob(store, job, security), job, as_json=as_json, watch=watch)
+    except NoAnswer as error:
+        say(str(error))
+        return NOBODY
+    finally:
+        await store.close()
+
+
+async def _tell(running: RunningJob | ObservedJob, job: str, *, as_json: bool, watch: bool) -> int:
+    """Prints the status, again and again if it is watched. Raises NoAnswer."""
+    last: tuple[object, ...] = ()
+    try:
+        if watch and not as_json and possible():
+            return await _on_terminal(running, job)
+        while True:
+            try:
+                status = await running.status()
+            except NoAnswer as error:
+                if last and error.over:
+                    say(f"job {visible(job)} is over")
+                    return TOLD
+                raise
+            now = (status.state, status.round, status.nodes, status.standbys, status.tally, status.datasets)
+            if now != last:
+                _print(status, as_json=as_json)
+            last = now
+            if not watch or status.state not in RUNS:
+                return TOLD
+            await asyncio.sleep(EACH)
+    finally:
+        await running.close()
+
+
+async def _on_terminal(running: RunningJob | ObservedJob, job: str) -> int:
+    """Raises NoAnswer where there is no such job."""
+    watched = Watched(running, running.look if isinstance(running, RunningJob) else None)
+    try:
+        await watched.run()
+    except NoAnswer as error:
+        if not watched.answered or not error.over:
+            raise
+        say(f"job {visible(job)} is over")
+    return TOLD
+
+
+def _print(status: Status, *, as_json: bool) -> None:
+    text = encode(status).decode() if as_json else "\n".join(lines(status))
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

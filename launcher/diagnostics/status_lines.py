@@ -1,0 +1,93 @@
+"""A job's status as a person reads it on a terminal (pure)."""
+
+from collections.abc import Iterator, Sequence
+
+from ...master.status import RUNS, Incident, Node, Status
+from ...rendezvous.plural import plural
+from ...rendezvous.visible import visible
+from ..goodput.words import lost, steps_words
+from ..tally import in_words
+
+HEADS = ("NODE", "HOST", "STATE", "RANKS", "ROLE")
+
+
+def lines(status: Status) -> Iterator[str]:
+    """One block, without an end of line."""
+    yield f"job {visible(status.job)}: {_state(status)}"
+    if status.state in RUNS:
+        wanted = ", ".join(f"{each.role or 'nodes'} {each.count}" for each in status.targets)
+        waits = visible(str(status.next))
+        yield f"  wanted: {wanted}{f'; {waits}{_within(status.deadline)}' if waits else ''}"
+    yield from (f"  {line}" for line in _table(_rows(status)))
+    if status.returning:
+        yield f"  may register again, since the store was away: {', '.join(map(visible, status.returning))}"
+    yield f"  so far: {_so_far(status)}"
+    yield from (f"  lost: {words}" for words in (lost(status.goodput.split),) if words)
+    if status.state == "open" and status.steps is not None:
+        yield f"  steps: {steps_words(status.steps)}"
+    for each in status.datasets:
+        left = "" if each.seconds_left is None else f", about {_span(each.seconds_left)} left"
+        yield f"  data {visible(each.name)}: {each.done} of {each.shards} shards done, {each.leased} leased{left}"
+    for found in status.diagnosis:
+        yield f"  diagnosis, {_span(found.ago)} ago: {visible(found.words)}"
+        yield f"    {found.domain}; a restart {visible(found.outlook)}; evidence: {found.finding.strength}"
+        yield from (f"    | {visible(line)}" for line in found.finding.last_lines)
+    for incident in reversed(status.incidents):
+        yield f"  {_incident(incident)}"
+
+
+def _state(status: Status) -> str:
+    if status.state == "gathering":
+        return f"no round yet, for {_span(status.age)}"
+    words = {"open": "trains", "waiting": "suspended"}.get(status.state, status.state)
+    why = f" ({visible(str(status.reason))})" if status.reason else ""
+    workers = f", {plural(status.world_size, 'worker')}" if status.state == "open" else ""
+    return f"{words} in round {status.round} for {_span(status.age)}{workers}{why}"
+
+
+def _so_far(status: Status) -> str:
+    parts = in_words(status.tally, status.max_restarts) or ["no incidents"]
+    if (share := status.goodput.share) is not None:
+        parts.append(f"goodput {100 * share:.1f} % of {_span(status.goodput.elapsed)}")
+    return ", ".join(parts)
+
+
+def _incident(incident: Incident) -> str:
+    return f"{_span(incident.ago)} ago, round {incident.round}: {visible(str(incident.reason))}"
+
+
+def _rows(status: Status) -> Sequence[tuple[str, ...]]:
+    return [_row(node) for node in status.nodes] + [_row(node, standby=True) for node in status.standbys]
+
+
+def _row(node: Node, *, standby: bool = False) -> tuple[str, ...]:
+    if standby:
+        ranks = "standby"
+    elif node.first_rank is None:
+        ranks = "-"
+    else:
+        ranks = str(node.first_rank) + (f"-{node.first_rank + node.workers - 1}" if node.workers > 1 else "")
+    problem = f" ({visible(str(node.problem))})" if node.problem else ""
+    role = "" if node.role in (None, "default") else node.role
+    return visible(node.node), visible(node.host), f"{node.state}{problem}", ranks, visible(role or "")
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    if not rows:
+        return
+    table = [HEADS, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(HEADS))]
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _within(deadline: float | None) -> str:
+    return "" if deadline is None else f" (at most {_span(max(0.0, deadline))} more)"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,66 @@
+"""Attaches a journal to an agent, where the job's events are wanted."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING
+
+from ...elastic_agent.agent import Agent
+from ...elastic_agent.facts import Setup
+from ...rendezvous.cancel import cancel
+from ...rendezvous.version import VERSION
+from ..settings import Options
+
+if TYPE_CHECKING:
+    from .journal import Journal
+
+
+def journal_of(options: Options, setup: Setup, say: Callable[[str], None]) -> "Journal | None":
+    """The journal of this node; None where nobody wants one. `say` prints one line, in the event loop's thread."""
+    folder = options.output.history
+    if folder is None and options.output.dashboard is None:
+        return None
+    from .journal import Journal  # a job without either does not pay for it
+    from .records import Begun
+
+    loop = asyncio.get_running_loop()
+
+    def say_there(line: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody is left to read it
+            loop.call_soon_threadsafe(say, line)
+
+    begun = Begun(
+        unix=time.time(),
+        job=options.job_id,
+        node=setup.workers.node,
+        host=socket.gethostname(),
+        script=options.command.target,
+        nodes=str(options.nodes),
+        workers=options.nproc,
+        version=VERSION,
+    )
+    return Journal(begun, folder, say_there)
+
+
+@contextlib.asynccontextmanager
+async def following(
+    journal: "Journal | None", agent: Agent, options: Options, say: Callable[[str], None]
+) -> AsyncGenerator[None]:
+    """The journal looks at the job while the context lasts, and a dashboard is served where one is wanted."""
+    if journal is None:
+        yield
+        return
+    ask = agent.job_status if options.output.dashboard is not None else None
+    task = asyncio.create_task(journal.follow(lambda: agent.status, ask), name="history")
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            if options.output.dashboard is not None:
+                from ..dashboard.server import served
+
+                where = options.output.dashboard
+                await stack.enter_async_context(served(where, journal, agent.job_status, agent.look, say))
+            yield
+    finally:
+        await cancel(task)

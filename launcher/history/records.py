@@ -1,0 +1,249 @@
+"""The events of a job as one node sees them: values, lines of a file, and how much is kept (pure).
+
+A file holds one event a line, `{"kind": ..., "value": {...}}`. Its times are the node's wall clock; a report lays the
+files of several nodes over each other by the headers that all of them have seen.
+"""
+
+import dataclasses
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from ...master.data.ledger import Progress
+from ...master.status import Diagnosis, Status
+from ...rendezvous.fields import Name, Number, Words
+from ...rendezvous.header import HeaderState, Incident, Tally
+from ...rendezvous.member import Exit
+from ...rendezvous.reasons import Reason
+from ...rendezvous.round import Cause
+from ...rendezvous.time_split import Split
+from ...rendezvous.wire.values import Malformed, Text, decode, encode
+
+SUFFIX = ".events.jsonl"
+"""Of the files' names."""
+
+MAX_TAIL = 16_384
+"""Characters of a worker's last output."""
+
+MOST_ROUNDS, MOST_EXITS, MOST_FOUND, MOST_POINTS = 1_000, 200, 100, 600
+"""What is kept: the first and the newest rounds, the newest exits and findings, and points whose distance doubles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A node's part in a job begins; `unix`: seconds since 1970, as in all that follows."""
+
+    unix: float
+    job: Name
+    node: Name
+    host: Name
+    script: Words
+    nodes: Name
+    workers: Number
+    version: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A header is seen; the fields as there. `mine`: this node is in the round."""
+
+    unix: float
+    number: Number
+    run: Name
+    state: HeaderState
+    cause: Cause
+    reason: Reason
+    nodes: Number
+    previous_nodes: Number
+    world_size: Number
+    max_restarts: int
+    in_place: bool
+    tally: Tally
+    split: Split
+    incident: Incident | None
+    mine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """This node's workers of a round run, `down` seconds after the last ran; or they could not be started.
+
+    Attributes:
+        node: the name under which the node is registered, which may not be the one it began with.
+    """
+
+    unix: float
+    node: Name
+    round: Number
+    first_rank: Number
+    workers: Number
+    down: float
+    problem: Words = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A worker of this node has ended; `tail`: the last that it printed, where that was kept."""
+
+    unix: float
+    exit: Exit
+    tail: Annotated[str, Text(2 * MAX_TAIL)] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """This node was told to leave by a signal."""
+
+    unix: float
+    signal: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """How far the job is, as its master sees it; `steps`: a second, where they are known."""
+
+    unix: float
+    round: Number
+    world_size: Number
+    split: Split
+    datasets: tuple[Progress, ...]
+    steps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole job, as its master sees it."""
+
+    unix: float
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a diagnosis has found."""
+
+    unix: float
+    diagnosis: Diagnosis
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Of what is the same at the next look."""
+        return self.diagnosis.finding.key
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """This node's part is over."""
+
+    unix: float
+    code: int
+    reason: Words
+
+
+Record = Begun | Published | Started | Ended | Noticed | Point | Snapshot | Found | Over
+
+_KINDS: dict[str, type[Any]] = {  # Any: a union's members are no one type
+    kind.__name__: kind for kind in (Begun, Published, Started, Ended, Noticed, Point, Snapshot, Found, Over)
+}
+
+
+def line(record: Record) -> bytes:
+    """As it stands in a file."""
+    return b'{"kind":"%s","value":%s}\n' % (type(record).__name__.encode(), encode(record))
+
+
+def read(lines: Iterable[bytes]) -> Iterator[Record | None]:
+    """What a file holds; None for a line that cannot be read: cut short, or of another version."""
+    for each in lines:
+        try:
+            found = json.loads(each)
+            yield decode(_KINDS[found["kind"]], json.dumps(found["value"]).encode())
+        except (ValueError, KeyError, TypeError, RecursionError, Malformed):
+            yield None
+
+
+def without_repeats(tally: Tally) -> Tally:
+    """Without what only the master's memory of failures needs, which is long."""
+    return dataclasses.replace(tally, signature="", repeats=0, problems_in_row=0)
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is kept of a node's events: bounded, whatever happens."""
+
+    begun: Begun | None = None
+    over: Over | None = None
+    first: list[Published] = field(default_factory=list[Published])
+    newest: deque[Published] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS))
+    started: deque[Started] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS))
+    ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=MOST_EXITS))
+    noticed: deque[Noticed] = field(default_factory=lambda: deque(maxlen=MOST_EXITS))
+    points: list[Point] = field(default_factory=list[Point])
+    found: deque[Found] = field(default_factory=lambda: deque(maxlen=MOST_FOUND))
+    snapshot: Snapshot | None = None
+    distance: float = 1.0
+    """Seconds between two points."""
+
+    def add(self, record: Record) -> None:
+        """One more."""
+        match record:
+            case Begun():
+                self.begun = record
+            case Published() if len(self.first) < MOST_ROUNDS // 10:
+                self.first.append(record)
+            case Published():
+                self.newest.append(record)
+            case Started():
+                self.started.append(record)
+            case Ended():
+                self.ended.append(record)
+            case Noticed():
+                self.noticed.append(record)
+            case Point():
+                self._point(record)
+            case Snapshot():
+                self.snapshot = record
+            case Found():
+                self.found.append(record)
+            case Over():
+                self.over = record
+
+    def wants_point(self, unix: float) -> bool:
+        """It is time for another."""
+        return not self.points or unix - self.points[-1].unix >= self.distance
+
+    def news(self, status: Status, unix: float) -> Iterator[Found]:
+        """What a diagnosis has found since the last look at the job."""
+        known = {each.key: each for each in self.found}
+        for each in status.diagnosis:
+            found = Found(round(unix - each.ago, 3), each)
+            before = known.get(found.key)
+            if before is None or before.diagnosis.finding.strength != each.finding.strength:
+                yield found
+
+    def __iter__(self) -> Iterator[Record]:
+        """All of it; the beginning first, and the end last."""
+        if self.begun:
+            yield self.begun
+        events: list[Record] = [
+            *self.first,
+            *self.newest,
+            *self.started,
+            *self.ended,
+            *self.noticed,
+            *self.found,
+            *self.points,
+        ]
+        yield from sorted(events, key=lambda each: each.unix)
+        if self.snapshot:
+            yield self.snapshot
+        if self.over:
+            yield self.over
+
+    def _point(self, point: Point) -> None:
+        self.points.append(point)
+        if len(self.points) > MOST_POINTS:
+            del self.points[1::2]
+            self.distance *= 2

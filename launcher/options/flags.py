@@ -1,0 +1,888 @@
+"""Every flag of `elastic-run` in one table, and how a command line is split by it.
+
+The table is the only place where a flag is named: `scan`, `help_text` and the table in `docs/torchrun.md` come from it.
+`parse.py` gives the words their meaning.
+
+A command line is *flags, then the command, then everything that belongs to the command*. The standard library's
+argparse also looks at what follows the command (`train.py --r 1` is refused there, because `--r` could mean two of the
+launcher's flags) and does not tell a flag that was typed from its default; so `scan` is our own.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import UsageError
+
+Status = Literal["honoured", "no effect", "unsupported"]
+"""What a flag of torchrun does here. The last two are accepted with one line that says why."""
+
+
+OTLP_HERE = "auto"
+"""Of --otlp without a URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag.
+
+    Attributes:
+        name: in hyphens and without dashes; underscores are accepted as well.
+        group: its heading in the help.
+        help: one or two lines for the help.
+        metavar: what its value is called; empty for a switch, which has none.
+        default: the value of a flag that is not given; None where there is none. Only a flag whose default is
+            empty takes an empty value (`--rdzv-endpoint=$UNSET`).
+        short: its single letter, or empty.
+        choices: all the values that it takes; empty where it takes any.
+        torchrun: it is one of torchrun's; the others are our own.
+        status: what one of torchrun's flags does here.
+        remark: the rest of the sentence that `status` begins, for the docs and for the line that is printed.
+        mirrored: PET_<NAME> in the environment gives it a value where the command line does not.
+        own_node: it says something of this node only, so that other nodes must not copy it.
+        repeated: it may be given several times, and each counts.
+        bare: its value where it is given without one (`--name`); empty: it needs one.
+        since: the first torch whose torchrun has it, as (major, minor), where that is newer than the one tested with.
+    """
+
+    name: str
+    group: str
+    help: str
+    metavar: str = ""
+    default: str | None = None
+    short: str = ""
+    choices: tuple[str, ...] = ()
+    torchrun: bool = True
+    status: Status = "honoured"
+    remark: str = ""
+    mirrored: bool = True
+    own_node: bool = False
+    repeated: bool = False
+    bare: str = ""
+    since: tuple[int, int] = (2, 2)
+
+    @property
+    def mirror(self) -> str:
+        """The environment variable that mirrors it, or empty."""
+        return "PET_" + self.name.replace("-", "_").upper() if self.torchrun and self.mirrored else ""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every exact way to type it."""
+        long = dict.fromkeys([f"--{self.name}", f"--{self.name.replace('-', '_')}"])
+        return (f"-{self.short}", *long) if self.short else tuple(long)
+
+
+SIZE = "Size of the job"
+MEETING = "Rendezvous and the store"
+CHANGES = "Failures and membership changes"
+COMMAND = "The command"
+OUTPUT = "Output"
+ETCD = "Your own etcd"
+IGNORED = "Accepted for compatibility with torchrun, without effect"
+
+NOT_HERE = "the launcher imports no framework"
+
+FLAGS: tuple[Flag, ...] = (
+    # -- size of the job
+    Flag("nnodes", SIZE, "Nodes: one number, or MIN:MAX.", "N|MIN:MAX", "1", remark="`N` or `MIN:MAX`"),
+    Flag(
+        "nproc-per-node",
+        SIZE,
+        "Workers per node: a number, cpu, gpu, or auto (the GPUs, else the CPUs).",
+        "N|auto|cpu|gpu",
+        "1",
+        remark="a number, `cpu`, `gpu` or `auto`; GPUs are NVIDIA's, counted without torch. For `xpu` and other "
+        "devices give the number",
+    ),
+    Flag(
+        "node-unit",
+        SIZE,
+        "The number of nodes in a round is a multiple of this number (slices, racks).",
+        "N",
+        "1",
+        torchrun=False,
+    ),
+    Flag(
+        "standalone",
+        SIZE,
+        "This machine only: no endpoint, no server.",
+        own_node=True,
+        remark="this machine only, with the store inside the agent",
+    ),
+    Flag(
+        "roles",
+        SIZE,
+        "The job's roles with the nodes of each, the most important first; in place of --nnodes.",
+        "ROLE:N|ROLE:MIN:MAX,...",
+        torchrun=False,
+    ),
+    Flag(
+        "node-role",
+        SIZE,
+        "This node takes this role and no other. Without this flag it takes the role that the job needs most.",
+        "ROLE",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "role-options",
+        SIZE,
+        "Options of one role: nproc=N sets its workers per node, on-loss=one restarts only a failed node's workers "
+        "(all: everybody's), counts=no lets the job succeed without it. Give the flag once for each role.",
+        "ROLE:KEY=VALUE,...",
+        torchrun=False,
+        repeated=True,
+    ),
+    Flag(
+        "platform",
+        SIZE,
+        "Only for elastic-run master: it starts, replaces and stops the nodes itself, as pods of this cluster or as "
+        "processes of this machine.",
+        "kubernetes|local",
+        choices=("kubernetes", "local"),
+        torchrun=False,
+        own_node=True,
+    ),
+    # -- where the nodes meet
+    Flag(
+        "rdzv-endpoint",
+        MEETING,
+        "The store (etcd): HOST[:PORT], or several with commas. If no store answers there, the agent on that machine "
+        "starts one.",
+        "HOST[:PORT],...",
+        "",
+        remark="the address of the store (etcd), or several with commas; the machine it names starts the store if none "
+        "answers. Port 2379 unless given (torchrun: 29400)",
+    ),
+    Flag(
+        "rdzv-id",
+        MEETING,
+        "The job's id in the store (default: derived from the script, its arguments and your user name).",
+        "ID",
+        remark="by default the id is derived from the script, its arguments, the user's name and Slurm's job, so the "
+        "same "
+        "command on several machines is one job (torchrun: `none`)",
+    ),
+    Flag(
+        "rdzv-backend",
+        MEETING,
+        "c10d, etcd, etcd-v2 and static all select the etcd store.",
+        "NAME",
+        "static",
+        remark="`c10d`, `etcd`, `etcd-v2` and `static` all select the store, which is etcd v3",
+    ),
+    Flag(
+        "rdzv-conf",
+        MEETING,
+        "Times in seconds: join_timeout=600, last_call_timeout=3, lease_ttl=5, settle=10 ...",
+        "KEY=VALUE,...",
+        "",
+        remark="see the keys below",
+    ),
+    Flag(
+        "master-addr",
+        MEETING,
+        "The store's host, for several nodes without --rdzv-endpoint.",
+        "HOST",
+        "",
+        remark="with several nodes and no `--rdzv-endpoint`: the store's host. The workers' `MASTER_ADDR` is the "
+        "host of rank 0, wherever that is",
+    ),
+    Flag(
+        "master-port",
+        MEETING,
+        "The store's port, for several nodes without --rdzv-endpoint.",
+        "PORT",
+        "29500",
+        remark="with several nodes and no `--rdzv-endpoint`: the store's port; without `--master-addr` on Slurm's "
+        "first host, or on this machine (torchrun: loopback). The workers' `MASTER_PORT` is another one, free on "
+        "rank 0's host in each round",
+    ),
+    Flag(
+        "node-rank",
+        MEETING,
+        "The order of this node among the nodes of the first round.",
+        "N",
+        own_node=True,
+        remark="the order of the first round; afterwards surviving nodes keep their order. Without it nodes "
+        "are in order of registration",
+    ),
+    Flag(
+        "local-addr",
+        MEETING,
+        "The address or name under which other nodes reach this node.",
+        "HOST",
+        own_node=True,
+        remark="the address that this node binds and gives to the other nodes",
+    ),
+    Flag(
+        "node-name",
+        MEETING,
+        "This node's name in the job (default: derived from the host name).",
+        "NAME",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "topology",
+        MEETING,
+        "A label (rack, switch, slice): nodes with the same label get adjacent ranks.",
+        "LABEL",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "store-dir",
+        MEETING,
+        "The folder for the files of an etcd that this node starts.",
+        "DIR",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "join-file",
+        MEETING,
+        "A file of mode 0600 with the job's secret, or with the line to join that the first node prints.",
+        "FILE",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag("tls-cert", MEETING, "Your own certificate for this node's port (PEM), re-read.", "FILE", torchrun=False),
+    Flag("tls-key", MEETING, "Its private key (PEM).", "FILE", torchrun=False),
+    Flag("tls-ca", MEETING, "The authority whose certificates the job's nodes accept (PEM).", "FILE", torchrun=False),
+    Flag(
+        "insecure",
+        MEETING,
+        "Neither encrypt nor authenticate: anyone who reaches this job's ports can read, change and end it.",
+        torchrun=False,
+    ),
+    # -- failures and changes
+    Flag(
+        "node-check",
+        CHANGES,
+        "Check this node before it takes part: CPU, memory, disk, ports, names, the store, torch, and a small "
+        "collective with two other nodes in turn. The job refuses a node that fails.",
+        torchrun=False,
+    ),
+    Flag(
+        "max-restarts",
+        CHANGES,
+        "How many failures of the script to recover from. Lost, leaving and joining nodes are not counted.",
+        "N",
+        "3",
+        remark="default 3 (torchrun: 0); counts only failures of the script, and no lost, leaving or joining nodes",
+    ),
+    Flag(
+        "same-failure-limit",
+        CHANGES,
+        "Stop early when the same failure repeats this often without progress. Where every rank fails in the same way, "
+        "the limit is two, or one if a restart cannot fix it (a missing module). 0 never stops early.",
+        "N",
+        "3",
+        torchrun=False,
+    ),
+    Flag(
+        "on-hang",
+        CHANGES,
+        "When workers make no progress: print which rank is the cause (report), also kill it so that the job "
+        "continues with new workers (restart), or end the job (fail).",
+        "report|restart|fail",
+        "report",
+        choices=("report", "restart", "fail"),
+        torchrun=False,
+    ),
+    Flag(
+        "on-straggler",
+        CHANGES,
+        "When the others wait for one rank in each step: print which (report), or also let a standby take the place of "
+        "its node (replace).",
+        "report|replace",
+        "report",
+        choices=("report", "replace"),
+        torchrun=False,
+    ),
+    Flag(
+        "hang-timeout",
+        CHANGES,
+        "Examine workers after so many seconds without progress, or after twice their longest pause so far if that is "
+        "more. 0: never.",
+        "SECONDS",
+        "60",
+        torchrun=False,
+    ),
+    Flag(
+        "scale-up",
+        CHANGES,
+        "New nodes join at once (now), after the next checkpoint (commit), or only when the membership changes for "
+        "another reason (never).",
+        "now|commit|never",
+        "now",
+        choices=("now", "commit", "never"),
+        torchrun=False,
+    ),
+    Flag(
+        "signals-to-handle",
+        CHANGES,
+        "On these signals this node leaves the job and forwards the signal to its workers.",
+        "NAME,...",
+        "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        remark="on these the node leaves the job and forwards the signal to its workers",
+    ),
+    Flag(
+        "shutdown-timeout",
+        CHANGES,
+        "Seconds that workers have to exit before SIGKILL.",
+        "SECONDS",
+        "30",
+        remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` also sets it",
+    ),
+    Flag(
+        "detached",
+        CHANGES,
+        "keep: processes that the script started in their own session (an upload) keep running after the job has "
+        "succeeded; kill: they end with the job. Otherwise they end with their round.",
+        "keep|kill",
+        "keep",
+        choices=("keep", "kill"),
+        torchrun=False,
+    ),
+    # -- what is run
+    Flag(
+        "module",
+        COMMAND,
+        "The command is a Python module, run as `python -m` does.",
+        short="m",
+        remark="as `python -m`",
+    ),
+    Flag(
+        "no-python",
+        COMMAND,
+        "The command is an executable, run without Python.",
+        remark="the command is found on `PATH` or by its path",
+    ),
+    Flag(
+        "run-path",
+        COMMAND,
+        "Run the script by runpy.run_path; overrides --no-python.",
+        remark="with `runpy.run_path`, in a separate interpreter",
+    ),
+    Flag(
+        "start-method",
+        COMMAND,
+        "fork: workers are forked from an interpreter that has already made the script's first imports; spawn: each "
+        "worker is a fresh interpreter.",
+        "fork|spawn",
+        "fork",
+        choices=("spawn", "fork", "forkserver"),
+        remark="default `fork` (torchrun: `spawn`): workers are forked from an interpreter that has already made the "
+        "script's "
+        "first imports; `forkserver` is the same; `spawn` starts each worker as a fresh interpreter",
+    ),
+    Flag(
+        "preload",
+        COMMAND,
+        "Also import these modules before workers are forked (MODULE,MODULE...); none: import nothing ahead.",
+        "MODULES",
+        torchrun=False,
+    ),
+    Flag(
+        "framework",
+        COMMAND,
+        "The environment that workers get: torch is torchrun's, none is only the ranks and the address of rank 0. "
+        "Installed packages may add others.",
+        "torch|tensorflow|horovod|jax|xgboost|none|NAME",
+        "torch",
+        torchrun=False,
+    ),
+    Flag(
+        "role-command",
+        COMMAND,
+        "The script and arguments that the workers of one role run in place of the command. Give the flag once for "
+        "each role.",
+        "ROLE:COMMAND",
+        torchrun=False,
+        repeated=True,
+    ),
+    Flag(
+        "role",
+        COMMAND,
+        "The workers' ROLE_NAME.",
+        "NAME",
+        "default",
+        remark="sets `ROLE_NAME` in a job without `--roles`",
+    ),
+    Flag(
+        "virtual-local-rank",
+        COMMAND,
+        "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0.",
+        remark="sets `LOCAL_RANK` to 0 and `CUDA_VISIBLE_DEVICES` to the worker's device",
+    ),
+    # -- output
+    Flag(
+        "log-dir",
+        OUTPUT,
+        "Keep each worker's output here, a folder per job and attempt.",
+        "DIR",
+        remark="torchrun's folders and file names",
+    ),
+    Flag(
+        "keep-attempts",
+        OUTPUT,
+        "Keep the newest N folders attempt_N under --log-dir; 0 keeps all.",
+        "N",
+        "0",
+        torchrun=False,
+    ),
+    Flag(
+        "redirects",
+        OUTPUT,
+        "To files only: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:1,1:2.",
+        "0..3|MAP",
+        "0",
+        short="r",
+        remark="`0`..`3`, or a map such as `0:1,1:2`",
+    ),
+    Flag(
+        "tee",
+        OUTPUT,
+        "To files and the terminal; written as --redirects.",
+        "0..3|MAP",
+        "0",
+        short="t",
+        remark="`0`..`3`, or a map such as `0:1,1:2`",
+    ),
+    Flag(
+        "log-line-prefix-template",
+        OUTPUT,
+        "The prefix of a worker's lines on the terminal: ${rank}, ${local_rank}, ${role_name} and ${hostname} are "
+        "replaced.",
+        "TEXT",
+        "",
+        remark="applies to all lines on the terminal, not only to those of `--tee`; by default they begin with host "
+        "and rank",
+        since=(2, 14),
+    ),
+    Flag(
+        "no-prefix",
+        OUTPUT,
+        "The terminal shows the output of this node's only worker as it is, byte by byte: for a debugger's prompt, a "
+        "progress bar.",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "local-ranks-filter",
+        OUTPUT,
+        "Show only these local ranks on the terminal.",
+        "N,...",
+        "",
+        remark="applies to the terminal; files contain all ranks",
+    ),
+    Flag(
+        "duplicate-stdout-filters",
+        OUTPUT,
+        "Copy the stdout lines that contain one of these words to filtered_stdout.log (,, is a comma).",
+        "WORD,...",
+        "",
+        remark="into `filtered_stdout.log`; `,,` is a comma",
+    ),
+    Flag(
+        "duplicate-stderr-filters",
+        OUTPUT,
+        "The same for stderr, to filtered_stderr.log.",
+        "WORD,...",
+        "",
+        remark="into `filtered_stderr.log`; `,,` is a comma",
+    ),
+    Flag(
+        "summary-json",
+        OUTPUT,
+        "Write the final summary to this file as JSON.",
+        "FILE",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "trace",
+        OUTPUT,
+        "Write a timeline of this node's events to this file, for ui.perfetto.dev; one file for each node and run.",
+        "FILE",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "history",
+        OUTPUT,
+        "Keep the job's events, as this node sees them, in a file in this folder; elastic-run report makes a page from "
+        "it.",
+        "DIR",
+        torchrun=False,
+    ),
+    Flag(
+        "otlp",
+        OUTPUT,
+        "Send a trace of each recovery to a collector of OpenTelemetry, by OTLP over HTTP; without a URL, where its "
+        "own variables say, or to this machine's port 4318.",
+        "URL",
+        torchrun=False,
+        own_node=True,
+        bare=OTLP_HERE,
+    ),
+    Flag(
+        "dashboard",
+        OUTPUT,
+        "Serve a live page about the job, and print its URL once. Default: loopback and a free port.",
+        "HOST:PORT",
+        torchrun=False,
+        own_node=True,
+        bare="127.0.0.1:0",
+    ),
+    Flag(
+        "log-format",
+        OUTPUT,
+        "The launcher's own lines: text, or json, one object a line with its time, job, node and message.",
+        "text|json",
+        "text",
+        choices=("text", "json"),
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag("log-timestamps", OUTPUT, "The launcher's own lines have their time (UTC).", torchrun=False, own_node=True),
+    Flag(
+        "live-line",
+        OUTPUT,
+        "auto: on a terminal, the last line of stderr shows the state of the job; never: no such line.",
+        "auto|never",
+        "auto",
+        choices=("auto", "never"),
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "color",
+        OUTPUT,
+        "Colour on the terminal; auto also obeys NO_COLOR.",
+        "auto|always|never",
+        "auto",
+        choices=("auto", "always", "never"),
+        torchrun=False,
+    ),
+    Flag(
+        "config",
+        COMMAND,
+        "Take flags that are not given here from this TOML file (default: elastic-run.toml, or the table "
+        "tool.elastic-run of pyproject.toml, in the working directory); none: from no file.",
+        "FILE",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "dry-run",
+        COMMAND,
+        "Print what would be started, where the nodes would meet, and with which environment; start nothing.",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "explain-preload",
+        OUTPUT,
+        "Print which modules are imported before workers are forked, and why not others; runs nothing.",
+        torchrun=False,
+        own_node=True,
+    ),
+    Flag(
+        "print-completion",
+        OUTPUT,
+        "Print a completion script for this shell and exit.",
+        "SHELL",
+        choices=("bash", "zsh", "tcsh"),
+        mirrored=False,
+        own_node=True,
+        remark="completes flags and files; does not need the package `shtab`",
+        since=(2, 14),
+    ),
+    Flag("version", OUTPUT, "Print the version and exit.", torchrun=False),
+    Flag("help", OUTPUT, "Print this help and exit.", short="h", torchrun=False),
+    # -- your own etcd
+    Flag(
+        "etcd-cacert", ETCD, "Use TLS, and trust the certificate authorities in this PEM file.", "FILE", torchrun=False
+    ),
+    Flag("etcd-cert", ETCD, "This client's certificate (PEM), with --etcd-key.", "FILE", torchrun=False),
+    Flag("etcd-key", ETCD, "This client's private key (PEM), with --etcd-cert.", "FILE", torchrun=False),
+    Flag(
+        "etcd-user",
+        ETCD,
+        "A user whose password is in ELASTIC_RUN_ETCD_PASSWORD, or a file that holds user:password.",
+        "NAME|@FILE",
+        torchrun=False,
+    ),
+    # -- accepted, without effect
+    Flag(
+        "monitor-interval",
+        IGNORED,
+        "The agent receives worker exits as events and does not poll.",
+        "SECONDS",
+        "0.1",
+        status="no effect",
+        remark="because the agent receives a worker's exit as an event and does not poll",
+    ),
+    Flag(
+        "event-log-handler",
+        IGNORED,
+        "Events are log lines and --summary-json.",
+        "NAME",
+        "null",
+        status="no effect",
+        remark=f"because {NOT_HERE}; read the summary of `--summary-json` instead",
+    ),
+    Flag(
+        "logs-specs",
+        IGNORED,
+        "A plug-in of torchrun (unsupported).",
+        "NAME",
+        status="unsupported",
+        mirrored=False,
+        remark="try `--log-dir` with `--tee=3`: the plug-in is a class of torch, and " + NOT_HERE,
+    ),
+    Flag(
+        "numa-binding",
+        IGNORED,
+        "Not supported yet.",
+        "MODE",
+        choices=("node", "socket", "exclusive", "core-complex"),
+        status="unsupported",
+        mirrored=False,
+        remark="try `os.sched_setaffinity` in the script, according to `LOCAL_RANK`: workers run on every CPU that "
+        "the "
+        "launcher may use",
+    ),
+)
+
+BY_NAME: Mapping[str, Flag] = {flag.name: flag for flag in FLAGS}
+BY_LETTER: Mapping[str, Flag] = {flag.short: flag for flag in FLAGS if flag.short}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that the user gave: its text, and where it came from as they wrote it (`--nnodes=2`, `PET_NNODES=2`)."""
+
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A command line, split: what was given by flag name, and the command with everything after it."""
+
+    given: Mapping[str, Given]
+    command: tuple[str, ...]
+
+    def has(self, name: str) -> bool:
+        """The user gave this flag (a switch: and did not turn it off)."""
+        return name in self.given
+
+    def text(self, name: str) -> str | None:
+        """The flag's value as text: what was given, or its default."""
+        default = BY_NAME[name].default
+        return self.given[name].text if name in self.given else default
+
+    def without(self, names: Iterable[str]) -> "Scanned":
+        """The same line, on which these flags were not given."""
+        left = set(names)
+        return Scanned({name: value for name, value in self.given.items() if name not in left}, self.command)
+
+    def including(self, name: str, text: str) -> "Scanned":
+        """The same line, on which this flag was given as well."""
+        return Scanned({**self.given, name: Given(text, f"--{name}={text}")}, self.command)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The values of a flag that may be given several times, in order."""
+        return tuple(self.given[name].text.split("\n")) if name in self.given else ()
+
+    def source(self, name: str) -> str:
+        """The flag as the user wrote it, for messages."""
+        return self.given[name].source if name in self.given else f"--{name}={self.text(name)}"
+
+
+def scan(argv: Sequence[str], environ: Mapping[str, str]) -> Scanned:
+    """Split `argv` (without the program's name) into flags and the command; the environment's mirrors fill the gaps.
+
+    The last of a repeated flag counts, unless it is meant to be repeated. A long flag may be cut short while it stays
+    unambiguous; among several that fit, torchrun's own win, so that what was unambiguous there is so here.
+
+    Raises:
+        UsageError: an unknown or ambiguous flag, a value missing or not among the choices.
+    """
+    given: dict[str, Given] = {}
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-":
+            words.insert(0, word)
+            break
+        if word.startswith("--"):
+            typed, attached, value = word.partition("=")
+            flag = _long(typed)
+        else:
+            typed, value = word[:2], word[2:]
+            flag = BY_LETTER.get(word[1])
+            if flag is None or (len(word) > 2 and not flag.metavar and word[2] not in BY_LETTER):
+                raise UsageError(_unknown(word))
+            attached = value
+            if value and not flag.metavar:
+                # A bundle of letters, `-mr3`: the switch is taken off and the rest read again.
+                words.insert(0, f"-{value}")
+                attached = value = ""
+            value = value.removeprefix("=")
+        if not flag.metavar:
+            if attached:
+                raise UsageError(f"{word}: {typed} takes no value; write {typed} alone")
+            given[flag.name] = Given("1", typed)
+            continue
+        if flag.bare and not attached:
+            given[flag.name] = Given(flag.bare, typed)
+            continue
+        if not attached:
+            if not words or _looks_like_a_flag(words[0]):
+                hint = f", or {typed}={words[0]} if that is its value" if words else ""
+                raise UsageError(f"{typed} needs a value: write {typed}={flag.metavar}{hint}")
+            value = words.pop(0)
+        checked = value_of(flag, value, f"{typed}{'=' if typed.startswith('--') else ' '}{value}")
+        if flag.repeated and flag.name in given:
+            earlier = given[flag.name]
+            checked = Given(f"{earlier.text}\n{checked.text}", f"{earlier.source} {checked.source}")
+        given[flag.name] = checked
+    for flag in FLAGS:
+        mirrored = environ.get(flag.mirror, "") if flag.mirror else ""
+        if flag.name in given or not mirrored:
+            continue
+        source = f"{flag.mirror}={mirrored}"
+        if flag.metavar:
+            given[flag.name] = value_of(flag, mirrored, source)
+        elif not re.fullmatch(r"\s*[+-]?\d+\s*", mirrored):
+            raise UsageError(f"{source} is neither on nor off: set it to 1 or 0")
+        elif int(mirrored):
+            given[flag.name] = Given("1", source)
+    return Scanned(given, tuple(words))
+
+
+def _looks_like_a_flag(word: str) -> bool:
+    """A word that is hardly meant as a value: dashes and a letter (`-1` is a number, and `-` a file)."""
+    return re.match(r"--?[A-Za-z]", word) is not None or word == "--"
+
+
+def value_of(flag: Flag, value: str, source: str) -> Given:
+    """The value as the flag's; `source`: where it came from, for messages. Raises UsageError."""
+    if not value and flag.default != "":
+        raise UsageError(f"{source} is empty: write --{flag.name}={flag.metavar}, or leave the flag out")
+    if flag.choices and value not in flag.choices:
+        raise UsageError(f"{source} is not one of {', '.join(flag.choices)}{did_you_mean(value, flag.choices)}")
+    return Given(value, source)
+
+
+def _long(typed: str) -> Flag:
+    """The flag that a long spelling means, cut short or not."""
+    name = typed[2:].replace("_", "-")
+    if name in BY_NAME:
+        return BY_NAME[name]
+    fitting = [flag for flag in FLAGS if name and flag.name.startswith(name)]
+    fitting = [flag for flag in fitting if flag.torchrun] or fitting
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        names = " or ".join(f"--{flag.name}" for flag in fitting)
+        raise UsageError(f"{typed} is ambiguous: write {names}")
+    raise UsageError(_unknown(typed))
+
+
+def _unknown(typed: str) -> str:
+    names = [flag.name for flag in FLAGS]
+    name = typed.lstrip("-").partition("=")[0].replace("_", "-").lower()
+    return (
+        f"unknown flag {typed}{did_you_mean(name, names, prefix='--')} Flags of your script go after its name; "
+        "`elastic-run --help` lists the launcher's"
+    )
+
+
+def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """The end of a sentence: `: did you mean X?` with the known word nearest to `word`, a full stop without one."""
+    from difflib import get_close_matches  # here, because words are rarely wrong
+
+    near = get_close_matches(word, list(known), n=1)
+    return f": did you mean {prefix}{near[0]}?" if near else "."
+
+
+def notes(scanned: Scanned) -> tuple[str, ...]:
+    """One line for each given flag that does nothing here."""
+    lines: list[str] = []
+    for flag in FLAGS:
+        if flag.status != "honoured" and scanned.has(flag.name):
+            verb = "has no effect" if flag.status == "no effect" else "is not supported"
+            lines.append(f"{scanned.source(flag.name)} {verb}: {flag.remark.removeprefix('because ')}")
+    return tuple(lines)
+
+
+def completion(shell: str) -> str:
+    """A script with which bash, zsh or tcsh completes this command's flags, and else files."""
+    names = " ".join(f"--{flag.name}{'=' if flag.metavar and not flag.bare else ''}" for flag in FLAGS)
+    match shell:
+        case "zsh":
+            return f'#compdef elastic-run\ncompadd -S "" -- {names}\n_files\n'
+        case "tcsh":
+            plain = " ".join(f"{flag.name}{'=' if flag.metavar else ''}" for flag in FLAGS)
+            return f"complete elastic-run 'c/--/({plain})/' 'p/*/f/'\n"
+        case _:
+            return (
+                "_elastic_run() {\n"
+                '    local word="${COMP_WORDS[COMP_CWORD]}"\n'
+                "    [[ $word == -* ]] || return\n"
+                "    compopt -o nospace 2>/dev/null\n"
+                f'    COMPREPLY=($(compgen -W "{names}" -- "$word"))\n'
+                "}\n"
+                "complete -o default -F _elastic_run elastic-run\n"
+            )
+
+
+OTHERS = {
+    "master": "lead a job without workers; same flags and script",
+    "join": "join a job by the line that its first node prints",
+    "doctor": "check this machine and the store before a job",
+    "status": "show a running job",
+    "report": "make a page of the events that --history keeps",
+    "exporter": "serve metrics of all jobs to Prometheus",
+    "credentials": "write a file with which others may look at a job, and change nothing",
+    "replay": "repeat the decisions that --trace has recorded",
+}
+"""The other commands, and what each does; all but `master` and `join` have a --help of their own."""
+
+
+def _other(item: tuple[str, str]) -> str:
+    return f"  elastic-run {item[0]:<11} {item[1]}"
+
+
+def help_text(width: int) -> str:
+    """The help, wrapped to `width` columns."""
+    blocks = [
+        "elastic-run [flags] train.py [the script's own arguments]",
+        textwrap.fill(
+            "Starts a training script on one or more machines. Machines may join and leave while it runs. Accepts "
+            "every flag of torchrun, also with underscores and as PET_<NAME> in the environment.",
+            width,
+        ),
+        "Other commands (a script of the same name is written as ./status):\n" + "\n".join(map(_other, OTHERS.items())),
+    ]
+    for group in dict.fromkeys(flag.group for flag in FLAGS):
+        lines = [f"{group}:"]
+        for flag in (flag for flag in FLAGS if flag.group == group):
+            letter = f"-{flag.short}, " if flag.short else ""
+            value = f"={flag.metavar}" if flag.metavar else ""
+            lines.append(f"  {letter}--{flag.name}{f'[{value}]' if flag.bare else value}")
+            default = f" Default: {flag.default}." if flag.default and flag.status == "honoured" else ""
+            lines.append(textwrap.fill(flag.help + default, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,112 @@
+"""`elastic-run report`: a job's history as one page."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...rendezvous.visible import visible
+from ..console import say
+from ..errors import UsageError
+from ..history.records import SUFFIX, Record, read
+from .page import page
+from .story import File, Story, tell
+
+USAGE = """\
+elastic-run report FILE|DIR ... [-o page.html] [--run=RUN]
+
+Makes one HTML page from the files that a job's nodes have written with --history=DIR. One file is enough; the files of
+all nodes show more. The page loads nothing from elsewhere.
+
+  -o FILE     write the page there; - for standard output (default: report.html)
+  --run=RUN   the run of the job, if the files have several (default: the newest)
+
+Exit code: 0; 2 if there is no such history.
+"""
+
+LARGEST = 256 << 20
+"""Bytes of a file that is read: a node writes far less."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Writes the page, and returns the exit code. Raises UsageError."""
+    if {"-h", "--help"} & set(words):
+        sys.stdout.write(USAGE)
+        return 0
+    output, run, names = _parsed(words)
+    files = [_file(path) for name in names for path in _paths(Path(name))]
+    runs = {each: file for file in files for each in file.runs}
+    if run is not None and run not in runs:
+        raise UsageError(f"--run={run}: there is no such run; there are {', '.join(map(visible, runs)) or 'none'}")
+    story = tell(files, run)
+    if story is None:
+        raise UsageError(f"{', '.join(names)}: no file of a history ({SUFFIX}) tells of a job")
+    others = [each for each in runs if each != story.run]
+    if run is None and others:
+        say(f"this is run {story.run}; --run= selects another: {', '.join(map(visible, others))}")
+    _write(output, page(story))
+    say(_summary(story, output))
+    return 0
+
+
+def _parsed(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
+    output, run, names, left = "report.html", None, list[str](), list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        if name in ("-o", "--output", "--run"):
+            if not equals:
+                if not left:
+                    raise UsageError(f"elastic-run report: {word} needs a value")
+                value = left.pop(0)
+            output, run = (output, value) if name == "--run" else (value, run)
+        elif word.startswith("-") and word != "-":
+            raise UsageError(f"elastic-run report does not take {word}")
+        else:
+            names.append(word)
+    if not names:
+        raise UsageError("elastic-run report needs a FILE or a DIR that --history=DIR has written")
+    return output, run, names
+
+
+def _paths(path: Path) -> list[Path]:
+    """Raises UsageError."""
+    if path.is_dir():
+        return sorted(each for each in path.rglob(f"*{SUFFIX}") if each.is_file())  # a pipe may never end
+    if not path.is_file():
+        raise UsageError(f"{path} is no file or folder")
+    return [path]
+
+
+def _file(path: Path) -> File:
+    """Raises UsageError."""
+    records, unread = list[Record](), 0
+    try:
+        if path.stat().st_size > LARGEST:
+            raise UsageError(f"{path} has more than {LARGEST >> 20} MiB: it is no history that a node has written")
+        with path.open("rb") as lines:
+            for each in read(lines):
+                if each is None:
+                    unread += 1
+                else:
+                    records.append(each)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    return File(path.name, tuple(records), unread)
+
+
+def _write(output: str, text: str) -> None:
+    if output == "-":
+        sys.stdout.write(text)
+        return
+    path = Path(output)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {os.strerror(error.errno or 0)}") from None
+
+
+def _summary(story: Story, output: str) -> str:
+    rounds = sum(each.state == "open" for each in story.changes)
+    where = "standard output" if output == "-" else output
+    return f"job {visible(story.job)}: {rounds} rounds, {len(story.interruptions)} interruptions: {where}"

@@ -1,0 +1,231 @@
+"""What users change of a job on a double of the API server: no change is lost, and a job that never begins ends."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastic_run.launcher.cluster import command, unstarted
+from elastic_run.master.nodes.kubernetes import elastic_job, objects
+from elastic_run.master.nodes.kubernetes.api import Api
+from elastic_run.master.nodes.kubernetes.objects import Control
+from elastic_run.master.nodes.relaunch import Limits
+
+from .api_double import ApiDouble, Asked
+
+REQUEST = objects.Request("night", "night-1", "any", ("--nnodes=1:8",), ("train.py",))
+
+PLACE = ("elasticjobs", elastic_job.API)
+
+
+class Night:
+    """A job in the double, of which no master knows yet."""
+
+    def __init__(self, double: ApiDouble) -> None:
+        self.double = double
+        self.api = Api.load("", str(double.kubeconfig))
+        self.job = double.objects.create(double.place("jobs", objects.BATCH), objects.master_job(REQUEST))
+        made = objects.config_map(REQUEST, objects.owner_of(self.job))
+        double.objects.create(double.place("configmaps"), made)
+
+    def run(self, *words: str, code: int = 0) -> None:
+        verb, *rest = words
+        assert command.main([verb, f"--kubeconfig={self.double.kubeconfig}", *rest]) == code
+
+    def config_map(self) -> Any:
+        return self.double.all("configmaps")["night"]
+
+    def control(self) -> Control:
+        return Control.read(self.config_map()["data"][objects.CONTROL])
+
+    def status(self) -> Any:
+        return objects.status_of(self.config_map())
+
+    def write(self, key: str, text: str) -> None:
+        self.double.objects.patch(self.double.place("configmaps"), "night", {"data": {key: text}})
+
+    def begin(self) -> None:
+        """A master writes that it is there."""
+        self.write(objects.STATUS, '{"state": "running"}')
+
+    def while_it_reads(self, plural: str, change: Callable[[], None], times: int = 1) -> None:
+        """Somebody else changes something, right after each of the next reads."""
+        left = times
+
+        def look(asked: Asked) -> None:
+            nonlocal left
+            if asked.verb == "get" and asked.place.plural == plural and left:
+                left -= 1
+                change()
+
+        self.double.after = look
+
+    def master_pod(self, name: str, status: Any) -> None:
+        labels = objects.labels("night", "master")
+        spec = {"containers": [{"name": "master", "image": "train:1"}], "nodeName": "m"}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+        made = self.double.objects.create(self.double.place("pods"), body)
+        self.double.machines.say(made, status)
+
+    def note(self, kind: str, name: str, reason: str, message: str) -> None:
+        """An event, as controllers and kubelets make them."""
+        about = {"kind": kind, "name": name}
+        body = {"metadata": {"name": f"{name}.{len(self.double.all('events'))}"}, "involvedObject": about}
+        self.double.objects.create(self.double.place("events"), {**body, "reason": reason, "message": message})
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Iterator[Night]:
+    with ApiDouble(tmp_path) as double:
+        made = Night(double)
+        yield made
+        made.api.close()
+
+
+# -- two users --------------------------------------------------------------------------------------------------------
+
+
+def test_what_two_users_change_at_one_time_is_all_there(night: Night) -> None:
+    night.begin()
+    night.while_it_reads("configmaps", lambda: night.write(objects.CONTROL, Control(suspend=True).text))
+    night.run("scale", "night", "3")
+    assert night.control() == Control({"": 3}, suspend=True)
+    night.while_it_reads("configmaps", lambda: night.write(objects.CONTROL, Control({"": 5}, suspend=True).text))
+    night.run("resume", "night")
+    assert night.control() == Control({"": 5})
+
+
+def test_a_master_that_writes_all_the_time_keeps_no_user_from_a_change(night: Night) -> None:
+    rounds = iter(range(1000))
+    night.while_it_reads(
+        "configmaps", lambda: night.write(objects.STATUS, f'{{"state": "running", "round": {next(rounds)}}}'), times=5
+    )
+    night.run("cancel", "night")
+    assert night.control().cancel
+
+
+def test_an_object_that_changes_without_end_is_said(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
+    night.begin()
+    rounds = iter(range(1000))
+    night.while_it_reads("configmaps", lambda: night.write(objects.CONTROL, Control({"": next(rounds)}).text), 1000)
+    night.run("suspend", "night", code=2)
+    assert "job night could not be changed in 20 attempts: another client changes it" in capsys.readouterr().err
+
+
+def test_roles_that_two_users_scale_by_an_elastic_job_are_both_scaled(night: Night) -> None:
+    double = night.double
+    roles = [{"name": "ps", "minReplicas": 1, "maxReplicas": 4}, {"name": "worker", "minReplicas": 1, "maxReplicas": 8}]
+    owner = double.objects.create(
+        double.place(*PLACE), {"metadata": {"name": "night"}, "spec": {"image": "any", "roles": roles}}
+    )
+    note = {"metadata": {"annotations": {elastic_job.OWNER: owner["metadata"]["uid"]}}}
+    double.objects.patch(double.place("configmaps"), "night", note)
+    night.write(objects.TEMPLATES, '{"templates": {"ps": {}, "worker": {}}}')
+    night.begin()
+
+    def other() -> None:
+        spec = {"roles": [{**roles[0], "replicas": 2}, roles[1]]}
+        double.objects.patch(double.place(*PLACE), "night", {"spec": spec})
+
+    night.while_it_reads(PLACE[0], other)
+    night.run("scale", "night", "worker=5")
+    found = double.all(*PLACE)["night"]["spec"]["roles"]
+    assert [each["replicas"] for each in found] == [2, 5]
+
+
+# -- a master that never begins ---------------------------------------------------------------------------------------
+
+
+def pull(reason: str, message: str) -> Any:
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [{"name": "master", "state": state}], "conditions": []}
+
+
+def ended(code: int, reason: str) -> Any:
+    state = {"terminated": {"exitCode": code, "reason": reason, "message": "exec: elastic-run: not found"}}
+    return {"phase": "Failed", "containerStatuses": [{"name": "master", "state": state}]}
+
+
+def words(night: Night) -> str:
+    found = unstarted.look(night.api, "night")
+    return found.words if found else ""
+
+
+def test_why_no_master_pod_is_made_is_said_in_the_clusters_words(night: Night) -> None:
+    assert words(night) == ""
+    night.note("Job", "night", "FailedCreate", 'pods "night-" is forbidden: exceeded quota: few')
+    night.note("Job", "other", "FailedCreate", "of another")
+    assert "its master's pod cannot be made" in words(night) and "exceeded quota: few" in words(night)
+    assert "of another" not in words(night)
+
+
+def test_why_an_image_cannot_be_pulled_is_said_while_the_kubelet_waits_to_try_again(night: Night) -> None:
+    night.master_pod("night-x", pull("ImagePullBackOff", 'Back-off pulling image "train:1"'))
+    night.note("Pod", "night-x", "Failed", 'Failed to pull image "train:1": manifest unknown')
+    night.note("Pod", "night-x", "Failed", "Error: ImagePullBackOff")
+    assert "manifest unknown" in words(night) and "check the image's name" in words(night)
+    found = unstarted.look(night.api, "night")
+    assert found is not None and found.kind == "stuck"
+
+
+def test_an_image_without_the_program_ends_the_job_after_three_pods(
+    night: Night, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(Limits().counted):
+        assert not any(unstarted.Patience().ended_by(unstarted.look(night.api, "night"), 0.0) for _ in range(2))
+        night.master_pod(f"night-{number}", ended(128, "StartError"))
+    night.run("wait", "night", code=1)
+    said = capsys.readouterr().err
+    assert "3 pods of its master could not run" in said and "elastic-run: not found" in said, said
+    assert night.status()["state"] == "failed" and night.status()["exitCode"] == 1
+    assert night.double.all("jobs", objects.BATCH)["night"]["spec"]["activeDeadlineSeconds"] == 1
+
+
+def test_a_master_that_fails_after_one_that_ran_is_no_image_without_the_program(night: Night) -> None:
+    night.master_pod("night-0", ended(1, "Error"))
+    for number in range(1, 4):
+        night.master_pod(f"night-{number}", ended(128, "StartError"))
+    found = unstarted.look(night.api, "night")
+    assert found is not None and found.kind == "waits"
+
+
+def test_a_job_that_has_not_begun_can_be_cancelled(night: Night) -> None:
+    night.master_pod("night-x", pull("ErrImagePull", "not found"))
+    night.run("cancel", "night")
+    assert night.status()["reason"] == "it was cancelled by its user" and night.status()["exitCode"] == 1
+    assert night.double.all("jobs", objects.BATCH)["night"]["spec"]["activeDeadlineSeconds"] == 1
+
+
+def test_a_master_that_begins_meanwhile_keeps_its_job(night: Night) -> None:
+    night.while_it_reads("configmaps", night.begin)
+    unstarted.end(night.api, "night", "no such image")
+    assert night.status() == {"state": "running"}
+    assert "activeDeadlineSeconds" not in night.double.all("jobs", objects.BATCH)["night"]["spec"]
+
+
+def test_a_job_whose_objects_were_applied_by_hand_goes_as_a_whole(night: Night) -> None:
+    double = night.double
+    request = objects.Request("dawn", "dawn-1", "any", (), ("train.py",), secret="dawn", store_size=3)
+    double.objects.create(double.place("jobs", objects.BATCH), objects.master_job(request))
+    double.objects.create(double.place("configmaps"), objects.config_map(request, {}))
+    double.objects.create(double.place("secrets"), objects.secret(request, {}, "text"))
+    double.objects.create(
+        double.place("services"), {"metadata": {"name": "dawn-etcd", "labels": objects.labels("dawn", "store")}}
+    )
+    double.objects.create(double.place("services"), {"metadata": {"name": "another"}})
+    night.run("delete", "dawn")
+    assert not double.all("secrets") and list(double.all("services")) == ["another"]
+    assert "dawn" not in double.all("jobs", objects.BATCH) and "dawn" not in double.all("configmaps")
+
+
+def test_what_only_has_a_name_like_a_job_s_object_stays_when_the_job_goes(night: Night) -> None:
+    double = night.double
+    request = objects.Request("dawn", "dawn-1", "any", (), ("train.py",), store_size=3)  # without a secret
+    double.objects.create(double.place("jobs", objects.BATCH), objects.master_job(request))
+    double.objects.create(double.place("configmaps"), objects.config_map(request, {}))
+    double.objects.create(double.place("secrets"), {"metadata": {"name": "dawn"}})
+    double.objects.create(double.place("services"), {"metadata": {"name": "dawn-etcd"}})
+    night.run("delete", "dawn")
+    assert list(double.all("secrets")) == ["dawn"] and list(double.all("services")) == ["dawn-etcd"]
+    assert "dawn" not in double.all("jobs", objects.BATCH)

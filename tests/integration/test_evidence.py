@@ -1,0 +1,239 @@
+"""What the kernel and py-spy tell of real processes that wait for something."""
+
+import asyncio
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from elastic_run.elastic_agent.diagnosis import kernel
+from elastic_run.elastic_agent.diagnosis.activity import Quiet
+from elastic_run.elastic_agent.diagnosis.looks import Looks
+from elastic_run.elastic_agent.diagnosis.running import Running
+from elastic_run.elastic_agent.diagnosis.stacks import Stacks, py_spy
+from elastic_run.master.diagnosis import places
+
+DEADLINE = 60.0
+
+T = TypeVar("T")
+
+READY = "print('ready', flush=True);"
+
+WAITS = {
+    "time": ("import time; {ready} time.sleep(1000)", ""),
+    "lock": ("import threading; {ready} threading.Event().wait()", ""),
+    "pipe": ("import os; r, w = os.pipe(); {ready} os.read(r, 1)", "a pipe"),
+    "pipe that has a name": ("import os; os.mkfifo({path!r}); {ready} open({path!r})", "{path}"),
+    "pipe that has a name and is open": (
+        "import os; os.mkfifo({path!r}); f = os.open({path!r}, os.O_RDWR); {ready} os.read(f, 1)",
+        "{path}",
+    ),
+    "pipe that has a name and is polled": (
+        "import os, select; os.mkfifo({path!r}); f = os.open({path!r}, os.O_RDWR); {ready} select.select([f], [], [])",
+        "{path}",
+    ),
+    "child": ("import subprocess; {ready} subprocess.run(['sleep', '1000'])", ""),
+    "file": (
+        "import fcntl; a = open({path!r}, 'w'); b = open({path!r}, 'w'); fcntl.flock(a, fcntl.LOCK_EX); {ready} "
+        "fcntl.flock(b, fcntl.LOCK_EX)",
+        "{path}",
+    ),
+    "local socket": ("import socket; a, b = socket.socketpair(); {ready} a.recv(1)", "a local socket"),
+}
+
+
+def until(look: Callable[[], T | None]) -> T:
+    """What `look` comes to find, within DEADLINE."""
+    end = time.monotonic() + DEADLINE
+    while time.monotonic() < end:
+        if found := look():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"not found within {DEADLINE:g} s")
+
+
+@contextmanager
+def process(code: str) -> Iterator[int]:
+    command = [sys.executable, "-S", "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as found:
+        try:
+            assert found.stdout is not None
+            assert found.stdout.readline() == b"ready\n"
+            yield found.pid
+        finally:
+            os.killpg(found.pid, signal.SIGKILL)  # with what it has started
+
+
+@pytest.mark.parametrize("on", WAITS)
+def test_what_a_process_waits_for_is_seen_from_outside(on: str, tmp_path: Path) -> None:
+    code, target = (each.format(ready=READY, path=str(tmp_path / "lock")) for each in WAITS[on])
+    with process(code) as pid:
+        seen = until(lambda: found if (found := kernel.blocked(pid, {})).on == on.partition(" that ")[0] else None)
+        assert seen.target == target
+        assert kernel.used(pid)
+
+
+def test_a_wait_with_a_timeout_names_the_connection_as_well() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = server.getsockname()
+        code = f"import socket; s = socket.create_connection({where!r}, timeout=1000); {READY} s.recv(1)"
+        with process(code) as pid:
+            peer, _ = server.accept()
+            with peer:
+                seen = until(
+                    lambda: found if (found := kernel.blocked(pid, kernel.connections([pid])[pid])).on else None
+                )
+                assert (seen.on, seen.target) == ("socket", f"127.0.0.1:{where[1]}")
+                (mine,) = seen.sockets
+                assert mine.local == f"127.0.0.1:{peer.getpeername()[1]}" and not mine.listens
+
+
+def test_a_path_that_a_worker_waits_for_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def touched(*_: object, **__: object) -> None:
+        raise AssertionError("on a dead mount this would block")
+
+    for name in ("pipe that has a name", "pipe that has a name and is open", "file"):
+        path = tmp_path / name.replace(" ", "-")
+        with process(WAITS[name][0].format(ready=READY, path=str(path))) as pid:
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "stat", touched)
+                patched.setattr(os, "open", touched if name == "file" else os.open)
+                seen = until(lambda pid=pid: found if (found := kernel.blocked(pid, {})).on else None)
+            assert seen.target == str(path)
+
+
+def test_the_connections_of_all_workers_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, read, parsed = kernel._read, list[str](), list[str]()  # pyright: ignore[reportPrivateUsage]  counts reads
+    address = kernel._address  # pyright: ignore[reportPrivateUsage]  counts what is parsed
+
+    def counted(path: str) -> str:
+        read.append(path.rpartition("/")[2])
+        return real(path)
+
+    def parse(text: str) -> str:
+        parsed.append(text)
+        return address(text)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = server.getsockname()
+        code = f"import socket; s = socket.create_connection({where!r}); {READY} s.recv(1)"
+        with process(code) as first, process(code) as second:
+            monkeypatch.setattr(kernel, "_read", counted)
+            monkeypatch.setattr(kernel, "_address", parse)
+            found = kernel.connections([first, second, 1 << 22])
+            remotes = [[each.remote for each in found[pid].values()] for pid in (first, second, 1 << 22)]
+            assert remotes == [[f"127.0.0.1:{where[1]}"], [f"127.0.0.1:{where[1]}"], []]
+    assert read == ["tcp", "tcp6"]
+    assert len(parsed) == 4  # two of each connection; the other ends and the listener are not
+
+
+async def test_a_program_that_cannot_be_read_blocks_its_own_stack_alone(tmp_path: Path) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text("#!/bin/sh\necho '[]'\n")
+    program.chmod(0o755)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    held = os.open(program, os.O_RDONLY)
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.01)
+            turns += 1
+
+    turning = asyncio.create_task(turn())
+    try:
+        # As on a dead mount: opening or starting the file blocks, until this lease ends.
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        stack = await Stacks(str(program)).take(os.getpid(), 1.0)
+    finally:
+        turning.cancel()
+        os.close(held)
+        signal.signal(signal.SIGIO, before)
+    assert "no stack" in stack.trouble
+    assert turns > 5
+    until(lambda: not [each for each in kernel.children(os.getpid()) if each.name == "sh"] or None)
+
+
+def test_a_process_without_a_trace_is_none() -> None:
+    assert kernel.used(1 << 22) is None
+    assert kernel.blocked(1 << 22, {}).on == ""
+    assert kernel.connections([1 << 22]) == {1 << 22: {}}
+
+
+def test_limits_of_this_machine_are_read() -> None:
+    used, limit = kernel.memory()
+    assert 0 < used < limit
+    count, most = kernel.descriptors(os.getpid())
+    assert 0 < count < most
+
+
+def test_py_spy_reads_the_stack_of_a_process_that_waits_and_the_evidence_has_it() -> None:
+    with process(f"import time\ndef rest():\n    {READY}\n    time.sleep(1000)\nrest()\n") as pid:
+        until(lambda: kernel.blocked(pid, {}).on == "time" or None)
+        stack = asyncio.run(Stacks(py_spy()).take(pid))
+        assert [frame.function for frame in stack.frames] == ["rest", "<module>"], stack.trouble
+        running = Running(3, 0, pid, tail=b"step 7\n")
+        evidence = asyncio.run(Looks(py_spy()).look("A", 1, lambda: [running], {0: Quiet(70.0, 60.0)}))
+        (worker,) = evidence.workers
+        assert (worker.rank, worker.quiet, worker.last_lines) == (3, 70.0, ("step 7",))
+        assert worker.blocked.on == "time" and worker.snapshots[-2].frames == stack.frames
+
+
+SPINS = f"""
+import ctypes, os
+device = os.open("/dev/zero", os.O_RDONLY)
+libc, lock = ctypes.CDLL(None), ctypes.c_int(0)
+libc.pthread_spin_init(ctypes.byref(lock), 0)
+libc.pthread_spin_lock(ctypes.byref(lock))
+def wait():
+    {READY}
+    libc.pthread_spin_lock(ctypes.byref(lock))
+wait()
+"""
+"""A double of a driver that waits for its accelerator: a loop of native code, without the interpreter's lock."""
+
+
+def test_a_main_thread_that_waits_in_a_loop_of_native_code_is_told_from_one_that_waits_in_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel, "_ACCELERATORS", ("/dev/zero",))
+    with process(SPINS) as pid:
+        assert kernel.uses_accelerator(pid)
+        used, waits = kernel.used(pid), kernel.waits(pid)
+        assert used is not None
+        until(lambda: ((now := kernel.used(pid)) and now.cpu > used.cpu + 0.5) or None)
+        assert kernel.waits(pid) == waits
+        quiet = Quiet(0.0, 60.0, spins=70.0)
+        evidence = asyncio.run(Looks(py_spy()).look("A", 1, lambda: [Running(0, 0, pid)], {0: quiet}))
+        (worker,) = evidence.workers
+        place = places.place("", worker, {}, 30.0)
+        assert (place.what, place.still, "in wait" in place.where) == ("device", True, True)
+    with process(f"import time; {READY}\nwhile True: time.sleep(0.01)") as pid:
+        assert not kernel.uses_accelerator(pid)
+        waits = kernel.waits(pid)
+        until(lambda: kernel.waits(pid) != waits or None)
+
+
+async def test_without_py_spy_the_evidence_says_so() -> None:
+    assert "pip install" in (await Stacks(None).take(os.getpid())).trouble
+
+
+async def test_a_look_that_is_broken_off_leaves_no_program_behind() -> None:
+    with process(f"import time; {READY} time.sleep(1000)") as pid:
+        task = asyncio.create_task(Looks(py_spy()).look("A", 1, lambda: [Running(0, 0, pid)], {}))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        until(lambda: not [each for each in kernel.children(os.getpid()) if each.name == "py-spy"] or None)

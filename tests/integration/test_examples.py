@@ -1,0 +1,59 @@
+"""Each example lives through the fault that it brings, and ends with the result that it has without one."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .cluster import EXAMPLES
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+BY_FRAMEWORK = {
+    name: name.removeprefix("digits_")
+    for name in ("digits_horovod", "digits_jax", "digits_tensorflow", "digits_xgboost")
+}
+
+NEEDS = {"horovod": "horovod", "jax": "jax", "tensorflow": "tf_keras", "xgboost": "xgboost"}
+
+
+def run(name: str, folder: Path, *args: str) -> str:
+    """What the example has printed, with the launcher's lines."""
+    framework = BY_FRAMEWORK.get(name, "torch")
+    words = ["--standalone", "--nproc-per-node=2", f"--framework={framework}", str(EXAMPLES / f"{name}.py"), *args]
+    done = subprocess.run(
+        [sys.executable, "-m", "elastic_run", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(each.stem for each in EXAMPLES.glob("digits_*.py")))
+def test_a_model_learns_though_a_worker_is_killed(tmp_path: Path, name: str) -> None:
+    package = NEEDS.get(BY_FRAMEWORK.get(name, ""), "torch")
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed here")
+    # Horovod's survivors keep the model.
+    saved = [] if name == "digits_horovod" else [f"--checkpoint={tmp_path / 'saved.ubj'}"]
+    printed = run(name, tmp_path, *saved, "--fail")
+    assert "died by SIGKILL (9)" in printed
+    # Begun again, and not from the beginning.
+    again = re.findall(r"(?:begins at step|begins at epoch \d+, step|begins with|ranks, from step) (\d+)", printed)
+    assert int(again[0]) == 0 and int(again[-1]) > 0, printed
+    (accuracy,) = re.findall(r"(?:accuracy on 360 unseen digits|after \d+ steps): ([\d.]+) %", printed)
+    assert float(accuracy) > 85
+
+
+def test_every_picture_gets_its_label_though_a_worker_is_killed(tmp_path: Path) -> None:
+    printed = run("batch_inference", tmp_path, f"--out={tmp_path / 'labels'}", "--fail")
+    assert "died by SIGKILL (9)" in printed
+    assert "897 of 897 pictures have a label, 96.4 % are right" in printed
+    assert len(list((tmp_path / "labels").glob("*.json"))) == 18

@@ -1,0 +1,58 @@
+"""The pages as a site: links lead somewhere, every page is in the navigation, nothing is loaded from elsewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+MKDOCS = Path(sys.prefix) / "docs" / "bin" / "mkdocs"
+"""In an environment of its own, which `make docs` and `make test` make."""
+
+pytestmark = pytest.mark.skipif(not MKDOCS.exists(), reason="mkdocs is not installed here: make docs installs it")
+
+LOADED = re.compile(r"""<(?:script|img|iframe|link)[^>]*\s(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)""")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [str(MKDOCS), "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, "\n".join(line for line in done.stderr.splitlines() if not line.startswith("INFO"))
+    return folder
+
+
+def test_every_page_of_the_repository_is_one_of_the_site(site: Path) -> None:
+    pages = {page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")}
+    pages |= {Path("index.html"), Path("CONTRIBUTING.html"), Path("CHANGELOG.html"), Path("decisions/index.html")}
+    assert pages - {page.relative_to(site) for page in site.rglob("*.html")} == set()
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    loaded = {
+        (page.name, address)
+        for page in site.rglob("*.html")
+        for address in LOADED.findall(page.read_text(encoding="utf-8"))
+        if not re.search(r"""rel=["']?canonical""", address)
+    }
+    assert loaded == set()
+
+
+def test_every_public_name_has_its_docstring_there(site: Path) -> None:
+    page = (site / "python-api.html").read_text(encoding="utf-8")
+    names = re.findall(
+        r"^\| `(elastic_run\.[\w.]+)`", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    other = {"elastic_run.__version__", "elastic_run.exceptions", "elastic_run.tensorflow.Records"}
+    assert [name for name in names if name not in other and f'id="{name}"' not in page] == []

@@ -1,0 +1,574 @@
+"""Who is named for a job that stands still, from evidence alone."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from statistics import median
+
+import pytest
+
+from elastic_run.master.diagnosis import suspects as module
+from elastic_run.master.diagnosis.evidence import (
+    Answer,
+    Blocked,
+    Child,
+    Disk,
+    Frame,
+    NodeEvidence,
+    Snapshot,
+    Socket,
+    Worker,
+)
+from elastic_run.master.diagnosis.findings import Finding, ranks
+from elastic_run.master.diagnosis.suspects import stragglers, suspects
+from elastic_run.rendezvous.wire.values import decode, encode
+
+ALL_REDUCE = (
+    Frame("/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 2800, "all_reduce"),
+    Frame("/home/me/train.py", 38, "train"),
+    Frame("/home/me/train.py", 60, "<module>"),
+)
+BARRIER = (
+    Frame("/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 4100, "barrier"),
+    Frame("/home/me/train.py", 41, "train"),
+    Frame("/home/me/train.py", 60, "<module>"),
+)
+ELSEWHERE = (Frame("/home/me/train.py", 12, "log"), Frame("/home/me/train.py", 60, "<module>"))
+EVALUATION = (Frame("/home/me/train.py", 90, "metric"), *ELSEWHERE)
+
+LOCK = Blocked("futex", "lock")
+
+
+def worker(
+    rank: int,
+    stack: tuple[Frame, ...] = ALL_REDUCE,
+    *,
+    state: str = "S",
+    quiet: float = 70.0,
+    cpu: float = 0.0,
+    on: Blocked = LOCK,
+    stacks: tuple[tuple[Frame, ...], ...] = (),
+    **more: object,
+) -> Worker:
+    """One that has been looked at five times in 0.6 s; `cpu`: of one processor."""
+    taken = stacks or (stack,) * 5
+    snapshots = tuple(
+        Snapshot(at * 0.15, state, cpu=at * 0.15 * cpu, blocked=on, frames=frames, holds_gil=cpu > 0)
+        for at, frames in enumerate(taken)
+    )
+    made = Worker(rank, rank, 1000 + rank, quiet=quiet, allowed=60.0, snapshots=snapshots)
+    return replace(made, **more)  # pyright: ignore[reportArgumentType]
+
+
+def judged(*workers: Worker, **node: object) -> tuple[Finding, ...]:
+    evidence = replace(NodeEvidence("A", 1, tuple(workers)), **node)  # pyright: ignore[reportArgumentType]
+    return suspects([Answer("A", "hostA", evidence)], 1)
+
+
+def the_one(*workers: Worker) -> Finding:
+    found = judged(*workers)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_rank_that_waits_for_a_lock_while_the_others_wait_for_it_is_a_deadlock() -> None:
+    found = the_one(worker(0), worker(1, ELSEWHERE), worker(2))
+    assert (found.kind, found.rank, found.strength) == ("deadlock", 1, "strong")
+    assert found.waiting == (0, 2)
+    assert str(found) == (
+        "rank 1 on node A waits for a lock that nobody releases (train.py:12 in log), for 70 s; "
+        "ranks 0, 2 wait in all_reduce(), train.py:38 in train"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "suspect"),
+    [
+        ("stopped", worker(1, ELSEWHERE, state="T")),
+        ("sleeps", worker(1, ELSEWHERE, on=Blocked("clock_nanosleep", "time"))),
+        ("blocked-pipe", worker(1, ELSEWHERE, on=Blocked("read", "pipe", "/data/fifo"))),
+        ("blocked-file", worker(1, ELSEWHERE, on=Blocked("openat", "file", "/mnt/data"))),
+        ("blocked-file", worker(1, ELSEWHERE, state="D")),
+        ("file-lock", worker(1, ELSEWHERE, on=Blocked("flock", "file", "/data/lock"))),
+        ("silent-server", worker(1, ELSEWHERE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))),
+        ("waits-for-child", worker(1, ELSEWHERE, on=Blocked("wait4", "child"))),
+        (
+            "loader-stuck",
+            worker(1, (Frame("/usr/lib/python3.11/multiprocessing/queues.py", 103, "get"), *ELSEWHERE)),
+        ),
+        (
+            "loader-died",
+            worker(
+                1,
+                (Frame("/usr/lib/python3.11/multiprocessing/queues.py", 103, "get"), *ELSEWHERE),
+                children=(Child(77, "python3", "Z", 0.0),),
+            ),
+        ),
+    ],
+)
+def test_the_kernel_tells_what_the_odd_one_out_waits_for(kind: str, suspect: Worker) -> None:
+    found = the_one(worker(0), suspect, worker(2))
+    assert (found.kind, found.rank) == (kind, 1)
+
+
+def test_a_rank_that_keeps_the_interpreters_lock_in_a_wait_is_named() -> None:
+    suspect = worker(1, ELSEWHERE)
+    held = tuple(replace(each, holds_gil=True) for each in suspect.snapshots)
+    assert the_one(worker(0), replace(suspect, snapshots=held)).kind == "gil-held"
+
+
+def test_a_rank_that_is_ready_to_run_and_gets_no_processor_is_named() -> None:
+    found = the_one(worker(0), worker(1, ELSEWHERE, state="R"))
+    assert (found.kind, found.rank) == ("cpu-taken", 1)
+
+
+def test_a_rank_that_computes_at_changing_places_is_busy_and_no_fault() -> None:
+    evaluates = worker(1, quiet=0.0, cpu=0.9, stacks=(ELSEWHERE, EVALUATION, ALL_REDUCE[1:]) * 4)
+    assert judged(worker(0, quiet=600.0), evaluates) == ()
+
+
+def test_a_rank_that_computes_in_one_place_is_named_only_at_a_second_look() -> None:
+    loops = worker(1, quiet=0.0, cpu=0.9, stacks=(ELSEWHERE,) * 12)
+    assert judged(worker(0, quiet=70.0), loops) == ()
+    few = worker(1, ELSEWHERE, quiet=0.0, cpu=0.9)
+    assert judged(worker(0, quiet=130.0), few) == ()
+    found = the_one(worker(0, quiet=130.0), loops)
+    assert (found.kind, found.rank, found.strength) == ("busy-loop", 1, "weak")
+
+
+def test_a_loop_of_python_code_is_told_on_a_busy_machine_too_and_computing_in_a_library_is_not() -> None:
+    loops = worker(1, quiet=0.0, cpu=0.2, stacks=(ELSEWHERE,) * 12)
+    shared = tuple(replace(each, delayed=0.78 * each.at) for each in loops.snapshots)
+    assert the_one(worker(0, quiet=130.0), replace(loops, snapshots=shared)).kind == "busy-loop"
+    native = tuple(replace(each, holds_gil=False) for each in shared)
+    assert judged(worker(0, quiet=130.0), replace(loops, snapshots=native)) == ()
+
+
+RESULT = (Frame("/home/me/train.py", 44, "train"), Frame("/home/me/train.py", 60, "<module>"))
+SYNCHRONIZE = (Frame("/usr/lib/python3.11/site-packages/torch/cuda/__init__.py", 1162, "synchronize"), *RESULT)
+
+
+def on_a_device(rank: int, stack: tuple[Frame, ...] = SYNCHRONIZE, spins: float = 70.0) -> Worker:
+    """One that waits for its accelerator in a loop of native code."""
+    looked = worker(rank, state="R", quiet=0.0, cpu=1.0, on=Blocked(), stacks=(stack,) * 12)
+    free = tuple(replace(each, holds_gil=False) for each in looked.snapshots)
+    return replace(looked, snapshots=free, spins=spins)
+
+
+@pytest.mark.parametrize("place", [SYNCHRONIZE, RESULT])
+def test_a_rank_that_waits_for_its_accelerator_is_named_only_at_a_third_look(place: tuple[Frame, ...]) -> None:
+    assert judged(worker(0, quiet=120.0), on_a_device(1, place, 120.0)) == ()
+    found = the_one(worker(0, quiet=240.0), on_a_device(1, place, 240.0))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("device-wait", 1, "weak", (0,))
+    assert judged(worker(0, quiet=240.0), on_a_device(1, place, 3.0)) == (), "it has waited in the kernel since"
+
+
+def test_a_rank_that_sleeps_until_its_accelerator_is_ready_is_no_rank_in_another_collective() -> None:
+    event = (Frame("/usr/lib/python3.11/site-packages/torch/cuda/streams.py", 226, "synchronize"), *RESULT)
+    assert judged(worker(0), worker(1, event)) == ()
+    found = the_one(worker(0, quiet=240.0), worker(1, event, quiet=240.0))
+    assert (found.kind, found.rank, found.strength) == ("device-wait", 1, "weak")
+
+
+def test_a_thread_that_computes_beside_a_main_thread_that_waits_is_no_wait_for_an_accelerator() -> None:
+    pool = worker(1, RESULT, quiet=0.0, cpu=1.0, stacks=(RESULT,) * 12)
+    free = tuple(replace(each, holds_gil=False) for each in pool.snapshots)
+    assert judged(worker(0, quiet=240.0), replace(pool, snapshots=free, spins=240.0)) == ()
+
+
+def test_a_rank_for_which_the_others_wait_on_their_accelerators_is_named_at_the_third_look() -> None:
+    assert judged(on_a_device(0), worker(1, ELSEWHERE), on_a_device(2, RESULT)) == ()
+    stuck = worker(1, ELSEWHERE, quiet=240.0)
+    found = the_one(on_a_device(0, spins=240.0), stuck, on_a_device(2, RESULT, 240.0))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("deadlock", 1, "weak", (0, 2))
+    assert found.seconds == 240.0
+
+
+def test_a_rank_for_which_others_wait_in_a_collective_is_named_whatever_accelerators_do() -> None:
+    found = the_one(on_a_device(0), worker(1, ELSEWHERE), worker(2))
+    assert (found.kind, found.rank, found.waiting) == ("deadlock", 1, (2,))
+    found = the_one(on_a_device(0, ALL_REDUCE), worker(1, ELSEWHERE))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("deadlock", 1, "weak", (0,))
+
+
+def test_of_many_ranks_on_their_accelerators_and_few_that_wait_in_another_way_nobody_is_named() -> None:
+    many = [on_a_device(rank, spins=240.0) for rank in range(3)]
+    assert judged(*many, worker(3, BARRIER, quiet=240.0)) == ()
+
+
+def test_where_all_wait_for_their_accelerators_nobody_is_named() -> None:
+    """A loop that waits for each result looks alike."""
+    assert judged(on_a_device(0, spins=240.0), on_a_device(1, spins=240.0), on_a_device(2, RESULT, 240.0)) == ()
+    assert judged(on_a_device(0, spins=240.0), Worker(1, 1, 1001, ended=0)) == ()
+    event = (Frame("/usr/lib/python3.11/site-packages/torch/cuda/streams.py", 226, "synchronize"), *RESULT)
+    elsewhere = (event[0], *ELSEWHERE)
+    assert judged(worker(0, event), worker(1, event), worker(2, elsewhere)) == ()
+    assert judged(worker(0, event), worker(1, event)) == ()
+
+
+def test_a_main_thread_that_wakes_up_between_waits_for_its_accelerator_comes_on() -> None:
+    event = (Frame("/usr/lib/python3.11/site-packages/torch/cuda/streams.py", 226, "synchronize"), *RESULT)
+    waits = worker(1, event, quiet=240.0)
+    last = replace(waits.snapshots[-1], switches=6)
+    assert judged(worker(0, quiet=240.0), replace(waits, snapshots=(*waits.snapshots[:-1], last))) == ()
+
+
+def test_computing_in_native_code_for_long_without_an_accelerator_is_no_fault() -> None:
+    assert judged(worker(0, quiet=600.0), on_a_device(1, RESULT, 0.0)) == ()
+
+
+def test_a_rank_that_prints_or_reads_is_not_named() -> None:
+    suspect = worker(1, ELSEWHERE)
+    last = replace(suspect.snapshots[-1], moved=1 << 20)
+    assert judged(worker(0), replace(suspect, snapshots=(*suspect.snapshots[:-1], last))) == ()
+
+
+def test_a_rank_whose_child_computes_is_not_named() -> None:
+    suspect = worker(1, ELSEWHERE, on=Blocked("wait4", "child"))
+    last = replace(suspect.snapshots[-1], child_cpu=0.5)
+    assert judged(worker(0), replace(suspect, snapshots=(*suspect.snapshots[:-1], last))) == ()
+
+
+def test_a_rank_that_has_only_just_come_to_rest_is_not_named() -> None:
+    assert judged(worker(0), worker(1, ELSEWHERE, quiet=1.0)) == ()
+
+
+def test_a_server_that_sends_little_at_a_time_is_not_silent() -> None:
+    suspect = worker(1, ELSEWHERE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))
+    last = replace(suspect.snapshots[-1], switches=6)
+    assert judged(worker(0), replace(suspect, snapshots=(*suspect.snapshots[:-1], last))) == ()
+
+
+def test_a_server_that_sends_something_now_and_then_is_not_silent() -> None:
+    suspect = worker(1, ELSEWHERE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"), woken=3)
+    assert judged(worker(0), suspect) == ()
+    assert the_one(worker(0), replace(suspect, woken=1)).kind == "silent-server"
+
+
+@pytest.mark.parametrize(
+    ("kind", "on"),
+    [
+        ("silent-server", Blocked("poll", "socket", "10.0.0.9:80")),
+        ("blocked-pipe", Blocked("poll", "pipe", "/data/fifo")),
+    ],
+)
+def test_whoever_gives_up_and_asks_again_is_named_at_the_second_look_and_a_trickle_is_not(
+    kind: str, on: Blocked
+) -> None:
+    others = worker(0, quiet=121.0), worker(2, quiet=121.0)
+    first = worker(1, ELSEWHERE, on=on, woken=3)
+    assert judged(*others, first) == ()
+    found = the_one(*others, replace(first, quiet=120.0, woken=6))  # a time-out of 20 s
+    assert (found.kind, found.rank, found.strength) == (kind, 1, "weak")
+    assert judged(*others, replace(first, quiet=120.0, woken=80)) == ()  # something comes every 1.5 s
+
+
+def test_the_rank_in_another_collective_is_named() -> None:
+    found = the_one(worker(0), worker(1), worker(2, BARRIER))
+    assert (found.kind, found.rank, found.strength) == ("mismatched-collective", 2, "strong")
+    assert found.where == "barrier(), train.py:41 in train"
+
+
+def test_a_rank_that_waits_for_the_launcher_is_no_cause() -> None:
+    frames = (Frame("/x/site-packages/elastic_run/adapters/client/channel.py", 120, "receive"), *ELSEWHERE)
+    found = the_one(worker(0, frames, on=Blocked("poll", "local socket")), worker(1, ELSEWHERE, state="T"))
+    assert (found.kind, found.rank, found.waiting) == ("stopped", 1, (0,))
+
+
+def test_what_a_library_wraps_its_functions_in_is_not_named() -> None:
+    wrapper = Frame("/usr/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", 81, "logger.<locals>.wrapper")
+    found = the_one(worker(0), worker(1), worker(2, (BARRIER[0], wrapper, *BARRIER[1:])))
+    assert found.where == "barrier(), train.py:41 in train"
+
+
+def test_of_two_ranks_the_one_that_is_further_on_is_named_on_weak_evidence() -> None:
+    found = the_one(worker(0), worker(1, BARRIER))
+    assert (found.rank, found.strength) == (1, "weak")
+
+
+def test_a_rank_that_waits_at_another_ranks_connection_is_no_cause() -> None:
+    def at(rank: int, peer: int) -> Worker:
+        mine = Socket(f"127.0.0.1:{4000 + rank}", f"127.0.0.1:{4000 + peer}")
+        return worker(rank, (), on=Blocked("recvfrom", "socket", mine.remote, (mine,)), connections=(mine,))
+
+    sleeps = replace(
+        worker(2, (), on=Blocked("clock_nanosleep", "time")), connections=(Socket("127.0.0.1:4002", "127.0.0.1:4001"),)
+    )
+    found = the_one(at(0, 2), at(1, 0), sleeps)
+    assert (found.kind, found.rank, found.waiting) == ("sleeps", 2, (0, 1))
+
+
+def test_a_loopback_address_of_another_node_is_not_a_peers() -> None:
+    def alone(node: str, rank: int, peer: str) -> Answer:
+        mine = Socket("127.0.0.1:4000", peer)
+        waits = worker(rank, ELSEWHERE, on=Blocked("recvfrom", "socket", peer, (mine,)), connections=(mine,))
+        return Answer(node, node, NodeEvidence(node, 1, (waits,), network=node))
+
+    found = suspects([alone("A", 0, "127.0.0.1:9"), alone("B", 1, "127.0.0.1:4000")], 1)
+    assert {(each.kind, each.rank) for each in found} == {("silent-server", 0), ("silent-server", 1)}
+
+
+def test_where_a_rank_is_not_seen_a_connection_that_may_be_its_own_is_no_silent_server() -> None:
+    mine = Socket("10.0.0.1:4000", "10.0.0.2:4000")
+    waits = worker(0, ELSEWHERE, on=Blocked("recvfrom", "socket", mine.remote, (mine,)), connections=(mine,))
+    seen = Answer("A", "A", NodeEvidence("A", 1, (waits, worker(1))))
+    unseen = NodeEvidence("B", 1, (worker(2, ELSEWHERE),), blind=True)
+    assert [each.kind for each in suspects([seen], 1)] == ["silent-server"]
+    assert [each.kind for each in suspects([seen, Answer("B", trouble="refused")], 1)] == ["silent-node"]
+    assert suspects([seen, Answer("B")], 1) == ()
+    assert suspects([seen, Answer("B", "B", NodeEvidence("B", 1), workers=1)], 1) == (), "it is in another round"
+    (found,) = suspects([seen, Answer("B", "B", unseen)], 1)
+    assert (found.kind, found.rank, found.waiting) == ("deadlock", 2, (0, 1))
+
+
+def test_where_all_ranks_are_seen_unknown_connections_matter_only_to_those_that_are_at_one() -> None:
+    """As in any job of so many ranks that the connections of one are not all told."""
+    assert judged(worker(0), worker(1), worker(2, BARRIER), blind=True)[0].kind == "mismatched-collective"
+    assert judged(worker(0, ELSEWHERE), blind=True)[0].kind == "deadlock"
+    server = worker(0, ELSEWHERE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))
+    assert judged(server, worker(1), worker(2, BARRIER), blind=True) == ()
+
+
+def test_who_is_only_presumed_to_wait_for_a_rank_makes_no_strong_evidence() -> None:
+    server = worker(0, ELSEWHERE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))
+    (found,) = judged(server, worker(1, ELSEWHERE), blind=True)
+    assert (found.rank, found.strength) == (1, "weak")
+
+
+def test_where_a_rank_is_not_seen_what_is_certain_of_the_others_is_told() -> None:
+    silent = Answer("B", trouble="refused")
+    stopped = Answer("A", "A", NodeEvidence("A", 1, (worker(0, state="T"),)))
+    assert {each.kind for each in suspects([stopped, silent], 1)} == {"stopped", "silent-node"}
+    sent = replace(worker(0), connections=(Socket("10.0.0.1:4000", "10.0.0.2:4000", unsent=9, retries=5),))
+    lost = Answer("A", "A", NodeEvidence("A", 1, (sent, worker(1, BARRIER))))
+    assert {each.kind for each in suspects([lost, silent], 1)} == {"lost-route", "silent-node"}
+
+
+def test_an_actor_at_the_connection_of_a_rank_that_is_not_seen_is_no_reason_to_name_one_at_rest() -> None:
+    mine = Socket("10.0.0.1:4000", "10.0.0.2:4000")
+    waits = worker(0, ELSEWHERE, on=Blocked("recvfrom", "socket", mine.remote, (mine,)), connections=(mine,))
+    actors = of_role("actor", waits, worker(1, ELSEWHERE, on=Blocked("clock_nanosleep", "time")))
+    silent = Answer("B", trouble="refused", role="learner")
+    assert [each.kind for each in suspects([actors, silent], 1)] == ["silent-node"]
+    alone, rests = of_role("actor", waits), of_role("evaluator", worker(2, ELSEWHERE))
+    assert [each.kind for each in suspects([alone, rests, silent], 1)] == ["silent-node"]
+
+
+def test_an_evaluator_at_rest_is_not_named_for_a_trainer_on_its_accelerator() -> None:
+    rests = of_role("evaluator", worker(3, ELSEWHERE, on=Blocked("clock_nanosleep", "time"), quiet=240.0))
+    trainers = of_role("trainer", on_a_device(0), worker(1), worker(2))
+    assert suspects([trainers, rests], 1) == ()
+    assert suspects([of_role("trainer", on_a_device(0, spins=240.0)), rests], 1) == ()
+
+
+def test_where_all_wait_in_one_place_the_rank_whose_data_does_not_arrive_is_named() -> None:
+    stuck = Socket("10.0.0.1:4000", "10.0.0.2:4000", unsent=4096, retries=5)
+    found = the_one(worker(0), replace(worker(1), connections=(stuck,)))
+    assert (found.kind, found.rank) == ("lost-route", 1)
+
+
+def test_where_all_wait_in_one_place_and_nothing_else_is_seen_that_is_said() -> None:
+    found = the_one(worker(0), worker(1))
+    assert (found.kind, found.strength, found.waiting) == ("all-wait", "weak", (1,))
+
+
+def test_ranks_that_come_on_are_not_named() -> None:
+    assert judged(worker(0, cpu=0.5, quiet=0.0), worker(1, cpu=0.5, quiet=0.0)) == ()
+    assert judged(worker(0, quiet=2.0), worker(1, quiet=2.0)) == ()
+
+
+def test_a_rank_that_has_ended_while_the_others_wait_had_fewer_steps() -> None:
+    found = the_one(worker(0), Worker(1, 1, 1001, ended=0))
+    assert (found.kind, found.rank) == ("uneven-steps", 1)
+
+
+def test_a_node_that_does_not_answer_and_one_with_a_wrong_clock_are_named() -> None:
+    found = suspects([Answer("A", trouble="refused"), Answer("B", evidence=NodeEvidence("B", 1), skew=-7.5)], 1)
+    assert [(each.kind, each.node, each.rank) for each in found] == [
+        ("clock-skew", "B", None),
+        ("silent-node", "A", None),
+    ]
+    assert str(found[0]) == "node B has a wrong clock (7.5 s behind the master's)"
+    assert str(found[1]) == "node A has an agent that does not answer (refused)"
+
+
+@pytest.mark.parametrize("skews", [(0.0, 30.0, 0.0), (-30.0, 0.0, -30.0)])
+def test_of_three_clocks_the_one_that_differs_from_the_others_is_wrong_also_where_it_is_the_masters(
+    skews: tuple[float, ...],
+) -> None:
+    answers = [Answer(node, evidence=NodeEvidence(node, 1), skew=skew) for node, skew in zip("ABC", skews, strict=True)]
+    (found,) = suspects(answers, 1)
+    assert str(found) == "node B has a wrong clock (30.0 s ahead of most others')"
+
+
+def test_limits_that_are_near_are_told() -> None:
+    full = Disk("/dev/shm", 1 << 30, 0)
+    found = judged(
+        worker(0, cpu=1.0, descriptors=1000, descriptor_limit=1024),
+        memory=98,
+        memory_limit=100,
+        processes=99,
+        process_limit=100,
+        disks=(full,),
+    )
+    assert {each.kind for each in found} == {"memory-near", "descriptors-near", "processes-near", "disk-full"}
+
+
+def test_evidence_of_another_round_counts_for_nothing() -> None:
+    assert suspects([Answer("A", evidence=NodeEvidence("A", 2, (worker(0), worker(1, ELSEWHERE))))], 1) == ()
+
+
+def test_evidence_and_findings_are_read_as_they_were_written() -> None:
+    evidence = NodeEvidence("A", 1, (worker(0), worker(1, BARRIER)))
+    assert decode(NodeEvidence, encode(evidence)) == evidence
+    finding = the_one(worker(0), worker(1, ELSEWHERE))
+    assert decode(Finding, encode(finding)) == finding
+
+
+def test_many_ranks_are_named_as_spans() -> None:
+    assert ranks([0, 1, 2, 5]) == "ranks 0-2, 5"
+    assert ranks([3]) == "rank 3"
+    assert ranks(range(0, 40, 2)) == "ranks 0, 2, 4, 6, 8, 10, 12, 14 and 12 more"
+
+
+def steps(rank: int, share: float, *, cpu: float = 0.3, switches: int = 40, on: Blocked = LOCK) -> Worker:
+    """One that was looked at 20 times in 4 s, and worked at that share of the looks; else it waited in a collective."""
+    at_work = round(20 * share)
+    snapshots = tuple(
+        Snapshot(
+            at * 0.2,
+            "R" if at < at_work and on is LOCK else "S",
+            cpu=at * 0.2 * cpu,
+            switches=at * switches // 20,
+            blocked=on if at < at_work else LOCK,
+            frames=ELSEWHERE if at < at_work else ALL_REDUCE,
+        )
+        for at in range(20)
+    )
+    return Worker(rank, rank, 1000 + rank, snapshots=snapshots)
+
+
+def compared(*workers: Worker) -> list[tuple[str, int | None]]:
+    found = stragglers([Answer("A", "hostA", NodeEvidence("A", 1, workers))], 1)
+    return [(each.kind, each.rank) for each in found]
+
+
+def test_a_rank_that_the_others_wait_for_in_each_step_is_slow_by_what_it_does_meanwhile() -> None:
+    assert compared(steps(0, 0.1), steps(1, 0.95), steps(2, 0.2)) == [("slow-compute", 1)]
+    pipe, server = Blocked("read", "pipe", "a pipe"), Blocked("recvfrom", "socket", "10.0.0.9:80")
+    assert compared(steps(0, 0.1), steps(1, 0.95, on=pipe)) == [("slow-data", 1)]
+    assert compared(steps(0, 0.1), steps(1, 0.95, on=server)) == [("slow-network", 1)]
+
+
+def test_ranks_that_work_about_as_much_are_not_slow() -> None:
+    assert compared(steps(0, 0.5), steps(1, 0.95), steps(2, 0.6)) == []
+    assert compared(steps(0, 0.9), steps(1, 0.9)) == []
+
+
+def test_where_the_others_take_no_steps_nobody_is_slow() -> None:
+    """They wait for one thing: an evaluation, or a rank that has not begun yet."""
+    assert compared(steps(0, 0.0, switches=0), steps(1, 1.0)) == []
+    assert compared(steps(0, 0.05, cpu=0.002), steps(1, 1.0)) == []
+
+
+def test_one_long_wait_among_the_steps_makes_nobody_slow() -> None:
+    """A rank writes a checkpoint of some seconds, and the others took steps before it or take them after it."""
+    waiting = steps(0, 0.1)
+    for begin in (0, 4, 8, 12):
+        still = tuple(
+            replace(each, switches=each.switches - max(0, min(at, begin + 7) - begin) * 2)
+            for at, each in enumerate(waiting.snapshots)
+        )
+        assert still[-1].switches - still[0].switches >= 20
+        assert compared(replace(waiting, snapshots=still), steps(1, 0.95)) == []
+
+
+def of_role(role: str, *workers: Worker) -> Answer:
+    return Answer(role, role, NodeEvidence(role, 1, workers), role=role)
+
+
+def test_an_evaluator_that_computes_all_the_time_is_not_compared_with_the_workers_and_a_slow_worker_is() -> None:
+    fast, slow = (steps(0, 0.1), steps(1, 0.1)), steps(2, 0.9)
+    assert stragglers([of_role("worker", *fast), of_role("evaluator", steps(3, 0.95))], 1) == ()
+    (found,) = stragglers([of_role("worker", *fast, slow), of_role("evaluator", steps(3, 0.95))], 1)
+    assert (found.rank, found.waiting) == (2, (0, 1))
+
+
+def test_an_actor_at_rest_is_no_strong_suspect_for_learners_that_wait() -> None:
+    learners, actor = of_role("learner", worker(0), worker(1)), of_role("actor", worker(2, ELSEWHERE))
+    (found,) = suspects([learners, actor], 1)
+    assert (found.rank, found.strength) == (2, "weak")
+
+
+def test_a_learner_that_stands_still_is_named_and_the_actor_at_rest_is_not() -> None:
+    learners = of_role("learner", worker(0), worker(1, ELSEWHERE))
+    (found,) = suspects([learners, of_role("actor", worker(2, ELSEWHERE))], 1)
+    assert (found.rank, found.waiting, found.strength) == (1, (0,), "strong")
+
+
+def test_an_actor_at_rest_is_not_named_while_a_learner_has_only_just_come_to_rest() -> None:
+    learners = of_role("learner", worker(0, quiet=61.0), worker(1, ELSEWHERE, quiet=1.0))
+    assert suspects([learners, of_role("actor", worker(2, ELSEWHERE))], 1) == ()
+
+
+def test_a_worker_at_the_connection_of_a_parameter_server_waits_for_it_also_while_another_worker_does_not() -> None:
+    here = Socket("10.0.0.1:4000", "10.0.0.2:4000")
+    waits = worker(0, (), on=Blocked("recvfrom", "socket", here.remote, (here,)), connections=(here,))
+    server = worker(2, ELSEWHERE, connections=(Socket("10.0.0.2:4000", "10.0.0.1:4000"),))
+    workers = of_role("worker", waits, worker(1, ELSEWHERE, quiet=1.0))
+    (found,) = suspects([workers, of_role("ps", server)], 1)
+    assert (found.rank, found.strength) == (2, "weak")
+
+
+def test_a_server_at_rest_is_not_named_for_another_server_that_waits_for_a_worker() -> None:
+    here = Socket("10.0.0.2:4000", "10.0.0.1:4000")
+    waits = worker(3, (), on=Blocked("recvfrom", "socket", here.remote, (here,)), connections=(here,))
+    evaluates = worker(0, quiet=0.0, cpu=0.9, stacks=(ELSEWHERE, EVALUATION, ALL_REDUCE[1:]) * 4)
+    evaluates = replace(evaluates, connections=(Socket("10.0.0.1:4000", "10.0.0.2:4000"),))
+    assert suspects([of_role("worker", evaluates), of_role("ps", worker(2, ELSEWHERE), waits)], 1) == ()
+    hangs = worker(2, ELSEWHERE, state="D")
+    (found,) = suspects([of_role("worker", evaluates), of_role("ps", hangs, waits)], 1)
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("blocked-file", 2, "weak", ())
+
+
+def test_a_rank_that_waits_for_whoever_connects_keeps_no_other_from_waiting_for_another_role() -> None:
+    serves = worker(1, ELSEWHERE, on=Blocked("accept4", "listener"))
+    (found,) = suspects([of_role("worker", worker(0), serves), of_role("ps", worker(2, ELSEWHERE))], 1)
+    assert (found.rank, found.strength, found.waiting) == (2, "weak", (0,))
+
+
+def test_a_worker_that_waits_for_a_parameter_server_does_not_wait_for_a_worker_that_has_ended() -> None:
+    here = Socket("10.0.0.1:4000", "10.0.0.2:4000")
+    waits = worker(0, (), on=Blocked("recvfrom", "socket", here.remote, (here,)), connections=(here,))
+    server = worker(2, ELSEWHERE, connections=(Socket("10.0.0.2:4000", "10.0.0.1:4000"),))
+    (found,) = suspects([of_role("worker", waits, Worker(1, 1, 1001, ended=0)), of_role("ps", server)], 1)
+    assert (found.kind, found.rank, found.strength) == ("deadlock", 2, "weak")
+
+
+def test_a_rank_is_compared_with_the_median_of_the_others() -> None:
+    for seed in range(300):
+        chance = random.Random(seed)
+        shares = [chance.randrange(21) / 20 for _ in range(chance.randrange(2, 9))]
+        slow = {
+            rank
+            for rank, share in enumerate(shares)
+            if share >= 0.4
+            and share > 2 * median(shares[:rank] + shares[rank + 1 :])
+            and any(other <= 0.6 for at, other in enumerate(shares) if at != rank)
+        }
+        found = compared(*(steps(rank, share) for rank, share in enumerate(shares)))
+        assert {rank for _, rank in found} == slow, f"seed {seed}"
+
+
+def test_the_medians_of_many_ranks_take_one_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sorting for each rank would keep the master from its lease."""
+    sortings = list[int]()
+
+    def counted(values: Iterable[float]) -> list[float]:
+        sortings.append(1)
+        return sorted(values)
+
+    monkeypatch.setattr(module, "sorted", counted, raising=False)
+    compared(*(steps(rank, 0.5) for rank in range(50)))
+    assert sortings == [1]
+    assert not hasattr(module, "median")

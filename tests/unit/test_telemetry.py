@@ -1,0 +1,64 @@
+"""Which events of a trace are one recovery."""
+
+import logging
+
+import pytest
+
+from elastic_run.launcher.telemetry.export import LOGGERS, Exporter
+from elastic_run.launcher.telemetry.recovery import MOST_EVENTS, Event, Recoveries
+
+
+def event(name: str, row: str, begun: float, ended: float | None = None, **args: str | int | float) -> Event:
+    return Event(name, row, begun, begun if ended is None else ended, dict(args))
+
+
+def test_a_recovery_is_what_happens_until_the_workers_of_a_round_have_started() -> None:
+    recoveries = Recoveries("job")
+    first = [
+        recoveries.add(event("detect", "rounds", 10.0, rank=1)),
+        recoveries.add(event("round 1", "rank 1", 2.0, 10.0, round=1)),
+        recoveries.add(event("decide", "rounds", 10.0, 10.2, round=2)),
+        recoveries.add(event("stop", "agent", 10.2, 10.3)),
+    ]
+    assert first == [None] * 4
+    whole = recoveries.add(event("start", "agent", 10.3, 10.5, round=2, run="r"))
+    assert whole is not None
+    assert (whole.name, whole.begun, whole.ended) == ("round 2", 10.0, 10.5)
+    assert [each.name for each in whole.spans] == ["decide", "stop", "start"]
+    assert [each.name for each in whole.moments] == ["detect"]
+    following = recoveries.add(event("start", "agent", 20.0, 20.1, round=3, run="r"))
+    assert following is not None and following.begun == 20.0
+
+
+def test_all_nodes_give_a_round_one_id_and_another_run_another() -> None:
+    ids = set[bytes]()
+    for job, run, round in (("job", "r", 2), ("job", "r", 2), ("job", "r", 3), ("job", "s", 2), ("other", "r", 2)):
+        whole = Recoveries(job).add(event("start", "agent", 0.0, 1.0, round=round, run=run))
+        assert whole is not None and len(whole.id) == 16
+        ids.add(whole.id)
+    assert len(ids) == 4
+
+
+def test_what_is_waiting_for_its_end_is_bounded() -> None:
+    recoveries = Recoveries("job")
+    for number in range(5 * MOST_EVENTS):
+        assert recoveries.add(event("evidence", "master", float(number))) is None
+    whole = recoveries.add(event("leave", "agent", 9e9, code=0))
+    assert whole is not None and whole.name == "end" and len(whole.events) == MOST_EVENTS
+
+
+def test_the_variables_of_opentelemetry_may_name_a_batch_that_is_longer_than_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096")
+    said: list[str] = []
+    Exporter("http://127.0.0.1:1", "job", "node", "host", said.append).close()
+
+
+def test_a_variable_of_opentelemetry_that_it_cannot_read_leaves_its_loggers_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "x")
+    with pytest.raises(ValueError, match="OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"):
+        Exporter("http://127.0.0.1:1", "job", "node", "host", print)
+    assert all(logging.getLogger(name).propagate for name in LOGGERS)

@@ -1,0 +1,50 @@
+"""What a user is told where the cluster says that a pod cannot be made, placed or started."""
+
+import pytest
+
+from elastic_run.launcher.cluster.unstarted import Patience, Trouble
+from elastic_run.master.nodes.kubernetes.troubles import with_advice, with_pull
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ('pods "a-" is forbidden: error looking up service account team/x: serviceaccount "x" not found', "role.yaml"),
+        ('pods "a-" is forbidden: exceeded quota: few, requested: pods=1', "have the quota raised"),
+        ("it cannot be started: ErrImagePull: rpc error: code = NotFound", "the image's name"),
+        ("it cannot be started: InvalidImageName: couldn't parse image reference", "the image's name"),
+        ('it cannot be started: CreateContainerConfigError: secret "s" not found', "make the Secret"),
+        ("its agent ended with exit code 127", "on its PATH"),
+        ("there is no place for it: 0/3 nodes are available: 3 Insufficient cpu.", "when there is room"),
+        ('pods is forbidden: User "u" cannot create resource "pods" in API group ""', "role.yaml"),
+        ("no PriorityClass with name high was found", "kubectl get priorityclasses"),
+    ],
+)
+def test_the_clusters_words_stay_and_advice_follows(words: str, advice: str) -> None:
+    found = with_advice(words)
+    assert found.startswith(words.rstrip(".")) and advice in found.removeprefix(words)
+
+
+def test_what_is_not_known_is_told_as_it_is() -> None:
+    assert with_advice("its agent ended with exit code 3") == "its agent ended with exit code 3"
+
+
+def test_why_a_pull_failed_is_told_while_it_is_only_said_that_it_is_tried_again() -> None:
+    back_off = 'ImagePullBackOff: Back-off pulling image "x"'
+    assert with_pull(back_off, "not found") == f"{back_off}: not found"
+    assert with_pull(f"{back_off}: not found", "not found") == f"{back_off}: not found"
+    assert with_pull(back_off, "") == back_off
+    assert with_pull("ErrImagePull: denied", "not found") == "ErrImagePull: denied"
+
+
+def test_a_master_that_cannot_start_is_waited_for_for_a_while() -> None:
+    patience, stuck = Patience(), Trouble("no such image", "stuck")
+    assert patience.ended_by(stuck, 100.0) == patience.ended_by(stuck, 699.0) == ""
+    assert patience.ended_by(None, 699.5) == "", "it is there"
+    assert patience.ended_by(stuck, 700.0) == patience.ended_by(stuck, 1299.0) == ""
+    assert patience.ended_by(stuck, 1300.0) == "no such image (for 600 s)"
+
+
+def test_a_program_that_was_never_there_ends_the_job_at_once_and_a_lack_of_room_never() -> None:
+    assert Patience().ended_by(Trouble("3 pods could not run", "failed"), 0.0) == "3 pods could not run"
+    assert Patience().ended_by(Trouble("no room"), 0.0) == Patience().ended_by(Trouble("no room"), 1e6) == ""

@@ -1,0 +1,197 @@
+"""What a command line, an environment and a line to join say of the job's secret."""
+
+import io
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastic_run.launcher import trust
+from elastic_run.launcher.errors import UsageError
+from elastic_run.launcher.options.parse import parse
+from elastic_run.launcher.settings import Options, Trust
+from elastic_run.rendezvous.identity.contexts import Identity
+from elastic_run.rendezvous.identity.secret import VARIABLE, Invitation, NoIdentity, new_secret
+from elastic_run.rendezvous.store.endpoint import Endpoint, parse_endpoints
+
+SECRET = new_secret()
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    return tmp_path / "train.py"
+
+
+def options(*words: str, **environ: str) -> Options:
+    return parse([*words, "train.py"], environ)
+
+
+def private(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.usefixtures("script")
+def test_the_environment_and_a_file_give_the_secret(tmp_path: Path) -> None:
+    file = private(tmp_path / "file", SECRET.text)
+    assert options("--nnodes=2", ELASTIC_RUN_SECRET=SECRET.text).trust == Trust(secret=SECRET)
+    other = new_secret().text
+    assert options("--nnodes=2", f"--join-file={file}", ELASTIC_RUN_SECRET=other).trust.secret == SECRET
+    assert options("--nnodes=2").trust == Trust()
+
+
+@pytest.mark.usefixtures("script")
+def test_a_file_with_the_line_to_join_says_where_the_job_is(tmp_path: Path) -> None:
+    file = private(tmp_path / "file", Invitation("10.0.0.1:29500", "train-4f", SECRET).line)
+    found = options("--nnodes=2", f"--join-file={file}")
+    assert found.store.endpoints == (Endpoint("10.0.0.1", 29500),) and found.job_id == "train-4f"
+    assert options("--nnodes=2", f"--join-file={file}", "--rdzv-endpoint=h").store.endpoints == (Endpoint("h"),)
+
+
+@pytest.mark.usefixtures("script")
+def test_no_message_and_no_value_repeats_a_secret(tmp_path: Path) -> None:
+    found = options("--nnodes=2", ELASTIC_RUN_SECRET=SECRET.text)
+    assert SECRET.text not in repr(found)
+    with pytest.raises(UsageError, match=f"{VARIABLE} holds no secret") as told:
+        options("--nnodes=2", ELASTIC_RUN_SECRET=SECRET.text[:-1])
+    assert SECRET.text[:-1] not in str(told.value)
+
+
+@pytest.mark.usefixtures("script")
+@pytest.mark.parametrize("words", [("--tls-cert=train.py",), ("--tls-cert=train.py", "--tls-key=train.py")])
+def test_certificates_of_ones_own_are_three_files(words: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="belong together"):
+        options("--nnodes=2", *words)
+
+
+@pytest.mark.usefixtures("script")
+def test_insecure_contradicts_a_secret_that_is_given(tmp_path: Path) -> None:
+    file = private(tmp_path / "file", SECRET.text)
+    with pytest.raises(UsageError, match="--insecure contradicts"):
+        options("--nnodes=2", "--insecure", f"--join-file={file}")
+    assert options("--nnodes=2", "--insecure", ELASTIC_RUN_SECRET=SECRET.text).trust == Trust(insecure=True)
+
+
+@pytest.mark.usefixtures("script")
+def test_other_nodes_are_told_of_insecure_and_not_of_a_file() -> None:
+    assert "--insecure" in options("--nnodes=2", "--insecure").given
+
+
+def test_a_line_to_join_becomes_flags_and_a_secret() -> None:
+    line = Invitation("h:1", "job", SECRET).line
+    words, environ = trust.joined([line, "--nnodes=2", "train.py"], {"A": "1"})
+    assert words == ["--rdzv-endpoint=h:1", "--rdzv-id=job", "--nnodes=2", "train.py"]
+    assert environ == {"A": "1", VARIABLE: SECRET.text}
+
+
+def test_a_line_to_join_is_read_from_standard_input_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = Invitation("h:1", "job", SECRET).line
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{line}\n"))
+    assert trust.joined(["-", "t.py"], {}) == trust.joined([str(private(tmp_path / "line", line)), "t.py"], {})
+
+
+@pytest.mark.parametrize("words", [(), ("--nnodes=2",)])
+def test_join_needs_a_line(words: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="give the line that the first node prints"):
+        trust.joined(words, {})
+
+
+def test_a_secret_alone_is_no_line_to_join(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the line has no address"):
+        trust.joined([str(private(tmp_path / "file", SECRET.text))], {})
+
+
+@pytest.mark.usefixtures("script")
+def test_the_line_that_is_printed_can_be_pasted_and_holds_no_secret_where_it_is_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = options("--nnodes=2", "--nproc-per-node=4", "--rdzv-id=job")
+    endpoints = parse_endpoints("10.0.0.1:29500")
+    assert SECRET.text not in "".join(trust.invitation_lines(found, endpoints, Identity(SECRET)))
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    (shown,) = trust.invitation_lines(found, endpoints, Identity(SECRET))
+    code = "import sys; print(sys.argv[1:], sys.stdin.read())"
+    command = shown.replace("elastic-run join", f"{sys.executable} -c '{code}'", 1)
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
+    assert "--nproc-per-node=4" in said and Invitation("10.0.0.1:29500", "job", SECRET).line in said
+
+
+def test_stores_of_the_users_own_are_not_protected_by_the_secret() -> None:
+    identity = Identity(SECRET)
+    ours, plain, tls = trust.protected(parse_endpoints("a,http://b,https://c"), identity)
+    assert ours == replace(Endpoint("a"), secret=identity.fingerprint)
+    assert not plain.secret and not tls.secret
+    assert trust.protected(parse_endpoints("a"), None) == parse_endpoints("a")
+
+
+def test_nodes_say_with_which_secret_they_prove_themselves_and_not_the_secret() -> None:
+    said = trust.mark(Trust(), Identity(SECRET))
+    assert SECRET.fingerprint in said and SECRET.text not in said
+    assert "--insecure" in trust.mark(Trust(insecure=True), None)
+
+
+def test_the_secret_is_taken_out_of_the_environment() -> None:
+    environ = {VARIABLE: SECRET.text, "A": "1"}
+    trust.take(environ)
+    assert environ == {"A": "1"}
+
+
+def test_the_users_own_secret_is_made_once_and_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    first = trust.identity_of(Trust(), (Endpoint("a"),), said.append, environ=environ)
+    again = trust.identity_of(Trust(), (Endpoint("a"),), said.append, environ=environ)
+    assert first is not None and again is not None and first.fingerprint == again.fingerprint
+    assert len(said) == 1 and str(tmp_path) in said[0]
+    assert trust.identity_of(Trust(insecure=True), (), said.append, environ=environ) is None
+
+
+def test_arguments_are_compared_and_not_shown() -> None:
+    first, second = Identity(SECRET), Identity(new_secret())
+    shown = trust.concealed(["--password=hush", "a", "a"], first)
+    assert "hush" not in "".join(shown) and len(set(shown)) == 3
+    assert shown == trust.concealed(["--password=hush", "a", "a"], Identity(SECRET))
+    assert shown != trust.concealed(["--password=hush", "a", "a"], second), "who knows no secret cannot try values"
+    many = [str(number) for number in range(200)]
+    assert len(trust.concealed(many, None)) == trust.MOST_DIGESTS + 1
+    assert trust.concealed(many, None) != trust.concealed([*many[:-1], "x"], None)
+
+
+def test_who_only_asks_a_job_makes_no_secret(tmp_path: Path) -> None:
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    with pytest.raises(NoIdentity, match="copy it from a node of the job"):
+        trust.identity_of(Trust(), (Endpoint("a"),), print, "observer", environ, make=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_machine_is_told_where_the_secret_is_that_it_needs(tmp_path: Path) -> None:
+    found = parse(["--nnodes=2", str(private(tmp_path / "t.py", ""))], {})
+    made = trust.identity_of(Trust(), (Endpoint("a"),), lambda _: None, environ={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert made is not None
+    lines = trust.invitation_lines(found, (Endpoint("a"),), made)
+    assert f"copy {tmp_path / 'elastic-run' / 'secret'} there first" in lines[1]
+    given = trust.invitation_lines(found, (Endpoint("a"),), Identity(SECRET))
+    assert "copy" not in given[1] and VARIABLE in given[1] and SECRET.text not in "".join(given)
+
+
+def test_a_job_of_one_node_loads_no_tls(tmp_path: Path) -> None:
+    script = tmp_path / "t.py"
+    script.write_text("")
+    code = (
+        "import sys; from elastic_run.launcher import cli; code = cli.main(sys.argv[1:]); "
+        "assert not {'cryptography', 'elastic_run.rendezvous.identity.contexts'} & set(sys.modules); sys.exit(code)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, "--standalone", str(script)], check=True, env={**os.environ}, cwd=tmp_path
+    )
