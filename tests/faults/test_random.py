@@ -169,6 +169,8 @@ def plays(scene: Scene, seed: int) -> None:
             job.worker(0)
         FAULTS[turn.fault](scene, turn.pick)
         scene.fill()
+    for name in scene.staying():  # a job that succeeds before its last node has come refuses that one
+        job.wait_for_line(name, "this node is registered as")
     job.advances()
     codes = job.ends()
     assert codes == {node: 143 if node in scene.told else 0 for node in codes}

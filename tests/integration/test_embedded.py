@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import resource
 import select
 import shutil
 import signal
@@ -988,7 +989,10 @@ async def test_an_etcd_that_cannot_run_here_is_quoted(
     fake.write_text("#!/bin/sh\necho 'runtime: failed to create new OS thread' >&2\nexit 2\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}:/usr/bin:/bin")
-    with pytest.raises(EtcdTooOld, match="etcd does not run: runtime: failed to create new OS thread"):
+    with pytest.raises(EtcdTooOld, match=r"etcd does not run: runtime: failed to create new OS thread$"):
+        await machines.start("a", free_endpoints(1))
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (800 << 20, 800 << 20))
+    with pytest.raises(EtcdTooOld, match=r"new OS thread; a process may have 800 MiB of addresses .*\(ulimit -v\)"):
         await machines.start("a", free_endpoints(1))
 
 

@@ -90,7 +90,9 @@ async def binary_version(path: Path) -> Version:
         raise EtcdTooOld(f"{path} does not run: {error or 'no answer within 20 s'}") from None
     if process.returncode:
         why = errors.decode(errors="replace").strip().partition("\n")[0][:200]
-        raise EtcdTooOld(f"{path} does not run: {why or f'it exits with status {process.returncode}'}")
+        why = why or f"it exits with status {process.returncode}"
+        # Where only little is missing, it ends as early as here, and now and then with words about threads.
+        raise EtcdTooOld("; ".join(filter(None, (f"{path} does not run: {why}", short_of_addresses()))))
     return parse_version(output.decode(errors="replace"), path)
 
 
