@@ -197,7 +197,7 @@ async def test_a_watch_that_is_silent_is_given_up(managed: Managed, monkeypatch:
 
 
 async def test_a_pod_that_a_silent_watch_does_not_tell_of_is_asked_for_again_and_made_once(managed: Managed) -> None:
-    """How often it is asked for is seen on a virtual clock (tests/unit/test_node_manager.py)."""
+    """How often it is asked for is seen on a virtual clock (tests/unit/master/nodes/test_node_manager.py)."""
     double = managed.double
     async with managed.run(Demand("", 3, 3)) as manager:
         await managed.pods(3)

@@ -359,7 +359,7 @@ PYTHON: Mapping[str, Run | str] = {
         "torch.save(model.state_dict(), 'last.pt')\n",
         flags=("--nproc-per-node=1", "--trace=trace.json"),
     ),
-    "observe: import json": "tests/unit/test_trace.py runs it on two traces",
+    "observe: import json": "tests/unit/rendezvous/test_trace_file.py runs it on two traces",
     'simulator: "etcd_lose_data": "",                                    # schedule.py, VERBS': "simulator's code",
     "simulator: def test_a_worker_is_frozen_for_a_moment(job: Job) -> None:": "a test, which tests/faults/ would run",
     "tensorflow: import elastic_run": Run(
