@@ -1,6 +1,7 @@
 """For all tests."""
 
 import os
+import secrets
 import shutil
 import signal
 import tempfile
@@ -23,11 +24,38 @@ CONFIGURATION = "XDG_CONFIG_HOME"
 """Where the secret of the user lies under whom the tests run: not the developer's own."""
 
 
+SEED = "ELASTIC_RUN_SEED"
+"""The seed of this run: it draws the schedules, faults and cases that stand for all of them. pytest-xdist's processes
+inherit it."""
+
+LONG = 4000
+"""Characters of a value beyond which a failed comparison is told without a diff, which may take hours to make."""
+
+SHOWN = 200
+"""Characters of each value before and after the first difference."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> None:
+    """Fails at once where a value is long: pytest's own hook, which comes after this one, would make a diff of it."""
+    __tracebackhide__ = True
+    if op != "==":
+        return
+    texts = [each if isinstance(each, str) else repr(each) for each in (left, right)]
+    if max(map(len, texts)) <= LONG:
+        return
+    pairs = enumerate(zip(*texts, strict=False))
+    at = next((index for index, (one, other) in pairs if one != other), min(map(len, texts)))
+    first, second = (f"{text[max(0, at - SHOWN) : at + SHOWN]!r} of {len(text)} characters" for text in texts)
+    raise AssertionError(f"the values differ first at character {at}:\n  {first}\n  {second}")
+
+
 def pytest_configure() -> None:
-    """What every job of a test inherits of this process: a secret of the tests' own, and all signals.
+    """What every job of a test inherits of this process: a secret of the tests' own, a seed, and all signals.
 
     Shells and nohup ignore signals for what they run in the background, and so would every job here.
     """
+    os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
     os.environ[CONFIGURATION] = tempfile.mkdtemp(prefix="elastic-run-tests-")
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
@@ -41,6 +69,11 @@ def pytest_configure() -> None:
 def pytest_unconfigure() -> None:
     """The secret goes with the tests."""
     shutil.rmtree(os.environ[CONFIGURATION], ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How to run the same cases again."""
+    terminalreporter.write_line(f"the same schedules, faults and cases again: {SEED}={os.environ[SEED]} make test")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
