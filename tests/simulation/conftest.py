@@ -4,7 +4,8 @@ import pytest
 
 from .explore import Tale
 
-TALE = pytest.StashKey[Tale]()
+COUNTS = "schedules"
+"""A property of a test's report: the fields of the `Tale` of its schedules."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -12,16 +13,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="write the stories' traces anew, as they are now")
 
 
-@pytest.fixture
-def tale(request: pytest.FixtureRequest) -> Tale:
-    """What the schedules of this run came to; the run's last lines tell it."""
-    return request.config.stash.setdefault(TALE, Tale())
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """How many schedules and faults this run has simulated, and how long that was in the virtual world."""
-    told = config.stash.get(TALE, None)
-    if told is not None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many schedules and faults all processes of this run have simulated."""
+    total = Tale()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, counts in getattr(report, "user_properties", ()):
+                if name == COUNTS:
+                    total.add(Tale(**counts))
+    if total.schedules:
         terminalreporter.section("simulation")
-        terminalreporter.line(told.text)
-        terminalreporter.line(", ".join(f"{count} {verb}" for verb, count in sorted(told.faults.items())))
+        terminalreporter.line(total.text)
+        terminalreporter.line(", ".join(f"{count} {verb}" for verb, count in sorted(total.faults.items())))
