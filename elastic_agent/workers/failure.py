@@ -326,9 +326,8 @@ def _blocks(lines: Sequence[str]) -> list[_Block]:
         for kind, read in _READERS:
             match = kind.match(lines[at])
             if match and (block := read(lines, at, match)):
-                end, block = block
-                found.append(block)
-                at = end
+                at = block[0]
+                found.append(block[1])
                 break
         else:
             at += 1

@@ -100,7 +100,8 @@ def read_conf(scanned: Scanned, notes: list[str]) -> tuple[Timing, dict[str, str
         if ttl < MIN_LEASE_TTL or ttl != int(ttl):
             raise UsageError(f"{origin}: lease_ttl={ttl:g} must be whole seconds, at least {MIN_LEASE_TTL}")
         times["lease_ttl"] = int(ttl)
-    return replace(Timing(), **times), credentials, hosted
+    timing = replace(Timing(), **times)  # pyrefly: ignore[bad-argument-type]  lease_ttl is whole, as said above
+    return timing, credentials, hosted
 
 
 def read_credentials(scanned: Scanned, conf: Mapping[str, str], environ: Mapping[str, str]) -> Credentials:

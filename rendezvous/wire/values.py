@@ -104,10 +104,11 @@ def encode(value: object, *, pack: Callable[[object], object] | None = None) -> 
     """
     if pack is None:
         return _ENCODER.encode(value).encode()
+    write = pack
 
     def fields(value: object) -> dict[str, object]:
         found = ((name, default, getattr(value, name)) for name, default in _defaults(type(value)))
-        return {name: pack(inner) for name, default, inner in found if inner != default}
+        return {name: write(inner) for name, default, inner in found if inner != default}
 
     return json.JSONEncoder(separators=(",", ":"), check_circular=False, default=fields).encode(value).encode()
 
