@@ -5,6 +5,7 @@ import secrets
 import shutil
 import signal
 import tempfile
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,6 +31,9 @@ inherit it."""
 
 LONG = 4000
 """Characters of a value beyond which a failed comparison is told without a diff, which may take hours to make."""
+
+LONG_RUN = 120.0
+"""Seconds of tests after which a run says what they went into."""
 
 SHOWN = 200
 """Characters of each value before and after the first difference."""
@@ -72,8 +76,18 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How to run the same cases again."""
-    terminalreporter.write_line(f"the same schedules, faults and cases again: {SEED}={os.environ[SEED]} make test")
+    """What the run cost, file by file, and how to run the same cases again."""
+    seconds = Counter[str]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    if seconds.total() > LONG_RUN:
+        terminalreporter.section("seconds by file")
+        for file, total in seconds.most_common():
+            if total >= 1:
+                terminalreporter.write_line(f"{total:8.1f}  {file}")
+    terminalreporter.write_line(f"the same schedules, faults and cases again: {SEED}={os.environ[SEED]}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

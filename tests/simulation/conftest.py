@@ -16,11 +16,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many schedules and faults all processes of this run have simulated."""
     total = Tale()
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            for name, counts in getattr(report, "user_properties", ()):
-                if name == COUNTS:
-                    total.add(Tale(**counts))
+    for report in (*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())):
+        for name, counts in report.user_properties:
+            if name == COUNTS and report.when == "call":
+                total.add(Tale(**counts))
     if total.schedules:
         terminalreporter.section("simulation")
         terminalreporter.line(total.text)
