@@ -24,6 +24,7 @@ from elastic_run.rendezvous.store.contract import Event, KeyValue
 from elastic_run.rendezvous.wire.values import encode
 
 from ..integration.cluster import DEADLINE, SCRIPTS, failure
+from ..sampling import SEEDS
 from .network import ANY, Machines, Net, Quorum, Unavailable, published
 
 NODES = ("A", "B", "C")
@@ -356,7 +357,7 @@ def strike(net: Net, draw: random.Random) -> str:
             return "all is healed"
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("ELASTIC_RUN_SOAK", "1"))))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_after_random_faults_of_the_network_every_node_ends_well(job: Machines, tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     script, end = tmp_path / "wait.py", tmp_path / "end"

@@ -1,10 +1,9 @@
 """Faults in a row that nobody has thought of, drawn up front from a seed.
 
-ELASTIC_RUN_SOAK=50 runs the seeds 1 to 50; a failure says which one it was.
+The seed is the run's (`tests/sampling.py`), and stands in the name of the test; with ELASTIC_RUN_SOAK=50 there are 50.
 """
 
 import itertools
-import os
 import random
 import signal
 from collections.abc import Callable, Sequence
@@ -14,14 +13,13 @@ from typing import TypeVar
 import pytest
 
 from ..integration.conftest import Cluster as Etcd
+from ..sampling import SEEDS, SOAK
 from .in_place import TRAIN_IN_PLACE, JobInPlace
 from .job import Job, Worker
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-SEEDS = range(1, 1 + int(os.environ.get("ELASTIC_RUN_SOAK", "2")))
-
-IN_A_ROW = 20
+IN_A_ROW = 20 if SOAK else 8
 """Faults of one job."""
 
 NODES = 3

@@ -20,41 +20,14 @@ from .job import Job
 
 pytestmark = pytest.mark.torch
 
-OUTAGE = 20.0
-"""Seconds."""
+OUTAGE = 12.0
+"""Seconds: longer than a new master waits for nodes that it knows."""
 
 STALL = 8.0
 """Seconds: longer than a lease of 3 can live."""
 
 PATIENCE = 60.0
 """Seconds for what ends at once."""
-
-
-def test_workers_train_on_while_the_stores_leader_dies_and_while_all_of_it_is_gone(frail: Job, etcd: Etcd) -> None:
-    frail.train("A", "B", nnodes="1:2")
-    frail.advances()
-    worker = frail.worker(1)
-    frail.fault("etcd's leader dies")
-    leader = asyncio.run(etcd.leader())
-    leader.kill()
-    frail.advances()
-    leader.start()
-    frail.fault(f"all of etcd is gone for {OUTAGE:g} s")
-    etcd.kill()
-    back = time.monotonic() + OUTAGE
-    for node in "AB":
-        frail.wait_for_line(node, r"the store does not answer \(.*\); running workers continue")
-    while time.monotonic() < back:
-        frail.advances()
-    etcd.start()
-    for node in "AB":
-        frail.wait_for_line(node, "the store answers again")
-    frail.advances()
-    assert frail.worker(1).pid == worker.pid
-    assert [frail.log(node).count("] round ") for node in "AB"] == [1, 1]
-    worker.kill()  # and it is still an elastic job
-    frail.cause(2)
-    assert frail.ends() == {"A": 0, "B": 0}
 
 
 @pytest.fixture
@@ -67,63 +40,84 @@ def lone(tmp_path: Path, inject: Callable[[str], None], request: pytest.FixtureR
         yield made
 
 
-def untouched(job: Job, what: str, hurt: Callable[[], None], heal: Callable[[], None]) -> None:
-    """The store is away for longer than a lease, and comes back: the same workers train on in the same round."""
-    job.train("A", "B", nnodes="1:2")
-    job.advances()
-    workers = [job.worker(rank) for rank in (0, 1)]
-    job.fault(f"{what} for {STALL:g} s")
+def trains_without_the_store(
+    job: Job, what: str, hurt: Callable[[], None], heal: Callable[[], None], seconds: float = STALL
+) -> None:
+    """The store is away, by default for longer than a lease, and comes back: the same workers train on all the time."""
+    workers = [worker.pid for worker in job.living()]
+    rounds = [job.log(node).count("] round ") for node in "AB"]
+    silence, answers = "the store does not answer (", "the store answers again"
+    before = {(node, words): job.log(node).count(words) for node in "AB" for words in (silence, answers)}
+
+    def wait_for_both_to_print(words: str) -> None:
+        for node in "AB":
+            job.wait_until(
+                lambda node=node: job.log(node).count(words) > before[node, words] or None, f"{node}: {words}"
+            )
+
+    job.fault(f"{what} for {seconds:g} s")
     hurt()
-    back = time.monotonic() + STALL
-    for node in "AB":
-        job.wait_for_line(node, r"the store does not answer \(.*\); running workers continue")
+    back = time.monotonic() + seconds
+    wait_for_both_to_print(silence)
     while time.monotonic() < back:
         job.advances()
     heal()
-    for node in "AB":
-        job.wait_for_line(node, "the store answers again")
+    wait_for_both_to_print(answers)
     job.advances()
-    assert [job.worker(rank).pid for rank in (0, 1)] == [worker.pid for worker in workers]
-    workers[1].kill()
-    assert "died by SIGKILL" in job.cause(2)
+    assert [worker.pid for worker in job.living()] == workers
+    assert [job.log(node).count("] round ") for node in "AB"] == rounds
+
+
+def restarts_a_killed_worker(job: Job, round: int) -> None:
+    """It is still an elastic job."""
+    job.worker(1).kill()
+    assert "died by SIGKILL" in job.cause(round)
     for node in "AB":
-        job.wait_for_line(node, r"\] round 2: ")
-    assert [job.log(node).count("] round ") for node in "AB"] == [2, 2]
-    assert job.ends() == {"A": 0, "B": 0}
+        job.wait_for_line(node, rf"\] round {round}: ")
+    job.advances()
     assert not any("was lost" in job.log(node) for node in "AB")
 
 
-def test_the_only_member_is_stopped_for_longer_than_a_lease_and_no_worker_is_touched(lone: Job) -> None:
+def test_the_only_member_is_stopped_and_later_killed_for_longer_than_a_lease_and_no_worker_is_touched(
+    lone: Job,
+) -> None:
     assert lone.etcd is not None
-    untouched(lone, "etcd is stopped", lone.etcd.pause, lone.etcd.resume)
+    lone.train("A", "B", nnodes="1:2")
+    lone.advances()
+    trains_without_the_store(lone, "etcd is stopped", lone.etcd.pause, lone.etcd.resume)
     assert any("is registered again; its workers kept running" in lone.log(node) for node in "AB")
+    restarts_a_killed_worker(lone, 2)
+    trains_without_the_store(lone, "etcd is gone", lone.etcd.kill, lone.etcd.start)
+    restarts_a_killed_worker(lone, 3)
+    assert lone.ends() == {"A": 0, "B": 0}
 
 
-def test_the_only_member_is_killed_and_comes_back_after_a_lease_and_no_worker_is_touched(lone: Job) -> None:
-    assert lone.etcd is not None
-    untouched(lone, "etcd is gone", lone.etcd.kill, lone.etcd.start)
-
-
-def test_two_of_three_members_are_stopped_for_longer_than_a_lease_and_no_worker_is_touched(
+def test_workers_train_on_while_one_two_and_three_of_three_members_are_gone_and_a_machine_dies_with_one(
     frail: Job, etcd: Etcd
 ) -> None:
+    frail.train("A", "B", nnodes="1:2")
+    frail.advances()
+    frail.fault("etcd's leader dies")
+    leader = asyncio.run(etcd.leader())
+    leader.kill()
+    frail.advances()
+    leader.start()
     leader = asyncio.run(etcd.leader())
     stopped = [leader, next(member for member in etcd.members if member is not leader)]
 
     def every(do: Callable[[Member], None]) -> Callable[[], None]:
         return lambda: [do(member) for member in stopped] and None
 
-    untouched(frail, "etcd's leader and another member are stopped", every(Member.pause), every(Member.resume))
-
-
-def test_a_machine_dies_with_its_agent_and_its_member_of_the_store(frail: Job, etcd: Etcd) -> None:
-    frail.train("A", "B", nnodes="1:2")
-    frail.advances()
+    what = "etcd's leader and another member are stopped"
+    trains_without_the_store(frail, what, every(Member.pause), every(Member.resume))
+    restarts_a_killed_worker(frail, 2)
+    trains_without_the_store(frail, "all of etcd is gone", etcd.kill, etcd.start, OUTAGE)
+    restarts_a_killed_worker(frail, 3)
     lost = frail.master()
     frail.fault("etcd's leader dies with the machine")
     asyncio.run(etcd.leader()).kill()
     frail.kill_machine(lost)
-    assert f"node {lost} was lost" in frail.cause(2)
+    assert f"node {lost} was lost" in frail.cause(4)
     frail.advances()
     assert set(frail.ends().values()) == {0}
 
