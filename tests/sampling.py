@@ -18,9 +18,6 @@ SEEDS = range(SEED, SEED + max(SOAK, 1))
 
 
 def sample(matrix: Iterable[str], count: int, name: str) -> list[str]:
-    """`count` members of `matrix` in their order, drawn by the seed and `name`; all of them in a soak."""
-    everything = list(matrix)
-    if SOAK:
-        return everything
-    drawn = set(random.Random(f"{name} {SEED}").sample(everything, min(count, len(everything))))
-    return [each for each in everything if each in drawn]
+    """`count` members of `matrix`, drawn by the seed and `name`, or all of them in a soak: sorted."""
+    everything = sorted(matrix)
+    return everything if SOAK else sorted(random.Random(f"{name} {SEED}").sample(everything, count))

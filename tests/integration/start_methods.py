@@ -392,8 +392,11 @@ def wait_readable(descriptor: int, seconds: float) -> None:
 
 
 def in_parallel(cases: Mapping[str, Case], folder: Path) -> Callable[[str], dict[str, Seen]]:
-    """Starts all cases, as many at once as there are CPUs; the answer waits for one of them by its name."""
-    pool = ThreadPoolExecutor(os.cpu_count() or 2)
+    """Starts all cases, two at once for each CPU; the answer waits for one of them by its name.
+
+    A job that fails waits for a second until no other failure can be its cause.
+    """
+    pool = ThreadPoolExecutor(2 * (os.cpu_count() or 2))
     runs = {name: pool.submit(Runs(folder / f"case{n}", case).all) for n, (name, case) in enumerate(cases.items())}
     pool.shutdown(wait=False)
     return lambda name: runs[name].result()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from ..sampling import SEED, SOAK
 from .cluster import SCRIPTS, Cluster
 
 pytestmark = pytest.mark.skipif(
@@ -21,7 +22,7 @@ PATIENCE = 120.0
 """Seconds; a worker imports PyTorch and Horovod first, on a busy machine."""
 
 UNDISTURBED = ("-0x1.07bb8d4517d63p+0", "0x1.3dec6cf0e5705p-1", "0x1.14c458340c4b4p+0", "0x1.f84472bae829ap+0")
-"""The result of `horovod_elastic.py`, of any number of workers, but for the last digits; `test_elastic_undisturbed`."""
+"""The result of `horovod_elastic.py`, of any number of workers, but for the last digits."""
 
 
 def start(
@@ -96,19 +97,15 @@ def test_a_plain_script_runs_on_two_nodes_and_is_started_again(job: Cluster) -> 
     assert job.finish(PATIENCE) == {"A": 0, "B": 0}
 
 
-def test_elastic_undisturbed(job: Cluster) -> None:
-    start(job, "A", nnodes=1, nproc_per_node=2)
-    assert_undisturbed(job)
-    assert job.finish(PATIENCE) == {"A": 0}
+VICTIMS = [1, 0] * 5 if SOAK else [1, 0, SEED % 2]
+"""The ranks of the workers that are killed, one after the other."""
 
 
-def test_ten_elastic_workers_are_killed_in_a_row_and_the_others_keep_their_process(job: Cluster) -> None:
-    gates = range(3, 33, 3)
-    start(job, "A", gates=gates, nnodes=1, nproc_per_node=2, max_restarts=10)
+def test_elastic_workers_are_killed_in_a_row_and_the_others_keep_their_process(job: Cluster) -> None:
+    gates = range(3, 3 + 3 * len(VICTIMS), 3)
+    start(job, "A", gates=gates, nnodes=1, nproc_per_node=2, max_restarts=len(VICTIMS))
     dead: list[int] = []
-    at = at_gate(job, 3, 2)
-    for step in gates:
-        victim = step % 2
+    for step, victim in zip(gates, VICTIMS, strict=True):
         at = at_gate(job, step, 2, dead)
         _, lost = at[victim]
         _, stays = at[1 - victim]
@@ -173,39 +170,29 @@ def test_the_first_node_is_lost_and_another_joins(job: Cluster) -> None:
     assert job.finish(PATIENCE) == {other[0]: 0, third[0]: 0, "D": 0}
 
 
-def test_a_node_that_gets_sigterm_leaves_and_the_other_goes_on(job: Cluster) -> None:
-    start(job, "A", "B", gates=[5], nnodes="1:2")
-    (first, leaves), (other, stays) = (at_gate(job, 5, 2)[rank] for rank in range(2))
-    job.send(first, signal.SIGTERM)
-    assert at_gate(job, 5, 1, [leaves]) == {0: (other, stays)}
-    open_gate(job, 5)
-    assert_undisturbed(job)
-    assert job.finish(PATIENCE) == {first: 143, other: 0}
-
-
-def test_a_machine_that_is_frozen_is_lost_and_what_comes_back_joins_again(job: Cluster) -> None:
-    start(job, "A", "B", gates=[5, 10], nnodes="1:2")
-    (first, frozen), other = (at_gate(job, 5, 2)[rank] for rank in range(2))
-    job.freeze_machine(first)
-    assert at_gate(job, 5, 1, [frozen]) == {0: other}
-    open_gate(job, 5)
-    at_gate(job, 10, 1, [frozen])
-    job.thaw_machine(first)
-    at = at_gate(job, 10, 2, [frozen])
-    assert (at[0], at[1][0]) == (other, first)
-    open_gate(job, 10)
-    assert_undisturbed(job)
-    assert job.finish(PATIENCE) == {"A": 0, "B": 0}
-
-
-def test_a_worker_that_is_frozen_is_replaced_and_does_not_spread_an_empty_state(job: Cluster) -> None:
-    start(job, "A", "B", gates=[5], nnodes="1:2")
+def test_a_frozen_worker_and_a_frozen_machine_are_replaced_and_a_node_that_gets_sigterm_leaves(job: Cluster) -> None:
+    start(job, "A", "B", gates=[5, 10, 15], nnodes="1:2")
     (_, frozen), other = (at_gate(job, 5, 2)[rank] for rank in range(2))
     os.kill(frozen, signal.SIGSTOP)
-    assert at_gate(job, 5, 2, [frozen])[0] == other, "rank 0 is who has the state"
+    at = at_gate(job, 5, 2, [frozen])
+    assert at[0] == other, "rank 0 is who has the state: it does not spread an empty one"
     open_gate(job, 5)
+
+    (first, silent), other = (at_gate(job, 10, 2, [frozen])[rank] for rank in range(2))
+    job.freeze_machine(first)
+    gone = [frozen, silent]
+    assert at_gate(job, 10, 1, gone) == {0: other}
+    open_gate(job, 10)
+    at_gate(job, 15, 1, gone)
+    job.thaw_machine(first)
+    at = at_gate(job, 15, 2, gone)
+    assert (at[0], at[1][0]) == (other, first), "what comes back joins again"
+
+    job.send(other[0], signal.SIGTERM)
+    assert at_gate(job, 15, 1, [*gone, other[1]]) == {0: at[1]}
+    open_gate(job, 15)
     assert_undisturbed(job)
-    assert job.finish(PATIENCE) == {"A": 0, "B": 0}
+    assert job.finish(PATIENCE) == {other[0]: 143, first: 0}
 
 
 def test_the_only_worker_of_the_first_node_is_lost_where_that_node_is_needed(job: Cluster) -> None:

@@ -12,6 +12,7 @@ random numbers, process id), and system calls that native code makes without the
 
 import contextlib
 import fnmatch
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -599,20 +601,32 @@ os.chdir("/")
 
 LATE = [late.module for package in PACKAGES.values() for late in package.late]
 
+FIRST = "import torch, torch.utils._device, numpy.random, logging, decimal, locale"
+
+
+@pytest.fixture(scope="module")
+def imported_late(witness: Path) -> Callable[[str], tuple[dict[str, Any], dict[str, Any]]]:
+    """What the probe answers of a late import right after torch's own, and after all that a script may have done."""
+
+    @functools.cache
+    def answers(module: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        needs(module)
+        statements = [f"import {module}"]
+        with ThreadPoolExecutor(2) as pool:
+            ahead = pool.submit(probe, witness, before=FIRST, statements=statements, after=MEANWHILE, values=True)
+            late = pool.submit(probe, witness, before=FIRST + MEANWHILE, statements=statements, values=True)
+            return ahead.result(), late.result()
+
+    return answers
+
 
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("module", LATE)
-def test_a_late_import_does_not_depend_on_what_the_script_did_before_it(module: str, witness: Path) -> None:
-    needs(module)
-    first, statements = (
-        "import torch, torch.utils._device, numpy.random, logging, decimal, locale",
-        [f"import {module}"],
-    )
-    with ThreadPoolExecutor(2) as pool:
-        ahead = pool.submit(probe, witness, before=first, statements=statements, after=MEANWHILE, values=True)
-        late = pool.submit(probe, witness, before=first + MEANWHILE, statements=statements, values=True)
-        early_answer, late_answer = ahead.result(), late.result()
+def test_a_late_import_does_not_depend_on_what_the_script_did_before_it(
+    module: str, imported_late: Callable[[str], tuple[dict[str, Any], dict[str, Any]]]
+) -> None:
+    early_answer, late_answer = imported_late(module)
     assert not early_answer["steps"][0]["error"] + late_answer["steps"][0]["error"]
     assert early_answer["steps"][0]["modules"] == late_answer["steps"][0]["modules"]
     folders = tuple(f"{name}._config[" for name in READS_FOLDER)
@@ -632,35 +646,17 @@ def test_a_late_import_does_not_depend_on_what_the_script_did_before_it(module: 
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("module", LATE)
-def test_a_late_import_reads_the_environment_only_where_python_sees_it(module: str, witness: Path) -> None:
+def test_a_late_import_reads_the_environment_only_where_python_sees_it(
+    module: str, imported_late: Callable[[str], tuple[dict[str, Any], dict[str, Any]]]
+) -> None:
     """A script may change a variable before the module is imported. What the import read is compared then, and only
     what Python reads by name is known to have been read."""
-    needs(module)
-    step = probe(witness, before="import torch, numpy", statements=[f"import {module}"])["steps"][0]
+    step = imported_late(module)[0]["steps"][0]
     assert "walks" not in step["python"]
     declared = {name for package in PACKAGES.values() for late in package.late for name in late.reads}
     read = {tuple(line.split("\t")) for line in step["native"].get("getenv", [])}
     assert {(name, library) for name, library in read if "python" not in library and name not in declared} == set()
     assert "memory" not in step["native"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("module", READS_RANK)
-def test_what_an_import_reads_of_its_worker_is_read_again_in_each(module: str) -> None:
-    needs(module.partition(".")[0])
-    script = (
-        "import importlib, os, sys\n"
-        "from elastic_run.elastic_agent.warm.repairs import REPAIRS\n"
-        "module = importlib.import_module(sys.argv[1])\n"
-        "assert module.rank_zero_only.rank == int(sys.argv[2])\n"
-        "os.environ |= {'RANK': '3', 'LOCAL_RANK': '3'}\n"
-        "REPAIRS[sys.argv[1]](module)\n"
-        "assert module.rank_zero_only.rank == 3\n"
-    )
-    own = {name: value for name, value in os.environ.items() if name not in PER_WORKER}
-    for rank, environment in (("0", own), ("3", own | {"RANK": "3", "LOCAL_RANK": "3"})):
-        command = [sys.executable, "-W", "ignore", "-c", script, module, rank]
-        subprocess.run(command, check=True, timeout=SECONDS, env=environment)
 
 
 DRAWN = {
@@ -677,18 +673,71 @@ DRAWN = {
 """Modules that have to be imported anew or repaired in each worker, and what they must not share."""
 
 
-@pytest.mark.parametrize("module", DRAWN)
-def test_what_an_import_draws_is_drawn_anew_in_each_worker(module: str) -> None:
+REPAIRING = """
+import importlib, json, os, sys, traceback
+from elastic_run.elastic_agent.warm.repairs import REPAIRS
+
+def read_again(name, module):
+    assert module.rank_zero_only.rank == int(os.environ.get("RANK", "0"))
+    os.environ |= {"RANK": "7", "LOCAL_RANK": "7"}
+    REPAIRS[name](module)
+    assert module.rank_zero_only.rank == 7
+
+def drawn_anew(name, module, what):
+    held, before = dict(vars(module)), eval(what, {"module": module})
+    REPAIRS[name](module)
+    assert before != eval(what, {"module": module})
+
+own, wrong = dict(os.environ), {}
+for name, what in json.loads(sys.argv[1]).items():
+    try:
+        module = importlib.import_module(name)
+        drawn_anew(name, module, what) if what else read_again(name, module)
+    except Exception:
+        wrong[name] = traceback.format_exc()
+    for changed in ("RANK", "LOCAL_RANK"):
+        os.environ.pop(changed, None)
+    os.environ |= own
+print(json.dumps(wrong))
+"""
+"""Imports the modules of its argument one after the other, and says of which the repair does not do its work."""
+
+
+@pytest.fixture(scope="module")
+def unrepaired() -> Callable[[str], dict[str, str]]:
+    """What is wrong with the repairs in a process of that rank, by module; "" is no worker. All are in one process."""
+
+    @functools.cache
+    def answers(rank: str) -> dict[str, str]:
+        wanted = {**dict.fromkeys(READS_RANK, ""), **({} if rank else DRAWN)}
+        orders = json.dumps({name: what for name, what in wanted.items() if is_installed(name.partition(".")[0])})
+        own = {name: value for name, value in os.environ.items() if name not in PER_WORKER}
+        if rank:
+            own |= {"RANK": rank, "LOCAL_RANK": rank}
+        command = [sys.executable, "-W", "ignore", "-c", REPAIRING, orders]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=own, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return answers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", READS_RANK)
+def test_what_an_import_reads_of_its_worker_is_read_again_in_each(
+    module: str, unrepaired: Callable[[str], dict[str, str]]
+) -> None:
     needs(module.partition(".")[0])
-    script = (
-        "import importlib, sys\n"
-        "from elastic_run.elastic_agent.warm.repairs import REPAIRS\n"
-        f"module = importlib.import_module({module!r})\n"
-        f"held, before = dict(vars(module)), {DRAWN[module]}\n"
-        f"REPAIRS[{module!r}](module)\n"
-        f"assert before != {DRAWN[module]}\n"
-    )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=SECONDS)
+    for rank in ("", "3"):
+        assert module not in unrepaired(rank), unrepaired(rank)[module]
+
+
+@pytest.mark.parametrize("module", DRAWN)
+def test_what_an_import_draws_is_drawn_anew_in_each_worker(
+    module: str, unrepaired: Callable[[str], dict[str, str]]
+) -> None:
+    needs(module.partition(".")[0])
+    assert module not in unrepaired(""), unrepaired("")[module]
 
 
 def versions() -> list[str]:

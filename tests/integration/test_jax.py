@@ -13,6 +13,7 @@ from elastic_run.adapters import services
 from elastic_run.adapters.contract import Round
 from elastic_run.adapters.jax.adapter import Jax
 
+from ..sampling import SEED, SOAK
 from .cluster import SCRIPTS, Cluster, command_line
 from .regression import STEPS, undisturbed
 
@@ -46,11 +47,15 @@ def assert_trained(job: Cluster) -> None:
         np.testing.assert_allclose(saved["weights"], undisturbed(STEPS), rtol=1e-3, atol=1e-4)
 
 
-def test_ten_killed_workers_in_a_row_are_replaced_and_the_result_is_the_same(job: Cluster) -> None:
-    start(job, "A", "B", hold=tuple(range(1, 11)), nnodes="2", max_restarts="10")
-    for step in range(1, 11):  # the round has the same number
+VICTIMS = [1, 0] * 5 if SOAK else [1, 0, SEED % 2]
+"""The ranks of the workers that are killed, one after the other."""
+
+
+def test_killed_workers_in_a_row_are_replaced_and_the_result_is_the_same(job: Cluster) -> None:
+    steps = range(1, 1 + len(VICTIMS))
+    start(job, "A", "B", hold=tuple(steps), nnodes="2", max_restarts=str(len(VICTIMS)))
+    for step, victim in zip(steps, VICTIMS, strict=True):  # the round has the step's number
         job.workers(2, SECONDS).wait_for(f"step {step}")
-        victim = step % 2
         job.kill_worker(victim)
         for node in "AB":
             job.wait_for_line(node, rf"round {step + 1}: 2 -> 2 nodes, .* rank {victim} on node . died by SIGKILL")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ..sampling import SEEDS, sample
 from .start_methods import SCRIPTS, Case, Runs, Seen, in_parallel
 
 pytestmark = pytest.mark.xdist_group("start-methods")
@@ -280,25 +281,27 @@ TABLE: dict[str, Case] = {
 }
 
 FRAMEWORKS = {
+    "torch, patched": "torch",
+    "torch and a queue": "torch",
+    "torch's loaders": "torch",
+    "data parallel": "torch",
+    "sharded": "torch",
     "the Trainer of transformers": "transformers",
     "accelerate": "accelerate",
     "tensorflow": "tensorflow",
 }
-"""What these cases need: the extra `frameworks`."""
+"""Cases that import for seconds in each of up to twelve processes, and what they need of the extra `frameworks`."""
 
+CASES = [*(name for name in TABLE if name not in FRAMEWORKS), *sample(FRAMEWORKS, 3, "start methods")]
 
 ALIKE = "test_a_worker_cannot_tell_how_it_was_started"
 
 
-def parameters() -> list[object]:
-    return [pytest.param(name, marks=marks(name, case)) for name, case in TABLE.items()]
-
-
-def marks(name: str, case: Case) -> list[pytest.MarkDecorator]:
+def marks(name: str) -> list[pytest.MarkDecorator]:
     if framework := FRAMEWORKS.get(name):
         missing = importlib.util.find_spec(framework) is None
         return [pytest.mark.torch, pytest.mark.skipif(missing, reason=f"{framework} is not installed")]
-    return [pytest.mark.torch] if "torch" in case.command[0] else []
+    return [pytest.mark.torch] if "torch" in TABLE[name].command[0] else []
 
 
 def different(one: str, lines: Sequence[str], other: str, others: Sequence[str]) -> str:
@@ -314,7 +317,7 @@ def ways(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return in_parallel(cases, tmp_path_factory.mktemp("ways"))
 
 
-@pytest.mark.parametrize("name", parameters())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in CASES])
 def test_a_worker_cannot_tell_how_it_was_started(ways: Callable[[str], dict[str, Seen]], name: str) -> None:
     case, seen = TABLE[name], ways(name)
     for way, one in seen.items():
@@ -347,19 +350,22 @@ MANY = {
     "training that ends at once": Case(("awkward/torch_at_once.py",), workers=2, aborts=True),
     "data parallel": Case(("awkward/torch_ddp.py", "leave"), workers=2, aborts=True),
 }
-"""Jobs whose workers leave threads, files, locks, children or a process group behind, or die."""
+"""Jobs whose workers leave threads, files, locks, children or a process group behind, or die.
+
+Nearly all of them are cases above, too: a run draws some, and a soak runs all of them with each of its seeds.
+"""
+
+ONLY_HERE = "training that ends at once"
 
 
 @pytest.mark.slow
 @pytest.mark.torch
 def test_many_jobs_end_and_leave_nothing(tmp_path: Path) -> None:
-    """Each within a bound. $ELASTIC_RUN_FORKED_JOBS says how many, each of two rounds."""
-    wanted = int(os.environ.get("ELASTIC_RUN_FORKED_JOBS", "100"))
-    rounds = [min(wanted - first, len(MANY)) for first in range(0, wanted, len(MANY))]
+    """Each of two rounds, within a bound."""
+    names = [*sample(MANY.keys() - {ONLY_HERE}, 4, "many jobs"), ONLY_HERE]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for number, size in enumerate(rounds):
-            names = list(MANY)[:size]
-            runs = [Runs(tmp_path / f"{number}-{place}", MANY[name]) for place, name in enumerate(names)]
+        for seed in SEEDS:
+            runs = [Runs(tmp_path / f"{seed}-{place}", MANY[name]) for place, name in enumerate(names)]
             for name, seen in zip(names, pool.map(Runs.once, runs, itertools.repeat("fork")), strict=True):
                 assert (name, seen.problems) == (name, ())
                 assert (name, seen.ended) == (name, MANY[name].ends), "\n".join(seen.lines)

@@ -24,26 +24,17 @@ def assert_trained(job: Cluster) -> None:
         np.testing.assert_allclose(saved["weights"], undisturbed(STEPS), rtol=1e-3, atol=1e-4)
 
 
-def test_killed_workers_are_replaced_and_the_result_is_the_same(job: Cluster) -> None:
-    start(job, "A", "B", hold=(2, 4), nnodes="2", max_restarts="2")
+def test_killed_workers_and_a_lost_first_node_are_replaced_and_the_result_is_the_same(job: Cluster) -> None:
+    hold = (2, 4, 6)
+    start(job, "A", "B", hold=hold, nnodes="1:3", max_restarts="2")
     for round, (step, victim) in enumerate(((2, 1), (4, 0)), start=1):
         job.workers(2, SECONDS).wait_for(f"step {step}")
         job.kill_worker(victim)
         for node in "AB":
             job.wait_for_line(node, rf"round {round + 1}: 2 -> 2 nodes, .* rank {victim} on node . died by SIGKILL")
-    job.workers(2, SECONDS)
-    assert job.finish(SECONDS) == {"A": 0, "B": 0}
-    assert_trained(job)
-
-
-def test_nodes_are_lost_and_added_also_the_first(job: Cluster) -> None:
-    start(job, "A", "B", hold=(2, 4), nnodes="1:3")
-    workers = job.workers(2, SECONDS)
-    workers.wait_for("step 2")
-    first, other = workers.nodes
-    start(job, "C", hold=(2, 4), nnodes="1:3")
-    workers = job.workers(3, SECONDS)
-    workers.wait_for("step 4")
+    first, other = job.workers(2, SECONDS).nodes
+    start(job, "C", hold=hold, nnodes="1:3")
+    job.workers(3, SECONDS).wait_for("step 6")
     job.kill_machine(first)
     assert job.workers(2, SECONDS).nodes == [other, "C"]
     assert job.finish(SECONDS) == {other: 0, "C": 0}

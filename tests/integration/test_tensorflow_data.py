@@ -11,6 +11,7 @@ import elastic_run
 from elastic_run.data import Shards
 from elastic_run.exceptions import BadCheckpoint, BadShardsState, ShardsMisused
 
+from ..sampling import SEED, SOAK
 from .cluster import SCRIPTS, Cluster
 
 SECONDS = 150.0
@@ -33,13 +34,16 @@ def assert_each_record_was_used(job: Cluster) -> None:
     assert len(left) == 2 and left[0].startswith("step-"), left
 
 
-def test_ten_killed_workers_in_a_row_cost_no_record(job: Cluster) -> None:
-    held = tuple(range(3, 43, 4))  # each between two saves
-    assert len(held) == 10
-    start(job, "A", "B", hold=held, nnodes="2", max_restarts="10")
-    for number, step in enumerate(held):
+VICTIMS = [0, 1] * 5 if SOAK else [0, 1, SEED % 2]
+"""The ranks of the workers that are killed, one after the other."""
+
+
+def test_killed_workers_in_a_row_cost_no_record(job: Cluster) -> None:
+    held = tuple(range(3, 3 + 4 * len(VICTIMS), 4))  # each between two saves
+    start(job, "A", "B", hold=held, nnodes="2", max_restarts=str(len(VICTIMS)))
+    for step, victim in zip(held, VICTIMS, strict=True):
         job.workers(2, SECONDS).wait_for(f"step {step}")
-        job.kill_worker(number % 2)
+        job.kill_worker(victim)
     job.workers(2, SECONDS)
     assert job.finish(SECONDS) == {"A": 0, "B": 0}
     assert_each_record_was_used(job)

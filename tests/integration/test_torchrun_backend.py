@@ -26,6 +26,7 @@ from elastic_run.adapters.torch.etcd_connection import Connection  # noqa: E402
 from elastic_run.adapters.torch.etcd_rendezvous import SHARED_STORE, EtcdBackend, make  # noqa: E402
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore  # noqa: E402
 
+from ..sampling import SEED, SOAK  # noqa: E402
 from . import cluster, conftest  # noqa: E402
 from .cluster import SCRIPTS  # noqa: E402
 from .test_etcd_faults import Certificates  # noqa: E402
@@ -235,14 +236,16 @@ def start(job: Torchrun, *nodes: str, nnodes: str, hold: tuple[int, ...]) -> Non
     job.start(*nodes, script=SCRIPTS / "torchrun_steps.py", args=args, env=env, nnodes=nnodes)
 
 
-def test_torchrun_goes_on_when_ten_workers_agents_and_etcd_die_and_come(
-    torchrun: Torchrun, etcd: conftest.Cluster
-) -> None:
-    hold = (*range(1, 11), 12, 14, 16)
+VICTIMS = [1, 0] * 5 if SOAK else [1, SEED % 2]
+"""The ranks of the workers that are killed, one after the other."""
+
+
+def test_torchrun_goes_on_when_workers_agents_and_etcd_die_and_come(torchrun: Torchrun, etcd: conftest.Cluster) -> None:
+    hold = (*range(1, 1 + len(VICTIMS)), 12, 14, 16)
     start(torchrun, "A", "B", nnodes="1:2", hold=hold)
-    for step in range(1, 11):
+    for step, victim in enumerate(VICTIMS, 1):
         torchrun.workers(2, SECONDS).wait_for(f"step {step}")
-        torchrun.kill_worker(step % 2)
+        torchrun.kill_worker(victim)
     workers = torchrun.workers(2, SECONDS)
     workers.wait_for("step 12")
     first, other = workers.nodes
