@@ -10,7 +10,9 @@ from collections.abc import Iterable
 
 SEED = int(os.environ.get("ELASTIC_RUN_SEED", "1"))
 
-SOAK = int(os.environ.get("ELASTIC_RUN_SOAK", "0"))
+WHOLE = "ELASTIC_RUN_SOAK"
+
+SOAK = int(os.environ.get(WHOLE, "0"))
 """How many seeds; 0: this run is no soak."""
 
 SEEDS = range(SEED, SEED + max(SOAK, 1))

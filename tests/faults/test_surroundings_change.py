@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import elastic_run
 from elastic_run.rendezvous.identity.secret import VARIABLE, new_secret
 
 from ..integration.cluster import DEADLINE, Cluster, embedded_ports, failure
@@ -65,18 +67,34 @@ def test_a_job_goes_into_its_next_round_where_its_temporary_folder_takes_nothing
         assert "Traceback" not in puppets.log(node)
 
 
-NOWHERE = 'mount --bind "$1" /var/tmp && mount --bind "$1" /tmp && cd /tmp && shift && exec "$@"'
-"""Runs a command that finds no other folder for temporary files than the first word's."""
+ROOT = Path(__file__).parents[2]
+
+
+def finding_no_other_folder(disk: Path) -> list[str]:
+    """Words before a command, which then finds no folder for temporary files but `disk`, and Python where it was.
+
+    `disk` is mounted over the folders for temporary files, and on it again what lies there of this clone and of Python.
+    """
+    places = [Path("/tmp"), Path("/var/tmp")]
+    needed = [Path(sys.prefix), Path(sys.base_prefix), Path(elastic_run.__file__).parents[2], ROOT]
+    held = {folder: place for folder in needed for place in places if folder.is_relative_to(place)}
+    before, after = ["set -e", "mount -t tmpfs tmpfs /mnt"], []
+    for number, (folder, place) in enumerate(held.items()):
+        (disk / folder.relative_to(place)).mkdir(parents=True, exist_ok=True)
+        before += [f"mkdir /mnt/{number}", f"mount --rbind {shlex.quote(str(folder))} /mnt/{number}"]
+        after.append(f"mount --rbind /mnt/{number} {shlex.quote(str(folder))}")
+    over = [f"mount --bind {shlex.quote(str(disk))} {place}" for place in reversed(places)]
+    return ["unshare", "--mount", "sh", "-c", "\n".join([*before, *over, *after, "cd /tmp", 'exec "$@"']), "sh"]
 
 
 @pytest.mark.parametrize("how", ["full", "read-only"])
 def test_a_job_that_finds_no_room_for_its_files_is_refused_in_one_sentence(how: str, small_disk: Path) -> None:
+    within = finding_no_other_folder(small_disk)
     if how == "full":
         fill_with_names(small_disk)
     else:
         subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     command = [sys.executable, "-m", "elastic_run", "--standalone", "--no-python", "/bin/true"]
-    within = ["unshare", "--mount", "sh", "-c", NOWHERE, "sh", str(small_disk)]
     env = {**os.environ, "TMPDIR": "/tmp", "HOME": "/tmp"}
     done = subprocess.run([*within, *command], env=env, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 2, done
