@@ -553,10 +553,18 @@ def is_installed(name: str) -> bool:
     return any(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
 
 
+IN_NO_EXTRA = {
+    "boto3": "botocore wants python-dateutil below 3, and tests/lock.txt has a newer one",
+    "torchvision": "its build must fit that of torch, and come from the same index",
+    "timm": "it needs torchvision",
+}
+"""Why `make test` does not install them: "Checking a new release of a package" in CONTRIBUTING says how to run them."""
+
+
 def needs(*names: str) -> None:
     for name in names:
         if not is_installed(name):
-            pytest.skip(f"{name} is not installed")
+            pytest.skip(f"{name} is not installed" + (f": {IN_NO_EXTRA[name]}" if name in IN_NO_EXTRA else ""))
 
 
 def both(witness: Path, statements: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
