@@ -9,8 +9,8 @@ from kubernetes.config import incluster_config
 from elastic_run.master.nodes.kubernetes.api import Api, ApiRefused, ApiUnavailable
 from elastic_run.master.nodes.platform import PlatformRefused
 
-from .api_double import ApiDouble
-from .double_objects import ADMIN
+from ..doubles.api_double import ApiDouble
+from ..doubles.double_objects import ADMIN
 
 
 @pytest.fixture(params=["127.0.0.1", "::1"])

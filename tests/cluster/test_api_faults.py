@@ -16,8 +16,8 @@ from elastic_run.master.nodes.node_manager import NodeManager, Wanted
 from elastic_run.master.nodes.platform import Observer
 from elastic_run.master.nodes.reconcile import Demand
 
-from .api_double import ApiDouble, Fault
-from .double_objects import Place
+from ..doubles.api_double import ApiDouble, Fault
+from ..doubles.double_objects import Place
 
 SECONDS = 60.0
 

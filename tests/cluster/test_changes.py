@@ -12,7 +12,7 @@ from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.objects import Control
 from elastic_run.master.nodes.relaunch import Limits
 
-from .api_double import ApiDouble, Asked
+from ..doubles.api_double import ApiDouble, Asked
 
 REQUEST = objects.Request("night", "night-1", "any", ("--nnodes=1:8",), ("train.py",))
 

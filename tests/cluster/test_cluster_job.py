@@ -15,7 +15,7 @@ from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.job import ClusterJob
 from elastic_run.master.nodes.kubernetes.objects import Control
 
-from .api_double import ApiDouble, Fault
+from ..doubles.api_double import ApiDouble, Fault
 
 REQUEST = objects.Request("night", "night-1", "any", (), ("train.py",))
 

@@ -28,7 +28,7 @@ from elastic_run.master.nodes.kubernetes.api import Api, ApiRefused, Event, Gone
 from elastic_run.master.nodes.platform import PlatformError
 from elastic_run.master.nodes.replica import CannotStart, Exited, Launch, OutOfMemory, Starting, Unschedulable
 
-from .api_double import ApiDouble
+from ..doubles.api_double import ApiDouble
 from .control_plane import ControlPlane
 
 pytestmark = pytest.mark.xdist_group("kubernetes")

@@ -28,7 +28,7 @@ from elastic_run.master.nodes.reconcile import Demand
 from elastic_run.master.nodes.replica import Launch
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 
-from .api_double import ApiDouble, Asked, Cut
+from ..doubles.api_double import ApiDouble, Asked, Cut
 
 SECONDS = 60.0
 

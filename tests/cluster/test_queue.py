@@ -16,8 +16,8 @@ from elastic_run.master.nodes.kubernetes.queued import QueuedPlatform
 from elastic_run.master.nodes.node_manager import NodeManager, Wanted
 from elastic_run.master.nodes.reconcile import Demand, Plan
 
-from .api_double import ApiDouble, Asked
-from .queue_double import BATCH, INDEX, QueueDouble
+from ..doubles.api_double import ApiDouble, Asked
+from ..doubles.queue_double import BATCH, INDEX, QueueDouble
 
 SECONDS = 60.0
 
