@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from elastic_run.master.nodes import node_manager
 from elastic_run.master.nodes.kubernetes import api, objects
 from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.cluster import KubernetesPlatform
@@ -65,6 +66,18 @@ class Managed:
     def lose(self, name: str) -> None:
         """Somebody has deleted it, and it has ended."""
         self.double.objects.delete(self.double.place("pods"), name, {"gracePeriodSeconds": 0})
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses of a tenth, as long as the server refuses or does not answer."""
+    monkeypatch.setattr(node_manager, "PAUSES", tuple(each / 10 for each in node_manager.PAUSES))
+
+
+@pytest.fixture
+def again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the watch does not tell of is asked for again after a tenth of the time."""
+    monkeypatch.setattr(node_manager, "AGAIN", tuple(each / 10 for each in node_manager.AGAIN))
 
 
 @pytest.fixture
@@ -184,8 +197,8 @@ async def test_an_answer_of_200_that_is_no_object_of_the_api_is_one_that_is_aske
 
 
 async def test_a_watch_that_is_silent_is_given_up(managed: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "WATCHED", 3)
-    monkeypatch.setattr(api, "SILENCE", 1.0)
+    monkeypatch.setattr(api, "WATCHED", 1)
+    monkeypatch.setattr(api, "SILENCE", 0.5)
     double = managed.double
     async with managed.run(Demand("", 3, 3)):
         await managed.pods(3)
@@ -196,6 +209,7 @@ async def test_a_watch_that_is_silent_is_given_up(managed: Managed, monkeypatch:
     assert any("cannot see this job's nodes" in line for line in managed.said), managed.said
 
 
+@pytest.mark.usefixtures("again")
 async def test_a_pod_that_a_silent_watch_does_not_tell_of_is_asked_for_again_and_made_once(managed: Managed) -> None:
     """How often it is asked for is seen on a virtual clock (tests/unit/master/nodes/test_node_manager.py)."""
     double = managed.double
@@ -220,15 +234,15 @@ async def test_a_watch_that_breaks_now_and_then_is_taken_up_as_fast_each_time(ma
             double.drop_watches()
             await managed.until(lambda: not double.watching, "it to be gone")
         await managed.until(lambda: double.watching, "a watch")
-    assert {line.rpartition("; ")[2] for line in managed.said} == {"trying again in 1 s"}
+    assert {line.rpartition("; ")[2] for line in managed.said} == {"trying again in 0.1 s"}
 
 
 async def test_a_server_that_asks_for_patience_is_given_it(managed: Managed) -> None:
     double = managed.double
-    double.fault(Fault("create", "pods", status=429, headers={"Retry-After": "7"}))
+    double.fault(Fault("create", "pods", status=429, headers={"Retry-After": "2"}))
     async with managed.run(Demand("", 3, 3)):
         await managed.pods(3)
-    assert any(line.endswith("trying again in 7 s") for line in managed.said), managed.said
+    assert any(line.endswith("trying again in 2 s") for line in managed.said), managed.said
 
 
 async def test_a_namespace_that_is_being_deleted_is_said_and_not_asked_without_pause(managed: Managed) -> None:
@@ -239,7 +253,7 @@ async def test_a_namespace_that_is_being_deleted_is_said_and_not_asked_without_p
         double.objects.delete(Place("v1", "", "namespaces"), "team", {})
         await managed.until(lambda: any("being terminated" in line for line in managed.said), "word of it")
         double.asked.clear()
-        await asyncio.sleep(5.0)
+        await asyncio.sleep(0.5)
     assert double.count("create", "pods") <= 3 * 4
 
 
@@ -272,13 +286,14 @@ async def test_a_server_that_is_silent_holds_up_neither_the_end_nor_others(
         await managed.until(lambda: double.count("delete", "pods") >= 20, "requests to be under way")
 
 
+@pytest.mark.usefixtures("again")
 @pytest.mark.parametrize(
     "faults",
     [
-        (Fault("list", "pods", delay=1.5),),
+        (Fault("list", "pods", delay=0.5),),
         (Fault("list", "pods", status=500),),
         (Fault("delete", "pods", status=500, times=3),),
-        (Fault("delete", "pods", status=429, times=2, headers={"Retry-After": "2"}),),
+        (Fault("delete", "pods", status=429, times=2, headers={"Retry-After": "1"}),),
     ],
     ids=["a slow list", "no list", "not deleted", "patience"],
 )

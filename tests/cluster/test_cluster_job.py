@@ -84,14 +84,14 @@ async def test_the_newest_status_is_written_while_the_user_changes_what_is_wante
 
 async def test_a_write_that_the_server_does_late_is_not_done_over_the_end(night: Night) -> None:
     master = await night.master()
-    night.double.fault(Fault("patch", "configmaps", delay=1.5))
+    night.double.fault(Fault("patch", "configmaps", delay=0.5))
     master.tell({"state": "running"})
     writing = asyncio.create_task(master.write())
     await night.until(lambda: night.double.count("patch", "configmaps"))
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
     await master.end(END)
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(1.0)
     assert night.status() == END
 
 

@@ -19,6 +19,7 @@ from elastic_run.launcher.cluster import master_pod as cluster_master
 from elastic_run.launcher.cluster.managed_nodes import Start, Wish
 from elastic_run.launcher.options import parse as options
 from elastic_run.launcher.run import terms
+from elastic_run.master.nodes import node_manager
 from elastic_run.master.nodes.kubernetes import job, objects, pods
 from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.objects import Control
@@ -181,6 +182,9 @@ async def test_a_job_whose_nodes_have_succeeded_is_over_though_its_store_tells_o
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "WRITTEN", 0.05)
     monkeypatch.setattr(job, "PAUSE", 0.1)
+    monkeypatch.setattr(node_manager, "LOOK", 0.02)
+    monkeypatch.setattr(node_manager, "PAUSES", (0.1,))
+    monkeypatch.setattr(node_manager, "AGAIN", (0.5, 0.5))
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -99,7 +99,10 @@ async def queued(tmp_path: Path) -> AsyncGenerator[Queued]:
         made.api.close()
 
 
-async def test_a_job_takes_what_the_queue_has_and_one_pod_waits_for_more(queued: Queued) -> None:
+async def test_a_job_takes_what_the_queue_has_and_one_pod_waits_for_more(
+    queued: Queued, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queued_module, "LOOK", 0.5)
     async with queued.run(ALL):
         before = await queued.trains(3)
         await queued.until(lambda: queued.size() == 4, "one that waits")
