@@ -54,6 +54,11 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> None:
     raise AssertionError(f"the values differ first at character {at}:\n  {first}\n  {second}")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """One switch for everything that is recorded: the transcripts, and the simulator's stories."""
+    parser.addoption("--record", action="store_true", help="write transcripts and stories anew, as they are now")
+
+
 def pytest_configure() -> None:
     """What every job of a test inherits of this process: a secret of the tests' own, a seed, and all signals.
 

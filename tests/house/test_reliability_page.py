@@ -48,6 +48,7 @@ def test_every_test_of_the_track_record_exists() -> None:
         for name in re.findall(r"`([^`]+)`", names):
             test = name.rpartition("::")[2]
             kept = (SIMULATION / "found" / f"{test}.txt").exists() if path.endswith("test_found.py") else False
+            kept = kept or (path.endswith(".txt") and f"# {name}\n" in source)  # a sentence of a transcript
             if not kept and f"def {test}(" not in source:
                 missing.append(f"{path}: {name}")
     assert not missing

@@ -1,4 +1,4 @@
-"""The count of all that was simulated in this run, and the switch that records stories anew."""
+"""The count of all that was simulated in this run."""
 
 import pytest
 
@@ -6,11 +6,6 @@ from .explore import Tale
 
 COUNTS = "schedules"
 """A property of a test's report: the fields of the `Tale` of its schedules."""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Known where the command line names this folder or a file in it."""
-    parser.addoption("--record", action="store_true", help="write the stories' traces anew, as they are now")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

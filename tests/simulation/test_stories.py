@@ -31,7 +31,7 @@ def test_a_story_goes_as_it_is_written(path: Path, request: pytest.FixtureReques
     assert not outcome.violations
     assert sum(outcome.faults.values()) == len(schedule.faults), "a fault does nothing: its moment never comes"
     now = told(schedule, outcome)
-    if request.config.getoption("record", default=False):
+    if request.config.getoption("record"):
         path.write_text(f"{head}{LINE}{now}", encoding="utf-8")
     elif now != expected:
         difference = difflib.unified_diff(
