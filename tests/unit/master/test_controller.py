@@ -1,150 +1,253 @@
-"""The controller as a pure machine: events in, effects out, and the same again from its history."""
+"""The controller as a pure machine: transcripts of events and effects (`tests/transcripts/controller`); its history."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast, get_args
 
 import pytest
 
 from elastic_run.master import effects, events
 from elastic_run.master.controller import Controller, Terms
+from elastic_run.master.diagnosis.findings import Finding, Kind, Strength
 from elastic_run.master.history import Begin, History, replay
 from elastic_run.master.memory import Memory
-from elastic_run.master.targets import Target
+from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, State
 from elastic_run.rendezvous.node_reasons import ProcessGone
-from elastic_run.rendezvous.reasons import EndedEarly, JobOver
+from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.roles import Role
-from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.round import OnHang, Policy
 from elastic_run.rendezvous.wire.values import Malformed
+
+from ...transcripts import runner
+from ...transcripts.runner import Command, transcripts
 
 FINGERPRINT = Fingerprint("train.py", (), "2:3", "1", "1.0")
 TERMS = Terms(Policy(min_nodes=2, max_nodes=2), 3, 0, FINGERPRINT)
+NOTHING_FOUND = events.Found(None, 0, 0.0)
+
+
+@transcripts("controller")
+def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
+    runner.replay(path, Master().on, request)
+
+
+class Master:
+    """A master that is told what happens, at times that it remembers; it prints what its controller wants.
+
+    job 2:3 [restarts=] [on-hang=]      begins another; roles=worker:1,evaluator:0 has one node each, optional where 0
+    start a b                           these are registered, nothing was found, round 1 is published, and at 60 s
+                                        those in standing-still= tell that a worker stands still
+    found, takeover                     nothing was there; another master, with what the one before has published
+    look, published                     looks; what it wanted to publish is published
+    node a running 1 [exits=] ...       a node's key was written: `exits` are `rank:code:message|...` of that round
+    gone, died, answered, refused a     its key was deleted; a proof of its death; an answer of its agent; an eviction
+    store-away 9                        the store did not answer until then
+    finding sleeps ..., diagnosed ...   how a finding of that kind looks; these were found
+    status                              what the controller says of the job
+    """
+
+    def __init__(self) -> None:
+        self.now, self.terms, self.findings = 0.0, TERMS, dict[str, Finding]()
+        self.header: Header | None = None
+        self.wanted: effects.Publish | None = None
+        self.assigned: tuple[Assignment, ...] = ()
+        self.controller = made()
+
+    def on(self, command: Command) -> Iterator[str]:
+        """Carries out one command."""
+        self.now = command.number("at", self.now)
+        match command.name:
+            case "job":
+                self.terms, self.now = terms_of(command), command.number("at")
+                self.controller = made(self.terms)
+            case "start":
+                still = command.take("standing-still")
+                for event in (*map(registered, command.rest()), NOTHING_FOUND, events.Look()):
+                    self.tell(event)
+                self.publish()
+                self.now = 60.0 if still else self.now
+                for name in still:
+                    self.tell(registered(name, Report("running", 1, stalled=1)))
+            case "takeover":
+                self.controller = made(self.terms)
+            case "published":
+                yield from self.publish()
+            case "all-here":
+                yield "yes" if self.controller.all_here() else "no"
+            case "finding":
+                finding = finding_of(command)
+                self.findings[finding.kind] = finding
+            case "status":
+                status = self.controller.status(self.now)
+                spent = status.goodput.split.seconds.get("infrastructure_recovery_from_disruption", 0)
+                nodes = ", ".join(f"{each.node} {each.state}" for each in status.nodes)
+                optional = f", failures of optional roles: {status.tally.optional}" if status.tally.optional else ""
+                yield f"{nodes}; trained {status.goodput.trained:g} s, recovered for {spent:g} s{optional}"
+                for each in status.diagnosis:
+                    yield f"found {each.ago:g} s ago ({each.domain}, a restart {each.outlook}): {each.finding}"
+            case _:
+                yield from self.tell(self.event(command))
+
+    def publish(self) -> list[str]:
+        """What the controller wanted to publish last is published."""
+        assert self.wanted is not None, "nothing is to be published"
+        self.header, self.assigned = self.wanted.header, self.wanted.assignments or self.assigned
+        return self.tell(events.Published(self.header, 10 + self.header.number, self.now))
+
+    def tell(self, event: events.Event) -> list[str]:
+        """Tells the controller, and gives what it wants, one line each."""
+        found = self.controller.on(event, self.now)
+        self.wanted = next((each for each in found if isinstance(each, effects.Publish)), self.wanted)
+        return [words for each in found if (words := effect_words(each))]
+
+    def event(self, command: Command) -> events.Event:
+        if command.name == "node":
+            return registered_as(command, self.now)
+        if command.name == "found":
+            revision = 10 + self.header.number if self.header else 0
+            return events.Found(self.header, revision, self.now, assigned=self.assigned)
+        if command.name == "look":
+            return events.Look()
+        if command.name == "diagnosed":
+            round, compares, found = command.count("round", 1), command.flag("compares"), []
+            seconds = command.take("seconds")
+            for each in map(self.findings.__getitem__, command.rest()):
+                found.append(dataclasses.replace(each, seconds=float(seconds)) if seconds else each)
+            return events.Diagnosed(round, tuple(found), compares)
+        who = command.words.pop(0)
+        match command.name:
+            case "store-away":
+                return events.StoreAway(float(who))
+            case "gone":
+                return events.Unregistered(who)
+            case "died":
+                return events.Died(who, f"{who}#1", ProcessGone(f"{who}:1"), None)
+            case "answered":
+                return events.Answered(f"{who}#1")
+            case "refused":
+                return events.Refused(who, f"{who}#1")
+            case name:
+                raise ValueError(name)
+
+
+def terms_of(command: Command) -> Terms:
+    span = [int(each) for each in command.words.pop(0).split(":")]
+    wanted = [each.split(":") for each in command.take("roles").split(",") if each]
+    roles = [
+        Role(name, int(least), 1, on_loss="all" if index == 0 else "one", counts=index == 0)
+        for index, (name, least) in enumerate(wanted)
+    ]
+    policy = Policy(span[0], span[-1], roles=tuple(roles))
+    on_hang = cast(OnHang, command.take("on-hang", "report"))
+    return dataclasses.replace(TERMS, policy=policy, max_restarts=command.count("restarts", 3), on_hang=on_hang)
+
+
+def registered_as(command: Command, now: float) -> events.Registered:
+    """`node a running 1 exits=0:1:KeyError`: what the node says of its workers."""
+    name, *rest = command.words.pop(0), *[word for word in command.words if word in get_args(State) or word.isdigit()]
+    state, number = (cast(State, rest[0]), int(rest[1])) if rest else ("waiting", 0)
+    command.words = [word for word in command.words if word not in rest]
+    exits: list[Exit] = []
+    for each in command.take("exits").split("|"):
+        if each:
+            rank, code, message = f"{each}::".split(":", 2)
+            exits.append(
+                Exit(
+                    number,
+                    int(rank),
+                    0,
+                    1,
+                    int(code),
+                    message=message.removesuffix("::").removesuffix(":"),
+                    seconds=5.0,
+                )
+            )
+    report = Report(
+        state,
+        number,
+        tuple(exits),
+        keeps=command.flag("keeps"),
+        stalled=command.count("stalled"),
+        strained=command.count("strained"),
+    )
+    fingerprint = dataclasses.replace(FINGERPRINT, script=command.take("script", "train.py"))
+    event = registered(name, report, fingerprint)
+    order = command.count("order", event.order)
+    unreadable, sealed = command.flag("unreadable"), command.flag("sealed")
+    return dataclasses.replace(
+        event, order=order, since=now, sealed=sealed, member=None if unreadable else event.member
+    )
+
+
+def finding_of(command: Command) -> Finding:
+    kind, node, strength, *rank = command.rest()
+    return Finding(
+        cast(Kind, kind),
+        int(rank[0]) if rank else None,
+        node,
+        cast(Strength, strength),
+        command.take("where"),
+        tuple(int(each) for each in command.take("waiting").split(",") if each),
+        last_lines=tuple(each for each in command.take("printed").split("|") if each),
+        round=1,
+    )
+
+
+def effect_words(effect: effects.Effect) -> str:
+    match effect:
+        case effects.Say(line):
+            return f"say: {line}"
+        case effects.Watch(_, order, incarnation, address, proof):
+            return f"watch {incarnation} (order {order}) at {address}{f': {proof}' if proof else ''}"
+        case effects.Target(role, count, reason):
+            return f"wants {count} nodes{f' as {role}' if role else ''}: {reason}"
+        case effects.Examine(round, nodes):
+            return f"examine round {round}: {', '.join(f'{each.incarnation} at {each.address}' for each in nodes)}"
+        case effects.Condemn(node, condemned):
+            return f"kill rank {condemned.rank} of round {condemned.round} on {node.node}: {condemned.why}"
+        case effects.Note(finding):
+            return f"trace: {finding}"
+        case effects.Refuse(_, order, incarnation, eviction, line):
+            how = f"(order {order}){' for good' if eviction.final else ''}"
+            return f"refuse {incarnation} {how}: {line} [{eviction.reason}]"
+        case effects.Wait(until):
+            return "wait" if until is None else f"wait until {until:g}"
+        case effects.CleanUp(succeeded):
+            return f"remove the job's keys{', it has succeeded' if succeeded else ''}"
+        case effects.Publish(what, header, assignments, begun):
+            nodes = "".join(f" {each.node}" for each in assignments)
+            place, ranks = " in place" * header.in_place, f" with {header.world_size} ranks on{nodes}" if nodes else ""
+            spent = f"{header.restart_count} of {header.max_restarts} restarts"
+            known = header.incident
+            incident = f" [{known.cause} on {known.node}: {known.reason}]" if known else ""
+            incident = incident.replace(f": {header.reason}]", "]")  # once is enough
+            cause = f"{header.state}, {header.cause}, since {begun:g}, {spent}"
+            return f"{what} round {header.number}{place}{ranks} ({cause}): {header.reason}{incident}"
+        case _:
+            return " ".join((type(effect).__name__.lower(), *map(str, dataclasses.astuple(effect))))
 
 
 def member(name: str, report: Report | None = None, fingerprint: Fingerprint = FINGERPRINT) -> Member:
     return Member(name, f"{name}#1", f"{name}.host", f"{name}:1", 1, (5001,), fingerprint, report=report or Report())
 
 
-def registered(name: str, order: int, report: Report | None = None) -> events.Registered:
-    return events.Registered(name, member(name, report), order, 0.0)
-
-
-def test_a_node_of_another_secret_is_told_as_one_and_others_as_of_another_version() -> None:
-    controller = made()
-    sealed, foreign = (events.Registered(name, None, 1, 0.0, sealed=name == "x") for name in "xy")
-    done = (*controller.on(sealed, 0.0), *controller.on(foreign, 0.0))
-    said = [effect.line for effect in done if isinstance(effect, effects.Say)]
-    assert [("another secret" in line, "another version" in line) for line in said] == [(True, False), (False, True)]
+def registered(name: str, report: Report | None = None, fingerprint: Fingerprint = FINGERPRINT) -> events.Registered:
+    """The order of arrival is that of the alphabet."""
+    return events.Registered(name, member(name, report, fingerprint), ord(name) - ord("a") + 1, 0.0)
 
 
 def made(terms: Terms = TERMS) -> Controller:
     return Controller(Keys("job"), terms, 0.0, memory=Memory(0.0), run="run")
 
 
-NOTHING_FOUND = events.Found(None, 0, 0.0)
-
-
-def publish(found: tuple[effects.Effect, ...]) -> effects.Publish:
-    (only,) = [effect for effect in found if isinstance(effect, effects.Publish)]
-    return only
-
-
-def running() -> Controller:
-    """Round 1 runs on a and b."""
-    controller = made()
-    for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND):
-        controller.on(event, 1.0)
-    opened = publish(controller.on(events.Look(), 1.0))
-    controller.on(events.Published(opened.header, 3, 1.0), 1.0)
-    return controller
-
-
 def test_nothing_is_decided_before_what_an_earlier_master_left_is_known() -> None:
     controller = made()
-    controller.on(registered("a", 1), 0.0)
+    controller.on(registered("a"), 0.0)
     with pytest.raises(AssertionError, match="has not been told"):
         controller.on(events.Look(), 0.0)
-
-
-def test_a_node_with_an_address_is_watched_from_its_first_registration_and_only_once() -> None:
-    controller = made()
-    assert controller.on(registered("a", 1), 0.0) == (effects.Watch("a", 1, "a#1", "a:1", None),)
-    assert controller.on(registered("a", 1, Report("running", 1)), 1.0) == ()
-
-
-def test_with_the_maximum_in_the_first_look_opens_a_round() -> None:
-    controller = made()
-    controller.on(registered("b", 2), 0.0)
-    controller.on(registered("a", 1), 0.0)
-    controller.on(NOTHING_FOUND, 0.0)
-    opened = publish(controller.on(events.Look(), 0.0))
-    assert opened.what == "open" and opened.header.number == 1
-    assert [assignment.node for assignment in opened.assignments] == ["a", "b"]
-
-
-def test_the_header_says_where_a_round_is_opened_in_place() -> None:
-    controller = made(dataclasses.replace(TERMS, policy=Policy(1, 2)))
-    for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND):
-        controller.on(event, 0.0)
-    first = publish(controller.on(events.Look(), 0.0)).header
-    controller.on(events.Published(first, 5, 0.0), 0.0)
-    controller.on(registered("a", 1, Report("running", 1, keeps=True)), 1.0)
-    controller.on(events.Died("b", "b#1", ProcessGone("b:1"), None), 2.0)
-    second = publish(controller.on(events.Look(), 2.5)).header
-    assert (first.in_place, second.in_place) == (False, True)
-
-
-def test_a_round_whose_node_is_lost_while_it_is_published_is_not_wanted_any_more() -> None:
-    controller = made()
-    for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND, events.Look()):
-        controller.on(event, 0.0)
-    assert controller.all_here()
-    controller.on(events.Died("b", "b#1", ProcessGone("b:1"), None), 0.1)
-    assert not controller.all_here()
-
-
-def test_a_proof_of_death_suspends_a_job_below_its_minimum_with_that_proof_as_the_incident() -> None:
-    controller = running()
-    assert controller.on(events.Died("b", "b#1", ProcessGone("b:1"), None), 2.0) == (effects.FirstEvidence(1),)
-    suspended = publish(controller.on(events.Look(), 2.5))
-    assert suspended.what == "suspend" and suspended.begun == 2.0
-    assert suspended.header.incident and "process is gone" in str(suspended.header.incident.reason)
-
-
-def test_a_node_that_was_started_with_something_else_is_refused_before_anything_is_decided() -> None:
-    controller = running()
-    other = dataclasses.replace(FINGERPRINT, script="other.py")
-    controller.on(events.Registered("c", member("c", fingerprint=other), 9, 2.0), 2.0)
-    (refuse,) = controller.on(events.Look(), 2.0)
-    assert isinstance(refuse, effects.Refuse) and refuse.eviction.final and "other.py" in refuse.line
-    controller.on(events.Refused("c", "c#1"), 2.1)
-    assert controller.on(events.Look(), 2.1) == (effects.Wait(None),)
-
-
-def test_a_lease_that_ends_when_the_store_was_away_is_no_loss_while_its_agent_answers() -> None:
-    controller = running()
-    controller.on(events.StoreAway(9.0), 9.0)
-    assert controller.on(events.Unregistered("b"), 10.0) == (effects.Listen("b", "b#1", "b:1"),)
-    controller.on(events.Answered("b#1"), 10.1)
-    said, confirm, wait = controller.on(events.Look(), 10.2)
-    assert isinstance(said, effects.Say) and confirm == effects.Confirm() and wait == effects.Wait(20.0)
-    assert controller.on(registered("b", 11), 12.0) == (effects.Unlisten("b#1"),)
-    assert controller.on(events.Look(), 12.0) == (effects.Wait(None),)
-
-
-def test_a_finished_job_waits_for_its_nodes_to_leave_and_then_has_its_keys_removed() -> None:
-    controller = running()
-    for name, order in (("a", 1), ("b", 2)):
-        done = Report("succeeded", 1, (Exit(1, 0, 0, 1, code=0),))
-        controller.on(registered(name, order, done), 5.0)
-    finished = publish(controller.on(events.Look(), 5.0))
-    controller.on(events.Published(finished.header, 9, 5.0), 5.0)
-    none = Target("", 0, JobOver("succeeded"))
-    assert controller.on(events.Look(), 5.0) == (none, effects.Wait(5.0 + TERMS.farewell_seconds))
-    controller.on(events.Unregistered("a"), 6.0)
-    controller.on(events.Unregistered("b"), 6.0)
-    assert controller.on(events.Look(), 6.0) == (effects.CleanUp(True),)
 
 
 def history(tmp_path: Path, terms: Terms = TERMS) -> Path:
@@ -160,10 +263,9 @@ def history(tmp_path: Path, terms: Terms = TERMS) -> Path:
         record.add(event, now, found)
         return found
 
-    tell(registered("a", 1), 0.0)
-    tell(registered("b", 2), 0.0)
-    tell(NOTHING_FOUND, 0.0)
-    opened = publish(tell(events.Look(), 0.0))
+    for event in (registered("a"), registered("b"), NOTHING_FOUND):
+        tell(event, 0.0)
+    (opened,) = [each for each in tell(events.Look(), 0.0) if isinstance(each, effects.Publish)]
     tell(events.Published(opened.header, 3, 0.1), 0.1)
     tell(events.Died("b", "b#1", ProcessGone("b:1"), None), 2.0)
     tell(events.Look(), 2.0)
@@ -199,92 +301,3 @@ def test_a_history_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     record.close()
     (line,) = said
     assert "cannot be written (No such file or directory)" in line
-
-
-def test_a_worker_that_ended_with_0_is_the_cause_also_where_its_node_tells_of_its_victims_first() -> None:
-    controller = running()
-    lost = Exit(1, 1, 1, 12, code=1, message="ConnectionError: connection closed by peer")
-    controller.on(registered("a", 1, Report("failed", 1, (lost, Exit(1, 0, 0, 11, code=0)))), 5.0)
-    controller.on(events.Look(), 5.0)
-    opened = publish(controller.on(events.Look(), 7.0))
-    assert opened.header.incident is not None
-    assert isinstance(opened.header.incident.reason, EndedEarly)
-
-
-def with_evaluator(least: int, restarts: int = 1) -> Controller:
-    """Round 1: a is the worker, b the evaluator."""
-    roles = Role("worker", 1, 1), Role("evaluator", least, 1, on_loss="one", counts=False)
-    controller = made(dataclasses.replace(TERMS, policy=Policy(1 + least, 2, roles=roles), max_restarts=restarts))
-    for event in (registered("a", 1), registered("b", 2), NOTHING_FOUND):
-        controller.on(event, 1.0)
-    return turn(controller, 1.0)
-
-
-def turn(controller: Controller, now: float) -> Controller:
-    """What it wants to publish is published, and a, which is in it, runs."""
-    header = publish(controller.on(events.Look(), now)).header
-    controller.on(events.Published(header, 10 + header.number, now), now)
-    controller.on(registered("a", 1, Report("running", header.number)), now)
-    return controller
-
-
-def fails(controller: Controller, name: str, now: float) -> tuple[effects.Effect, ...]:
-    assert controller.header is not None
-    number, order, rank = controller.header.number, 1 + (name == "b"), int(name == "b")
-    exits = (Exit(number, rank, 0, 1, code=1, message="ValueError: no checkpoint", seconds=5.0),)
-    told = controller.on(registered(name, order, Report("failed", number, exits)), now)
-    return (*told, *controller.on(events.Look(), now), *controller.on(events.Look(), now + 5.0))
-
-
-def ended(done: tuple[effects.Effect, ...]) -> bool:
-    return any(isinstance(effect, effects.Publish) and effect.what == "finish" for effect in done)
-
-
-def test_the_job_goes_on_without_an_optional_role_whose_restarts_are_used_up() -> None:
-    controller = with_evaluator(least=0)
-    fails(controller, "b", 2.0)
-    header = turn(controller, 7.0).header
-    assert header is not None and (header.number, header.restart_count) == (2, 0)
-    assert [each.node for each in controller.status(7.0).nodes if each.state == "running"] == ["a"]
-    done = fails(controller, "b", 8.0)
-    assert not any(isinstance(effect, effects.Publish) for effect in done)
-    (line,) = [effect.line for effect in done if isinstance(effect, effects.Say)]
-    assert line.startswith("continues without the evaluator of b: rank 1 on node b exited with code 1")
-    assert line.endswith("optional roles have used up --max-restarts=1")
-    assert controller.status(20.0).tally.optional == 1
-    succeeded = Report("succeeded", 2, (Exit(2, 0, 0, 1, code=0),))
-    controller.on(registered("a", 1, succeeded), 21.0)
-    assert publish(controller.on(events.Look(), 21.0)).header.state == "succeeded"
-
-
-def test_after_an_optional_role_the_others_have_all_their_restarts() -> None:
-    controller = with_evaluator(least=0)
-    fails(controller, "b", 2.0)
-    turn(controller, 7.0)
-    fails(controller, "b", 8.0)
-    fails(controller, "a", 20.0)
-    header = turn(controller, 26.0).header
-    assert header is not None and (header.number, header.restart_count) == (3, 1)
-    assert header.incident is not None and header.incident.node == "a"
-    assert ended(fails(controller, "a", 30.0))
-
-
-def test_a_new_master_also_goes_on_without_it() -> None:
-    first = with_evaluator(least=0)
-    fails(first, "b", 2.0)
-    header = turn(first, 7.0).header
-    assert header is not None
-    exits = (Exit(2, 1, 0, 1, code=1, message="ValueError: no checkpoint", seconds=5.0),)
-    second = made(first._terms)
-    for name, order, report in (("a", 1, Report("running", 2)), ("b", 2, Report("failed", 2, exits))):
-        second.on(registered(name, order, report), 50.0)
-    found = events.Found(header, 12, 8.0, assigned=first._assigned)
-    done = (*second.on(found, 50.0), *second.on(events.Look(), 50.0), *second.on(events.Look(), 60.0))
-    assert not any(isinstance(effect, effects.Publish) for effect in done)
-
-
-def test_a_role_with_a_minimum_is_needed_though_it_does_not_count() -> None:
-    controller = with_evaluator(least=1)
-    fails(controller, "b", 2.0)
-    turn(controller, 7.0)
-    assert ended(fails(controller, "b", 8.0))
