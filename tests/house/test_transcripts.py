@@ -10,13 +10,12 @@ import pytest
 from ..transcripts import runner
 from ..transcripts.runner import Command, replay
 
-WRITTEN = "# It adds.\nadd 1 2\n    3\n\nadd 0\nadd 3\n    3\n"
+WRITTEN = "# It says.\nsay 3 -> 3\n\nsay\nsay 6 3\n    6\n    3\n"
 
 
 def on(command: Command) -> Iterator[str]:
-    """Adds the words of a command up; 0 is not printed."""
-    total = sum(map(int, command.rest()))
-    yield from [str(total)] if total else []
+    """Says the words of a command, one a line."""
+    yield from command.rest()
 
 
 def told(folder: Path, text: str, *, record: bool = False) -> str:
@@ -34,11 +33,13 @@ def told(folder: Path, text: str, *, record: bool = False) -> str:
 @pytest.mark.parametrize(
     ("text", "difference"),
     [
-        (WRITTEN.replace("3\n\n", "4\n\n"), "file.txt:2: add 1 2\n- 4\n+ 3\n"),
-        (WRITTEN.removesuffix("    3\n"), "file.txt:6: add 3\n+ 3\n"),
-        (WRITTEN + "    4\n", "file.txt:6: add 3\n  3\n- 4\n"),
-        (WRITTEN.replace("add 0\n", "add 0\n    0\n"), "file.txt:5: add 0\n- 0\n"),
-        ("    1\n" + WRITTEN, "file.txt: output without a command"),
+        (WRITTEN.replace("-> 3", "-> 4"), "file.txt:2: say 3\n- 4\n+ 3\n"),
+        (WRITTEN.replace(" -> 3", ""), "file.txt:2: say 3\n+ 3\n"),
+        (WRITTEN.replace(" -> 3", "\n    3"), "file.txt: it is not written as it is recorded"),
+        (WRITTEN.removesuffix("    3\n"), "file.txt:5: say 6 3\n  6\n+ 3\n"),
+        (WRITTEN + "    4\n", "file.txt:5: say 6 3\n  6\n  3\n- 4\n"),
+        (WRITTEN.replace("say\n", "say -> 0\n"), "file.txt:4: say\n- 0\n"),
+        ("    1\n" + WRITTEN, "file.txt: it is not written as it is recorded"),
     ],
 )
 def test_what_is_not_as_recorded_fails_and_is_recorded_where_that_is_asked_for(
@@ -51,7 +52,7 @@ def test_what_is_not_as_recorded_fails_and_is_recorded_where_that_is_asked_for(
     assert told(tmp_path / "again", WRITTEN) == WRITTEN
 
 
-@pytest.mark.parametrize("text", ["", "# No command.\n", "add 1 a=2\n    1\n", "add a=1 a=1\n"])
+@pytest.mark.parametrize("text", ["", "# No command.\n", "say 1 a=2 -> 1\n", "say a=1 a=1\n"])
 def test_what_cannot_be_read_fails_also_where_it_is_recorded(tmp_path: Path, text: str) -> None:
     with pytest.raises((ValueError, AssertionError)):
         told(tmp_path, text, record=True)

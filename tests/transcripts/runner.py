@@ -1,9 +1,10 @@
 """Recorded transcripts: what a decider is told, and what it answers, in text files that read as a story.
 
     # What this shows, in one sentence.
-    command word ... option=value ...
-        what the command prints
-        for as many lines as there are
+    command word ... option=value ... -> what it prints
+    command word ...
+        what it prints, where that is
+        too long for one line
 
 A file belongs to one decider (its folder) and begins afresh. `pytest --record tests/unit` writes the output in all
 files anew: a deliberate change is that command and the review of the difference. Without it each difference fails, and
@@ -20,7 +21,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parent
-INDENT = "    "
+INDENT, ARROW, WIDTH = "    ", " -> ", 120
 OPTION = re.compile(r"([a-z][a-z0-9-]*)=(.*)", re.DOTALL)
 
 
@@ -85,29 +86,32 @@ def replay(path: Path, handler: Handler, request: pytest.FixtureRequest) -> None
     for number, line in enumerate(lines, 1):
         if line.startswith(INDENT):
             continue
-        written.append(line)
+        text, _, output = line.partition(ARROW)
         if not line or line.startswith("#"):
+            written.append(line)
             continue
-        printed = carry_out(handler, line, f"{file}:{number}")
-        written += [INDENT + each for each in printed]
-        expected = [each.removeprefix(INDENT) for each in recorded(lines[number:])]
+        expected = ([output] if output else []) + recorded(lines[number:])
+        printed = carry_out(handler, text, f"{file}:{number}")
         if printed != expected:
             wrong += [
-                f"{file}:{number}: {line}",
+                f"{file}:{number}: {text}",
                 *(each for each in difflib.ndiff(expected, printed) if each[0] != "?"),
             ]
+        short = f"{text}{ARROW}{' '.join(printed)}"
+        fits = len(printed) == 1 and len(short) <= WIDTH
+        written += [short] if fits else [text, *(INDENT + each for each in printed)]
     assert len(written) > sum(not line or line.startswith("#") for line in written), f"{file} holds no command"
     if request.config.getoption("record"):
         path.write_text("\n".join((*written, "")), encoding="utf-8")
     elif wrong or written != lines:
         again = "if that is right, `pytest --record tests/unit` records it anew"
-        pytest.fail("\n".join((*(wrong or [f"{file}: output without a command"]), again)), pytrace=False)
+        pytest.fail("\n".join((*(wrong or [f"{file}: it is not written as it is recorded"]), again)), pytrace=False)
 
 
 def recorded(lines: list[str]) -> list[str]:
     """The output with which some lines begin."""
     end = next((index for index, line in enumerate(lines) if not line.startswith(INDENT)), len(lines))
-    return lines[:end]
+    return [line.removeprefix(INDENT) for line in lines[:end]]
 
 
 def carry_out(handler: Handler, text: str, where: str) -> list[str]:

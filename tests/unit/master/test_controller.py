@@ -12,11 +12,9 @@ from elastic_run.master.controller import Controller, Terms
 from elastic_run.master.diagnosis.findings import Finding, Kind, Strength
 from elastic_run.master.history import Begin, History, replay
 from elastic_run.master.memory import Memory
-from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, State
 from elastic_run.rendezvous.node_reasons import ProcessGone
-from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.roles import Role
 from elastic_run.rendezvous.round import OnHang, Policy
 from elastic_run.rendezvous.wire.values import Malformed
@@ -51,9 +49,8 @@ class Master:
 
     def __init__(self) -> None:
         self.now, self.terms, self.findings = 0.0, TERMS, dict[str, Finding]()
-        self.header: Header | None = None
         self.wanted: effects.Publish | None = None
-        self.assigned: tuple[Assignment, ...] = ()
+        self.known = NOTHING_FOUND
         self.controller = made()
 
     def on(self, command: Command) -> Iterator[str]:
@@ -62,7 +59,7 @@ class Master:
         match command.name:
             case "job":
                 self.terms, self.now = terms_of(command), command.number("at")
-                self.controller = made(self.terms)
+                self.controller, self.known = made(self.terms), NOTHING_FOUND
             case "start":
                 still = command.take("standing-still")
                 for event in (*map(registered, command.rest()), NOTHING_FOUND, events.Look()):
@@ -94,8 +91,9 @@ class Master:
     def publish(self) -> list[str]:
         """What the controller wanted to publish last is published."""
         assert self.wanted is not None, "nothing is to be published"
-        self.header, self.assigned = self.wanted.header, self.wanted.assignments or self.assigned
-        return self.tell(events.Published(self.header, 10 + self.header.number, self.now))
+        header, assigned = self.wanted.header, self.wanted.assignments or self.known.assigned
+        self.known = events.Found(header, 10 + header.number, self.now, assigned=assigned)
+        return self.tell(events.Published(header, self.known.revision, self.now))
 
     def tell(self, event: events.Event) -> list[str]:
         """Tells the controller, and gives what it wants, one line each."""
@@ -107,8 +105,7 @@ class Master:
         if command.name == "node":
             return registered_as(command, self.now)
         if command.name == "found":
-            revision = 10 + self.header.number if self.header else 0
-            return events.Found(self.header, revision, self.now, assigned=self.assigned)
+            return self.known
         if command.name == "look":
             return events.Look()
         if command.name == "diagnosed":

@@ -1,8 +1,9 @@
-"""Leases, cuts and lost workers: a naive twin that keeps every record in a list, then each behaviour by itself."""
+"""Leases, cuts and lost workers: a twin that keeps every record in a list; transcripts (`tests/transcripts/ledger`)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -12,8 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from elastic_run.master.data.ledger import (
     DONE,
     MAX_WANTED,
-    NO_PACE,
-    SLOW,
     VERSION,
     Answer,
     BadState,
@@ -23,7 +22,6 @@ from elastic_run.master.data.ledger import (
     Owner,
     Piece,
     Position,
-    Progress,
     Request,
     State,
     Tracking,
@@ -32,6 +30,9 @@ from elastic_run.master.data.ledger import (
     read,
     written,
 )
+
+from ....examples import examples
+from ....transcripts.runner import Command, replay, transcripts
 
 RECORDS = 3
 """In each shard of the twin's datasets."""
@@ -522,13 +523,130 @@ class Jobs(RuleBasedStateMachine):
 
 
 TestJobs = Jobs.TestCase
-TestJobs.settings = settings(max_examples=400, stateful_step_count=60, deadline=None)
+TestJobs.settings = settings(max_examples=examples(8), stateful_step_count=60, deadline=None)
 
 
 # -- each behaviour by itself -----------------------------------------------------------------------------------------
 
 DATA = Dataset("data", size=40, shard_size=10, shards=4)
 QUEUE = replace(DATA, tracking="ack")
+
+
+@transcripts("ledger")
+def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
+    replay(path, Workers().on, request)
+
+
+class Workers:
+    """The workers of a job, who ask a ledger; times are remembered. A piece is `index:offset!times lost`.
+
+    ledger [ack] [shards=] [world=2]    a new one of 4 shards of 10 records; `begun`: every rank has opened it
+    open 0 [restored=frontier/pieces]   rank 0 opens it, with what it declares
+    ask 0 1 wants=2 done=0,1:5          request 1 of rank 0 (0.3: its process 3): what is done, release= and wanted
+    cut 0 1 cut=1 step=10 done=         request 1 of rank 0: the first position, at step 10
+    turn 2, next-master                 round 2 begins; another master reads what this one has stored
+    position, progress, troubled, due   what the ledger says
+    """
+
+    def __init__(self) -> None:
+        self.dataset, self.world, self.now = DATA, 2, 0.0
+        self.ledger = Ledger(fresh(DATA), 0.0)
+
+    def on(self, command: Command) -> Iterator[str]:
+        """Carries out one command."""
+        due = self.ledger.due(self.now)
+        self.now = due if due and command.options.get("at") == "due" else command.number("at", self.now)
+        command.take("at")
+        match command.name:
+            case "ledger":
+                self.dataset, self.world = self.declared(command, DATA), command.count("world", 2)
+                self.now, self.ledger = 0.0, Ledger(fresh(self.dataset), 0.0)
+                restored = position_of(command.take("restored"))
+                for rank in range(self.world if command.flag("begun") else 0):
+                    self.ledger.answer(opening(rank, self.world, self.dataset, restored), 0.0)
+            case "open" | "ask" | "cut":
+                yield self.answer(self.request(command))
+            case "turn":
+                self.ledger.turn(int(command.words.pop()))
+            case "next-master":
+                before, self.ledger = self.ledger, again(self.ledger, self.now)
+                assert self.ledger.state == before.state
+            case "position":
+                yield position_words(self.ledger.position)
+            case "progress":
+                found = self.ledger.progress
+                left = "unknown" if found.seconds_left is None else f"{found.seconds_left:g} s"
+                yield (
+                    f"{found.name} ({found.tracking}): {found.done} of {found.shards} shards done, {found.leased} "
+                    f"leased, {found.records} records done, time left: {left}{', finished' * self.ledger.finished}"
+                )
+            case "troubled":
+                yield pieces_words(self.ledger.troubled)
+            case "due":
+                yield "never" if due is None else f"{due:g}"
+            case name:
+                raise ValueError(name)
+
+    def declared(self, command: Command, dataset: Dataset) -> Dataset:
+        numbers = {name: command.count(name, getattr(dataset, name)) for name in ("size", "shards", "epochs", "seed")}
+        return replace(dataset, **numbers, tracking="ack" if command.flag("ack") else dataset.tracking)
+
+    def request(self, command: Command) -> Request:
+        rank, _, part = command.words.pop(0).partition(".")
+        world, round = command.count("world", self.world), command.count("round", max(1, self.ledger.round))
+        if command.name == "open":
+            restored = position_of(command.take("restored"))
+            return opening(int(rank), world, self.declared(command, self.dataset), restored, round)
+        return Request(
+            "cut" if command.name == "cut" else "exchange",
+            "data",
+            round,
+            int(rank),
+            world,
+            int(part or 0),
+            int(command.words.pop(0)),
+            marks=tuple(Mark(each.shard_index, each.offset or DONE) for each in pieces_of(command.take("done"))),
+            release=tuple(each.shard_index for each in pieces_of(command.take("release"))),
+            wants=command.count("wants"),
+            cut=command.count("cut"),
+            step=command.count("step"),
+        )
+
+    def answer(self, request: Request) -> str:
+        """What is answered, in words; and whether it has changed anything."""
+        before = self.ledger.state
+        answer = self.ledger.answer(request, self.now)
+        unchanged = " (no change)" if self.ledger.state == before else ""
+        if answer is None:
+            return f"waits: {self.ledger.why(request)}{unchanged}"
+        if answer.kind != "ok":
+            return f"{answer.kind}: {answer.text}{unchanged}"
+        words = [f"leases {pieces_words(answer.leases)}"] if answer.leases else []
+        words += [f"lost {','.join(map(str, answer.lost))}"] if answer.lost else []
+        words += [position_words(answer.position)] if answer.position is not None else []
+        words += ["ended"] if answer.ended else []
+        return f"{'; '.join(words) or 'ok'}{unchanged}"
+
+
+def pieces_of(text: str) -> list[Piece]:
+    """`0,1:5`: shard indices, and offsets."""
+    return [Piece(*map(int, each.split(":"))) for each in text.split(",") if each]
+
+
+def pieces_words(pieces: Sequence[Piece]) -> str:
+    if len(pieces) > 40:
+        return f"{len(pieces)} shards"
+    words = [f":{each.offset}" * bool(each.offset) + f"!{each.returned}" * bool(each.returned) for each in pieces]
+    return ",".join(f"{each.shard_index}{more}" for each, more in zip(pieces, words, strict=True))
+
+
+def position_of(text: str) -> Position | None:
+    frontier, _, todo = text.partition("/")
+    return Position(int(frontier), tuple(pieces_of(todo))) if frontier else None
+
+
+def position_words(position: Position) -> str:
+    return f"position {position.frontier}/{pieces_words(position.todo)}"
 
 
 def opening(
@@ -583,317 +701,6 @@ def refusal(answer: Answer | None) -> str:
     return answer.text
 
 
-def test_a_round_begins_when_every_rank_has_opened_it() -> None:
-    ledger = Ledger(fresh(DATA), 0.0)
-    assert ledger.answer(opening(0, 3), 0.0) is None
-    assert ledger.answer(opening(2, 3), 0.0) is None
-    assert ledger.why(opening(0, 3)) == "dataset 'data' starts when every rank has opened it; still missing: rank 1"
-    assert refusal(ledger.answer(exchange(0, 1, 1, world=3), 0.0)) == "dataset 'data' was not opened in this round"
-    for rank in (1, 0, 2, 1):
-        assert ledger.answer(opening(rank, 3), 0.0) == Answer()
-
-
-def test_a_successor_waits_for_every_rank_anew_while_the_round_has_not_begun() -> None:
-    ledger = Ledger(fresh(DATA), 0.0)
-    assert ledger.answer(opening(0, 2), 0.0) is None
-    ledger = again(ledger)
-    assert ledger.answer(opening(1, 2), 0.0) is None
-    assert ledger.answer(opening(0, 2), 0.0) == Answer()
-    assert again(ledger).answer(opening(1, 2), 0.0) == Answer()
-
-
-def test_ranks_that_have_restored_different_positions_are_refused_before_the_first_lease() -> None:
-    ledger = Ledger(fresh(DATA), 0.0)
-    positions = [None, Position(3, (Piece(1, 5),)), None]
-    requests = [opening(rank, 3, restored=position) for rank, position in enumerate(positions)]
-    assert [ledger.answer(request, 0.0) for request in requests[:2]] == [None, None]
-    texts = {refusal(ledger.answer(request, 0.0)) for request in (requests[2], *requests)}
-    assert texts == {
-        "the ranks would not train on the same data of 'data': ranks 0, 2 restored nothing; rank 1 restored a "
-        "position with 3 shards started and 1 of them not done. Load the same checkpoint on every rank, or no "
-        "checkpoint on any "
-        "rank"
-    }
-    assert not ledger.state.begun
-
-
-def test_a_rank_that_opens_a_round_that_has_begun_with_another_position_is_refused() -> None:
-    ledger = begun()
-    text = refusal(ledger.answer(opening(1, 2, restored=Position(1)), 0.0))
-    assert text == "rank 1 has restored another position of 'data'"
-
-
-@pytest.mark.parametrize(
-    ("dataset", "advice"),
-    [
-        (DATA, "declare it alike on every rank"),
-        (QUEUE, "its records were distributed like that before: keep it, or give the new dataset another name"),
-    ],
-)
-def test_a_dataset_that_is_declared_in_two_ways_is_refused(dataset: Dataset, advice: str) -> None:
-    ledger = Ledger(fresh(dataset), 0.0)
-    ledger.answer(opening(0, 2, dataset), 0.0)
-    other = replace(dataset, size=39, seed=7)
-    assert refusal(ledger.answer(opening(1, 2, other), 0.0)) == (
-        f"dataset 'data' is declared in two ways: size is 39 and not 40, seed is 7 and not 0 on rank 1; {advice}"
-    )
-    if dataset is DATA:
-        assert ledger.answer(opening(1, 2, dataset), 0.0) == Answer()
-
-
-def test_the_next_round_may_declare_another_dataset_where_the_model_says_what_is_done() -> None:
-    ledger = begun()
-    larger = replace(DATA, size=60, shards=6, epochs=2)
-    assert ledger.answer(opening(0, 1, larger, Position(4, (Piece(3, 2),)), round=2), 0.0) == Answer()
-    assert ledger.dataset == larger
-    assert ok(ledger, exchange(0, 1, 2, round=2, world=1)).leases == (Piece(3, 2), Piece(4))
-
-
-def test_a_position_past_fewer_epochs_is_the_end() -> None:
-    ledger = begun(restored=Position(9, (Piece(2), Piece(7))))
-    assert ok(ledger, exchange(0, 1, 5)).leases == (Piece(2),)
-    assert ok(ledger, exchange(1, 1, 5)) == Answer(ended=True)
-
-
-def test_returned_pieces_are_leased_before_new_ones_and_both_in_order() -> None:
-    ledger = begun(replace(DATA, shards=10))
-    assert shard_indices(ok(ledger, exchange(0, 1, 3))) == [0, 1, 2]
-    ok(ledger, exchange(0, 2, 0, Mark(1, 4), release=(2, 1)))
-    assert ok(ledger, exchange(1, 1, 3)).leases == (Piece(1, 4), Piece(2), Piece(3))
-
-
-def test_no_answer_has_more_leases_than_fit() -> None:
-    ledger = begun(replace(DATA, shards=10**7))
-    assert len(ok(ledger, exchange(0, 1, 10**6)).leases) == MAX_WANTED
-
-
-def test_the_progress_tells_the_seconds_that_are_left_at_the_pace_of_those_who_work() -> None:
-    ledger = begun(replace(DATA, shards=10))
-    assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 0, 0)
-    ok(ledger, exchange(0, 1, 2), 100.0)
-    ok(ledger, exchange(1, 1, 3), 100.0)
-    assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 0, 5), "nobody knows how long a shard takes"
-    ok(ledger, exchange(0, 2, 1, Mark(0)), 104.0)
-    assert ledger.progress == Progress(DATA.name, "checkpoint", 10, 1, 5, 9 * 4.0 / 2, 4)
-
-
-def test_the_progress_of_a_dataset_that_is_done_has_no_time_left() -> None:
-    ledger = begun(replace(DATA, shards=1))
-    ok(ledger, exchange(0, 1, 1))
-    ok(ledger, exchange(0, 2, 0, Mark(0)))
-    assert ledger.progress == Progress(DATA.name, "checkpoint", 1, 1, 0, 0.0, DATA.size)
-
-
-def test_any_process_of_a_rank_may_say_what_is_done() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 2, part=3))
-    ok(ledger, exchange(0, 1, 0, Mark(0), Mark(1, 5)))
-    assert ledger.position == Position(2, (Piece(1, 5),))
-
-
-def test_another_rank_s_lease_is_neither_done_nor_given_back_by_a_word() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 2))
-    before = ledger.position
-    ok(ledger, exchange(1, 1, 0, Mark(0), Mark(1, 5), release=(0, 1)))
-    assert ledger.position == before
-    assert shard_indices(ok(ledger, exchange(1, 2, 2))) == [2, 3]
-
-
-def test_a_mark_that_goes_back_changes_nothing() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 1))
-    ok(ledger, exchange(0, 2, 0, Mark(0, 7)))
-    ok(ledger, exchange(0, 3, 0, Mark(0, 5)))
-    assert ledger.position.todo == (Piece(0, 7),)
-
-
-def test_a_shard_that_is_marked_twice_in_one_request_is_done_once() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 2))
-    ok(ledger, exchange(0, 2, 0, Mark(0), Mark(0), Mark(0, 3)))
-    assert ledger.position == Position(2, (Piece(1),))
-
-
-def test_who_had_them_too_is_told_of_done_shards_in_the_order_of_the_marks_whichever_process_had_them() -> None:
-    ledger = begun(replace(QUEUE, shards=2))
-    ok(ledger, exchange(1, 1, 2))
-    late = 1000.0  # so that idle ones are given the same
-    given = [shard_indices(ok(ledger, exchange(0, 1, 1, part=part), late)) for part in (0, 1)]
-    assert sorted(given) == [[0], [1]]
-    (first,), (second,) = given
-    ok(ledger, exchange(0, 2, 0, Mark(second), Mark(first)), late)
-    assert ok(ledger, exchange(1, 2), late).lost == (second, first)
-
-
-def test_a_request_that_is_asked_again_has_no_second_effect_under_any_master() -> None:
-    ledger = begun()
-    first = exchange(0, 1, 2)
-    answer = ok(ledger, first)
-    assert ok(ledger, first) == answer == ok(again(ledger), first)
-    assert again(ledger).state == ledger.state
-    assert shard_indices(ok(again(ledger), exchange(1, 1, 2))) == [2, 3]
-
-
-def test_two_processes_that_ask_as_one_are_told_and_leave_no_trace() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 1))
-    before = ledger.state
-    for sequence in (3, 7):
-        assert refusal(ledger.answer(exchange(0, sequence, 1), 0.0)) == (
-            f"request {sequence} of rank 0 arrived after its request 1: do two processes use dataset 'data' as the "
-            "same rank?"
-        )
-    refusal(ledger.answer(exchange(1, 5, 1), 0.0))
-    assert ledger.state == before
-
-
-def test_a_request_of_a_round_that_is_over_changes_nothing() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 2))
-    ledger.turn(2)
-    before = ledger.state
-    answer = ledger.answer(exchange(0, 2, 0, Mark(0)), 0.0)
-    assert answer == Answer("stale", "round 1 is over: the job is in round 2")
-    assert ledger.state == before
-
-
-def test_what_came_after_the_cut_dies_with_the_round() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 2))
-    assert ledger.answer(cutting(0, 2, 1, 10, Mark(0), Mark(1, 3)), 0.0) is None
-    position = ok(ledger, cutting(1, 1, 1, 10)).position
-    assert position == Position(2, (Piece(1, 3),))
-    assert ok(ledger, cutting(0, 2, 1, 10)).position == position
-    ok(ledger, exchange(0, 3, 2, Mark(1)))
-    assert ledger.answer(opening(0, 1, restored=position, round=2), 0.0) == Answer()
-    assert ok(ledger, exchange(0, 1, 3, round=2, world=1)).leases == (Piece(1, 3), Piece(2), Piece(3))
-
-
-def test_a_cut_waits_for_every_rank_and_says_so() -> None:
-    ledger = begun()
-    request = cutting(1, 1, 1, 10)
-    assert ledger.answer(request, 0.0) is None
-    assert ledger.why(request) == (
-        "state_dict() of 'data' is one position for all ranks, so every rank must call it; still missing: rank 0"
-    )
-    ledger = again(ledger)
-    assert ledger.answer(cutting(0, 1, 1, 10), 0.0) is None, "the next master asks everybody again"
-    assert ok(ledger, request) == ok(ledger, cutting(0, 1, 1, 10)) == Answer(position=Position())
-
-
-def test_a_successor_gives_the_position_of_the_cut_to_those_who_have_not_heard_it() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 1))
-    assert ledger.answer(cutting(0, 2, 1, 10), 0.0) is None
-    position = ok(ledger, cutting(1, 1, 1, 10)).position
-    ok(ledger, exchange(1, 2, 2, Mark(3)))
-    for _ in range(2):
-        ledger = again(ledger)
-        assert ok(ledger, cutting(0, 2, 1, 10)).position == position == Position(1, (Piece(0),))
-
-
-def test_cuts_at_different_steps_or_not_by_all_are_refused() -> None:
-    ledger = begun()
-    assert ledger.answer(cutting(0, 1, 1, 10), 0.0) is None
-    for request in (cutting(1, 1, 1, 11), cutting(0, 1, 1, 10)):
-        assert refusal(ledger.answer(request, 0.0)) == (
-            "the ranks call state_dict() at different steps: rank 0 at step 10, rank 1 at step 11"
-        )
-    assert ok(ledger, cutting(1, 2, 1, 10)).position == Position()
-    assert refusal(ledger.answer(cutting(0, 2, 1, 12), 0.0)) == (
-        "rank 0 calls state_dict() at step 12, and the other ranks did so at 10"
-    )
-    assert refusal(ledger.answer(cutting(0, 3, 3, 10), 0.0)) == (
-        "rank 0 calls state_dict() for the 3. time in this round, and the other ranks have done so 1 times: call it at "
-        "the same steps on every rank"
-    )
-
-
-def test_a_worker_of_a_synchronous_job_never_waits_for_shards_of_others() -> None:
-    ledger = begun()
-    ok(ledger, exchange(0, 1, 4))
-    assert ok(ledger, exchange(1, 1, 1)) == Answer(ended=True)
-    assert not ledger.finished
-    assert ok(ledger, exchange(0, 2, 0, *map(Mark, range(4)))) == Answer(ended=True)
-    assert ledger.finished
-
-
-def test_what_lost_workers_had_is_leased_again_and_who_was_at_it_is_counted() -> None:
-    ledger = begun(QUEUE)
-    ok(ledger, exchange(0, 1, 2))
-    ok(ledger, exchange(1, 1, 2))
-    ok(ledger, exchange(1, 2, 0, Mark(2)))
-    for round in (2, 3):
-        ledger.turn(round)
-        ok(ledger, exchange(0, 1, 1, round=round, world=1))
-    assert ledger.troubled == (Piece(0, returned=2), Piece(3, returned=1))
-    assert ok(ledger, exchange(0, 2, 5, round=3, world=1)).leases == (Piece(1), Piece(3, returned=1))
-
-
-def test_outputs_are_of_whole_shards() -> None:
-    ledger = begun(QUEUE)
-    ok(ledger, exchange(0, 1, 1))
-    ok(ledger, exchange(0, 2, 0, Mark(0, 9)))
-    assert ledger.position.todo == (Piece(0),)
-
-
-def test_a_queue_has_no_position_to_save() -> None:
-    assert "keeps its position in the store" in refusal(begun(QUEUE).answer(cutting(0, 1, 1, 10), 0.0))
-
-
-def test_an_idle_worker_is_given_the_last_shard_of_the_longest_queue_at_once() -> None:
-    ledger = begun(QUEUE, world=3)
-    ok(ledger, exchange(0, 1, 1))
-    ok(ledger, exchange(1, 1, 3))
-    assert shard_indices(ok(ledger, exchange(2, 1, 3))) == [3]
-    assert ok(ledger, exchange(2, 2, 3)) == Answer(), "it has something to do"
-
-
-def test_a_shard_that_takes_long_is_leased_a_second_time_when_it_is_due() -> None:
-    ledger = begun(QUEUE)
-    ok(ledger, exchange(0, 1, 3))
-    ok(ledger, exchange(1, 1, 1))
-    ok(ledger, exchange(0, 2, 0, Mark(0), Mark(1)), 4.0)  # 2 s for each
-    idle = exchange(1, 2, 1, Mark(3))
-    assert ledger.answer(idle, 4.0) is None
-    assert "waiting until those are done or returned" in ledger.why(idle)
-    due = ledger.due(4.0)
-    assert due is not None
-    assert 4.0 < due <= 4.0 + SLOW * 4.0
-    assert ledger.answer(idle, due - 0.01) is None
-    assert shard_indices(ok(ledger, idle, due)) == [2]
-
-
-def test_the_first_of_two_to_acknowledge_has_done_it_and_the_other_is_told() -> None:
-    ledger = begun(QUEUE)
-    ok(ledger, exchange(0, 1, 4))
-    assert shard_indices(ok(ledger, exchange(1, 1, 1))) == [3]
-    ledger = again(ledger)
-    ok(ledger, exchange(1, 2, 0, Mark(3)))
-    late = exchange(0, 2, 0, Mark(3), Mark(0))
-    assert ok(ledger, late).lost == (3,) == ok(again(ledger), late).lost
-    assert ok(ledger, exchange(0, 3)).lost == ()
-    assert ledger.position.todo == (Piece(1), Piece(2))
-
-
-def test_a_third_worker_is_not_given_what_two_have() -> None:
-    ledger = begun(replace(QUEUE, shards=1), world=3)
-    ok(ledger, exchange(0, 1, 1))
-    far = SLOW * NO_PACE
-    assert shard_indices(ok(ledger, exchange(1, 1, 1), far)) == [0]
-    assert ledger.answer(exchange(2, 1, 1), 9 * far) is None
-    assert ledger.due(9 * far) is None
-    ok(ledger, exchange(0, 2, 0, Mark(0)))
-    assert ok(ledger, exchange(2, 1, 1)) == Answer(ended=True)
-
-
-def test_the_slower_worker_s_own_other_process_is_no_second_worker() -> None:
-    ledger = begun(QUEUE, world=1)
-    ok(ledger, exchange(0, 1, 4, world=1))
-    assert ledger.answer(exchange(0, 1, 1, part=1, world=1), 1000.0) is None
-
-
 @pytest.mark.parametrize("release", [(0, 1), (1, 1), (0, 0), (1, 0)])
 def test_a_shard_that_two_have_and_one_gives_back_is_still_the_other_s(release: tuple[int, int]) -> None:
     """Whoever gives it back; `release` is a rank and its part that ask."""
@@ -907,27 +714,6 @@ def test_a_shard_that_two_have_and_one_gives_back_is_still_the_other_s(release: 
     assert 3 not in [piece.shard_index for piece in ledger.state.returned]
     ok(ledger, exchange(1 - rank, 2, 0, Mark(3), part=1))
     assert ledger.position.todo == (Piece(0), Piece(1), Piece(2))
-
-
-def test_who_no_longer_has_a_shard_cannot_give_it_back() -> None:
-    ledger = begun(QUEUE, world=3)
-    ok(ledger, exchange(0, 1, 4))
-    assert shard_indices(ok(ledger, exchange(1, 1, 1))) == [3]
-    ok(ledger, exchange(2, 1, 0, release=(3,)))
-    ok(ledger, exchange(1, 2, 0, Mark(3)))
-    assert ok(ledger, exchange(0, 2)).lost == (3,)
-    assert ledger.position.todo == (Piece(0), Piece(1), Piece(2))
-
-
-def test_a_shard_takes_long_from_when_its_worker_began_with_it() -> None:
-    ledger = begun(replace(QUEUE, shards=3))
-    ok(ledger, exchange(0, 1, 2))
-    ok(ledger, exchange(1, 1, 1))
-    ok(ledger, exchange(1, 2, 0, Mark(2)), 1.0)
-    ok(ledger, exchange(0, 2, 0, release=(0,)), 100.0)
-    assert shard_indices(ok(ledger, exchange(1, 3, 1), 100.0)) == [0]
-    assert ledger.answer(exchange(1, 4, 1, Mark(0)), 101.0) is None
-    assert shard_indices(ok(ledger, exchange(1, 4, 1), 100.0 + SLOW)) == [1]
 
 
 @pytest.mark.parametrize(
@@ -1007,7 +793,7 @@ CONSTANT, PER_LEASE, PER_OWNER = 300, 50, 100
 @pytest.mark.parametrize("tracking", ["checkpoint", "ack"])
 @pytest.mark.parametrize("slow", [False, True])
 def test_the_state_follows_the_number_of_workers_and_not_of_shards(tracking: Tracking, slow: bool) -> None:
-    world, ahead, turns = 4, MAX_WANTED, 40
+    world, ahead, turns = 4, MAX_WANTED, examples(4)
     ledger = begun(Dataset("data", MANY * 1000, 1000, MANY, tracking=tracking), world)
     held: list[list[int]] = [[] for _ in range(world)]
     for turn in range(1, turns + 1):
