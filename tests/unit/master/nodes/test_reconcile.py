@@ -1,10 +1,14 @@
-"""What the node manager starts and stops, on a platform that has as much room as a test says."""
+"""What the node manager starts and stops, on a platform with some room: transcripts (`tests/transcripts/reconcile`)."""
 
 import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastic_run.master.diagnosis.findings import ranks
 from elastic_run.master.nodes.reconcile import PATIENCE, Demand, Plan, Room, reconcile
 from elastic_run.master.nodes.relaunch import Again, Finished, GivenUp, Limits, judge
 from elastic_run.master.nodes.replica import (
@@ -23,6 +27,9 @@ from elastic_run.master.nodes.replica import (
     Unschedulable,
 )
 
+from ....examples import examples
+from ....transcripts.runner import Command, replay, transcripts
+
 GIB = 1 << 30
 
 
@@ -39,11 +46,13 @@ class Platform:
         self.now = 0.0
         self.replicas: dict[str, Replica] = {}
         self.known: dict[str, Room] = {}
-        self.most_pending = 0
         self.started: list[Launch] = []
 
+    def plan(self, *demands: Demand) -> Plan:
+        return reconcile(demands, list(self.replicas.values()), self.known, self.limits, self.now)
+
     def look(self, *demands: Demand) -> Plan:
-        plan = reconcile(demands, list(self.replicas.values()), self.known, self.limits, self.now)
+        plan = self.plan(*demands)
         self.known = dict(plan.room)
         for name in plan.stop:
             del self.replicas[name]
@@ -64,7 +73,6 @@ class Platform:
                 pending=Submitted(),
             )
         self._schedule()
-        self.most_pending = max(self.most_pending, len(self.pending))
         return plan
 
     def settle(self, *demands: Demand, seconds: float = 300.0) -> Plan:
@@ -96,6 +104,10 @@ class Platform:
                 self.replicas[name] = dataclasses.replace(each, state="running", since=self.now, pending=None)
 
     @property
+    def words(self) -> str:
+        return f"{len(self.running)} run, {len(self.pending)} wait, {len(self.started)} started"
+
+    @property
     def running(self) -> list[Replica]:
         return [each for each in self.replicas.values() if each.state == "running"]
 
@@ -104,158 +116,104 @@ class Platform:
         return [each for each in self.replicas.values() if each.state == "pending"]
 
 
-def test_with_room_everything_is_asked_for_at_once() -> None:
-    platform = Platform(room=500)
-    assert len(platform.look(Demand("", 500, 2)).start) == 500
-    assert len(platform.running) == 500
+@transcripts("reconcile")
+def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
+    replay(path, Jobs().on, request)
 
 
-def test_five_hundred_that_are_lost_at_once_are_replaced_at_once() -> None:
-    platform = Platform(room=500)
-    platform.settle(Demand("", 500, 2), seconds=5)
-    for name in [*platform.replicas]:
-        platform.end(name, MachineLost("no word of it"))
-    plan = platform.look(Demand("", 500, 2))
-    assert len(plan.start) == 500 and {launch.attempt for launch in plan.start} == {1}
-    assert {launch.index for launch in plan.start} == set(range(500))
+class Jobs:
+    """A job on a platform. A replica is called `role-index-attempt`; memory is in GiB.
+
+    platform 3 [startup=]           one that has room for 3 replicas
+    room 20, at 600                 it has room for 20; it is that late
+    plan 8:2 worker=2:1             what would be done for a job of 8, at least 2, and for that role
+    look 8:2, settle 8:2 for=25     the same, and it is done; once, or each second for so long
+    until 8:2 running=8             the same until so many run, or exist (replicas=)
+    end -1-0 how [details]          a replica ends
+    pending how [names]             how replicas that have no place, or cannot start, wait for it
+    """
+
+    def __init__(self) -> None:
+        self.platform = Platform(0)
+
+    def on(self, command: Command) -> Iterator[str]:
+        """Carries out one command."""
+        platform = self.platform
+        match command.name:
+            case "platform":
+                room, startup = int(command.words.pop()), command.number("startup")
+                limits = Limits(memory_cap=int(command.number("memory-cap") * GIB), memory_factor=1.5)
+                self.platform = Platform(room, limits, startup)
+            case "room":
+                platform.room = int(command.words.pop())
+            case "at":
+                platform.now = float(command.words.pop())
+            case "end":
+                name, how, *details = command.rest()
+                for each in [*platform.replicas] if name == "all" else [name]:
+                    platform.end(each, END[how](*details))
+            case "pending":
+                how, *names = command.rest()
+                for name in names or [each.name for each in platform.pending]:
+                    told = {"state": "pending", "since": platform.now, "pending": PENDING[how]}
+                    platform.replicas[name] = dataclasses.replace(platform.replicas[name], **told)
+            case "plan":
+                yield plan_words(platform.plan(*demands_of(command)))
+            case "look":
+                yield f"{plan_words(platform.look(*demands_of(command)))}; {platform.words}"
+            case "settle":
+                seconds = command.number("for")
+                yield f"{plan_words(platform.settle(*demands_of(command), seconds=seconds))}; {platform.words}"
+            case "until":
+                running, replicas, began = command.count("running"), command.count("replicas"), platform.now
+                demands = demands_of(command)
+                while platform.now < began + 600 and (
+                    len(platform.running) < running or len(platform.replicas) < replicas
+                ):
+                    platform.look(*demands)
+                    platform.now += 1.0
+                yield f"after {platform.now - began:g} s"
+            case name:
+                raise ValueError(name)
 
 
-def test_what_stays_without_a_place_is_withdrawn_but_for_one() -> None:
-    platform = Platform(room=3)
-    plan = platform.settle(Demand("", 8, 2), seconds=PATIENCE + 5)
-    assert len(platform.running) == 3 and len(platform.pending) == 1
-    (note,) = plan.notes
-    assert note.reason.code == "Unschedulable" and "0/3 machines are free" in str(note.reason)
+PENDING = {
+    "submitted": Submitted(),
+    "starting": Starting(),
+    "promised": Promised(),
+    "unstartable": CannotStart("ErrImagePull: not found"),
+}
+END: Mapping[str, Callable[..., End]] = {
+    "exited": lambda code: Exited(int(code)),
+    "out-of-memory": lambda gib: OutOfMemory(int(float(gib) * GIB)),
+    "preempted": lambda: Preempted("for another"),
+    "lost": lambda: MachineLost("no word of it"),
+}
 
 
-def test_it_grows_into_room_that_comes_and_doubles_what_it_asks_for() -> None:
-    platform = Platform(room=3)
-    platform.settle(Demand("", 20, 2), seconds=PATIENCE + 5)
-    platform.most_pending = 0
-    platform.room = 20
-    began = platform.now
-    while len(platform.running) < 20:
-        platform.look(Demand("", 20, 2))
-        platform.now += 1.0
-    assert platform.now - began < 10
+def demands_of(command: Command) -> list[Demand]:
+    """`8:2` and `worker=2:1`: how many, and the least."""
+    told = [("", word) for word in command.rest()] + [(role, command.take(role)) for role in list(command.options)]
+    return [Demand(role, *map(int, numbers.split(":"))) for role, numbers in told]
 
 
-def test_while_it_grows_nobody_waits_for_those_with_a_place_to_run() -> None:
-    platform = Platform(room=3, startup=60.0)
-    platform.settle(Demand("", 300, 2), seconds=100)
-    platform.room = 300
-    began = platform.now
-    while len(platform.replicas) < 300:
-        platform.look(Demand("", 300, 2))
-        platform.now += 1.0
-    assert platform.now - began < 12, "nine times twice as many, and not nine times a start"
-    platform.settle(Demand("", 300, 2), seconds=100)
-    assert len(platform.running) == 300
-
-
-def test_before_the_platform_has_looked_for_a_place_no_more_are_asked_for() -> None:
-    platform = Platform(room=3)
-    platform.settle(Demand("", 20, 2), seconds=PATIENCE + 5)
-    (probe,) = platform.pending
-    found = [each for each in platform.replicas.values() if each is not probe]
-    for pending, asked in ((Submitted(), 0), (Starting(), 2)):
-        now = [*found, dataclasses.replace(probe, pending=pending)]
-        plan = reconcile([Demand("", 20, 2)], now, platform.known, Limits(), platform.now)
-        assert len(plan.start) == asked
-
-
-def test_a_replica_with_a_promised_place_is_not_withdrawn_while_others_leave_it() -> None:
-    platform = Platform(room=3)
-    platform.look(Demand("", 8, 2))
-    for name, each in platform.replicas.items():
-        if each.state == "pending":
-            platform.replicas[name] = dataclasses.replace(each, pending=Promised())
-    found = list(platform.replicas.values())
-    plan = reconcile([Demand("", 8, 2)], found, platform.known, Limits(), platform.now + 10 * PATIENCE)
-    assert not plan.stop and not plan.start
-
-
-def test_the_minimum_waits_for_places_as_long_as_it_takes() -> None:
-    platform = Platform(room=0)
-    platform.settle(Demand("", 8, 4), seconds=3600)
-    assert len(platform.pending) == 4
-    assert len(platform.started) == 8  # each was made once
-
-
-def test_one_that_cannot_start_does_not_keep_the_others_from_it() -> None:
-    platform = Platform(room=8)
-    platform.look(Demand("", 4, 2))
-    name = next(iter(platform.replicas))
-    stuck = dataclasses.replace(
-        platform.replicas[name], state="pending", pending=CannotStart("ImagePullBackOff: no such image")
-    )
-    platform.replicas[name] = stuck
-    plan = reconcile([Demand("", 4, 2)], list(platform.replicas.values()), {}, Limits(), 9.0)
-    assert not plan.start and not plan.stop
-    assert [note.reason.code for note in plan.notes] == ["CannotStart"]
-
-
-def test_the_highest_indexes_are_stopped_and_who_waits_before_who_runs() -> None:
-    platform = Platform(room=4)
-    platform.look(Demand("", 6, 1))
-    plan = platform.look(Demand("", 3, 1))
-    assert sorted(plan.stop) == ["-3-0", "-4-0", "-5-0"]
-    assert sorted(each.index for each in platform.running) == [0, 1, 2]
-
-
-def test_a_role_that_is_not_wanted_any_more_is_stopped() -> None:
-    platform = Platform(room=4)
-    platform.look(Demand("ps", 1, 1), Demand("worker", 2, 1))
-    assert platform.look(Demand("worker", 2, 1)).stop == ("ps-0-0",)
-
-
-def test_a_finished_job_is_not_started_again() -> None:
-    platform = Platform(room=2)
-    platform.look(Demand("", 2, 1))
-    for name in [*platform.replicas]:
-        platform.end(name, Exited(0))
-    assert not platform.settle(Demand("", 2, 1), seconds=600).start
-
-
-def test_an_index_that_fails_three_times_is_given_up_with_its_reason() -> None:
-    platform = Platform(room=2)
-    starts = 0
-    for _ in range(600):
-        plan = platform.look(Demand("", 1, 1))
-        starts += len(plan.start)
-        for each in platform.running:
-            platform.end(each.name, Exited(1))
-        platform.now += 1.0
-        if plan.hopeless:
-            break
-    assert starts == 3
-    assert plan.hopeless is not None and str(plan.hopeless.reason) == "its agent ended with exit code 1"
-
-
-def test_the_job_goes_on_without_an_index_that_was_given_up() -> None:
-    platform = Platform(room=3)
-    platform.look(Demand("", 3, 2))
-    platform.end("-1-0", Exited(2))
-    plan = platform.settle(Demand("", 3, 2), seconds=60)
-    assert plan.hopeless is None and len(platform.running) == 2
-    assert [note.replica for note in plan.notes] == ["-1-0"]
-
-
-def test_more_memory_is_given_up_to_the_cap_and_to_all_that_follow() -> None:
-    limits = Limits(memory_cap=2 * GIB, memory_factor=1.5)
-    platform = Platform(room=3, limits=limits)
-    platform.look(Demand("", 2, 1))
-    platform.end("-0-0", OutOfMemory(GIB))
-    (again,) = platform.look(Demand("", 2, 1)).start
-    assert again.raised == int(1.5 * GIB) and again.counted == 0
-    platform.end("-0-1", OutOfMemory(int(1.5 * GIB)))
-    assert platform.look(Demand("", 2, 1)).start[0].raised == 2 * GIB
-    platform.end("-1-0", Preempted("for another"))
-    assert platform.look(Demand("", 2, 1)).start[0].raised == 2 * GIB
-    platform.end("-0-2", OutOfMemory(2 * GIB))
-    platform.look(Demand("", 2, 1))
-    platform.now += limits.pause + 1
-    assert platform.look(Demand("", 2, 1)).start[0].counted == 1
+def plan_words(plan: Plan) -> str:
+    """All of it, in one line."""
+    starts: dict[str, list[int]] = {}
+    for each in plan.start:
+        counted = f", {each.counted} counted" if each.counted else ""
+        memory = f", {each.raised / GIB:g} GiB" if each.raised else ""
+        starts.setdefault(f"attempt {each.attempt}{counted}{memory}", []).append(each.index)
+    words = [f"start {ranks(indexes).split(maxsplit=1)[1]} ({how})" for how, indexes in starts.items()]
+    words += [f"stop {' '.join(plan.stop)}"] if plan.stop else []
+    notes: dict[str, list[str]] = {}
+    for note in plan.notes:
+        notes.setdefault(f"{note.reason.code}: {note.reason}", []).append(note.replica)
+    words += [f"{' '.join(names)}: {why}" for why, names in notes.items()]
+    words += [f"look at {plan.look:g}"] if plan.look is not None else []
+    words += [f"hopeless: {plan.hopeless.replica}: {plan.hopeless.reason}"] if plan.hopeless else []
+    words += [f"finished: {plan.finished.replica}"] if plan.finished else []
+    return "; ".join(words) or "do nothing"
 
 
 def test_the_verdicts() -> None:
@@ -280,7 +238,7 @@ def test_the_verdicts() -> None:
 Step = st.tuples(st.sampled_from(["room", "preempt", "lose", "scale"]), st.integers(0, 12), st.integers(1, 40))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(0, 12), st.lists(Step, max_size=12))
 def test_whatever_happens_it_comes_to_what_there_is_room_for(room: int, steps: list[tuple[str, int, int]]) -> None:
     """After every history, with some quiet: as many run as there is room for, and at most one more waits in vain."""
@@ -308,27 +266,3 @@ def test_whatever_happens_it_comes_to_what_there_is_room_for(room: int, steps: l
     before = len(platform.started)
     platform.settle(Demand("", count, least), seconds=10 * PATIENCE)
     assert len(platform.started) == before, "where nothing changes, nothing is made"
-
-
-def stuck(index: int, since: float = 0.0) -> Replica:
-    return Replica(f"w-{index}", "", index, 0, 0, "pending", since, pending=CannotStart("ErrImagePull: not found"))
-
-
-def test_a_job_whose_replicas_can_never_start_cannot_have_them() -> None:
-    limits, demand = Limits(cannot_start=600.0), Demand("", 3, 2)
-    found = reconcile((demand,), [stuck(0), stuck(1), stuck(2)], {}, limits, 599.0)
-    assert found.hopeless is None and found.look == 600.0 and not found.start and not found.stop
-    found = reconcile((demand,), [stuck(0), stuck(1), stuck(2)], found.room, limits, 600.0)
-    assert found.hopeless is not None and "not found" in str(found.hopeless.reason)
-    one = [stuck(0, 500.0), stuck(1, 500.0), stuck(2)]
-    assert reconcile((demand,), one, {}, limits, 600.0).hopeless is None, "two are enough"
-
-
-def test_a_replica_that_cannot_start_waits_where_another_of_its_role_has_run() -> None:
-    """A registry that is away for an hour ends no job that has run for days."""
-    limits, demand = Limits(cannot_start=600.0), Demand("", 2, 2)
-    ran = Replica("w-0", "", 0, 0, 0, "running", 0.0)
-    found = reconcile((demand,), [ran, stuck(1)], {}, limits, 10_000.0)
-    assert found.hopeless is None
-    found = reconcile((demand,), [stuck(0), stuck(1)], found.room, limits, 20_000.0)
-    assert found.hopeless is None, "it is remembered"
