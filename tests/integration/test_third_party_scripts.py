@@ -21,12 +21,12 @@ def test_a_trainer_with_a_snapshot_resumes_after_a_failure(alone: Cluster) -> No
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_data_loaders_have_processes_of_their_own(alone: Cluster, method: str) -> None:
-    lines = run(alone, "loader_workers.py", f"--start-method={method}")
+def test_data_loaders_have_processes_of_their_own(alone: Cluster) -> None:
+    lines = run(alone, "loader_workers.py", "--start-methods", "fork", "spawn")
     total = sum(number * number for number in range(48))
     for rank in (0, 1):
-        assert f"[A rank {rank}] the sum of all squares is {total}, loaded by 2 processes" in lines
+        for method in ("fork", "spawn"):
+            assert f"[A rank {rank}] {method}: the sum of all squares is {total}, loaded by 2 processes" in lines
 
 
 def test_a_script_may_have_pools_of_its_own(alone: Cluster) -> None:

@@ -20,7 +20,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--workers", type=int, default=2)
 parser.add_argument("--dist-url", default="env://")
 parser.add_argument("--dist-backend", default="gloo")
-parser.add_argument("--start-method", default="fork")
+parser.add_argument("--start-methods", nargs="+", default=["fork"])
 
 
 def main():
@@ -31,15 +31,16 @@ def main():
         backend=args.dist_backend, init_method=args.dist_url, world_size=args.world_size, rank=args.rank
     )
     sampler = torch.utils.data.distributed.DistributedSampler(Squares(), shuffle=False)
-    loader = torch.utils.data.DataLoader(
-        Squares(), batch_size=4, sampler=sampler, num_workers=args.workers, multiprocessing_context=args.start_method
-    )
-    total, loaders = torch.zeros(1), set()
-    for _, squares, who in loader:
-        total += squares.sum()
-        loaders.update(who.tolist())
-    dist.all_reduce(total)
-    print(f"the sum of all squares is {total.item():g}, loaded by {len(loaders)} processes")
+    for method in args.start_methods:
+        loader = torch.utils.data.DataLoader(
+            Squares(), batch_size=4, sampler=sampler, num_workers=args.workers, multiprocessing_context=method
+        )
+        total, loaders = torch.zeros(1), set()
+        for _, squares, who in loader:
+            total += squares.sum()
+            loaders.update(who.tolist())
+        dist.all_reduce(total)
+        print(f"{method}: the sum of all squares is {total.item():g}, loaded by {len(loaders)} processes")
     dist.barrier()
     dist.destroy_process_group()
 
