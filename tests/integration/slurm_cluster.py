@@ -153,9 +153,12 @@ class SlurmCluster:
 
         Those who would report a death to the controller die first.
         """
-        for process in sorted(self._of(node), key=lambda one: not _reports_deaths(one)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        for reports in (True, False):
+            found = [process for process in self._of(node) if _reports_deaths(process) == reports]
+            for process in found:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(found, timeout=COMMAND_SECONDS)
 
     def _start(self) -> None:
         self.folder.chmod(0o755)  # munge wants its socket to be reached by all
@@ -231,8 +234,8 @@ class SlurmCluster:
 
 
 def _reports_deaths(process: psutil.Process) -> bool:
-    """It is of Slurm itself, and has not ended."""
+    """It is of Slurm itself, and has not ended. A job's script is called slurm_script."""
     try:
-        return process.name().startswith("slurm")
+        return process.name() in ("slurmd", "slurmstepd")
     except psutil.NoSuchProcess:
         return False
