@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import itertools
 import math
-import selectors
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,41 +36,12 @@ from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
 from elastic_run.rendezvous.wire.values import decode, encode
 
+from ..doubles.virtual_loop import VirtualLoop
+
 FINGERPRINT = Fingerprint("train.py", ("--lr", "0.1"), "2:3", "1", "0")
 LONG = 10**6
 GONE = ProcessGone("127.0.0.1:1")
 """Seconds: the lease of a node that somebody keeps alive."""
-
-
-class Selector(selectors.SelectSelector):
-    """Never sleeps: when nothing is ready the clock jumps to the next timer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if not ready and timeout is None:
-            raise AssertionError("everybody waits, and nothing will ever happen again")
-        if not ready and timeout:
-            self.now += timeout
-        return ready
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on that clock."""
-
-    def __init__(self) -> None:
-        self._virtual = Selector()
-        super().__init__(self._virtual)
-
-    def time(self) -> float:
-        return self._virtual.now
-
-    def takes(self, seconds: float) -> None:
-        """What is done now takes so long."""
-        self._virtual.now += seconds
 
 
 class SometimesAway(MemoryStore):

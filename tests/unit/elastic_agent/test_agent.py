@@ -35,7 +35,7 @@ from elastic_run.rendezvous.store.contract import Compare, Delete, Event, Health
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.wire.values import decode, encode
 
-from ...simulation.test_master_on_memory_store import VirtualLoop
+from ...doubles.virtual_loop import VirtualLoop
 
 KEYS = Keys("job")
 NODE = KEYS.node("a")

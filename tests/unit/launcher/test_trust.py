@@ -1,8 +1,6 @@
 """What a command line, an environment and a line to join say of the job's secret."""
 
 import io
-import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -107,26 +105,6 @@ def test_a_secret_alone_is_no_line_to_join(tmp_path: Path) -> None:
         trust.joined([str(private(tmp_path / "file", SECRET.text))], {})
 
 
-@pytest.mark.usefixtures("script")
-def test_the_line_that_is_printed_can_be_pasted_and_holds_no_secret_where_it_is_logged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = options("--nnodes=2", "--nproc-per-node=4", "--rdzv-id=job")
-    endpoints = parse_endpoints("10.0.0.1:29500")
-    assert SECRET.text not in "".join(trust.invitation_lines(found, endpoints, Identity(SECRET)))
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    (shown,) = trust.invitation_lines(found, endpoints, Identity(SECRET))
-    code = "import sys; print(sys.argv[1:], sys.stdin.read())"
-    command = shown.replace("elastic-run join", f"{sys.executable} -c '{code}'", 1)
-    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
-    assert "--nproc-per-node=4" in said and Invitation("10.0.0.1:29500", "job", SECRET).line in said
-
-
 def test_stores_of_the_users_own_are_not_protected_by_the_secret() -> None:
     identity = Identity(SECRET)
     ours, plain, tls = trust.protected(parse_endpoints("a,http://b,https://c"), identity)
@@ -183,15 +161,3 @@ def test_another_machine_is_told_where_the_secret_is_that_it_needs(tmp_path: Pat
     assert f"copy {tmp_path / 'elastic-run' / 'secret'} there first" in lines[1]
     given = trust.invitation_lines(found, (Endpoint("a"),), Identity(SECRET))
     assert "copy" not in given[1] and VARIABLE in given[1] and SECRET.text not in "".join(given)
-
-
-def test_a_job_of_one_node_loads_no_tls(tmp_path: Path) -> None:
-    script = tmp_path / "t.py"
-    script.write_text("")
-    code = (
-        "import sys; from elastic_run.launcher import cli; code = cli.main(sys.argv[1:]); "
-        "assert not {'cryptography', 'elastic_run.rendezvous.identity.contexts'} & set(sys.modules); sys.exit(code)"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code, "--standalone", str(script)], check=True, env={**os.environ}, cwd=tmp_path
-    )

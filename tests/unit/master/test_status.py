@@ -2,81 +2,20 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
-from elastic_run.master import effects, events
-from elastic_run.master.controller import Controller, Terms
+from elastic_run.master import events
 from elastic_run.master.data.ledger import Progress
-from elastic_run.master.memory import Memory
 from elastic_run.master.status import NEWEST, Status
-from elastic_run.rendezvous.header import Header
-from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.member import Exit, Report
 from elastic_run.rendezvous.node_reasons import ProcessGone
 from elastic_run.rendezvous.reasons import NoChange, NodesLost, NoRoom, Suspended, WaitingForNodes
-from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.wire.values import decode, encode
 
-FINGERPRINT = Fingerprint("train.py", (), "2", "2", "1.0")
-TERMS = Terms(Policy(min_nodes=2, max_nodes=2), 3, 0, FINGERPRINT)
-GOLDEN = Path(__file__).parents[1] / "status.json"
-DATASET = Progress("images", "checkpoint", 100, 40, 6, 12.5)
-
-
-class Job:
-    """A controller that is told of what happens, and whose headers are published at once."""
-
-    def __init__(self, terms: Terms = TERMS) -> None:
-        self.controller = Controller(Keys("job"), terms, 0.0, memory=Memory(0.0), run="run")
-        self.published: list[effects.Publish] = []
-        self.revision = 10
-
-    def tell(self, event: events.Event, now: float) -> None:
-        for effect in self.controller.on(event, now):
-            if isinstance(effect, effects.Publish):
-                self.revision += 1
-                self.published.append(effect)
-                self.tell(events.Published(effect.header, self.revision, now), now)
-
-    @property
-    def header(self) -> Header:
-        return self.published[-1].header
-
-    def node(self, name: str, order: int, now: float, report: Report | None = None) -> None:
-        member = Member(name, f"{name}#1", f"{name}.host", "", 2, (5001,), FINGERPRINT, report=report or Report())
-        self.tell(events.Registered(name, member, order, now), now)
-
-    def runs(self, name: str, order: int, now: float) -> None:
-        self.node(name, order, now, Report("running", self.header.number, run="run"))
-
-    def look(self, now: float) -> None:
-        self.tell(events.Look(), now)
-
-
-def running() -> Job:
-    """Round 1 of a and b is opened at 1, and trains from 3 on; c waits."""
-    job = Job()
-    job.node("a", 1, 0.0)
-    job.node("b", 2, 0.0)
-    job.tell(events.Found(None, 0, 0.0), 0.0)
-    job.look(1.0)
-    job.node("c", 3, 1.0)
-    job.runs("a", 1, 2.0)
-    job.runs("b", 2, 3.0)
-    return job
-
-
-def failed() -> Job:
-    """A worker of b fails at 7, and round 2 is opened at 9."""
-    job = running()
-    exit_ = Exit(1, 3, 1, 4711, code=1, message="ValueError: no", traceback="Traceback ...")
-    job.node("b", 2, 7.0, Report("failed", 1, (exit_,), run="run"))
-    job.look(9.0)
-    return job
+from ...doubles.statuses import GOLDEN, TERMS, ControlledJob, failed, running
 
 
 def test_before_the_first_round_says_who_is_awaited_and_for_how_long() -> None:
-    job = Job()
+    job = ControlledJob()
     job.node("a", 1, 0.0)
     job.tell(events.Found(None, 0, 0.0), 0.0)
     job.look(1.0)
@@ -104,7 +43,7 @@ def test_of_a_job_that_failed_once_is_this_json() -> None:
     job.runs("a", 1, 10.0)
     job.runs("b", 2, 11.0)
     job.look(12.0)
-    status = job.controller.status(20.0, (DATASET,))
+    status = job.controller.status(20.0, (Progress("images", "checkpoint", 100, 40, 6, 12.5),))
     assert json.loads(encode(status)) == json.loads(GOLDEN.read_text(encoding="utf-8"))
     assert decode(Status, encode(status)) == status
 
@@ -142,7 +81,7 @@ def test_a_round_does_not_train_between_the_first_evidence_and_the_next_round() 
 
 def test_a_new_master_counts_on_and_knows_the_last_incident() -> None:
     second = failed().published[-1]
-    after = Job()
+    after = ControlledJob()
     for name, order in (("a", 1), ("b", 2)):
         after.node(name, order, 100.0, Report("running", 2, run="run"))
     after.tell(events.Found(second.header, 12, 90.0, second.assignments), 100.0)
@@ -155,7 +94,7 @@ def test_a_new_master_counts_on_and_knows_the_last_incident() -> None:
 
 
 def test_many_incidents_are_told_only_as_the_newest() -> None:
-    job = Job(dataclasses.replace(TERMS, max_restarts=100))
+    job = ControlledJob(dataclasses.replace(TERMS, max_restarts=100))
     job.node("a", 1, 0.0)
     job.node("b", 2, 0.0)
     job.tell(events.Found(None, 0, 0.0), 0.0)

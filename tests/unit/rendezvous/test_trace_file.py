@@ -5,8 +5,6 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Iterator
@@ -193,16 +191,6 @@ def test_a_second_run_goes_on_in_the_same_file(trace: Trace, file: Path, said: l
     again.close()
     assert [event["name"] for event in told(file)] == ["one", "two"]
     assert said == []
-
-
-def test_no_child_inherits_the_file(trace: Trace, file: Path) -> None:
-    inode = file.stat().st_ino
-    code = (
-        "import os; numbers = [n for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}')]; "
-        "print([os.fstat(int(n)).st_ino for n in numbers])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, close_fds=False)
-    assert inode not in json.loads(done.stdout)
 
 
 def test_without_a_file_nothing_is_opened_and_nothing_said(said: list[str]) -> None:
@@ -402,17 +390,6 @@ def test_other_threads_of_a_script_have_rows_of_their_own(
     thread.start()
     thread.join()
     assert [event["name"] for event in told(file, "rank 0, saver")] == ["saved"]
-
-
-def test_a_script_that_is_not_traced_loads_no_writer() -> None:
-    code = (
-        "import sys, elastic_run; elastic_run.trace.mark('x'); elastic_run.trace.span('x'); "
-        "print(sorted(name for name in sys.modules if 'trace' in name.rpartition('.')[2] or name == 'json'))"
-    )
-    path = str(Path(next(iter(elastic_run.__path__))).parent)
-    environ = {"PYTHONPATH": path, "PATH": os.environ["PATH"]}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
-    assert done.stdout == "['elastic_run.adapters.client.script_trace', 'elastic_run.trace']\n"
 
 
 def test_workers_are_told_of_the_trace_only_while_there_is_one() -> None:

@@ -7,11 +7,9 @@ import hmac
 import io
 import os
 import pickle
-import ssl
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pytest
 
@@ -19,13 +17,11 @@ from elastic_run.adapters.contract import Peer, Round, Worker
 from elastic_run.adapters.horovod import messages
 from elastic_run.adapters.horovod.adapter import Horovod
 from elastic_run.adapters.horovod.messages import Registered, Unexpected, hosts_updated, read_registration
-from elastic_run.adapters.horovod.node_rendezvous import Told, listen_for_nodes, ranks, respond_from, told_by
+from elastic_run.adapters.horovod.node_rendezvous import Told, ranks, respond_from, told_by
 from elastic_run.adapters.horovod.rank_assignment import RankAssignment, assign, hostname, read_assignment
-from elastic_run.adapters.horovod.requests import BadRequest, Request, ask, parse_head, serve
+from elastic_run.adapters.horovod.requests import BadRequest, Request, parse_head
 from elastic_run.adapters.horovod.round_store import RoundStore
 from elastic_run.adapters.services import line
-from elastic_run.rendezvous.identity.contexts import Identity
-from elastic_run.rendezvous.identity.secret import new_secret
 from elastic_run.rendezvous.member import Report
 
 SECRET = b"s" * 32
@@ -107,6 +103,7 @@ def test_the_names_of_nodes_can_stand_in_a_url_and_stay_different() -> None:
 
 
 PEERS = tuple(Peer(rank, f"10.0.0.{node}", (20000 + rank,), "default", node) for rank, node in enumerate((0, 0, 1, 1)))
+
 ROUND = Round("job", 3, 4, 2, "10.0.0.0", 23456, peers=PEERS, services={"rendezvous": "eth1 4711 4712"})
 
 
@@ -138,28 +135,6 @@ class TestTheEnvironment:
 
 def test_a_service_understands_the_agents_line() -> None:
     assert told_by(line(ROUND, 1)) == Told(3, (2, 2), ("10.0.0.0", "10.0.0.1"), 1, "10.0.0.0", 23456)
-
-
-async def test_nodes_with_the_jobs_secret_reach_the_store_of_a_round_and_others_do_not() -> None:
-    secret, store = new_secret(), RoundStore(4)
-    told = told_by(line(ROUND, 0, Identity(secret).written()))
-    server = await listen_for_nodes(
-        replace(told, master_addr="127.0.0.1", master_port=0), partial(serve, partial(respond_from, store, 3))
-    )
-    port = server.sockets[0].getsockname()[1]
-    put, get = Request("PUT", "/3/value/key", b"value"), Request("GET", "/3/value/key")
-    try:
-        await ask("127.0.0.1", port, put, told_by(line(ROUND, 1, Identity(secret).written())).dials)
-        assert (await ask("127.0.0.1", port, get, told.dials)).body == b"value"
-        stranger = told_by(line(ROUND, 1, Identity(new_secret()).written())).dials
-        assert stranger is not None
-        stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
-        for tls in (None, stranger):
-            with pytest.raises((OSError, EOFError, BadRequest)):
-                await ask("127.0.0.1", port, put, tls)
-    finally:
-        server.close()
-        await server.wait_closed()
 
 
 def test_who_is_missing_is_said_in_words() -> None:

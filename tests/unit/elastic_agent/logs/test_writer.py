@@ -1,31 +1,16 @@
 """Where workers' output goes: whole into files, by lines and with a prefix onto the terminal."""
 
-import asyncio
 import errno
-import io
 import json
 import os
-import re
-import termios
-import tty
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.logs.own_lines import OwnLines
-from elastic_run.elastic_agent.logs.writer import HIGH_BYTES, File
+from elastic_run.elastic_agent.logs.writer import File
 
-Make = Callable[..., Output]
-
-
-class Screen:
-    """The launcher's two streams, in memory."""
-
-    def __init__(self) -> None:
-        self.out = io.BytesIO()
-        self.err = io.BytesIO()
+from ....doubles.screen import Make, Screen, print_all
 
 
 @pytest.fixture
@@ -35,26 +20,7 @@ def screen() -> Screen:
 
 @pytest.fixture
 def make(screen: Screen, tmp_path: Path) -> Make:
-    def made(**wanted: object) -> Output:
-        given: dict[str, object] = {
-            "host": "node1",
-            "log_dir": tmp_path / "logs",
-            "job_id": "job",
-            "color": False,
-            "stream_out": screen.out,
-            "stream_err": screen.err,
-        }
-        return Output(**{**given, **wanted})  # type: ignore[arg-type]  # a shorthand of this test
-
-    return made
-
-
-async def print_all(output: Output, *pieces: bytes, rank: int = 0, local_rank: int = 0) -> None:
-    lines = output.open(1, rank, local_rank, "stdout")
-    for piece in pieces:
-        lines.feed(piece)
-    lines.close()
-    await output.close(succeeded=True)
+    return Make(screen, tmp_path / "logs")
 
 
 async def test_each_line_carries_host_and_rank(make: Make, screen: Screen):
@@ -71,23 +37,6 @@ async def test_lines_begin_as_the_user_says(make: Make, screen: Screen):
 async def test_raw_output_is_shown_byte_by_byte(make: Make, screen: Screen):
     await print_all(make(raw=True), b"(Pdb) ", b"\r10%", b"\r20%\x1b[K", b"\n\r\nlast")
     assert screen.out.getvalue() == b"(Pdb) \r10%\r20%\x1b[K\n\r\nlast"
-
-
-async def test_raw_output_on_a_terminal_is_shown_at_once_and_keeps_movements_of_the_cursor(make: Make):
-    master, slave = os.openpty()
-    tty.setraw(slave)
-    with os.fdopen(slave, "wb") as terminal:
-        output = make(raw=True, stream_out=terminal, stream_err=terminal)
-        out, err = output.open(1, 0, 0, "stdout"), output.open(1, 0, 0, "stderr")
-        out.feed(b"\x1b[A10%")
-        err.feed(b"!")  # the same worker's: as without a launcher, no line is ended for it
-        assert await output.flush()
-        assert os.read(master, 1000) == b"\x1b[A10%!"
-        output.say("a line of the launcher")
-        out.feed(b"\r20%\n")
-        await output.close(succeeded=True)
-    assert os.read(master, 1000) == b"\n[elastic-run] a line of the launcher\n\r20%\n"
-    os.close(master)
 
 
 async def test_a_line_that_comes_in_pieces_is_shown_once_and_whole(make: Make, screen: Screen):
@@ -119,15 +68,6 @@ async def test_of_a_progress_bar_the_first_and_the_last_state_are_shown(make: Ma
 async def test_a_progress_bar_that_ends_without_newline_shows_its_last_state(make: Make, screen: Screen):
     await print_all(make(), b"10%\r", b"20%\r", b"30%\r")
     assert screen.out.getvalue().endswith(b"[node1 rank 0] 30%\n")
-
-
-async def test_movements_of_the_cursor_are_not_shown_on_a_terminal_but_colours_are(make: Make):
-    master, slave = os.openpty()
-    tty.setraw(slave)
-    with os.fdopen(slave, "wb") as terminal:
-        await print_all(make(stream_out=terminal), b"\x1b[A\x1b[2K\x1b[31mred\x1b[0m\n")
-    assert os.read(master, 1000) == b"[node1 rank 0] \x1b[31mred\x1b[0m\n"
-    os.close(master)
 
 
 async def test_into_a_pipe_or_a_file_every_escape_sequence_goes_as_it_came(make: Make, screen: Screen):
@@ -288,99 +228,6 @@ async def test_what_is_said_after_the_end_is_dropped(make: Make, screen: Screen)
     assert screen.err.getvalue() == b""
 
 
-async def test_a_terminal_that_stands_still_holds_up_neither_files_nor_the_end(make: Make, tmp_path: Path):
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "wb") as stuck:
-        output = make(stream_out=stuck)
-        data = b"x" * 99 + b"\n"
-        lines = output.open(1, 0, 0, "stdout")
-        for _ in range(5000):
-            lines.feed(data)
-        lines.close()
-        output.say("still heard")
-        assert not await output.flush(0.05)
-        await output.close(succeeded=True, seconds=0.05)
-        assert (output.root / "attempt_1" / "0" / "stdout.log").stat().st_size == 500_000
-    os.close(reading)
-
-
-async def test_what_a_terminal_that_stands_still_has_not_taken_is_in_the_files_and_no_worker_waits(make: Make):
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "wb") as stuck:
-        output = make(stream_out=stuck)
-        streams = [output.open(1, rank, rank, "stdout") for rank in range(2)]
-        text = [b"".join(b"rank %d line %0500d\n" % (rank, n) for n in range(6_000)) for rank in range(2)]
-        for at in range(0, max(map(len, text)), 50_000):
-            for lines, whole in zip(streams, text, strict=True):
-                lines.feed(whole[at : at + 50_000])
-        for lines in streams:
-            lines.close()
-        written = asyncio.Event()
-        output.when_written(written.set)
-        async with asyncio.timeout(30):
-            await written.wait()
-        assert not output.full
-        for rank in range(2):
-            assert (output.root / "attempt_1" / str(rank) / "stdout.log").read_bytes() == text[rank]
-        # And when it goes on, it gets all of it.
-        size = sum(map(len, text)) + 2 * 6_000 * len(b"[node1 rank 0] ")
-        shown = (await asyncio.to_thread(_read_exactly, reading, size)).splitlines()
-        for rank in range(2):
-            prefix = b"[node1 rank %d] " % rank
-            own = [line.removeprefix(prefix) for line in shown if line.startswith(prefix)]
-            assert own == text[rank].splitlines()
-        await output.close(succeeded=True)
-    os.close(reading)
-
-
-async def test_the_launchers_lines_keep_their_place_behind_what_is_read_from_files(make: Make):
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "wb") as slow:
-        output = make(stream_out=slow, stream_err=slow)
-        lines = output.open(1, 0, 0, "stdout")
-        expected = b""
-        for block in range(4):
-            text = b"".join(b"%d %0500d\n" % (block, n) for n in range(4_000))
-            lines.feed(text)
-            output.say(f"block {block} has ended")
-            expected += b"".join(b"[node1 rank 0] " + line + b"\n" for line in text.splitlines())
-            expected += b"[elastic-run] block %d has ended\n" % block
-        lines.close()
-        assert await asyncio.to_thread(_read_exactly, reading, len(expected)) == expected
-        await output.close(succeeded=True)
-    os.close(reading)
-
-
-async def test_the_end_says_how_many_bytes_nobody_has_read(make: Make, screen: Screen):
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "wb") as stuck:
-        output = make(stream_out=stuck, log_dir=None)
-        lines = output.open(1, 0, 0, "stdout")
-        for n in range(2_000):
-            lines.feed(b"%0500d\n" % n)
-        lines.close()
-        await output.close(succeeded=True, seconds=0.05)
-    told = re.search(rb"(\d+) bytes for standard output were dropped: no output was read", screen.err.getvalue())
-    assert told
-    taken = _read_exactly(reading, 1 << 30)
-    assert len(taken) + int(told[1]) == 2_000 * len(b"[node1 rank 0] %0500d\n" % 0)
-    os.close(reading)
-
-
-async def test_the_end_waits_no_longer_where_a_signal_has_come(make: Make, screen: Screen):
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "wb") as stuck:
-        output = make(stream_out=stuck)
-        lines = output.open(1, 0, 0, "stdout")
-        lines.feed((b"x" * 999 + b"\n") * 1_000)
-        lines.close()
-        hurry = asyncio.Event()
-        hurry.set()
-        await output.close(succeeded=True, hurry=hurry)
-    assert b"were dropped: a signal arrived before they were read; they are in " in screen.err.getvalue()
-    os.close(reading)
-
-
 async def test_of_many_attempts_without_logs_only_the_newest_have_a_folder(make: Make):
     output = make(log_dir=None)
     for round_ in range(1, 31):
@@ -399,74 +246,6 @@ async def test_logs_of_all_attempts_are_kept_unless_fewer_were_asked_for(make: M
         lines.close()
     await output.close(succeeded=True)
     assert {path.name for path in output.root.iterdir()} == {f"attempt_{n}" for n in range(31 - kept, 31)}
-
-
-async def test_a_line_of_60_megabytes_is_not_copied_for_each_portion_that_its_reader_takes(make: Make, tmp_path: Path):
-    shown = tmp_path / "shown"
-    with shown.open("wb") as file:
-        output = make(stream_out=file, log_dir=None)
-        lines = output.open(1, 0, 0, "stdout")
-        for _ in range(60):
-            lines.feed(b"x" * (1 << 20))
-        lines.feed(b"\n")
-        lines.close()
-        async with asyncio.timeout(60):  # it took ten minutes
-            await output.close(succeeded=True)
-    assert shown.stat().st_size == (60 << 20) + len(b"[node1 rank 0] \n")
-
-
-async def test_a_slow_terminal_gets_everything_in_the_end(make: Make):
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "wb") as slow:
-        output = make(stream_out=slow, log_dir=None)
-        lines = output.open(1, 0, 0, "stdout")
-        expected = b"".join(b"[node1 rank 0] line %d\n" % n for n in range(20_000))
-        for n in range(20_000):
-            lines.feed(b"line %d\n" % n)
-        lines.close()
-        got = await asyncio.to_thread(_read_exactly, reading, len(expected))
-        assert got == expected
-        await output.close(succeeded=True)
-    os.close(reading)
-
-
-async def test_too_much_that_waits_is_told_and_room_is_told_too(make: Make):
-    reading, writing = os.pipe()
-    with os.fdopen(writing, "wb") as slow:
-        output = make(stream_out=slow, log_dir=None)
-        lines = output.open(1, 0, 0, "stdout")
-        assert not output.full
-        line = b"y" * 1023 + b"\n"
-        count = HIGH_BYTES // len(line) + 300  # some is in the pipe, and some on its way there
-        for _ in range(count):
-            lines.feed(line)
-        assert output.full
-        room = asyncio.Event()
-        output.when_room(room.set)
-        reader = asyncio.create_task(
-            asyncio.to_thread(_read_exactly, reading, count * (len(line) + len(b"[node1 rank 0] ")))
-        )
-        async with asyncio.timeout(30):
-            await room.wait()
-        assert not output.full
-        await reader
-        await output.close(succeeded=True)
-    os.close(reading)
-
-
-async def test_a_terminal_that_was_closed_is_named_once_and_the_files_go_on(make: Make, screen: Screen):
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "wb") as closed:
-        output = make(stream_out=closed)
-        lines = output.open(1, 0, 0, "stdout")
-        for _ in range(3):
-            lines.feed(b"line\n")
-            await output.flush()
-        await output.close(succeeded=True)
-    said = screen.err.getvalue().decode()
-    assert said.count("cannot write to standard output: Broken pipe") == 1
-    assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"line\n" * 3
 
 
 async def test_a_full_disk_is_named_once_and_the_terminal_goes_on(make: Make, screen: Screen):
@@ -544,71 +323,10 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def _read_exactly(descriptor: int, size: int) -> bytes:
-    data = b""
-    while len(data) < size and (more := os.read(descriptor, size - len(data))):
-        data += more
-    return data
-
-
 async def test_a_jobs_id_of_any_length_names_a_folder(make: Make):
     output = make(job_id="\u8a13" * 300)
     assert output.root.name.startswith("\u8a13" * 33 + "_")  # of three bytes each
     await output.close(succeeded=True)
-
-
-async def screenful(master: int, wanted: bytes) -> bytes:
-    """What a terminal has shown by the time that it has shown `wanted`."""
-    os.set_blocking(master, False)
-    seen = b""
-    async with asyncio.timeout(60):
-        while wanted not in seen:
-            try:
-                seen += os.read(master, 10_000)
-            except BlockingIOError:
-                await asyncio.sleep(0.01)
-    return seen
-
-
-async def test_a_live_line_stays_below_all_others_and_leaves_nothing(make: Make):
-    master, slave = os.openpty()
-    tty.setraw(slave)
-    with os.fdopen(slave, "wb") as terminal:
-        output = make(stream_out=terminal, stream_err=terminal)
-        assert output.has_live_line
-        output.live("round 1")
-        assert await screenful(master, b"round 1") == b"[elastic-run] round 1"
-        lines = output.open(1, 0, 0, "stdout")
-        lines.feed(b"a worker's line\n")
-        shown = await screenful(master, b"round 1")
-        assert shown == b"\r\x1b[K[node1 rank 0] a worker's line\n[elastic-run] round 1", "it is drawn again"
-        output.live("round 2\x1b[2J")
-        assert await screenful(master, b"2J") == b"\r\x1b[K[elastic-run] round 2\\x1b[2J", "nothing in it is obeyed"
-        lines.feed(b"a prompt? ")
-        assert (await screenful(master, b"prompt? ")).endswith(b"\r\x1b[K[node1 rank 0] a prompt? ")
-        output.live("round 3")
-        lines.feed(b"an answer\n")
-        assert (await screenful(master, b"round 3")).startswith(b"an answer\n"), (
-            "a line that is open is not written over"
-        )
-        output.live("")
-        output.say("the end")
-        lines.close()
-        await output.close(succeeded=True)
-    assert (await screenful(master, b"the end")) == b"\r\x1b[K[elastic-run] the end\n"
-    os.close(master)
-
-
-async def test_a_live_line_is_cut_to_the_width_of_the_terminal(make: Make):
-    master, slave = os.openpty()
-    tty.setraw(slave)
-    termios.tcsetwinsize(slave, (25, 20))
-    with os.fdopen(slave, "wb") as terminal:
-        output = make(stream_out=terminal, stream_err=terminal)
-        output.live("x" * 100)
-        assert await screenful(master, b"x") == b"[elastic-run] xxxxx"
-        await output.close(succeeded=True)
-    os.close(master)
 
 
 async def test_a_pipe_or_a_file_never_has_a_live_line(make: Make, screen: Screen):

@@ -1,21 +1,18 @@
 """A job's status as a person reads it."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
 from elastic_run.launcher.diagnostics.status_lines import lines
 from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.options.reach import Reach, parse_reach
-from elastic_run.master.status import Status
-from elastic_run.rendezvous.wire.values import decode
 
-GOLDEN = decode(Status, (Path(__file__).parents[2] / "status.json").read_bytes())
+from ....doubles.statuses import STATUS
 
 
 def test_a_running_job_is_one_block() -> None:
-    assert "\n".join(lines(GOLDEN)) == (
+    assert "\n".join(lines(STATUS)) == (
         """\
 job job: trains in round 2 for 11 s, 4 workers (rank 3 on node b exited with code 1: ValueError: no)
   wanted: nodes 2; c waits as a standby (the job has its maximum of nodes) until a node is lost
@@ -31,14 +28,14 @@ job job: trains in round 2 for 11 s, 4 workers (rank 3 on node b exited with cod
 
 
 def test_what_a_terminal_would_obey_is_not_printed() -> None:
-    (node, *others) = GOLDEN.nodes
-    forged = dataclasses.replace(GOLDEN, nodes=(dataclasses.replace(node, host="\x1b[2Jhost\nline"), *others))
+    (node, *others) = STATUS.nodes
+    forged = dataclasses.replace(STATUS, nodes=(dataclasses.replace(node, host="\x1b[2Jhost\nline"), *others))
     text = "\n".join(lines(forged))
     assert "\x1b" not in text and "\nline" not in text
 
 
 def test_before_the_first_round_it_says_what_it_waits_for() -> None:
-    gathering = dataclasses.replace(GOLDEN, state="gathering", round=0, reason=None, nodes=(), deadline=400.0)
+    gathering = dataclasses.replace(STATUS, state="gathering", round=0, reason=None, nodes=(), deadline=400.0)
     first, second, *_ = lines(gathering)
     assert first == "job job: no round yet, for 11 s"
     assert second.endswith("(at most 7 min more)")

@@ -23,8 +23,8 @@ from elastic_run.launcher.history.records import (
 )
 from elastic_run.rendezvous.member import Exit
 
+from ....doubles.statuses import running
 from ...histories import BEGAN, FAILED, SPLIT, header, job
-from ...master.test_status import running
 
 BEGUN = Begun(BEGAN, "job/../x", "a", "a.host", "train.py", "1:2", 2, "0.1.0")
 

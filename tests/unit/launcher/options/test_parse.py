@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from operator import attrgetter
@@ -929,16 +928,6 @@ def test_a_completion_script_names_every_flag(shell: str, capsys: pytest.Capture
     assert ended.value.code == 0
     script = capsys.readouterr().out
     assert [flag.name for flag in FLAGS if flag.name not in script] == []
-
-
-def test_the_completion_script_completes_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        options("--print-completion=bash")
-    script = (
-        f"{capsys.readouterr().out}COMP_WORDS=(elastic-run --nn) COMP_CWORD=1; _elastic_run; echo ${{COMPREPLY[@]}}"
-    )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("--nnodes=\n", "")
 
 
 class TestALauncherThatIsAToolOfItsOwn:

@@ -32,13 +32,11 @@ from elastic_run.launcher.report.throughput import records_a_second, steps_a_sec
 from elastic_run.master.data.ledger import Progress
 from elastic_run.master.diagnosis.evidence import Frame
 from elastic_run.master.diagnosis.findings import Finding
-from elastic_run.master.status import Diagnosis, Status
+from elastic_run.master.status import Diagnosis
 from elastic_run.rendezvous.time_split import CATEGORIES, Split
-from elastic_run.rendezvous.wire.values import decode
 
+from ....doubles.statuses import STATUS
 from ...histories import BEGAN, TRACEBACK, job
-
-STATUS = decode(Status, (Path(__file__).parents[2] / "status.json").read_bytes())
 
 
 def files(**changed: list[Record]) -> list[File]:

@@ -2,32 +2,30 @@
 
 import asyncio
 import dataclasses
-from pathlib import Path
 
 import pytest
 
 from elastic_run.launcher.terminal import live_line
 from elastic_run.launcher.terminal.live_line import text
 from elastic_run.master.status import Status
-from elastic_run.rendezvous.wire.values import decode
 
-GOLDEN = decode(Status, (Path(__file__).parents[2] / "status.json").read_bytes())
+from ....doubles.statuses import STATUS
 
 
 def test_a_running_job_is_one_line_the_most_important_first() -> None:
-    assert text(GOLDEN) == (
+    assert text(STATUS) == (
         "round 2, 11.0 s | 4 workers on 2 nodes | images [####........] 40/100, 12.5 s left | 1 of 3 restarts"
     )
 
 
 def test_of_a_job_that_has_run_for_a_while_the_goodput_is_told() -> None:
-    longer = dataclasses.replace(GOLDEN, goodput=dataclasses.replace(GOLDEN.goodput, trained=90.0, elapsed=100.0))
+    longer = dataclasses.replace(STATUS, goodput=dataclasses.replace(STATUS.goodput, trained=90.0, elapsed=100.0))
     assert text(longer).endswith("| goodput 90 %")
 
 
 def test_a_job_that_waits_says_for_how_long() -> None:
-    assert text(dataclasses.replace(GOLDEN, state="gathering", datasets=())).startswith("waits for nodes, 11.0 s")
-    assert text(dataclasses.replace(GOLDEN, state="waiting", datasets=())).startswith("suspended, 11.0 s")
+    assert text(dataclasses.replace(STATUS, state="gathering", datasets=())).startswith("waits for nodes, 11.0 s")
+    assert text(dataclasses.replace(STATUS, state="waiting", datasets=())).startswith("suspended, 11.0 s")
 
 
 async def test_a_job_without_a_master_says_so_and_at_the_end_there_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +33,7 @@ async def test_a_job_without_a_master_says_so_and_at_the_end_there_is_no_line(mo
     monkeypatch.setattr(live_line, "EACH", 0.0)
     shown: list[str] = []
     told = asyncio.Event()
-    answers = [GOLDEN, OSError(), GOLDEN]
+    answers = [STATUS, OSError(), STATUS]
 
     async def ask() -> Status:
         if not answers:
@@ -55,4 +53,4 @@ async def test_a_job_without_a_master_says_so_and_at_the_end_there_is_no_line(mo
 
     async with live_line.live_line(ask, Screen()):
         await told.wait()
-    assert shown == [text(GOLDEN), "no master answers", text(GOLDEN), ""]
+    assert shown == [text(STATUS), "no master answers", text(STATUS), ""]

@@ -23,7 +23,7 @@ from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Pu
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.waits import Waits
 
-from ....simulation.test_master_on_memory_store import VirtualLoop
+from ....doubles.virtual_loop import VirtualLoop
 
 KEYS = Keys("job")
 DATA = Dataset("data", size=100, shard_size=10, shards=10)

@@ -9,7 +9,7 @@ import pytest
 from elastic_run.rendezvous.errors import Deposed, LeaseLost, StoreRefused, StoreUnavailable
 from elastic_run.rendezvous.store.waits import Waits
 
-from ....simulation.test_master_on_memory_store import VirtualLoop
+from ....doubles.virtual_loop import VirtualLoop
 
 SILENT = StoreUnavailable("no endpoint answered")
 

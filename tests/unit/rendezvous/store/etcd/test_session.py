@@ -11,7 +11,7 @@ from elastic_run.rendezvous.store.etcd.connections import AttemptFailed, Credent
 from elastic_run.rendezvous.store.etcd.proto import elastic_run_etcd_pb2 as pb
 from elastic_run.rendezvous.store.etcd.session import Session
 
-from .....simulation.test_master_on_memory_store import VirtualLoop
+from .....doubles.virtual_loop import VirtualLoop
 
 RANGE = "/etcdserverpb.KV/Range"
 DEADLINE = 10.0

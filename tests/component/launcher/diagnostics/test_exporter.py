@@ -17,10 +17,10 @@ from elastic_run.launcher.diagnostics.exporter.metrics import METRICS, STORE_UP,
 from elastic_run.launcher.errors import UsageError
 from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.master.status import Diagnosis, Status
-from elastic_run.rendezvous.wire.values import decode
+
+from ....doubles.statuses import STATUS
 
 ROOT = Path(__file__).parents[4]
-STATUS = decode(Status, (Path(__file__).parents[2] / "status.json").read_bytes())
 KNOWN = {STORE_UP, UP.name, *(metric.name for metric in METRICS)}
 
 

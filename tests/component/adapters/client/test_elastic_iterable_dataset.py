@@ -24,7 +24,7 @@ from elastic_run.adapters.client.ledger_client import HELD  # noqa: E402
 from elastic_run.adapters.client.shards import BadShardsState, Shards, ShardsMisused, ShardsNotDone, ShardsRefused  # noqa: E402
 from elastic_run.torch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
 
-from .test_shards import ENOUGH, listening  # noqa: E402
+from ....doubles.ledger_agent import ENOUGH, listening  # noqa: E402
 
 pytestmark = [
     pytest.mark.torch,
