@@ -2,40 +2,30 @@
 
 import importlib
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).parents[2]
+from benchmarks import (
+    answers,
+    arena,
+    journal,
+    launchers,
+    memory,
+    node_kill,
+    nodes,
+    pictures,
+    recovery,
+    summary,
+    table,
+    third_party,
+)
+from benchmarks.__main__ import ROUNDS
 
-
-def load(name: str) -> ModuleType:
-    """A module of the benchmarks, which are no part of the package and are run from the root."""
-    path = list(sys.path)
-    sys.path.insert(0, str(ROOT))
-    try:
-        return importlib.import_module(f"benchmarks.{name}")
-    finally:
-        sys.path[:] = path
-
-
-table = load("table")
-journal = load("journal")
-arena = load("arena")
-launchers = load("launchers")
-memory = load("memory")
-node_kill = load("node_kill")
-pictures = load("pictures")
-recovery = load("recovery")
-summary = load("summary")
-third_party = load("third_party")
+from .pages import page
 
 
 def series(*seconds: float | None, name: str = "peer", bound: float = 60.0, rounds: tuple[int, ...] = ()) -> Any:
@@ -196,8 +186,8 @@ def test_a_document_without_the_sections_markers_is_refused() -> None:
 
 
 def test_the_document_of_the_figures_has_a_section_for_each_case() -> None:
-    cases = [case for name in load("__main__").ROUNDS for case in load(name).CASES]
-    document = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    cases = [case for name in ROUNDS for case in importlib.import_module(f"benchmarks.{name}").CASES]
+    document = page("benchmarks")
     assert len(cases) > 20
     assert table.replaced(document, {case.name: "new" for case in cases}) != document
 
@@ -318,20 +308,9 @@ def test_each_run_has_a_new_and_empty_home_and_another_job_id(monkeypatch: pytes
 
 @pytest.mark.parametrize("module", ["nodes", "answers"])
 def test_the_arguments_of_a_script_are_other_ones_in_each_run(module: str) -> None:
-    made = {"nodes": load("nodes").script, "answers": lambda run: load("answers").plain_work(run, 1, 1, 0.0)}[module]
+    made = {"nodes": nodes.script, "answers": lambda run: answers.plain_work(run, 1, 1, 0.0)}[module]
     with arena.Arena("one") as one, arena.Arena("one") as other:
         assert made(one) != made(other)
-
-
-def test_a_run_ends_its_own_processes_and_no_others() -> None:
-    with subprocess.Popen(["sleep", "600"]) as other:
-        try:
-            with arena.Arena("one") as run:
-                own = run.start(["sh", "-c", "sleep 600 & wait"], dict(os.environ), "own.log")
-            assert own.poll() is not None
-            assert other.poll() is None
-        finally:
-            other.kill()
 
 
 def test_a_script_without_an_argument_of_this_run_alone_is_not_launched() -> None:
@@ -440,14 +419,12 @@ def test_a_script_is_warm_where_more_than_half_of_its_modules_are_imported_ahead
 
 
 def test_the_readers_page_has_the_figures_of_the_page_of_all_tables() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    tables = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    assert summary.rewritten(page, tables) == page, "run: python -m benchmarks.summary"
+    copied = summary.rewritten(page("performance"), page("benchmarks"))
+    assert copied == page("performance"), "run: python -m benchmarks.summary"
 
 
 def test_a_row_that_the_tables_lack_is_refused() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     with pytest.raises(
         ValueError, match="no row 'next full step' against 'torchrun, noshare' in the section worker_kill"
     ):
-        summary.rewritten(page, "<!-- begin: worker_kill --><!-- end: worker_kill -->")
+        summary.rewritten(page("performance"), "<!-- begin: worker_kill --><!-- end: worker_kill -->")

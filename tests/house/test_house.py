@@ -2,16 +2,12 @@
 
 import ast
 import dataclasses
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-import elastic_run
 from elastic_run.master.incident import Evidence, joins, judge
 from elastic_run.rendezvous.header import Header, Incident, Tally
 from elastic_run.rendezvous.member import MAX_EXITS, MAX_TRACEBACK_BYTES, Exit, Fingerprint, Member, Report
@@ -23,32 +19,13 @@ from elastic_run.rendezvous.store.contract import MAX_VALUE_BYTES
 from elastic_run.rendezvous.wire.values import encode
 
 from ..unit.deciding import plan
-
-PACKAGE = Path(next(iter(elastic_run.__path__)))
-ROOT = PACKAGE.resolve().parents[1]
-FOLDERS = ("launcher", "elastic_agent", "adapters", "master", "rendezvous")
-HEAVY = {"grpc", "google.protobuf", "torch", "psutil", "numpy", "tensorflow", "jax", "asyncio"}
-FRAMEWORKS = {"torch", "tensorflow", "horovod", "jax", "xgboost"}
-
-LIST_MODULES = "import json, sys; print(json.dumps({n: getattr(m, '__file__', None) for n, m in sys.modules.items()}))"
-
-
-def loaded_by(statements: str) -> dict[str, str | None]:
-    """The modules, with their files, that a fresh interpreter has loaded after `statements`."""
-    code = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{statements}\n{LIST_MODULES}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def sources() -> Iterator[Path]:
-    for folder in FOLDERS:
-        yield from (path for path in (ROOT / folder).rglob("*.py") if not path.name.endswith("_pb2.py"))
+from .sources import ROOT, nodes, place, product, text
 
 
 def imports(path: Path) -> set[str]:
     """The top-level names that a file imports absolutely, at any depth of it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -56,59 +33,14 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def modules_of(path: Path) -> str:
-    return ".".join(("elastic_run", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
-
-
 def test_there_are_sources_to_look_at() -> None:
-    assert len(list(sources())) > 20
+    assert len(product()) > 300
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert not HEAVY & set(loaded_by("import elastic_run; elastic_run.__version__"))
-
-
-def test_the_store_in_memory_loads_nothing_of_etcds_wire() -> None:
-    assert not {"grpc", "google.protobuf", "psutil"} & set(
-        loaded_by("import elastic_run.rendezvous.store.memory_store")
-    )
-
-
-def test_the_pure_cores_load_no_loop_and_no_wire() -> None:
-    cores = ("rendezvous.round", "rendezvous.ranks", "master.incident", "master.controller", "elastic_agent.plan")
-    loaded = loaded_by("".join(f"import elastic_run.{core}\n" for core in cores))
-    assert not {"asyncio", "socket", "grpc", "google.protobuf", "psutil"} & set(loaded)
-
-
-def test_no_file_of_ours_is_loaded_under_two_names() -> None:
-    # What Python's own start-up looks for is no module of the package: it runs in a warm interpreter only.
-    names = {modules_of(path) for path in sources() if path.name != "sitecustomize.py"}
-    loaded = loaded_by("import importlib\n" + "".join(f"importlib.import_module({name!r})\n" for name in sorted(names)))
-    files: dict[Path, list[str]] = {}
-    for name, file in loaded.items():
-        ours = file and Path(file).resolve().is_relative_to(ROOT)
-        if file and ours and "site-packages" not in Path(file).resolve().parts:  # `make` has its environment in here
-            files.setdefault(Path(file).resolve(), []).append(name)
-    assert {file: found for file, found in files.items() if len(found) > 1} == {}
-    assert names <= {name for found in files.values() for name in found}
-
-
-def test_only_the_wire_of_etcd_imports_grpc_and_protobuf() -> None:
-    speakers = {path.name for path in sources() if {"grpc", "google"} & imports(path)}
-    assert speakers, "somebody must"
-    assert speakers == {"connections.py"}
-
-
-def test_nothing_but_an_adapter_imports_a_framework() -> None:
-    offenders = {
-        str(path) for path in sources() if FRAMEWORKS & imports(path) and path.relative_to(ROOT).parts[0] != "adapters"
-    }
-    assert offenders == set()
-
-
-def test_one_module_speaks_to_a_cluster() -> None:
-    speakers = [str(path.relative_to(ROOT)) for path in sources() if {"kubernetes", "urllib3"} & imports(path)]
-    assert speakers == ["master/nodes/kubernetes/api.py"]
+def test_nobody_pickles() -> None:
+    # Horovod's workers do: what they say is read without any class, and a test has it refuse one.
+    pickles = {"pickle", "cloudpickle", "dill", "marshal"}
+    assert [place(path) for path in product() if imports(path) & pickles] == ["adapters/horovod/messages.py"]
 
 
 NAMES_PYTORCH: Mapping[str, str] = {
@@ -122,49 +54,31 @@ NAMES_PYTORCH: Mapping[str, str] = {
 """Files below the adapters whose code names PyTorch or its libraries, each with the reason why that is no adapter's."""
 
 
-def code_of(path: Path) -> str:
-    """The source without comments and docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            kept = [each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
-            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]  # whichever node it is, it has one
-    return ast.unparse(tree)
+def words(path: Path) -> Iterator[str]:
+    """Every name and every text of a module but its docstrings and comments."""
+    documents = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+    for node in nodes(path):
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            yield from node.names
+        elif id(node) not in documents:
+            yield from (value for _, value in ast.iter_fields(node) if isinstance(value, str))
 
 
 def test_what_lies_below_the_adapters_names_pytorch_only_where_a_reason_is_given() -> None:
     names = re.compile(r"\b_?(?:torch|gloo|nccl)(?!run|metrics)", re.IGNORECASE)
-    below = [path for path in sources() if path.relative_to(ROOT).parts[0] in ("elastic_agent", "master", "rendezvous")]
-    named = {str(path.relative_to(ROOT)) for path in below if names.search(code_of(path))}
+    below = [path for path in product() if place(path).startswith(("elastic_agent/", "master/", "rendezvous/"))]
+    named = {place(path) for path in below if names.search(text(path)) and any(map(names.search, words(path)))}
     assert named == set(NAMES_PYTORCH)
 
 
 @pytest.mark.parametrize(("file", "name"), [("elastic_agent/agent.py", "Agent"), ("master/master.py", "Master")])
 def test_what_wires_the_parts_together_stays_short(file: str, name: str) -> None:
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    (found,) = (node for node in nodes(ROOT / file) if isinstance(node, ast.ClassDef) and node.name == name)
     assert found.end_lineno is not None and found.end_lineno - found.lineno < 350
 
 
-def test_loading_the_whole_launcher_loads_no_framework() -> None:
-    inside = ("master_pod.py", "operator.py", "unstarted.py")  # what is imported where there is a cluster only
-    ours = [path for path in sources() if path.relative_to(ROOT).parts[0] == "launcher" and path.name not in inside]
-    names = [modules_of(path) for path in ours]
-    loaded = loaded_by("import importlib\n" + "".join(f"importlib.import_module({name!r})\n" for name in names))
-    assert not (FRAMEWORKS | {"kubernetes"}) & set(loaded)
-    assert "elastic_run.launcher.cli" in loaded
-
-
-def test_nobody_pickles() -> None:
-    offenders = {path for path in sources() if {"pickle", "cloudpickle", "dill", "marshal"} & imports(path)}
-    # Horovod's workers do: what they say is read without any class, and a test has it refuse one.
-    assert {path.relative_to(ROOT).as_posix() for path in offenders} == {"adapters/horovod/messages.py"}
-
-
 def test_the_root_of_the_repository_imports_nothing() -> None:
-    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
-    assert not any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(tree))
+    assert not any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes(ROOT / "__init__.py"))
 
 
 NODES = 10_000

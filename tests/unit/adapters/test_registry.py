@@ -1,7 +1,5 @@
 """What adapters are asked for, how one is found by its name, and what is said of one that cannot be used."""
 
-import ast
-import itertools
 import json
 import re
 import sys
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from elastic_run.adapters import imports_ahead, registry, services
+from elastic_run.adapters import imports_ahead, services
 from elastic_run.adapters.contract import Accelerators, Adapter, ImportsAhead, Peer, Round, Service, Worker
 from elastic_run.adapters.environment import AdapterFailed, Told, per_worker, worker_environment
 from elastic_run.adapters.imports_ahead import Package
@@ -316,42 +314,3 @@ def test_devices_that_nobody_can_show_are_not_shared_out(
     (tmp_path / "train.py").write_text("")
     with pytest.raises(UsageError, match="--virtual-local-rank: the adapter for blind knows of no variable"):
         parse(["--framework=blind", "--virtual-local-rank", "train.py"], {"USER": "ada", "PATH": "/usr/bin:/bin"})
-
-
-def lines_of_code(file: Path) -> int:
-    """Lines without comments, docstrings and blank ones."""
-    source = file.read_text(encoding="utf-8")
-    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    said: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
-        body = node.body if isinstance(node, documented) else []
-        for before, each in itertools.pairwise([None, *body]):
-            if (
-                isinstance(each, ast.Expr)
-                and isinstance(each.value, ast.Constant)
-                and isinstance(each.value.value, str)
-            ):
-                assert before is None or isinstance(before, ast.Assign | ast.AnnAssign), "a string that says nothing"
-                said |= set(range(each.lineno, (each.end_lineno or each.lineno) + 1))
-    return sum(
-        bool(line.strip()) and not line.lstrip().startswith("#") and number not in said
-        for number, line in enumerate(source.splitlines(), 1)
-    )
-
-
-def test_the_page_tells_how_short_the_adapters_are() -> None:
-    folder, page = Path(registry.__file__).parent, (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
-    found = {
-        name: sum(lines_of_code(file) for file in (folder / name).glob("*.py"))
-        for name in ("xgboost", "jax", "horovod")
-    }
-    found["tensorflow"] = lines_of_code(folder / "tensorflow" / "adapter.py")  # its data are no part of the contract
-    told = re.search(
-        r"XGBoost's has about (\d+) lines of code, JAX's (\d+), and the\s+part of TensorFlow's that sets `TF_CONFIG` "
-        r"(\d+)\. Horovod's has (\d+)",
-        page,
-    )
-    assert told, "the sentence has other words"
-    about = dict(zip(("xgboost", "jax", "tensorflow", "horovod"), map(int, told.groups()), strict=True))
-    assert all(abs(about[name] - found[name]) <= 10 + found[name] // 20 for name in found), (about, found)
-    assert all(count < 150 for name, count in found.items() if name != "horovod")

@@ -13,7 +13,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from elastic_run.launcher.diagnostics.exporter.command import Collector, Observed, families, main
-from elastic_run.launcher.diagnostics.exporter.metrics import METRICS, STORE_UP, STORE_UP_HELP, UP
+from elastic_run.launcher.diagnostics.exporter.metrics import METRICS, STORE_UP, UP
 from elastic_run.launcher.errors import UsageError
 from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.master.status import Diagnosis, Status
@@ -77,15 +77,6 @@ def test_a_job_that_does_not_answer_is_down_and_has_no_values() -> None:
 
 def test_a_store_that_does_not_answer_is_all_that_is_said() -> None:
     assert samples(None) == {(STORE_UP,): 0.0}
-
-
-def test_the_page_lists_every_metric_with_its_meaning() -> None:
-    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    rows = [f"| `{STORE_UP}` | gauge |  | {STORE_UP_HELP} |"]
-    for each in (UP, *METRICS):
-        labels = ", ".join(f"`{label}`" for label in each.labels)
-        rows.append(f"| `{each.name}` | {each.kind} | {labels} | {each.help} |")
-    assert [row for row in page.splitlines() if row.startswith("| `")] == rows
 
 
 def test_the_dashboard_and_the_alerts_name_metrics_and_states_that_there_are() -> None:
