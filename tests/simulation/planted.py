@@ -1,28 +1,36 @@
-"""Runs the simulator on a product with a defect: one module's source is changed as it is imported, never on disk.
+"""Runs the simulator on a product with a defect, which is put into the product in memory, in a process of its own."""
 
-A product that has been imported cannot be changed any more. So `caught` forks a process that has not imported it,
-and everything here imports the simulator late.
-"""
-
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import ast
+import importlib
+import inspect
 import json
 import os
 import resource
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CPU_SECONDS = 90
 """For one process; a defect may make the product spin."""
 
+SECONDS = 180
+"""For one process; it may make it wait, too."""
+
 MEMORY = 3 << 30
 """Bytes for one process; it may make it collect, too."""
+
+RUNS = "the simulator runs"
+"""The rule that a process breaks which gives no answer."""
+
+
+class Outdated(Exception):
+    """What a defect changes is not in the product any more, or not once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,66 +42,90 @@ class Catch:
     what: str
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, fullname: str, path: str, source: str) -> None:
-        super().__init__(fullname, path)
-        self._source = source
-
-    def get_code(self, fullname: str) -> CodeType:
-        return compile(self._source, self.path, "exec")  # past the cache of compiled files
+def product() -> list[ModuleType]:
+    """The modules of the product that have been imported."""
+    return [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "elastic_run"]
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, fullname: str, source: str) -> None:
-        self._fullname = fullname
-        self._source = source
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._fullname:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        assert spec is not None and spec.origin is not None, f"{fullname} cannot be found"
-        loader = _Loader(fullname, spec.origin, self._source)
-        return importlib.util.spec_from_file_location(fullname, spec.origin, loader=loader)
-
-
-def plant(file: str, source: str) -> None:
-    """From now on `file` (such as `master/master.py`) is imported as `source`."""
-    fullname = "elastic_run." + file.removesuffix(".py").replace("/", ".")
-    if fullname in sys.modules:
-        raise RuntimeError(f"{fullname} is imported already: a defect cannot be planted any more")
-    sys.meta_path.insert(0, _Finder(fullname, source))
+def put(file: str, tree: ast.Module, line: int) -> None:
+    """Makes the function around `line` of `file` (such as `master/master.py`), or the value that the module assigns
+    there, what it is in `tree`. Raises Outdated where there is neither.
+    """
+    module = importlib.import_module("elastic_run." + file.removesuffix(".py").replace("/", "."))
+    names, node = _around(tree, line)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        code = compile(tree, str(module.__file__), "exec")
+        for name in names:
+            code = next(each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name)
+        _function(module, names).__code__ = code
+    elif isinstance(node, ast.Assign | ast.AnnAssign) and not names[:-1]:
+        values: dict[str, Any] = dict(vars(module))
+        exec(compile(ast.Module([node], []), str(module.__file__), "exec"), values)
+        rebind(getattr(module, names[0]), values[names[0]], names[0])
+    else:
+        raise Outdated(f"{file}, line {line}, is in no function, and no value")
 
 
-def source_of(file: str) -> str:
-    """As it is."""
-    return (ROOT / file).read_text()
+def rebind(old: object, new: object, name: str) -> None:
+    """Whoever of the product has imported `old` by this name has `new`."""
+    for module in product():
+        if vars(module).get(name) is old:
+            setattr(module, name, new)
+
+
+def _around(tree: ast.Module, line: int) -> tuple[list[str], ast.AST]:
+    """The outermost function around a line, or the statement there, and its qualified name."""
+    names: list[str] = []
+    body: list[ast.stmt] = tree.body
+    while True:
+        node = next((each for each in body if each.lineno <= line <= (each.end_lineno or 0)), None)
+        if node is None:
+            return names, tree
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", node)
+        names.append(getattr(target, "name", getattr(target, "id", "")))
+        if not isinstance(node, ast.ClassDef):
+            return names, node
+        body = node.body
+
+
+def _function(module: ModuleType, names: list[str]) -> FunctionType:
+    found: Any = module
+    for name in names:
+        found = inspect.getattr_static(found, name)
+    for wrapper in ("fget", "func", "__func__"):
+        found = getattr(found, wrapper, None) or found
+    found = inspect.unwrap(found)
+    if not isinstance(found, FunctionType):
+        raise Outdated(f"{module.__name__}.{'.'.join(names)} cannot be changed: it is {found!r}")
+    return found
 
 
 def caught(
-    file: str,
-    source: str,
+    plant: Callable[[], object],
     schedules: Iterable[str | int],
     *,
     shrunk: bool = False,
     cpu_seconds: int = CPU_SECONDS,
+    seconds: int = SECONDS,
 ) -> Catch | None:
     """The first of `schedules` (see `kinds.py`) that sees the defect, or with `shrunk` what is left of it when all is
-    taken away that need not be there; None where none does. Forks; the product must not have been imported here.
+    taken away that need not be there; None where none does. `plant` puts it there. Forks. Raises Outdated.
     """
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(readable)
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(seconds)
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            plant(file, source)
-            found = _first(schedules, shrunk)
+            plant()
+            found: object = _first(schedules, shrunk)
+        except Outdated as error:
+            found = str(error)
         except BaseException as error:  # noqa: BLE001  the last thing that this process does is to tell it
-            found = "", "the simulator runs", repr(error)
+            found = "", RUNS, repr(error)
         with os.fdopen(writable, "w") as answer:
             json.dump(found, answer)
         os._exit(0)
@@ -102,9 +134,11 @@ def caught(
         told = answer.read()
     os.waitpid(child, 0)
     if not told:
-        return Catch("", "the simulator runs", f"no answer within {cpu_seconds} s of processor time")
-    found = json.loads(told)
-    return Catch(*found) if found else None
+        return Catch("", RUNS, f"no answer within {cpu_seconds} s of processor time and {seconds} s")
+    answered = json.loads(told)
+    if isinstance(answered, str):
+        raise Outdated(answered)
+    return Catch(*answered) if answered else None
 
 
 def _first(schedules: Iterable[str | int], shrunk: bool) -> tuple[str, str, str] | None:
