@@ -331,7 +331,20 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "peers-errors",
         "an error that speaks of a lost peer is as good a cause as any",
-        Edit("master/incident.py", "", "return _COUPLED_KIND", "return 1"),
+        Edit(
+            "master/incident.py",
+            "",
+            """
+            if _lost_peer(exit_):
+                return _COUPLED_KIND
+            return 1 if exit_.message else 2
+            """,
+            """
+            if _lost_peer(exit_):
+                return 1
+            return 1 if exit_.message else 2
+            """,
+        ),
         "the root cause is what was done",
         "seed 1 / job work=5 restarts=0 / running.1+1 worker n1 0 raise",
     ),
@@ -362,14 +375,20 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "budget-more",
         "the budget is one failure too large",
-        passed("master.incident.fatal", max_restarts=lambda most: most + 1),
+        passed(
+            "master.incident.fatal(tally, incident, max_restarts, same_failure_limit)",
+            max_restarts=lambda most: most + 1,
+        ),
         "no round is opened beyond the budget",
         "seed 0 / job restarts=0 / assigned.1+5 worker n2 0 raise",
     ),
     Mutant(
         "repeats-more",
         "a failure may be repeated once too often",
-        passed("master.incident.fatal", same_failure_limit=lambda most: most + 1),
+        passed(
+            "master.incident.fatal(tally, incident, max_restarts, same_failure_limit)",
+            same_failure_limit=lambda most: most + 1,
+        ),
         "a job is stopped early when it repeats a failure",
         "seed 1 / job nodes=2 restarts=5 same=2 / running.1+1 worker n1 0 exit3 / "
         "running.2+1 worker n1 0 exit3 / running.3+1 worker n1 0 exit3",
@@ -384,7 +403,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "problems-for-ever",
         "workers that can never be started are tried for ever",
-        passed("master.incident.fatal", tally=change(problems_in_row=0)),
+        passed(
+            "master.incident.fatal(tally, incident, max_restarts, same_failure_limit)", tally=change(problems_in_row=0)
+        ),
         "what cannot be started is not tried for ever",
         "seed 1 / job nodes=1 min=1 max=1 / assigned.1+0 taken_port n1 / assigned.2+0 taken_port n1 / "
         "assigned.3+0 taken_port n1 / assigned.4+0 taken_port n1 / assigned.5+0 taken_port n1 / "
@@ -393,35 +414,35 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "hasty-verdict",
         "a verdict that ends the job does not wait for the evidence",
-        passed("rendezvous.round.decide", current=change(fault=change(settled_at=-math.inf))),
+        passed("rendezvous.round.decide(found, current, policy)", current=change(fault=change(settled_at=-math.inf))),
         "the root cause is what was done",
         "seed 1 / job work=5 restarts=0 / running.1+1 worker n1 0 raise",
     ),
     Mutant(
         "min-less",
         "a round may have one node less than the minimum",
-        passed("rendezvous.round.Policy.usable", self=change(min_nodes=lambda least: least - 1)),
+        passed("rendezvous.round.Policy.usable(self)", self=change(min_nodes=lambda least: least - 1)),
         "a round's size is one that the user allowed",
         "seed 6 / job min=3 / start+0.4 leave n3",
     ),
     Mutant(
         "min-more",
         "a round needs one node more than the minimum",
-        passed("rendezvous.round.Policy.usable", self=change(min_nodes=lambda least: least + 1)),
+        passed("rendezvous.round.Policy.usable(self)", self=change(min_nodes=lambda least: least + 1)),
         "a job wants no nodes when it is over, and not before",
         "seed 0 / job max=2",
     ),
     Mutant(
         "max-more",
         "a round may have one node more than the maximum",
-        passed("rendezvous.round.Policy.usable", self=change(max_nodes=lambda most: most + 1)),
+        passed("rendezvous.round.Policy.usable(self)", self=change(max_nodes=lambda most: most + 1)),
         "a round's size is one that the user allowed",
         "seed 7 / job min=1 max=1",
     ),
     Mutant(
         "unit",
         "the node unit is not kept",
-        passed("rendezvous.round.Policy.usable", self=change(node_unit=1)),
+        passed("rendezvous.round.Policy.usable(self)", self=change(node_unit=1)),
         "a job wants no more than it may have",
         "seed 19 / job unit=2",
     ),
@@ -472,7 +493,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "survivors-order",
         "survivors lose their order",
-        passed("rendezvous.ranks.order", survivors=lambda nodes: sorted(nodes, key=lambda node: node.incarnation)),
+        passed(
+            "rendezvous.ranks.order(survivors)",
+            survivors=lambda nodes: sorted(nodes, key=lambda node: node.incarnation),
+        ),
         "survivors keep their order",
         "seed 6 / job / start+0 failed_start n3 1",
     ),
@@ -525,21 +549,21 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "no-interval",
         "joining nodes restart the script as often as they like",
-        passed("rendezvous.round.decide", current=change(grown_at=-math.inf)),
+        passed("rendezvous.round.decide(found, current, policy)", current=change(grown_at=-math.inf)),
         "joining nodes restart the script as the user said",
         "seed 123 / job min=1 last_call=0 settle=0 etcd=1",
     ),
     Mutant(
         "scale-up-never",
         "--scale-up=never is not heard",
-        passed("rendezvous.round.decide", policy=change(scale_up="now")),
+        passed("rendezvous.round.decide(found, current, policy)", policy=change(scale_up="now")),
         "joining nodes restart the script as the user said",
         "seed 9 / job scale_up=never last_call=0",
     ),
     Mutant(
         "late-join",
         "a joining node restarts workers that are finishing",
-        passed("rendezvous.round.decide", found=change(finishing=False)),
+        passed("rendezvous.round.decide(found, current, policy)", found=change(finishing=False)),
         "joining nodes do not restart what is finishing",
         "seed 1806 / job settle=2 / round.1+5 kill n2 / round.1+5.2 start n2 / round.1+5.3 worker n1 0 exit0",
     ),
@@ -553,7 +577,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "lease-is-life",
         "a node whose lease has ended ends its workers, and comes as another",
-        passed("elastic_agent.plan.act", view=change(lapsed=False)),
+        passed("elastic_agent.plan.act(view)", view=change(lapsed=False)),
         "a store that was away costs no worker",
         "seed 1 / job nodes=2 min=1 max=2 work=30 / running.1+1 etcd_stop 3 15",
     ),
@@ -613,7 +637,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "back-though-left-out",
         "a node whose lease has ended comes back where a round was opened without it while it had workers ready",
-        passed("elastic_agent.plan.replaced", view=lambda view: replace(view, assigned=view.round > 0)),
+        passed("elastic_agent.plan.replaced(view)", view=lambda view: replace(view, assigned=view.round > 0)),
         "the dead do not come back",
         "seed 10984 / job inplace=1 / finishing.1+0 freeze n3 6.292",
     ),
@@ -869,7 +893,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "stale-end",
         "the end of an earlier run is taken for this one's",
-        passed("elastic_agent.plan.act", view=change(stale="")),
+        passed("elastic_agent.plan.act(view)", view=change(stale="")),
         "an exit code says what happened",
         "seed 7 / job work=5 restarts=0 / running.1+0.9 freeze n2 9 / running.1+1 worker n1 0 raise / "
         "running.1+3.9857 start n1 / running.1+3.7263 start n3",
@@ -884,7 +908,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "leaves-unheard",
         "a node's workers are told to go before the store has the news that it leaves",
-        passed("elastic_agent.plan.act", view=change(notice_age=math.inf)),
+        passed("elastic_agent.plan.act(view)", view=change(notice_age=math.inf)),
         "a node reports that it leaves before its workers end",
         "seed 1 / job nodes=1 min=1 work=30 / start+0.5 start n2 / running.1+1 cut n2 m1 0.7 / "
         "running.1+1 cut n2 m2 0.7 / running.1+1 cut n2 m3 0.7 / running.1+1 leave n2",
@@ -892,7 +916,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "last-master",
         "the last node of a suspended job does not wait for its own master to end it",
-        passed("elastic_agent.plan.act", view=change(leading=False)),
+        passed("elastic_agent.plan.act(view)", view=change(leading=False)),
         "no key is left",
         "seed 1 / job nodes=2 max=2 work=20 / running.1+1 leave n1 / running.1+8 leave n2",
     ),
@@ -1239,7 +1263,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "suspended-ends",
         "workers that keep their process are ended while the job waits for nodes",
         passed(
-            "elastic_agent.plan.act",
+            "elastic_agent.plan.act(view)",
             view=lambda view: replace(view, staying=0) if view.header and view.header.state == "waiting" else view,
         ),
         "a worker that is free in time keeps its process",
@@ -1415,7 +1439,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "roles-maximum",
         "a role gets one node more than its maximum",
-        passed("rendezvous.roles.fill", roles=each(change(max_nodes=lambda most: most + 1))),
+        passed("rendezvous.roles.fill(roles)", roles=each(change(max_nodes=lambda most: most + 1))),
         "each role has its nodes",
         "seed 0 / job roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no",
     ),
@@ -1454,7 +1478,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "roles-all-count",
         "the job waits for roles that do not count",
-        passed("rendezvous.round.survey", policy=change(roles=each(change(counts=True)))),
+        passed("rendezvous.round.survey(members, current, policy)", policy=change(roles=each(change(counts=True)))),
         "every agent ends",
         "seed 0 / "
         "job nodes=4 settle=2 interval=0 ttl=8 shutdown=1 "
@@ -1464,7 +1488,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "roles-one-counts",
         "the job is done when its last role is",
         passed(
-            "rendezvous.round.survey",
+            "rendezvous.round.survey(members, current, policy)",
             policy=change(roles=lambda roles: [replace(role, counts=role == roles[-1]) for role in roles]),
         ),
         "every agent ends",
@@ -1473,7 +1497,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "on-loss-ignored",
         "a loss that concerns all restarts one node alone",
-        passed("rendezvous.round.decide", policy=change(roles=each(change(on_loss="one")))),
+        passed("rendezvous.round.decide(found, current, policy)", policy=change(roles=each(change(on_loss="one")))),
         "a loss that concerns all restarts all",
         "seed 23 / job nodes=4 last_call=0 join=15 recovery=15 roles=ps:1:1:all:no,worker:1:2:all:yes / "
         "started.1+0.0232 kill n1",
@@ -1481,7 +1505,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "on-loss-all",
         "a loss restarts all where one node is to restart alone",
-        passed("rendezvous.round.decide", policy=change(roles=each(change(on_loss="all")))),
+        passed("rendezvous.round.decide(found, current, policy)", policy=change(roles=each(change(on_loss="all")))),
         "one restarts alone",
         "seed 8 / job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes / running.1+0 kill n1",
     ),
@@ -1509,7 +1533,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "untouched-restarted",
         "an agent restarts workers that are to go on",
-        passed("elastic_agent.plan.act", view=change(assignment=change(since=0))),
+        passed("elastic_agent.plan.act(view)", view=change(assignment=change(since=0))),
         "a node that continues keeps its workers",
         "seed 8 / job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes / running.1+0.1812 kill n1",
     ),
@@ -1536,7 +1560,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "targets-stay",
         "a job that is over still wants nodes",
-        passed("master.targets.targets", ended=lambda ended: None),
+        passed("master.targets.targets(current, policy)", ended=lambda ended: None),
         "a job that is over wants no nodes",
         "seed 0 / job",
     ),
@@ -1569,14 +1593,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "targets-never",
         "a job that keeps its size wants more nodes",
-        passed("master.targets.targets", policy=change(scale_up="now")),
+        passed("master.targets.targets(current, policy)", policy=change(scale_up="now")),
         "a job wants what it may have",
         "seed 9 / job scale_up=never last_call=0",
     ),
     Mutant(
         "targets-done",
         "a job wants no other node as soon as it trains",
-        passed("master.targets.targets", finishing=lambda finishing: True),
+        passed("master.targets.targets(current, policy)", finishing=lambda finishing: True),
         "a job wants what it may have",
         "seed 2 / job nodes=1 min=1",
     ),
@@ -1656,7 +1680,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "master-again",
         "a master without workers that is elected when the job is over begins it again",
-        passed("elastic_agent.candidate.Candidate.run", has_ended=lambda ask: None),
+        passed(
+            "elastic_agent.candidate.Candidate.run(self, stand, stale, over, has_ended)", has_ended=lambda ask: None
+        ),
         "a master without workers costs no worker",
         "seed 58 / job ttl=8 etcd=1 data=checkpoint records=6 shard=1 every=1 masters=1 / "
         "round.1+0 freeze c1 10.756 / elected.1+0.0063 pause c1 2.839",
@@ -1732,7 +1758,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "service-lingers",
         "a service of a round runs on where all its workers had died by themselves",
-        passed("elastic_agent.plan.act", view=change(lingers=False)),
+        passed("elastic_agent.plan.act(view)", view=change(lingers=False)),
         "ports that no worker needs are held",
         "seed 147 / job min=3 ttl=8 services=watch:job:every ports=1 / round.1+0.02 service n2 watch killed / "
         "round.1+2 service n3 watch exit3 / start+7 leave n2",

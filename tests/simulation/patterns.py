@@ -203,7 +203,8 @@ class _Match:
         local = self.module.locals.get(node)
         if local is not None:
             inner = self.inner.get(pattern, (0, ours))
-            return (inner[0] != 0 or ours not in self.module.public) and self._bind("name", inner, local)
+            elsewhere = inner[0] == 0 and (ours in self.module.public or is_private(ours))
+            return not elsewhere and self._bind("name", inner, local)
         if is_private(ours) and is_private(theirs):
             return self._bind("private", (0, ours), (0, theirs))
         return ours == theirs
@@ -284,9 +285,7 @@ class _Filled(ast.NodeTransformer):
         self._place = place
         self._inner = bindings(new)
         self._rests = dict(zip(_rests(new), (match.rests[each] for each in _rests(old)), strict=False))
-        self._own = {
-            node.id for node in ast.walk(new) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
+        self._own, _ = _bound(new)
         self._names: dict[tuple[str, bool, str], set[str]] = {}
         for (kind, scope, name), (_, _, there) in match.names.items():
             self._names.setdefault((kind, scope == 0, name), set()).add(there)
@@ -302,6 +301,9 @@ class _Filled(ast.NodeTransformer):
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         ast.copy_location(node, self._place)
+        if name := getattr(node, name_field(node), None):
+            kind = "private" if is_private(name) else "name"
+            setattr(node, name_field(node), self._name(kind, name, self._inner.get(node, (0,))[0] == 0))
         return super().generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> Any:
@@ -316,11 +318,6 @@ class _Filled(ast.NodeTransformer):
             return [
                 piece if isinstance(piece, ast.stmt) else ast.copy_location(ast.Expr(piece), piece) for piece in pieces
             ]
-        return self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        kind = "private" if ("private", True, node.id) in self._names else "name"
-        node.id = self._name(kind, node.id, kind == "private" or self._inner.get(node, (0,))[0] == 0)
         return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

@@ -80,14 +80,23 @@ def each(changed: Change) -> Change:
     return lambda values: tuple(new for new in map(changed, values) if new is not None)
 
 
-def passed(name: str, **arguments: Change) -> Seam:
-    """Arguments of a call are others."""
+def passed(call: str, **arguments: Change) -> Seam:
+    """Arguments of a call are others.
+
+    `call` names those that come before them in their order, such as `master.incident.fatal(tally, incident)`, for what
+    the product calls them is its own; an argument that is only passed by keyword is not named there.
+    """
+    name, _, order = call.removesuffix(")").partition("(")
+    positions = {argument: position for position, argument in enumerate(order.split(", ")) if argument}
 
     def instead(real: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-        call = inspect.signature(real).bind(*args, **keywords)
-        call.apply_defaults()
-        call.arguments.update({name: to(call.arguments[name]) for name, to in arguments.items()})
-        return real(*call.args, **call.kwargs)
+        bound = inspect.signature(real).bind(*args, **keywords)
+        bound.apply_defaults()
+        theirs = list(bound.arguments)
+        for argument, to in arguments.items():
+            its = theirs[positions[argument]] if argument in positions else argument
+            bound.arguments[its] = to(bound.arguments[its])
+        return real(*bound.args, **bound.kwargs)
 
     return Seam(name, instead)
 
