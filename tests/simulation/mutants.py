@@ -181,8 +181,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no-second-look",
         "reports that came while a header was on its way are not looked at again",
         Edit(
-            "master/controller.py",
-            "Controller",
+            "master/controller.py::Controller",
             """
             for seen in self._members.values():
                 self._gather(seen.member)
@@ -196,14 +195,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "members-watch-late",
         "a new master's watch of the members begins one revision too late",
-        Edit("master/master.py", "Master.run", "revision + 1", "revision + 2"),
+        Edit("master/master.py::Master.run", "revision + 1", "revision + 2"),
         "a job times out when nodes are missing",
         "seed 10 / job min=3",
     ),
     Mutant(
         "compacted-gone",
         "who has gone while the master's watch was cut stays a member where the history is lost",
-        Edit("master/master.py", "Master", "self._tell(events.Unregistered(node))", "pass"),
+        Edit("master/master.py::Master", "self._tell(events.Unregistered(node))", "pass"),
         "after the faults a job trains again",
         "seed 1 / job nodes=1 ttl=8 min=1 work=20 interval=0 / start+0.5 start n2 / start+0.5 start n3 / "
         "running.1+0 power_off n3 / running.1+4.5 cut n1 m1 5 / running.1+4.5 cut n1 m2 5 / "
@@ -213,8 +212,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "compacted-reborn",
         "where the history is lost, the next life of a node hides the loss of the one before",
         Edit(
-            "master/controller.py",
-            "Controller",
+            "master/controller.py::Controller",
             """
             self._lose(self._members.pop(node))
             before = None
@@ -230,8 +228,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "gone-success",
         "a node that has succeeded and left is taken for lost",
         Edit(
-            "master/controller.py",
-            "Controller",
+            "master/controller.py::Controller",
             'report.state == "succeeded" and report.round == self._round.number',
             "False",
         ),
@@ -241,7 +238,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "takeover-incident",
         "a new master forgets the incident that is still open",
-        event(events.Found, lambda told, *_: change(header=change(incident=None))(told)),
+        event(events.Found, change(header=change(incident=None))),
         "each incident is counted once",
         "seed 270 / job / running.1+0 leave n1 / running.1+5 start n1",
     ),
@@ -249,10 +246,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "takeover-lost",
         "a new master does not ask who is missing",
         Edit(
-            "master/controller.py",
-            "Controller",
-            "assignment.incarnation not in present and self._round.running",
-            "False",
+            "master/controller.py::Controller", "assignment.incarnation not in present and self._round.running", "False"
         ),
         "a round says why it was opened",
         "seed 31 / job / start+3 kill n3",
@@ -260,7 +254,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "takeover-successes",
         "a new master does not ask who has succeeded and gone",
-        event(events.Found, lambda told, *_: replace(told, successes=())),
+        event(events.Found, change(successes=())),
         "a success stays one",
         "seed 20 / job nodes=2 min=1 work=4 / finishing.1+0.4 kill n1",
     ),
@@ -268,8 +262,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "takeover-afresh",
         "a new master begins another run where one member is lost",
         Edit(
-            "master/controller.py",
-            "Controller",
+            "master/controller.py::Controller",
             "not returned and (not present.intersection(known))",
             "not present.issuperset(known)",
         ),
@@ -279,14 +272,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "stopped-exits",
         "workers that were told to stop are taken for failed",
-        event(events.Registered, lambda told, *_: exits(stopped=False)(told)),
+        event(events.Registered, exits(stopped=False)),
         "the root cause is what was done",
         "seed 1 / job work=5 / running.1+1 worker n1 0 raise",
     ),
     Mutant(
         "late-cause",
         "a root cause that arrives after the round was opened changes nothing",
-        Edit("master/incident_log.py", "IncidentLog.note", "self.pending = self.verdict(number)", "pass"),
+        Edit("master/incident_log.py::IncidentLog.note", "self.pending = self.verdict(number)", "pass"),
         "the root cause is what was done",
         "seed 29 / job work=5 / running.1+1 worker n1 0 raise",
     ),
@@ -294,8 +287,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "late-for-ever",
         "what arrives long after its round was closed still changes the verdict",
         Edit(
-            "master/incident_log.py",
-            "IncidentLog.note",
+            "master/incident_log.py::IncidentLog.note",
             """
             if number != current.number:
                 if not self._gathers(number, now):
@@ -320,8 +312,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "charged-twice",
         "an incident is charged with its round and again with the next",
         Edit(
-            "master/incident_log.py",
-            "IncidentLog.turn",
+            "master/incident_log.py::IncidentLog.turn",
             "self.tally, self.pending = (tally, because)",
             "self.tally, self.pending = (charge(tally, because), because)",
         ),
@@ -333,7 +324,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "an error that speaks of a lost peer is as good a cause as any",
         Edit(
             "master/incident.py",
-            "",
             """
             if _lost_peer(exit_):
                 return _COUPLED_KIND
@@ -351,23 +341,21 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "peers-unmarked",
         "an agent does not mark what only its framework's adapter takes for a lost peer",
-        event(events.Registered, lambda told, *_: exits(lost_peer=False)(told)),
+        event(events.Registered, exits(lost_peer=False)),
         "the root cause is what was done",
         "seed 30 / job / running.1+1 worker n1 0 exit3",
     ),
     Mutant(
         "blame-first",
         "whoever reports first is to blame",
-        Edit(
-            "master/incident.py", "Gathering.add", "self._root is None or kind < self._root_kind", "self._root is None"
-        ),
+        Edit("master/incident.py::Gathering.add", "self._root is None or kind < self._root_kind", "self._root is None"),
         "the root cause is what was done",
         "seed 1 / job work=5 restarts=0 / running.1+1 worker n1 0 raise",
     ),
     Mutant(
         "segv",
         "a segmentation fault is no crash",
-        Edit("master/incident.py", "", "{..., signal.SIGSEGV, ...}", "{..., ...}"),
+        Edit("master/incident.py", "{..., signal.SIGSEGV, ...}", "{..., ...}"),
         "the root cause is what was done",
         "seed 1 / job nodes=2 max=2 work=10 restarts=0 / running.1+1 worker n1 0 segv / "
         "running.1+1.0001 worker n2 0 raise",
@@ -396,7 +384,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "repeats-any",
         "any two failures are the same",
-        Edit("master/incident.py", "charge", "signature and signature == tally.signature", "signature"),
+        Edit("master/incident.py::charge", "signature and signature == tally.signature", "signature"),
         "a job is stopped early when it repeats a failure",
         "seed 1 / job nodes=2 restarts=5 same=2 / running.1+1 worker n1 0 exit3 / running.2+1 worker n1 0 raise",
     ),
@@ -450,8 +438,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "leaver-in",
         "a node that leaves is taken into the next round",
         Edit(
-            "rendezvous/round.py",
-            "decide",
+            "rendezvous/round.py::decide",
             "seen.member.report.state not in DEPARTING",
             'seen.member.report.state != "unfit"',
         ),
@@ -462,8 +449,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "unfit-in",
         "a node that cannot start workers is taken into the next round",
         Edit(
-            "rendezvous/round.py",
-            "decide",
+            "rendezvous/round.py::decide",
             "seen.member.report.state not in DEPARTING",
             'seen.member.report.state != "leaving"',
         ),
@@ -475,7 +461,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "where one node is lost as another leaves, the round is said to be for the one that leaves",
         Edit(
             "rendezvous/round.py",
-            "",
             """
             if lost: ...
             elif left: ...
@@ -510,7 +495,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "one-success",
         "the job is done when one node has succeeded",
-        Edit("rendezvous/round.py", "survey", "succeeded.issuperset(counting)", "bool(succeeded)"),
+        Edit("rendezvous/round.py::survey", "succeeded.issuperset(counting)", "bool(succeeded)"),
         "success is when every worker has succeeded",
         "seed 0 / job max=2",
     ),
@@ -533,7 +518,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "settle-for-ever",
         "joining nodes wait until nobody else arrives",
-        Edit("rendezvous/round.py", "", "min(arrived + policy.settle, patience)", "arrived + policy.settle"),
+        Edit("rendezvous/round.py", "min(arrived + policy.settle, patience)", "arrived + policy.settle"),
         "a node that can be admitted is admitted",
         "seed 1 / job nodes=2 min=1 max=12 work=40 settle=2 interval=0 / running.1+0.5 start n3 / "
         "running.1+2 start n4 / running.1+3.5 start n5 / running.1+5 start n6 / running.1+6.5 start n7 / "
@@ -542,7 +527,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "settle-alone",
         "who had to wait for others to come leaves those no time to settle",
-        Edit("rendezvous/round.py", "", "need - 1", "0"),
+        Edit("rendezvous/round.py", "need - 1", "0"),
         "joining nodes restart the script as the user said",
         "seed 1 / job nodes=2 max=4 unit=2 work=20 settle=2 interval=0 / running.1+1 start n3 / running.1+9 start n4",
     ),
@@ -570,7 +555,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "first-rank",
         "ranks do not count the workers of a node",
-        Edit("rendezvous/ranks.py", "spans", "first_rank += workers.nproc", "first_rank += 1"),
+        Edit("rendezvous/ranks.py::spans", "first_rank += workers.nproc", "first_rank += 1"),
         "ranks are 0..n-1, each once",
         "seed 15 / job nproc=2",
     ),
@@ -599,8 +584,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "young-knows",
         "a new master that could not register while the store was away takes who is missing for lost",
         Edit(
-            "elastic_agent/candidate.py",
-            "Candidate",
+            "elastic_agent/candidate.py::Candidate",
             "self._memory = Memory()",
             "self._memory = Memory(asyncio.get_running_loop().time())",
         ),
@@ -619,8 +603,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "abandoned-long-ago",
         "a standby that finds a run without any of its nodes counts the wait for the next run from its own start",
         Edit(
-            "master/controller.py",
-            "Controller",
+            "master/controller.py::Controller",
             "self._memory.abandoned.setdefault(header.run, self._now)",
             "self._memory.began",
         ),
@@ -644,14 +627,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "back-without-a-header",
         "a node that knows no round takes up its registration, though a run has come and gone",
-        Edit("rendezvous/membership.py", "resume", "not header_revision", "False"),
+        Edit("rendezvous/membership.py::resume", "not header_revision", "False"),
         "a node of a run that has ended begins no other run",
         "seed 13210 / job min=1 / registered.n2+0 pause n2 24.089",
     ),
     Mutant(
         "missed-success",
         "a node that heard of no round is refused as if it came late, although it was there before the success",
-        Edit("rendezvous/membership.py", "refuse_if_over", 'own_run in ("", end.run)', "own_run == end.run"),
+        Edit("rendezvous/membership.py::refuse_if_over", 'own_run in ("", end.run)', "own_run == end.run"),
         "an exit code says what happened",
         "seed 13210 / job min=1 / registered.n2+0 pause n2 24.089",
     ),
@@ -665,7 +648,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "abandoned-come-back",
         "who was in a run that another has replaced takes up its registration in that run",
-        effect(effects.Abandon, lambda wanted, _: replace(wanted, missing=())),
+        effect(effects.Abandon, change(missing=())),
         "a run continues while a member of it lives",
         "seed 2787 / job nodes=2 / assigned.1+0.0043 cut n1 * 4.675 / assigned.1+0 kill n2 / assigned.1+0 start n2",
     ),
@@ -687,8 +670,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "assignment-of-namesake",
         "a reborn node takes the assignment of the dead one",
         Edit(
-            "rendezvous/membership.py",
-            "read_assignment",
+            "rendezvous/membership.py::read_assignment",
             "assignment.incarnation == member.incarnation and assignment.round == header.number",
             "assignment.round == header.number",
         ),
@@ -714,8 +696,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "depose-namesake",
         "with a dead master, the next life of its node is evicted",
         Edit(
-            "rendezvous/election.py",
-            "depose",
+            "rendezvous/election.py::depose",
             "node is not None and incarnation_of(node.value) == leader.incarnation",
             "node is not None",
         ),
@@ -726,21 +707,21 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "watch-repeats",
         "a watch that is resumed tells the last revision again",
-        Edit("rendezvous/store/etcd/watch.py", "follow", "revision + 1", "revision"),
+        Edit("rendezvous/store/etcd/watch.py::follow", "revision + 1", "revision"),
         "a watch tells each change once and in order",
         "seed 5 / job min=1 max=1 / running.1+0 reset n1 m2 7.154",
     ),
     Mutant(
         "watch-skips",
         "a message that holds only the first changes is taken for all",
-        Edit("rendezvous/store/etcd/watch.py", "follow", "not response.events", "True"),
+        Edit("rendezvous/store/etcd/watch.py::follow", "not response.events", "True"),
         "a watch tells each change once and in order",
         "seed 10 / job nodes=6 max=6 / round.1+0 deafen * n1 0.5 / round.1+0.615 reset n1 * 0.1",
     ),
     Mutant(
         "older-header",
         "an older header that arrives late replaces the newer",
-        Edit("elastic_agent/known_round.py", "take", "known.revision > revision", "False"),
+        Edit("elastic_agent/known_round.py::take", "known.revision > revision", "False"),
         "only what happened is counted",
         "seed 487 / job min=1 last_call=0 settle=0 interval=0 / round.1+0.3 worker n2 0 raise / "
         "started.2+0.5 worker n2 0 exit3",
@@ -749,8 +730,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "failed-starts-add-up",
         "starts that failed long ago still count as if they were in a row at a node",
         Edit(
-            "elastic_agent/workers/worker_group.py",
-            "WorkerGroup",
+            "elastic_agent/workers/worker_group.py::WorkerGroup",
             """
             self._facts.failed_starts = 0
             self._reporter.say(describe_round(header, assignment, down, kept))
@@ -764,8 +744,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "campaign-blind",
         "an election whose answer was lost is taken for won",
         Edit(
-            "rendezvous/election.py",
-            "campaign",
+            "rendezvous/election.py::campaign",
             """
             listing = await store.list(keys.leader)
             if not listing.items: ...
@@ -784,8 +763,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "depose-again",
         "an agent deposes one master after the other",
         Edit(
-            "elastic_agent/candidate.py",
-            "Candidate.run",
+            "elastic_agent/candidate.py::Candidate.run",
             "await self._follow(won) and self._now() - deposed_at >= election.DEPOSE_PAUSE and ...",
             "await self._follow(won) and ...",
         ),
@@ -796,8 +774,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "depose-unaware",
         "an agent that lost the answer to its deposition forgets that it may have deposed",
         Edit(
-            "elastic_agent/candidate.py",
-            "Candidate",
+            "elastic_agent/candidate.py::Candidate",
             "await election.depose(self._store, self._keys, held, leader, why, lease) or doubt",
             "await election.depose(self._store, self._keys, held, leader, why, lease)",
         ),
@@ -808,7 +785,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "silence-is-death",
         "a time-out is taken for a refusal",
-        Edit("rendezvous/failure_detector.py", "watch_until_dead", "ConnectionRefusedError", "OSError"),
+        Edit("rendezvous/failure_detector.py::watch_until_dead", "ConnectionRefusedError", "OSError"),
         "only the dead are evicted",
         "seed 1 / job work=20 / running.1+1 cut n1 n2 25",
     ),
@@ -816,8 +793,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "never-known",
         "no death is ever proven",
         Edit(
-            "rendezvous/failure_detector.py",
-            "watch_until_dead",
+            "rendezvous/failure_detector.py::watch_until_dead",
             "(True, iter(REDIAL_PAUSES))",
             "(False, iter(REDIAL_PAUSES))",
         ),
@@ -828,8 +804,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no-re-read",
         "workers are started on a header that is not the newest",
         Edit(
-            "elastic_agent/node/round_follower.py",
-            "RoundFollower.confirm",
+            "elastic_agent/node/round_follower.py::RoundFollower.confirm",
             "fresh is None or fresh[0] != header",
             "fresh is None",
         ),
@@ -840,8 +815,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no-read",
         "the header is not read again before workers start",
         Edit(
-            "elastic_agent/node/round_follower.py",
-            "RoundFollower.confirm",
+            "elastic_agent/node/round_follower.py::RoundFollower.confirm",
             """
             try: fresh = await membership.read_header(self._store, self._keys)
             except StoreUnavailable as error: ...
@@ -872,8 +846,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "old-problem",
         "the problem of one round is reported of the next",
         Edit(
-            "elastic_agent/node/round_follower.py",
-            "RoundFollower.take",
+            "elastic_agent/node/round_follower.py::RoundFollower.take",
             """
             if known is None:
                 return
@@ -930,7 +903,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "store-gone-kills",
         "workers that run are ended when the store does not answer",
-        Edit("elastic_agent/plan.py", "act", "view.alive == 0", "True"),
+        Edit("elastic_agent/plan.py::act", "view.alive == 0", "True"),
         "workers that run are left alone",
         "seed 1 / job nodes=2 work=60 / running.1+1 etcd_down 30",
     ),
@@ -946,8 +919,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "problems-never-reset",
         "starts that failed long ago still count as if they were in a row",
         Edit(
-            "master/incident.py",
-            "charge",
+            "master/incident.py::charge",
             """
             tally = dataclasses.replace(tally, problems_in_row=0)
             nodes = _nodes(incident)
@@ -963,8 +935,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "orphan-founds",
         "a node whose run has ended without it begins the job anew",
         Edit(
-            "elastic_agent/node/registration.py",
-            "NodeRegistration",
+            "elastic_agent/node/registration.py::NodeRegistration",
             "known.own_run and (found is None or found[0].final)",
             "False",
         ),
@@ -976,8 +947,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "answered-too-soon",
         "the master answers before the ledger is in the store",
         Edit(
-            "master/data/ledger_service.py",
-            "Ledgers",
+            "master/data/ledger_service.py::Ledgers",
             """
             for batch in _batches(changed) if changed else [()]: ...
             for waiting in new: ...
@@ -1011,7 +981,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "answered-unproven",
         "an answer that changes nothing is given without asking who leads",
-        Edit("master/data/ledger_service.py", "Ledgers", "[()]", "[]"),
+        Edit("master/data/ledger_service.py::Ledgers", "[()]", "[]"),
         "a deposed master answers nothing",
         "seed 51 / job nodes=2 min=1 nproc=4 work=4 ttl=3 data=ack records=20 shard=1 / leased.5+0.001 freeze n2 5",
     ),
@@ -1026,8 +996,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "leases-of-another-run",
         "what the workers of another run had is taken for that of this one",
         Edit(
-            "master/data/ledger_service.py",
-            "Ledgers",
+            "master/data/ledger_service.py::Ledgers",
             """
             if state.run == run: ...
             else: ...
@@ -1044,7 +1013,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "asked-again",
         "a request that is asked again has its effect again",
-        Edit("master/data/ledger.py", "Ledger.answer", "request.sequence == worker.sequence + 1", "True"),
+        Edit("master/data/ledger.py::Ledger.answer", "request.sequence == worker.sequence + 1", "True"),
         "every record is in the model once",
         "seed 4 / job min=1 data=checkpoint / leased.7+0 worker n3 0 killed",
     ),
@@ -1052,8 +1021,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "leases-forgotten",
         "what the last round's workers had is not leased anew",
         Edit(
-            "master/data/ledger.py",
-            "Ledger.turn",
+            "master/data/ledger.py::Ledger.turn",
             "back[piece.shard_index] = max(at_it, back.get(piece.shard_index, at_it))",
             "pass",
         ),
@@ -1064,8 +1032,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "cut-too-soon",
         "a cut does not wait for all ranks",
         Edit(
-            "master/data/ledger.py",
-            "Ledger",
+            "master/data/ledger.py::Ledger",
             """
             if len(self._votes) < request.world: ...
             steps = {vote.step for vote in self._votes.values()}
@@ -1082,8 +1049,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "leased-twice",
         "what came back is leased and stays to be leased",
         Edit(
-            "master/data/ledger.py",
-            "Ledger",
+            "master/data/ledger.py::Ledger",
             """
             del self._returned[:len(pieces)]
             more = min(min(wants, MAX_WANTED) - len(pieces), self.dataset.total - self._frontier)
@@ -1096,14 +1062,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "marks-added",
         "marks are counted from what the lease gave",
-        Edit("master/data/ledger.py", "Ledger", "max(piece.offset, mark.offset)", "piece.offset + mark.offset"),
+        Edit("master/data/ledger.py::Ledger", "max(piece.offset, mark.offset)", "piece.offset + mark.offset"),
         "a position says what the model holds",
         "seed 21 / job data=checkpoint shard=5",
     ),
     Mutant(
         "cut-without-leases",
         "a cut takes what workers have for done",
-        Edit("master/data/ledger.py", "Ledger.position", "rest.update(worker.leases)", "pass"),
+        Edit("master/data/ledger.py::Ledger.position", "rest.update(worker.leases)", "pass"),
         "a position says what the model holds",
         "seed 0 / job data=checkpoint",
     ),
@@ -1111,8 +1077,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "done-by-both",
         "the slower of two workers is not told that the other has done its shard",
         Edit(
-            "master/data/ledger.py",
-            "Ledger",
+            "master/data/ledger.py::Ledger",
             """
             other.lost += (shard_index,)
             other.head_since = now
@@ -1125,7 +1090,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "given-back-lost",
         "what is given back is leased to nobody",
-        Edit("master/data/ledger.py", "Ledger", "insort(self._returned, piece)", "pass"),
+        Edit("master/data/ledger.py::Ledger", "insort(self._returned, piece)", "pass"),
         "a shard is done when its output is written",
         "seed 78 / job nodes=2 nproc=2 work=2 data=ack shard=1 epochs=2 / leased.8+0 etcd_forget_answers 20 1.935",
     ),
@@ -1133,8 +1098,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "origin-ignored",
         "a round begins where the last one was, not at the position that its ranks have restored",
         Edit(
-            "master/data/ledger.py",
-            "Ledger",
+            "master/data/ledger.py::Ledger",
             """
             self._frontier = min(origin.frontier, total)
             self._returned = sorted(...)
@@ -1153,8 +1117,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "asked-anew",
         "a request that is sent to another master gets another number",
         Edit(
-            "elastic_agent/master_client.py",
-            "Link.ask",
+            "elastic_agent/master_client.py::Link.ask",
             """
             try:
                 if ledgers := self._here():
@@ -1178,7 +1141,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "answers-mixed",
         "all requests on a connection have one number",
-        Edit("rendezvous/rpc/client.py", "Connection.ask", "next(self._ids)", "1"),
+        Edit("rendezvous/rpc/client.py::Connection.ask", "next(self._ids)", "1"),
         "what a worker is told a successor knows",
         "seed 18 / job nproc=2 data=checkpoint",
     ),
@@ -1186,8 +1149,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lost-connection",
         "a lost connection to the master stays in use",
         Edit(
-            "rendezvous/rpc/client.py",
-            "Connection.hang_up",
+            "rendezvous/rpc/client.py::Connection.hang_up",
             """
             self.lost = True
             self._writer.close()
@@ -1201,8 +1163,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "always-current",
         "a worker is told that its round is current without a look",
         Edit(
-            "elastic_agent/worker_server.py",
-            "CallHandler",
+            "elastic_agent/worker_server.py::CallHandler",
             'header.number == number and header.state in ("open", "preempted")',
             "True",
         ),
@@ -1227,35 +1188,35 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "evidence-quadratic",
         "the master compares each exit with all that it knows, so that its loop stands still when many workers fail",
-        Edit("master/incident.py", "Gathering.add", "failed not in self._exits", "failed not in list(self._exits)"),
+        Edit("master/incident.py::Gathering.add", "failed not in self._exits", "failed not in list(self._exits)"),
         "one member of the store may fail",
         "seed 1 / job nodes=24 min=24 max=24 nproc=16 work=3 ttl=3 cost=40 / running.1+1 worker n1 0 raise",
     ),
     Mutant(
         "drop-queues",
         "the next run removes the queues of one that was broken off",
-        effect(effects.Abandon, lambda wanted, _: replace(wanted, queues=True)),
+        effect(effects.Abandon, change(queues=True)),
         "only a success removes a queue",
         "seed 38 / job min=1 scale_up=never last_call=0 data=ack / start+3 kill n2",
     ),
     Mutant(
         "slow-never",
         "nobody is given what a slow worker has",
-        Edit("master/data/ledger.py", "Ledger", "self._end.heads", "()"),
+        Edit("master/data/ledger.py::Ledger", "self._end.heads", "()"),
         "every agent ends",
         "seed 694 / job data=ack / leased.3+0 worker n2 0 exit0",
     ),
     Mutant(
         "lowest-step",
         "a new process group continues from the lowest step that one of its ranks has",
-        Edit("adapters/client/commits.py", "transfers", "newest", "min"),
+        Edit("adapters/client/commits.py::transfers", "newest", "min"),
         "no committed step is lost while a worker that has it lives",
         "seed 0 / job inplace=1 / running.1+1 worker n1 0 killed",
     ),
     Mutant(
         "any-source",
         "a rank that is a step behind brings its state to others, and keeps it",
-        Edit("adapters/client/commits.py", "transfers", "claim == best", "claim.step != NOTHING"),
+        Edit("adapters/client/commits.py::transfers", "claim == best", "claim.step != NOTHING"),
         "no committed step is lost while a worker that has it lives",
         "seed 49 / job nodes=4 max=4 inplace=1 / committed.1+0 worker n4 0 raise",
     ),
@@ -1272,7 +1233,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forgets-the-end",
         "an agent forgets, when a worker hangs up, that it has trained to the end",
-        Edit("elastic_agent/workers/process_groups.py", "ProcessGroups", "if not stayer.done: ...", "if True: ..."),
+        Edit("elastic_agent/workers/process_groups.py::ProcessGroups", "if not stayer.done: ...", "if True: ..."),
         "joining nodes do not restart what is finishing",
         "seed 10104 / job min=1 work=2 inplace=1 step=0.7 / finishing.1+0 kill n3 / start+5 worker n2 0 raise / "
         "start+7 kill n2 / start+8.06 start n2",
@@ -1288,8 +1249,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "asked-for-ever",
         "a worker that has been given a rank still counts as one that waits for it",
         Edit(
-            "elastic_agent/workers/process_groups.py",
-            "ProcessGroups.assign",
+            "elastic_agent/workers/process_groups.py::ProcessGroups.assign",
             'found.round, found.asked, found.formed, found.why = number, False, False, ""',
             'found.round, found.formed, found.why = number, False, ""',
         ),
@@ -1299,7 +1259,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "unready-joining-nodes",
         "in place, a joining node is admitted before its workers are ready",
-        Edit("rendezvous/round.py", "", "not seen.member.report.ready and now < until[seen.order]", "now < 0"),
+        Edit("rendezvous/round.py", "not seen.member.report.ready and now < until[seen.order]", "now < 0"),
         "no worker waits for a joining node's workers",
         "seed 0 / job nodes=2 settle=0 interval=0 inplace=1 / running.1+1 start n3",
     ),
@@ -1307,8 +1267,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no-time-to-leave",
         "workers that keep their process have no time to leave a process group that was broken",
         Edit(
-            "elastic_agent/workers/worker_group.py",
-            "WorkerGroup",
+            "elastic_agent/workers/worker_group.py::WorkerGroup",
             """
             rest = begun + limit - now
             if late and rest <= 0 and (now < begun + COMPUTING_SECONDS) and (not late <= self.forming): ...
@@ -1325,8 +1284,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "dead-hold-sockets",
         "an agent keeps the sockets of its dead workers open",
         Edit(
-            "elastic_agent/workers/process_groups.py",
-            "ProcessGroups",
+            "elastic_agent/workers/process_groups.py::ProcessGroups",
             """
             for descriptor in found.rights: ...
             self._part(found)
@@ -1347,8 +1305,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "unkillable-unnoticed",
         "a node whose worker cannot be killed does not leave for it",
         Edit(
-            "elastic_agent/workers/worker_group.py",
-            "WorkerGroup",
+            "elastic_agent/workers/worker_group.py::WorkerGroup",
             'unkillable and (not facts.unfit) and (facts.notice == "none")',
             'False and (not facts.unfit) and (facts.notice == "none")',
         ),
@@ -1358,7 +1315,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "hasty-writes",
         "an attempt at a write is given up after 2 s also where all members of the store need longer",
-        Edit("rendezvous/store/etcd/session.py", "Session", "Patience(LONGEST_WRITE)", "Patience()"),
+        Edit("rendezvous/store/etcd/session.py::Session", "Patience(LONGEST_WRITE)", "Patience()"),
         "an exit code says what happened",
         "seed 1 / job nodes=2 max=2 write=2.2",
     ),
@@ -1366,8 +1323,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lease-unused",
         "nobody renews a lease while the write that first uses it takes long",
         Edit(
-            "elastic_agent/node/registration.py",
-            "NodeRegistration.register",
+            "elastic_agent/node/registration.py::NodeRegistration.register",
             "self._while_kept(self.unconfirmed, registering)",
             "registering",
         ),
@@ -1378,8 +1334,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "lease-over-as-granted",
         "a lease whose first attempt was granted long before the first answer is used",
         Edit(
-            "rendezvous/store/etcd/etcd_store.py",
-            "EtcdStore.grant",
+            "rendezvous/store/etcd/etcd_store.py::EtcdStore.grant",
             "self._session.now() - began < ttl / 2 or await self._renew(lease, until)",
             "True",
         ),
@@ -1412,16 +1367,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "roles-typed",
         "a typed node is given another role",
-        Edit(
-            "rendezvous/roles.py", "", "(each for each in waiting if not each.node_role)", "(each for each in waiting)"
-        ),
+        Edit("rendezvous/roles.py", "(each for each in waiting if not each.node_role)", "(each for each in waiting)"),
         "a typed node takes its own role only",
         "seed 6 / job roles=worker:2:3:all:yes,evaluator:0:1:one:yes typed=evaluator,evaluator,evaluator,",
     ),
     Mutant(
         "roles-typed-moved",
         "a typed node is moved to another role",
-        Edit("rendezvous/roles.py", "", "member and (not member.node_role)", "member"),
+        Edit("rendezvous/roles.py", "member and (not member.node_role)", "member"),
         "a typed node takes its own role only",
         "seed 25 / "
         "job nodes=4 join=15 ttl=8 roles=worker:2:3:all:yes,evaluator:0:1:one:yes "
@@ -1471,7 +1424,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "roles-first-gives",
         "the role declared first gives up a node, not the last",
-        Edit("rendezvous/roles.py", "", "reversed(roles)", "roles"),
+        Edit("rendezvous/roles.py", "reversed(roles)", "roles"),
         "the last role gives a node first",
         "seed 200 / job nodes=4 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no / elected.1+1 kill n1",
     ),
@@ -1512,9 +1465,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "untouched-moved",
         "workers continue although their ranks have changed",
-        Edit(
-            "rendezvous/round.py", "", "(old, replace(was, world_size=0)) != (new, replace(now, world_size=0))", "False"
-        ),
+        Edit("rendezvous/round.py", "(old, replace(was, world_size=0)) != (new, replace(now, world_size=0))", "False"),
         "workers that continue keep their ranks",
         "seed 16 / job last_call=0 roles=chief:1:1:one:yes,worker:1:2:one:yes,evaluator:0:1:one:no",
     ),
@@ -1540,7 +1491,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "untouched-forgets",
         "who has succeeded has not when the others continue into another round",
-        Edit("elastic_agent/workers/worker_group.py", "WorkerGroup.adopt", "self._ended = ended", "self._ended = ()"),
+        Edit("elastic_agent/workers/worker_group.py::WorkerGroup.adopt", "self._ended = ended", "self._ended = ()"),
         "after the faults a job trains again",
         "seed 68 / job nodes=4 work=2 ttl=8 shutdown=1 etcd=1 roles=ps:1:1:all:no,worker:1:3:one:yes / "
         "assigned.1+0.0033 start n3 / registered.n3+0.0015 kill n3",
@@ -1608,8 +1559,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "targets-first",
         "a job says what it wants once, and not when that changes",
         Edit(
-            "master/controller.py",
-            "Controller",
+            "master/controller.py::Controller",
             """
             for target in found:
                 if target not in self._targets:
@@ -1627,7 +1577,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "targets-units",
         "a job wants nodes that make no whole unit",
-        Edit("master/targets.py", "targets", "policy.usable(policy.max_nodes)", "policy.max_nodes"),
+        Edit("master/targets.py::targets", "policy.usable(policy.max_nodes)", "policy.max_nodes"),
         "a job wants no more than it may have",
         "seed 0 / job nodes=3 max=3 unit=2",
     ),
@@ -1635,8 +1585,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "master-incarnation",
         "a master without workers keeps its incarnation under another lease",
         Edit(
-            "elastic_agent/master_process.py",
-            "MasterProcess",
+            "elastic_agent/master_process.py::MasterProcess",
             """
             await self._listener.greet_as(secrets.token_hex(8))
             me = Leader(self._setup.name, self._listener.incarnation, self._listener.address)
@@ -1650,7 +1599,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "master-keeps",
         "a master without workers that is told to end leaves its leadership to its lease",
-        Edit("elastic_agent/master_process.py", "MasterProcess", "await self._give_up(leadership, lease)", "pass"),
+        Edit("elastic_agent/master_process.py::MasterProcess", "await self._give_up(leadership, lease)", "pass"),
         "a master that ends gives its leadership up",
         "seed 241 / job masters=1 / elected.1+0 leave c1",
     ),
@@ -1658,8 +1607,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "master-lease",
         "a master without workers ends when its lease has ended",
         Edit(
-            "elastic_agent/master_process.py",
-            "MasterProcess",
+            "elastic_agent/master_process.py::MasterProcess",
             """
             with contextlib.suppress(LeaseLost):
                 keeping.result()
@@ -1672,7 +1620,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "master-stale",
         "a master without workers takes the end of an earlier run for its own",
-        Edit("elastic_agent/master_process.py", "MasterProcess.run", "self._stale = header.run", "pass"),
+        Edit("elastic_agent/master_process.py::MasterProcess.run", "self._stale = header.run", "pass"),
         "an exit code says what happened",
         "seed 0 / job nodes=1 min=1 max=1 restarts=0 masters=1 / start+0.5 kill c1 / "
         "running.1+0.5 worker n1 0 exit3 / round.2+0 kill n1 / round.2+8 start c1 / round.2+9 start n1",
@@ -1691,8 +1639,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "master-first",
         "a master without workers ends before the job's keys are removed",
         Edit(
-            "elastic_agent/master_process.py",
-            "MasterProcess",
+            "elastic_agent/master_process.py::MasterProcess",
             "await asyncio.wait({campaign, self._told}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)",
             "pass",
         ),
@@ -1702,7 +1649,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "master-unwatched",
         "nobody can tell whether a master without workers is dead",
-        Edit("elastic_agent/master_process.py", "MasterProcess", "self._listener.address", '""'),
+        Edit("elastic_agent/master_process.py::MasterProcess", "self._listener.address", '""'),
         "a dead master is followed at once",
         "seed 29 / job inplace=1 masters=2 / running.1+0 kill c1",
     ),
@@ -1731,8 +1678,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "service-late-start",
         "workers start in a round that was over while they waited for their services",
         Edit(
-            "elastic_agent/workers/worker_group.py",
-            "WorkerGroup",
+            "elastic_agent/workers/worker_group.py::WorkerGroup",
             "await self._unless_superseded(header, self._services.ready()) and await self._confirms(header)",
             "await self._unless_superseded(header, self._services.ready())",
         ),
@@ -1742,9 +1688,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "service-awaited",
         "workers wait for services that are ready only when a lost node's are",
-        Edit(
-            "elastic_agent/workers/worker_group.py", "WorkerGroup", "self._facts.known.header != header", "not header"
-        ),
+        Edit("elastic_agent/workers/worker_group.py::WorkerGroup", "self._facts.known.header != header", "not header"),
         "no node waits for a service of a round that is over",
         "seed 503 / job services=crew:round:every ports=1 / assigned.1+0 taken_port n1",
     ),
@@ -1785,8 +1729,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "service-old-peers",
         "a service is told of the workers of the round before",
         Edit(
-            "elastic_agent/workers/worker_group.py",
-            "WorkerGroup",
+            "elastic_agent/workers/worker_group.py::WorkerGroup",
             "if each := self._setup.workers.adapter.worker_ports: ...",
             "if (each := self._setup.workers.adapter.worker_ports) and not self.alive: ...",
         ),
@@ -1807,8 +1750,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "service-belongs",
         "while its services begin, a node's workers count as those of the new round",
         Edit(
-            "elastic_agent/workers/worker_group.py",
-            "WorkerGroup.reform",
+            "elastic_agent/workers/worker_group.py::WorkerGroup.reform",
             """
             try:
                 if not await self._serve(header, assignment): ...
@@ -1829,7 +1771,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ports-same",
         "a round's workers have the ports of the round before",
-        Edit("rendezvous/peers.py", "ports_of", "port_set * size", "0 * port_set"),
+        Edit("rendezvous/peers.py::ports_of", "port_set * size", "0 * port_set"),
         "a round has other ports than the one before",
         "seed 14 / job last_call=0 ports=1",
     ),
@@ -1837,8 +1779,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "ports-kept",
         "the ports of workers are not free when they start",
         Edit(
-            "elastic_agent/workers/worker_group.py",
-            "WorkerGroup",
+            "elastic_agent/workers/worker_group.py::WorkerGroup",
             "peer.first_rank == assignment.first_rank",
             "peer.first_rank > assignment.world_size",
         ),
@@ -1856,10 +1797,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "ports-neighbour",
         "a worker is told a neighbour's ports",
         Edit(
-            "elastic_agent/workers/worker_group.py",
-            "",
-            "node.ports[local * each:(local + 1) * each]",
-            "node.ports[:each]",
+            "elastic_agent/workers/worker_group.py", "node.ports[local * each:(local + 1) * each]", "node.ports[:each]"
         ),
         "each worker has ports of its own",
         "seed 15 / job nproc=2 ports=1",
@@ -1888,8 +1826,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "ports-registered-again",
         "a node that has registered again gives its workers the ports of those before them",
         Edit(
-            "rendezvous/ranks.py",
-            "assign",
+            "rendezvous/ranks.py::assign",
             "last.get(member.incarnation, last.get(member.agent_address))",
             "last.get(member.incarnation)",
         ),

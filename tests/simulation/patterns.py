@@ -240,14 +240,24 @@ class _Match:
             return False
         theirs = list(node.keywords)
         for keyword in pattern.keywords:
-            found = next((each for each in theirs if each.arg == keyword.arg), None)
-            if found is None or not self.matches(keyword.value, found.value):
+            for each in sorted(theirs, key=lambda each: each.arg != keyword.arg):
+                trial = self.copy()
+                if trial._same_keyword(pattern.func, keyword, each) and trial.matches(keyword.value, each.value):
+                    self.take(trial)
+                    theirs.remove(each)
+                    break
+            else:
                 return False
-            theirs.remove(found)
         open_ends = [each for each in pattern.args if _is_rest(each)]
         if open_ends:
             self.rests[_rest(open_ends[-1])] += theirs
         return bool(open_ends) or not theirs
+
+    def _same_keyword(self, function: ast.expr, ours: ast.keyword, theirs: ast.keyword) -> bool:
+        name = getattr(function, "attr", getattr(function, "id", ""))
+        if ours.arg is None or theirs.arg is None or not is_private(name):
+            return ours.arg == theirs.arg
+        return self._bind("keyword", (0, ours.arg), (0, theirs.arg))
 
     def _match_all(self, patterns: Sequence[Any], nodes: Sequence[Any]) -> bool:
         if not patterns:
@@ -325,6 +335,10 @@ class _Filled(ast.NodeTransformer):
             node.attr = self._name("private", node.attr, True)
         return self.generic_visit(node)
 
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        node.arg = next(iter(self._names.get(("keyword", True, node.arg or ""), {node.arg})))
+        return self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         node.keywords += [each for each in node.args if isinstance(each, ast.keyword)]
@@ -341,16 +355,20 @@ class Edit:
     """One piece of the product, and what stands there instead.
 
     Attributes:
-        file: such as `master/master.py`.
-        within: the public function or class in which the piece is, such as `Controller.on`; empty: anywhere.
+        where: in which file the piece is, and in which public class or function of it, if that is not another's:
+            `master/controller.py::Controller.on`.
         old, new: patterns: one expression, or statements. The names of `new` stand for what they do in `old`, the n-th
             `...` of `new` for what the n-th of `old` stands for.
     """
 
-    file: str
-    within: str
+    where: str
     old: str
     new: str
+
+    @property
+    def file(self) -> str:
+        """Such as `master/controller.py`."""
+        return self.where.partition("::")[0]
 
     def plant(self) -> None:
         """Changes the product in this process. Raises Outdated."""
@@ -365,16 +383,15 @@ class Edit:
         """
         old, new = (ast.parse(inspect.cleandoc(code)) for code in (self.old, self.new))
         place: ast.AST = module.tree
-        for name in self.within.split(".") if self.within else ():
+        for name in filter(None, self.where.partition("::")[2].split(".")):
             inside = [each for each in ast.iter_child_nodes(place) if getattr(each, "name", "") == name]
             if len(inside) != 1:
-                raise Outdated(f"{self.file}: {self.within} is there {len(inside)} times")
+                raise Outdated(f"{self.where} is there {len(inside)} times")
             place = inside[0]
         expressions = all(len(each.body) == 1 and isinstance(each.body[0], ast.Expr) for each in (old, new))
         pieces = list(_find(module, place, old, expressions))
         if len(pieces) != 1:
-            where = f"{self.file}, {self.within}" if self.within else self.file
-            raise Outdated(f"{where}: {len(pieces)} pieces match\n{self.old}")
+            raise Outdated(f"{self.where}: {len(pieces)} pieces match\n{inspect.cleandoc(self.old)}")
         match, parent, part, start, length = pieces[0]
         there = getattr(parent, part)
         first = there[start] if isinstance(there, list) else there

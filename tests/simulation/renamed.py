@@ -1,7 +1,7 @@
 """python -m tests.simulation.renamed: shows that no planted defect depends on a private name of the product.
 
 Writes a copy of the product in which every local variable and every private name (`_x`, `self._x`) is another, and runs
-all planted defects on it. What the simulator does not load stays as it is, and so does a parameter that some call names.
+all planted defects on it. What the simulator does not load stays as it is, and so does a parameter that a call names.
 """
 
 import argparse
@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .mutants import MUTANTS
-from .patterns import bindings, is_private, name_field
+from .patterns import Binding, bindings, is_private, name_field
 from .planted import ROOT, product
+
+_FIELDS: Mapping[type, str] = {ast.Attribute: "attr", ast.keyword: "arg", ast.alias: "name", ast.Constant: "value"}
+"""Where else a private name is: a constant is in `__slots__`, or an argument of getattr."""
 
 ROOMS = ("adapters", "elastic_agent", "launcher", "master", "rendezvous", "src", "tests/simulation")
 
@@ -38,64 +41,51 @@ class Names:
     @classmethod
     def of(cls, sources: Iterable[str]) -> "Names":
         """The names of these modules, which use each other."""
-        private: set[str] = set()
+        names: set[str] = set()
         keywords: set[str] = set()
         for source in sources:
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.keyword) and node.arg:
                     keywords.add(node.arg)
-                elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-                    private.add(node.id if isinstance(node, ast.Name) else node.attr)
-                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                    private.add(node.name)
-        names = sorted(name for name in private if is_private(name) and not name.endswith("_"))
-        prefixes = ("__" if name.startswith("__") else "_" for name in names)
-        new = {
-            name: f"{prefix}renamed_{number}" for number, (name, prefix) in enumerate(zip(names, prefixes, strict=True))
-        }
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    names.add(node.attr)
+                elif name_field(node) and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
+                    names.add(getattr(node, name_field(node)) or "")
+        private = sorted(name for name in names if is_private(name) and not name.endswith("_"))
+        new = {name: f"{'__' if name.startswith('__') else '_'}renamed_{at}" for at, name in enumerate(private)}
         return cls(new, frozenset(keywords))
 
     def rename(self, source: str, *, variables: bool = True) -> str:
-        """The same module with other names."""
+        """The same module with other names; without `variables` only what is private has others."""
         tree = ast.parse(source)
+        nodes = list(ast.walk(tree))
         local = bindings(tree) if variables else {}
-        kept = {
-            local[node]
-            for node in ast.walk(tree)
-            if isinstance(node, ast.arg) and node.arg in self.keywords
-            if node in local
-        }
-        new = {
-            each: f"renamed_{number}" for number, each in enumerate(dict.fromkeys(local.values())) if each not in kept
-        }
-        for node in ast.walk(tree):
+        kept = {each for node, each in local.items() if isinstance(node, ast.arg) and node.arg in self.keywords}
+        others = [each for each in dict.fromkeys(local.values()) if each not in kept]
+        new = {each: f"renamed_{at}" for at, each in enumerate(others)}
+        for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._rename_nonlocals(
-                    node,
-                    {
-                        name.id: new.get(local[name], name.id)
-                        for name in ast.walk(node)
-                        if isinstance(name, ast.Name) and name in local
-                    },
-                )
-        for node in ast.walk(tree):
-            part = name_field(node)
+                self._rename_nonlocals(node, local, new)
+        for node in nodes:
+            part = name_field(node) or _FIELDS.get(type(node), "")
+            name = getattr(node, part, None)
             if node in local:
-                setattr(node, part, new.get(local[node], getattr(node, part)))
-            elif part and getattr(node, part) in self.private:
-                setattr(node, part, self.private[getattr(node, part)])
-            elif isinstance(node, ast.Attribute | ast.keyword | ast.alias | ast.Constant):
-                part = {ast.Attribute: "attr", ast.keyword: "arg", ast.alias: "name", ast.Constant: "value"}[type(node)]
-                setattr(node, part, self._private(getattr(node, part)))
+                setattr(node, part, new.get(local[node], name))
+            elif isinstance(name, str):
+                setattr(node, part, self.private.get(name, name))
         return ast.unparse(tree)
 
-    def _private(self, name: object) -> object:
-        return self.private.get(name, name) if isinstance(name, str) else name
-
-    def _rename_nonlocals(self, function: ast.FunctionDef | ast.AsyncFunctionDef, new: Mapping[str, str]) -> None:
-        for node in function.body:
-            if isinstance(node, ast.Nonlocal):
-                node.names = [new.get(name, name) for name in node.names]
+    @staticmethod
+    def _rename_nonlocals(
+        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        local: Mapping[ast.AST, Binding],
+        new: Mapping[Binding, str],
+    ) -> None:
+        for statement in function.body:
+            if isinstance(statement, ast.Nonlocal):
+                inside = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node in local]
+                names = {node.id: new.get(local[node], node.id) for node in inside}
+                statement.names = [names[name] for name in statement.names]
 
 
 def loaded() -> list[Path]:

@@ -20,7 +20,7 @@ from elastic_run.rendezvous.store.contract import Compare, Delete, Put
 
 from .planted import Outdated, rebind
 
-Change = Callable[[Any], Any]
+Change = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Seam:
 def change(**fields: Any) -> Change:
     """Replaces fields of a value: by another value, or by what a function makes of it. None stays None."""
 
-    def changed(value: Any) -> Any:
+    def changed(value: Any, *_: Any) -> Any:
         if value is None:
             return None
         new = {name: to(getattr(value, name)) if callable(to) else to for name, to in fields.items()}
@@ -120,8 +120,8 @@ def lost(name: str, when: Callable[..., bool] = lambda *args, **keywords: True) 
     return Seam(name, instead)
 
 
-def event(kind: type, changed: Callable[..., Any]) -> Seam:
-    """What the controller is told is another event, or none. `changed`: of the event, the controller and the time."""
+def event(kind: type, changed: Change) -> Seam:
+    """What the controller is told is another event, or None. `changed`: of the event, the controller and the time."""
 
     def instead(real: Callable[..., Any], controller: Any, told: Any, now: float) -> Any:
         new = changed(told, controller, now) if isinstance(told, kind) else told
@@ -130,7 +130,7 @@ def event(kind: type, changed: Callable[..., Any]) -> Seam:
     return Seam("master.controller.Controller.on", instead)
 
 
-def effect(kind: type, changed: Callable[..., Any]) -> Seam:
+def effect(kind: type, changed: Change) -> Seam:
     """What the controller wants done is another effect, or none. `changed`: of the effect and the controller."""
 
     def instead(real: Callable[..., Any], controller: Any, told: Any, now: float) -> Any:
