@@ -173,14 +173,15 @@ def steps(folder: Path) -> list[Step]:
 def _cluster(cpus: int) -> Generator[Any]:
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.jobs import Jobs
-    from tests.cluster.process_kubelet import Kubelet
 
     with tempfile.TemporaryDirectory(prefix="cluster-") as folder:
         root = Path(folder)
         # One CPU more than nodes may have: masters ask for a tenth of one each.
-        with ControlPlane(root / "plane") as plane, Kubelet(plane, "machine", cpu=cpus + 1):
+        with ControlPlane(root / "plane") as plane:
             (root / "jobs").mkdir()
-            yield Jobs(plane, root / "jobs")
+            jobs = Jobs(plane, root / "jobs")
+            with jobs.machine(cpu=cpus + 1):
+                yield jobs
 
 
 def _submit(jobs: Any, name: str, nodes: str, work: int, *words: str) -> Path:

@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from .control_plane import ControlPlane, missing
+from .jobs import ElasticJobs, Jobs
+from .process_kubelet import Kubelet
 
 LEFT_OPEN = "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
 """urllib3 leaves a socket to the garbage collector whose handshake timed out, as with an API server that is killed."""
@@ -19,9 +22,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings(LEFT_OPEN))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One for all tests of a module: each has a namespace of its own."""
+    """One for all tests, each of which has a namespace of its own. A test that hurts it has another."""
+    with start_plane(tmp_path_factory) as made:
+        yield made
+
+
+@contextmanager
+def start_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One of its own; skips the test where there can be none."""
     if why := missing():
         pytest.skip(why)
     if os.getuid() != 0:
@@ -31,6 +41,28 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """For a test's scripts; pods see it as it is."""
-    return tmp_path
+def jobs(plane: ControlPlane, tmp_path: Path) -> Iterator[Jobs]:
+    made = Jobs(plane, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def machine(jobs: Jobs) -> Iterator[Kubelet]:
+    with jobs.machine() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def operated(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ElasticJobs]:
+    """A namespace with an operator, and a machine."""
+    made = ElasticJobs(plane, tmp_path_factory.mktemp("operated"))
+    with made.machine(cpu=16):
+        yield made
+
+
+@pytest.fixture
+def elastic_jobs(operated: ElasticJobs, tmp_path: Path) -> Iterator[ElasticJobs]:
+    operated.folder, operated.release_file = tmp_path, tmp_path / "release"
+    yield operated
+    operated.close()

@@ -31,6 +31,9 @@ PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 FOLDER_VARIABLE = "ELASTIC_RUN_TEST_KUBERNETES"
 
+MACHINES_OF = "elastic-run.dev/machines-of"
+"""Label of a machine: the namespace whose pods it runs."""
+
 NEEDS = "these tests need a Kubernetes control plane: tests/build_kubernetes.sh builds one (make test does)"
 
 
@@ -119,7 +122,7 @@ class ControlPlane:
             + [f"--token-auth-file={folder / 'tokens.csv'}", "--service-cluster-ip-range=10.96.0.0/16"]
             + ["--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"]
             + [f"--service-account-signing-key-file={key}", "--allow-privileged=true"]
-            + ["--enable-admission-plugins=Priority"]
+            + ["--enable-admission-plugins=Priority,PodNodeSelector"]
             + ["--kubelet-preferred-address-types=InternalIP"]
             + [f"--default-{each}-toleration-seconds=2" for each in ("not-ready", "unreachable")],
         )
@@ -213,6 +216,11 @@ class ControlPlane:
     def apply(self, *objects: object) -> None:
         """`kubectl apply` of these objects."""
         self.kubectl("apply", "-f", "-", data="\n---\n".join(json.dumps(each) for each in objects))
+
+    def make_namespace(self, name: str) -> None:
+        """Pods of that namespace run on its own machines alone, which have its name as a label."""
+        annotations = {"scheduler.alpha.kubernetes.io/node-selector": f"{MACHINES_OF}={name}"}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}})
 
     def answers(self) -> bool:
         """Whether the API server is ready."""

@@ -1,4 +1,4 @@
-"""`elastic-job` as a user types it, in a namespace of its own."""
+"""`elastic-job` and `kubectl` as a user types them, in a namespace of its own."""
 
 import itertools
 import json
@@ -9,9 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .control_plane import ControlPlane
+from elastic_run.master.nodes.kubernetes import elastic_job, objects
 
-ROLE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "role.yaml"
+from .control_plane import ControlPlane
+from .process_kubelet import Kubelet, Rest
+
+DEPLOY = Path(__file__).parents[2] / "deploy" / "kubernetes"
+
+ROLE = DEPLOY / "role.yaml"
+
+TIMES = "--rdzv-conf=last_call_timeout=0,settle=0,scale_up_interval=0"
 
 DEADLINE = 120.0
 
@@ -39,8 +46,13 @@ class Jobs:
         self.folder = folder
         self.namespace = f"test-{next(_numbers)}"
         self.release_file = folder / "release"
-        plane.kubectl("create", "namespace", self.namespace)
+        self._rest = Rest(plane)
+        plane.make_namespace(self.namespace)
         plane.kubectl("apply", "-n", self.namespace, "-f", str(ROLE))
+
+    def close(self) -> None:
+        """Has its jobs end."""
+        self.plane.kubectl("delete", "jobs", "--all", "-n", self.namespace, "--wait=false")
 
     def run(self, *words: str, code: int = 0) -> str:
         """What `elastic-job` prints; its exit code must be that."""
@@ -53,8 +65,7 @@ class Jobs:
         file = self.folder / f"{name}.py"
         file.write_text(script)
         store = [f"--rdzv-endpoint=http://{self.plane.store}"] if outside else []
-        times = "--rdzv-conf=last_call_timeout=0,settle=0,scale_up_interval=0"
-        flags = [f"--name={name}", "--image=any", "--no-wait", "--cpu=1", "--shutdown-timeout=3", times]
+        flags = [f"--name={name}", "--image=any", "--no-wait", "--cpu=1", "--shutdown-timeout=3", TIMES]
         self.run("submit", *flags, *store, *words, "--", str(file), str(self.release_file))
 
     def release(self) -> None:
@@ -65,14 +76,17 @@ class Jobs:
         """What `elastic-job status -o json` prints, read."""
         return json.loads(self.run("status", "-o", "json", name))
 
-    def until(self, name: str, workers: int, **more: object) -> Any:
+    def until(self, name: str, workers: int) -> Any:
         """Waits until the job trains with so many workers; its status."""
 
         def there() -> bool:
             nonlocal found
-            found = self.status(name)
-            running = found.get("state") == "running" and found.get("workers") == workers
-            return running and all(found.get(key) == value for key, value in more.items())
+            found = objects.status_of(self.find("configmaps", name))
+            # A command for each look would take the processors from the job.
+            return trains() and bool(found := self.status(name)) and trains()
+
+        def trains() -> bool:
+            return (found.get("state"), found.get("workers")) == ("running", workers)
 
         found: Any = {}
         self.wait(there, lambda: f"{workers} workers of {name}: {found}")
@@ -85,14 +99,24 @@ class Jobs:
             assert time.monotonic() < end, f"{what()}: not within {seconds:g} s\n{self.logs()}"
             time.sleep(0.2)
 
-    def pods(self, component: str = "node") -> Mapping[str, Any]:
-        """Those of a kind, by name, without those that are about to go."""
-        found = self.plane.get("pods", "-n", self.namespace, "-l", f"elastic-run.dev/component={component}")["items"]
+    def pods(self, component: str = "node", job: str = "") -> Mapping[str, Any]:
+        """Those of a kind (and of a job), by name, without those that are about to go."""
+        which = f"elastic-run.dev/component={component}" + (f",elastic-run.dev/job={job}" if job else "")
+        found = self.find("pods", query=f"?labelSelector={which}")["items"]
         return {each["metadata"]["name"]: each for each in found if "deletionTimestamp" not in each["metadata"]}
 
-    def running(self, component: str = "node") -> Mapping[str, Any]:
+    def find(self, plural: str, name: str = "", group: str = "", query: str = "") -> Any:
+        """An object of the namespace, or all of a kind. Raises Refused where it is not there."""
+        root = f"/apis/{group}" if group else "/api/v1"
+        return self._rest.ask("GET", f"{root}/namespaces/{self.namespace}/{plural}/{name}".rstrip("/") + query)
+
+    def machine(self, name: str = "", cpu: int = 4) -> Kubelet:
+        """A machine for the pods of this namespace."""
+        return Kubelet(self.plane, name or self.namespace, cpu, namespace=self.namespace)
+
+    def running(self, component: str = "node", job: str = "") -> Mapping[str, Any]:
         """Those that run."""
-        return {name: each for name, each in self.pods(component).items() if each["status"]["phase"] == "Running"}
+        return {name: each for name, each in self.pods(component, job).items() if each["status"]["phase"] == "Running"}
 
     def logs(self) -> str:
         """Of all pods that there are."""
@@ -120,9 +144,67 @@ class Jobs:
 
     def job(self, name: str) -> Any:
         """The Job's own object."""
-        return self.plane.get("job", name, "-n", self.namespace)
+        return self.find("jobs", name, objects.BATCH)
 
     def _command(self, *words: str) -> list[str]:
         verb, *rest = words
         program = Path(sys.executable).with_name("elastic-job")
         return [str(program), verb, f"--kubeconfig={self.plane.kubeconfig}", "-n", self.namespace, *rest]
+
+
+class ElasticJobs(Jobs):
+    """Jobs that are applied, and changed, with kubectl."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        super().__init__(plane, folder)
+        plane.kubectl("apply", "-f", str(DEPLOY / "crd.yaml"))
+        plane.kubectl("wait", "--for=condition=Established", "crd/elasticjobs.elastic-run.dev", "--timeout=150s")
+        self.kubectl("apply", "-f", str(DEPLOY / "operator.yaml"))
+
+    def close(self) -> None:
+        self.kubectl("delete", "elasticjobs", "--all", "--wait=false")
+
+    def kubectl(self, *words: str, fails: bool = False) -> str:
+        return self.plane.kubectl(*words, "-n", self.namespace, fails=fails)
+
+    def spec(self, **more: object) -> dict[str, Any]:
+        script = self.folder / "held.py"
+        script.write_text(HELD)
+        flags = [TIMES, "--shutdown-timeout=3"]
+        spec = {"image": "any", "command": [str(script), str(self.release_file)], "cpu": "1", "flags": flags}
+        return spec | {"rdzvEndpoint": f"http://{self.plane.store}"} | more
+
+    def apply(self, name: str, spec: object) -> None:
+        kind = {"apiVersion": "elastic-run.dev/v1", "kind": "ElasticJob"}
+        self.plane.apply({**kind, "metadata": {"name": name, "namespace": self.namespace}, "spec": spec})
+
+    def get(self, name: str) -> Any:
+        return self.find("elasticjobs", name, elastic_job.API)
+
+    def said(self, name: str) -> Any:
+        return self.get(name).get("status", {})
+
+    def logs(self) -> str:
+        """Of the operator as well."""
+        (pod, *_) = [each["metadata"]["name"] for each in self.plane.get(*self.operator)["items"]] or [""]
+        return super().logs() + (f"\n---- operator ----\n{self.kubectl('logs', pod)}" if pod else "")
+
+    @property
+    def operator(self) -> tuple[str, ...]:
+        """What `kubectl get` shows of its pods."""
+        return ("pods", "-n", self.namespace, "-l", "app=elastic-run-operator")
+
+    def tells(self, name: str, words: str) -> None:
+        """Waits for an event that says so, which the operator writes after the status."""
+
+        def told() -> str:
+            return self.kubectl("describe", "elasticjob", name).partition("Events:")[2]
+
+        self.wait(lambda: words in told(), lambda: f"an event with {words!r}: {told()}")
+
+    def trains(self, name: str, workers: int) -> Any:
+        self.wait(
+            lambda: (self.said(name).get("state"), self.said(name).get("workers")) == ("Running", workers),
+            lambda: f"{workers} workers: {self.said(name)}",
+        )
+        return self.get(name)

@@ -40,7 +40,7 @@ import urllib3
 
 from elastic_run.master.nodes.kubernetes.pods import bytes_of
 
-from .control_plane import ControlPlane
+from .control_plane import MACHINES_OF, ControlPlane
 
 Json = Any
 """An object of the API."""
@@ -100,8 +100,8 @@ class Rest:
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        self._pool = urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=10.0, maxsize=4)
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        trust = str(plane.folder / "certificates" / "apiserver.crt")
+        self._pool = urllib3.PoolManager(ca_certs=trust, retries=False, timeout=10.0, maxsize=4)
 
     def ask(self, method: str, path: str, body: Json = None, kind: str = "application/json") -> Json:
         """Raises Refused; urllib3's errors where nobody answers."""
@@ -177,11 +177,13 @@ class Kubelet:
         plane: the cluster.
         name: of the machine.
         cpu, memory: what pods may have of it.
+        namespace: whose pods it runs, where not all of them: see `ControlPlane.make_namespace`.
     """
 
-    def __init__(self, plane: ControlPlane, name: str, cpu: int = 4, memory: str = "16Gi") -> None:
+    def __init__(self, plane: ControlPlane, name: str, cpu: int = 4, memory: str = "16Gi", namespace: str = "") -> None:
         self.plane = plane
         self.name = name
+        self._labels = {"kubernetes.io/hostname": name} | ({MACHINES_OF: namespace} if namespace else {})
         self._amounts = {"cpu": str(cpu), "memory": memory, "pods": "600", "ephemeral-storage": "100Gi"}
         self._rest = Rest(plane)
         self._pods: dict[str, Pod] = {}
@@ -247,7 +249,7 @@ class Kubelet:
         body = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": self.name, "labels": {"kubernetes.io/hostname": self.name}},
+            "metadata": {"name": self.name, "labels": self._labels},
             "spec": {},
         }
         with contextlib.suppress(Refused):

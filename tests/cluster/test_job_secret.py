@@ -5,7 +5,6 @@ import base64
 import contextlib
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,7 +15,6 @@ from elastic_run.rendezvous.identity.secret import parse_secret
 from elastic_run.rendezvous.store.embedded import etcd_admin
 from elastic_run.rendezvous.store.endpoint import Endpoint
 
-from .control_plane import ControlPlane
 from .jobs import HELD, Jobs
 from .process_kubelet import Kubelet
 
@@ -27,19 +25,6 @@ READ_ALL: dict[str, object] = {"key": "AA==", "range_end": "AA=="}
 
 TELLS = HELD.replace("import os", "import os; print('env', dict(os.environ), flush=True)\nimport os", 1)
 """A script that prints its environment, and ends when a file is there."""
-
-
-@pytest.fixture
-def jobs(plane: ControlPlane, folder: Path) -> Iterator[Jobs]:
-    made = Jobs(plane, folder)
-    yield made
-    made.plane.kubectl("delete", "jobs", "--all", "-n", made.namespace, "--wait=false")
-
-
-@pytest.fixture
-def machine(plane: ControlPlane) -> Iterator[Kubelet]:
-    with Kubelet(plane, "secret") as made:
-        yield made
 
 
 def test_a_jobs_secret_is_in_its_secret_alone_and_opens_its_store(jobs: Jobs, machine: Kubelet) -> None:

@@ -1,30 +1,18 @@
 """Whole jobs on a real API server, controller manager and scheduler; each pod is a process."""
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+
+from elastic_run.master.nodes.kubernetes import objects
 
 from .control_plane import ControlPlane
 from .jobs import Jobs
 from .process_kubelet import Kubelet
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
-
-
-@pytest.fixture
-def jobs(plane: ControlPlane, folder: Path) -> Iterator[Jobs]:
-    made = Jobs(plane, folder)
-    yield made
-    made.plane.kubectl("delete", "jobs", "--all", "-n", made.namespace, "--wait=false")
-
-
-@pytest.fixture
-def machine(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Kubelet]:
-    with Kubelet(plane, f"m-{request.node.name[:40].lower().replace('_', '-').rstrip('-')}") as made:
-        yield made
 
 
 TORCH = """
@@ -53,12 +41,23 @@ def test_a_job_of_torch_runs_to_its_end_and_goes_with_all_that_is_its_own(jobs: 
     assert "NotFound" in jobs.plane.kubectl("get", "configmap", "torch", "-n", jobs.namespace, fails=True)
 
 
-def test_it_scales_is_suspended_and_goes_on(jobs: Jobs, machine: Kubelet) -> None:
+def test_it_scales_is_suspended_and_goes_on_and_no_node_notices_that_its_master_is_killed(
+    jobs: Jobs, machine: Kubelet
+) -> None:
     jobs.submit("one", "--nnodes=1:3")
     jobs.until("one", 3)
+    before = {name: each["metadata"]["uid"] for name, each in jobs.running().items()}
+    (master,) = jobs.running("master")
+    jobs.plane.kubectl("delete", "pod", master, "-n", jobs.namespace, "--grace-period=0", "--force")
+    jobs.wait(lambda: set(jobs.running("master")) - {master}, lambda: "another master")
+    lost = next(iter(before))
+    jobs.plane.kubectl("delete", "pod", lost, "-n", jobs.namespace, "--wait=false")
+    jobs.wait(lambda: len(jobs.running()) == 3 and before[lost] not in uids(jobs), lambda: "another node")
+    jobs.until("one", 3)
+    assert len(set(before.values()) & uids(jobs)) == 2, "one was replaced, and the others are the same"
     jobs.run("scale", "one", "2")
     jobs.until("one", 2)
-    assert sorted(jobs.running()) == ["one-worker-0", "one-worker-1"]
+    assert len(jobs.running()) == 2
     jobs.run("scale", "one", "3")
     jobs.until("one", 3)
     jobs.run("suspend", "one")
@@ -70,7 +69,29 @@ def test_it_scales_is_suspended_and_goes_on(jobs: Jobs, machine: Kubelet) -> Non
     jobs.run("wait", "one")
 
 
-def test_a_higher_priority_takes_places_and_the_job_grows_back(jobs: Jobs, plane: ControlPlane) -> None:
+def uids(jobs: Jobs) -> set[str]:
+    """Of the nodes that run."""
+    return {each["metadata"]["uid"] for each in jobs.running().values()}
+
+
+def memory(jobs: Jobs, job: str) -> list[int]:
+    """Limits of its pods that run."""
+    pods = jobs.running(job=job).values()
+    limits = [each["spec"]["containers"][0]["resources"]["limits"]["memory"] for each in pods]
+    return [json.loads(each) if each.isdigit() else 0 for each in limits]
+
+
+HUNGRY = """
+import os, pathlib, resource, sys, time
+limit = int(pathlib.Path(sys.argv[1]).with_name("hungry").read_text())
+kept = bytearray(limit)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.05)
+"""
+"""A script that needs as many bytes as a file says."""
+
+
+def test_a_higher_priority_takes_places_and_memory_and_the_job_grows_back(jobs: Jobs, plane: ControlPlane) -> None:
     for name, value in (("low", 10), ("high", 1000)):
         plane.apply(
             {
@@ -80,7 +101,8 @@ def test_a_higher_priority_takes_places_and_the_job_grows_back(jobs: Jobs, plane
                 "value": value,
             }
         )
-    with Kubelet(plane, "small", cpu=4):
+    (jobs.folder / "hungry").write_text(str(800 << 20))
+    with jobs.machine(cpu=4):
         jobs.submit("low", "--nnodes=1:3", "--priority-class=low")
         jobs.until("low", 3)
         before = set(jobs.running())
@@ -108,7 +130,7 @@ def test_a_higher_priority_takes_places_and_the_job_grows_back(jobs: Jobs, plane
         jobs.wait(
             lambda: any(
                 each["code"] == "Unschedulable" and "Insufficient cpu" in each["reason"]
-                for each in jobs.status("low")["waiting"]
+                for each in objects.status_of(jobs.find("configmaps", "low"))["waiting"]
             ),
             lambda: f"a pod that waits for a place: {jobs.status('low')['waiting']}",
         )
@@ -117,15 +139,25 @@ def test_a_higher_priority_takes_places_and_the_job_grows_back(jobs: Jobs, plane
         plane.kubectl("delete", "pod", "service", "-n", jobs.namespace)
         jobs.until("low", 3)
         assert stayed <= set(jobs.running()), "who kept its place is the same pod"
+        masters = jobs.running("master")
+        memories = ("--memory=512Mi", "--memory-cap=2Gi")
+        jobs.submit("hungry", "--nnodes=1", *memories, "--priority-class=high", script=HUNGRY)
+        found = jobs.until("low", 2)
+        assert "left" in found["incidents"][-1]["reason"], found
+        jobs.until("hungry", 1)
+        # From 512 MiB to 768 MiB, which is too little, to 1152 MiB.
+        jobs.wait(lambda: memory(jobs, "hungry") == [1152 << 20], lambda: f"more memory: {memory(jobs, 'hungry')}")
+        assert set(jobs.running("master")) >= set(masters), "both masters stay"
         jobs.release()
+        jobs.run("wait", "hungry")
         jobs.run("wait", "low")
 
 
-def test_a_lost_machine_is_replaced_on_another(jobs: Jobs, plane: ControlPlane) -> None:
-    with Kubelet(plane, "lost-a", cpu=3) as first:
+def test_a_lost_machine_is_replaced_on_another(jobs: Jobs) -> None:
+    with jobs.machine("lost-a", cpu=3) as first:
         jobs.submit("two", "--nnodes=1:2")
         jobs.until("two", 2)
-        with Kubelet(plane, "lost-b", cpu=3):
+        with jobs.machine("lost-b", cpu=3):
             first.lose()
             jobs.wait(
                 lambda: any(each["spec"].get("nodeName") == "lost-b" for each in jobs.running("master").values()),
@@ -140,68 +172,27 @@ def test_a_lost_machine_is_replaced_on_another(jobs: Jobs, plane: ControlPlane) 
             jobs.run("wait", "two")
 
 
-def test_a_master_that_is_killed_comes_back_and_no_node_notices(jobs: Jobs, machine: Kubelet) -> None:
-    jobs.submit("three", "--nnodes=2")
-    jobs.until("three", 2)
-    before = {name: each["metadata"]["uid"] for name, each in jobs.running().items()}
-    (master,) = jobs.running("master")
-    jobs.plane.kubectl("delete", "pod", master, "-n", jobs.namespace, "--grace-period=0", "--force")
-    jobs.wait(lambda: set(jobs.running("master")) - {master}, lambda: "another master")
-    machine_lost = next(iter(before))
-    jobs.plane.kubectl("delete", "pod", machine_lost, "-n", jobs.namespace, "--wait=false")
-    jobs.until("three", 2)
-    after = {name: each["metadata"]["uid"] for name, each in jobs.running().items()}
-    assert len(set(before.values()) & set(after.values())) == 1, "one was replaced, and the other is the same"
-    jobs.release()
-    jobs.run("wait", "three")
-
-
-def test_training_goes_on_while_the_api_server_is_away(jobs: Jobs, machine: Kubelet, plane: ControlPlane) -> None:
-    jobs.submit("four", "--nnodes=2")
-    jobs.until("four", 2)
-    pids = [machine.pid(name) for name in jobs.running()]
-    plane.kill("kube-apiserver")
-    jobs.release()
-    machine.plane.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the nodes to end")
-    plane.start("kube-apiserver")
-    jobs.run("wait", "four")
-    assert jobs.status("four")["state"] == "succeeded"
-
-
-def test_a_script_that_fails_ends_the_job_with_its_reason_and_no_second_master(jobs: Jobs, machine: Kubelet) -> None:
+def test_a_script_that_fails_and_an_agent_that_refuses_its_flags_end_their_jobs_with_the_reason(
+    jobs: Jobs, machine: Kubelet
+) -> None:
+    template = jobs.folder / "flags.yaml"
+    env = [{"name": "PET_MAX_RESTARTS", "value": "many"}]
+    template.write_text(json.dumps({"spec": {"containers": [{"name": "agent", "env": env}]}}))
+    jobs.submit("refused", "--nnodes=1", f"--pod-template={template}")
     jobs.submit("five", "--nnodes=1", "--max-restarts=0", script="raise ValueError('no such layer')")
     jobs.run("wait", "five", code=1)
     found = jobs.status("five")
     assert found["state"] == "failed" and "ValueError" in found["reason"], found
-    jobs.wait(
-        lambda: any(each["type"] == "Failed" for each in jobs.job("five")["status"].get("conditions", ())),
-        lambda: f"the Job to have failed: {jobs.job('five')['status']}",
-    )
-    assert len(jobs.pods("master")) == 1
-
-
-def test_a_pod_that_cannot_start_is_said_and_the_job_can_be_cancelled(jobs: Jobs, machine: Kubelet) -> None:
-    template = jobs.folder / "pod.yaml"
-    sidecar = {"name": "logs", "image": "missing/logs:1", "command": ["sleep", "1000"]}
-    template.write_text(json.dumps({"spec": {"containers": [{"name": "agent"}, sidecar]}}))
-    jobs.submit("six", "--nnodes=1:2", f"--pod-template={template}")
-    waiting: list[Any] = []
-
-    def told() -> bool:
-        waiting[:] = jobs.status("six").get("waiting") or ()
-        return bool(waiting)
-
-    jobs.wait(told, lambda: "word of the image")
-    assert {each["code"] for each in waiting} == {"CannotStart"}
-    reason = waiting[0][
-        "reason"
-    ]  # a kubelet says the first when it has tried, and the second while it waits to try again
-    assert ("ErrImagePull" in reason or "ImagePullBackOff" in reason) and "missing/logs:1" in reason
-    assert "missing/logs:1" in jobs.run("status", "six")
-    jobs.run("cancel", "six")
-    jobs.run("wait", "six", code=1)
-    assert jobs.status("six")["reason"] == "it was cancelled by its user"
-    jobs.wait(lambda: not jobs.running(), lambda: "no node to run")
+    jobs.run("wait", "refused", code=1)
+    found = jobs.status("refused")
+    assert "it cannot have its nodes: refused-worker-0" in found["reason"] and "exit code 2" in found["reason"], found
+    assert list(jobs.pods(job="refused")) == ["refused-worker-0"], "it is given up"
+    for name in ("five", "refused"):
+        jobs.wait(
+            lambda name=name: any(each["type"] == "Failed" for each in jobs.job(name)["status"].get("conditions", ())),
+            lambda name=name: f"the Job to have failed: {jobs.job(name)['status']}",
+        )
+    assert len(jobs.pods("master")) == 2, "no second master"
 
 
 def test_neither_the_master_nor_a_member_of_the_store_is_special(jobs: Jobs, machine: Kubelet) -> None:
@@ -238,17 +229,39 @@ def _answers(jobs: Jobs, member: str, before: Mapping[str, Any]) -> bool:
     return f"{member}.seven-etcd:2379 answers" in jobs.plane.kubectl("logs", member, "-n", jobs.namespace)
 
 
-def test_a_user_is_told_what_is_wrong(jobs: Jobs, machine: Kubelet) -> None:
+def test_a_user_is_told_what_is_wrong_and_can_cancel_a_job_whose_pods_cannot_start(
+    jobs: Jobs, machine: Kubelet
+) -> None:
     assert "there is no job in namespace" in jobs.run("list")
+    template = jobs.folder / "pod.yaml"
+    sidecar = {"name": "logs", "image": "missing/logs:1", "command": ["sleep", "1000"]}
+    template.write_text(json.dumps({"spec": {"containers": [{"name": "agent"}, sidecar]}}))
+    jobs.submit("six", "--nnodes=1:2", f"--pod-template={template}")
+    flags = ("--nnodes=1", "--no-wait")
+    jobs.run("submit", "--name=pull", "--image=missing/train:1", *flags, "--", "t.py")
     for verb in ("status", "wait", "logs", "cancel", "suspend"):
         assert "there is no job nobody" in jobs.run(verb, "nobody", code=2)
-    flags = ("--nnodes=1", "--no-wait")
     assert "there is no ServiceAccount other" in jobs.run(
         "submit", "--name=bad", "--image=any", "--service-account=other", *flags, "--", "t.py", code=2
     )
-    jobs.run("submit", "--name=pull", "--image=missing/train:1", *flags, "--", "t.py")
     jobs.wait(
         lambda: "ImagePullBackOff" in jobs.run("status", "pull") and "missing/train:1" in jobs.run("status", "pull"),
         lambda: jobs.run("status", "pull"),
     )
     jobs.run("delete", "pull")
+    waiting: list[Any] = []
+
+    def told() -> bool:
+        waiting[:] = objects.status_of(jobs.find("configmaps", "six")).get("waiting") or ()
+        return bool(waiting)
+
+    jobs.wait(told, lambda: "word of the image")
+    assert {each["code"] for each in waiting} == {"CannotStart"}
+    # A kubelet says the first when it has tried, and the second while it waits to try again.
+    reason = waiting[0]["reason"]
+    assert ("ErrImagePull" in reason or "ImagePullBackOff" in reason) and "missing/logs:1" in reason
+    assert "missing/logs:1" in jobs.run("status", "six")
+    jobs.run("cancel", "six")
+    jobs.run("wait", "six", code=1)
+    assert jobs.status("six")["reason"] == "it was cancelled by its user"
+    jobs.wait(lambda: not jobs.running(), lambda: "no node to run")

@@ -2,36 +2,16 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from .control_plane import ControlPlane
-from .jobs import ROLE
-from .process_kubelet import Kubelet
-from .test_elastic_job import DEPLOY, ElasticJobs
+from .jobs import DEPLOY, ROLE, ElasticJobs
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 
 NODES = "elastic-run.dev/job=digits,elastic-run.dev/component=node"
-
-
-@pytest.fixture
-def jobs(plane: ControlPlane, folder: Path) -> Iterator[ElasticJobs]:
-    plane.kubectl("apply", "-f", str(DEPLOY / "crd.yaml"))
-    plane.kubectl("wait", "--for=condition=Established", "crd/elasticjobs.elastic-run.dev", "--timeout=150s")
-    made = ElasticJobs(plane, folder)
-    made.kubectl("apply", "-f", str(DEPLOY / "operator.yaml"))
-    yield made
-    made.kubectl("delete", "elasticjobs", "--all", "--wait=false")
-    made.kubectl("delete", "deployment", "elastic-run-operator", "--wait=false")
-
-
-@pytest.fixture
-def machine(plane: ControlPlane) -> Iterator[Kubelet]:
-    with Kubelet(plane, "kubectl") as made:
-        yield made
 
 
 def shown(file: Path) -> list[list[str]]:
@@ -53,7 +33,8 @@ def explained(jobs: ElasticJobs, field: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=180).stdout
 
 
-def test_kubectl_alone_is_enough(jobs: ElasticJobs, machine: Kubelet, tmp_path: Path) -> None:
+def test_kubectl_alone_is_enough(elastic_jobs: ElasticJobs, tmp_path: Path) -> None:
+    jobs = elastic_jobs
     # A newer API server publishes a schema some seconds after its resource is established.
     for field, words in (("spec.roles", "The fewest nodes of the role"), ("status.reason", "Why it is so")):
         jobs.wait(lambda field=field, words=words: words in explained(jobs, field), lambda words=words: words)
@@ -85,20 +66,21 @@ def test_kubectl_alone_is_enough(jobs: ElasticJobs, machine: Kubelet, tmp_path: 
     jobs.trains("digits", 1)
     # Its owner goes, and the job goes on; elastic-job has its verbs for what is left.
     jobs.kubectl("delete", "elasticjob", "digits", "--cascade=orphan")
-    assert jobs.running() and jobs.status("digits")["state"] == "running"
+    assert jobs.running(job="digits") and jobs.status("digits")["state"] == "running"
     jobs.run("scale", "digits", "2")
     jobs.until("digits", 2)
     jobs.run("delete", "digits")
-    jobs.wait(lambda: not jobs.pods() and not jobs.pods("master"), lambda: "the pods to be gone")
+    jobs.wait(lambda: not jobs.pods(job="digits") and not jobs.pods("master", "digits"), lambda: "the pods to be gone")
     assert not jobs.plane.get("secrets", "-n", jobs.namespace, "-l", "elastic-run.dev/job=digits")["items"]
     # Made anew under its name, and deleted with all that is its own.
     jobs.apply("digits", jobs.spec(minReplicas=2))
     jobs.trains("digits", 2)
     jobs.kubectl("delete", "elasticjob", "digits", "--cascade=foreground")
-    jobs.wait(lambda: not jobs.pods() and not jobs.pods("master"), lambda: "the pods to be gone")
+    jobs.wait(lambda: not jobs.pods(job="digits") and not jobs.pods("master", "digits"), lambda: "the pods to be gone")
 
 
-def test_the_clusters_own_roles_cover_elastic_jobs(jobs: ElasticJobs) -> None:
+def test_the_clusters_own_roles_cover_elastic_jobs(plane: ControlPlane, tmp_path: Path) -> None:
+    jobs = ElasticJobs(plane, tmp_path)
     for role in ("view", "edit", "admin"):
         jobs.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}")
 

@@ -19,7 +19,10 @@ from elastic_run.master.nodes.platform import PlatformError
 from elastic_run.master.nodes.reconcile import Demand
 from elastic_run.master.nodes.replica import Launch
 
+from .conftest import start_plane
 from .control_plane import ControlPlane
+from .jobs import Jobs
+from .process_kubelet import Kubelet
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 
@@ -34,7 +37,7 @@ class Here:
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self.plane = plane
         self.namespace = namespace
-        plane.kubectl("create", "namespace", namespace)
+        plane.make_namespace(namespace)
         self.api = Api.load(namespace, str(plane.kubeconfig))
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mass"}}
         made = self.api.ask_now("post", self.api.path("configmaps"), owner)
@@ -70,6 +73,13 @@ class Here:
                 return found
             assert time.monotonic() < end, f"{len(found)} pods, and not {count}: {self.said}"
             await asyncio.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One of its own, whose API server is killed here."""
+    with start_plane(tmp_path_factory) as made:
+        yield made
 
 
 @pytest.fixture
@@ -149,7 +159,19 @@ async def test_a_watch_from_a_version_that_is_long_gone_says_so(here: Here) -> N
     assert isinstance(refused.value, Gone), (found, refused.value)
 
 
-def test_what_the_server_refuses_is_told_with_its_own_words(here: Here, folder: Path) -> None:
+def test_what_the_server_refuses_is_told_with_its_own_words(here: Here) -> None:
     with pytest.raises(ApiRefused) as refused:
         here.api.ask_now("get", here.api.path("pods", "nobody"))
     assert refused.value.status == 404 and "nobody" in str(refused.value)
+
+
+def test_training_goes_on_while_the_api_server_is_away(jobs: Jobs, machine: Kubelet, plane: ControlPlane) -> None:
+    jobs.submit("four", "--nnodes=2")
+    jobs.until("four", 2)
+    pids = [machine.pid(name) for name in jobs.running()]
+    plane.kill("kube-apiserver")
+    jobs.release()
+    machine.plane.until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the nodes to end")
+    plane.start("kube-apiserver")
+    jobs.run("wait", "four")
+    assert jobs.status("four")["state"] == "succeeded"
