@@ -23,7 +23,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from elastic_run.master.nodes.kubernetes import objects, pods
+from elastic_run.master.nodes.kubernetes import api, objects, pods
 from elastic_run.master.nodes.kubernetes.api import Api, ApiRefused, Event, Gone
 from elastic_run.master.nodes.platform import PlatformError
 from elastic_run.master.nodes.replica import CannotStart, Exited, Launch, OutOfMemory, Starting, Unschedulable
@@ -377,8 +377,11 @@ def test_selectors_of_labels_and_names_hold_for_lists_and_watches(server: Server
     assert server.names("configmaps", fieldSelector="metadata.name=one") == ["one"]
 
 
-def test_a_watch_ends_in_order_with_a_bookmark_of_what_was_elsewhere(server: Server) -> None:
+def test_a_watch_ends_in_order_with_a_bookmark_of_what_was_elsewhere(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The master's watch of one ConfigMap sees nothing for hours, and goes on from its last bookmark."""
+    monkeypatch.setattr(api, "WATCHED", 5)  # a server sends its bookmark two seconds before the watch's end
     server.create("configmaps", config_map("one"))
     version = server.listing("configmaps")["metadata"]["resourceVersion"]
     watch = server.watch("configmaps", version, fieldSelector="metadata.name=one")

@@ -15,10 +15,18 @@ from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.job import ClusterJob
 from elastic_run.master.nodes.platform import PlatformError
 
-from .test_conformance import ALLOWED, ROLE
-from .test_master_killed import Night
+from ..doubles.scripted_job import ScriptedJob
+from .jobs import ROLE
 
-RIGHTS = [(plural, group, part, verb) for plural, group, part, verbs in ALLOWED for verb in verbs]
+(MASTERS_ROLE,) = [each for each in yaml.safe_load_all(ROLE.read_text()) if each["kind"] == "Role"]
+
+RIGHTS = [
+    (plural.partition("/")[0], f"{group}/v1" if group else "", plural.partition("/")[2], verb)
+    for rule in MASTERS_ROLE["rules"]
+    for group in rule["apiGroups"]
+    for plural in rule["resources"]
+    for verb in rule["verbs"]
+]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +35,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "PAUSE", 0.1)
 
 
-def grant(night: Night, without: tuple[str, str, str, str] | None = None) -> None:
+def grant(night: ScriptedJob, without: tuple[str, str, str, str] | None = None) -> None:
     """Applies role.yaml, without one of its rights."""
     for each in yaml.safe_load_all(ROLE.read_text()):
         if each["kind"] == "Role" and without:
@@ -40,13 +48,13 @@ def grant(night: Night, without: tuple[str, str, str, str] | None = None) -> Non
         night.double.objects.create(night.double.place(f"{each['kind'].lower()}s", group), each)
 
 
-def asks(night: Night) -> Iterator[tuple[str, str, str, str]]:
+def asks(night: ScriptedJob) -> Iterator[tuple[str, str, str, str]]:
     for each in list(night.double.asked):
         group = "" if each.place.group == "v1" else each.place.group
         yield each.place.plural, group, each.part, each.verb
 
 
-async def end_store(night: Night) -> None:
+async def end_store(night: ScriptedJob) -> None:
     """As the process of the master does at the end. Raises PlatformError."""
     path = night.double.kubeconfig_of(objects.SERVICE_ACCOUNT, "-store")
     api = Api.load("", str(path))
@@ -59,7 +67,7 @@ async def end_store(night: Night) -> None:
 
 
 async def test_a_master_uses_each_right_that_it_has_and_asks_for_no_other(tmp_path: Path) -> None:
-    with Night(tmp_path, code=1) as night:
+    with ScriptedJob(tmp_path, code=1) as night:
         grant(night)
         assert await night.live(account=objects.SERVICE_ACCOUNT)
         night.check()
@@ -74,7 +82,7 @@ async def test_without_any_one_of_its_rights_a_master_says_what_it_cannot_do(
 ) -> None:
     plural, _, part, verb = right
     words = f'cannot {verb} resource "{plural}{"/" + part if part else ""}"'
-    with Night(tmp_path, code=1) as night:
+    with ScriptedJob(tmp_path, code=1) as night:
         grant(night, without=right)
         if part:
             with pytest.raises(PlatformError, match="cannot patch"):
