@@ -150,10 +150,9 @@ sbom:  ## a wheel, and its software bill of materials (CycloneDX), in dist/
 	rm -rf dist/.sbom dist/.installed
 	@echo "dist: $$(ls dist)"
 
-# All that make test draws a sample of, and then what nobody has tried. Real faults first: the simulated ones have no end.
-soak: $(BIN)/.dev etcd tools  ## ROUNDS=10 of real faults, all schedules, then those of new seeds until one breaks a rule
-	ELASTIC_RUN_SOAK=$(ROUNDS) $(BIN)/python -m pytest -q tests/faults
-	ELASTIC_RUN_SCHEDULES=20000 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup tests/simulation
+# Whatever `make test` takes a sample of (tests/sampling.py), whole.
+soak: $(BIN)/.dev etcd tools horovod  ## ROUNDS=10 of real faults, all of what is sampled, then simulated faults until one breaks a rule
+	ELASTIC_RUN_SOAK=$(ROUNDS) $(BIN)/python -m pytest -q $$(grep -rl --include='test_*.py' 'sampling import' tests)
 	$(BIN)/python -m tests.simulation --soak
 
 bench: $(BIN)/.dev  ## us and the peers, side by side in one run

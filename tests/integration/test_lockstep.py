@@ -1,13 +1,9 @@
 """Whole jobs that count how often they train on each record, while workers and machines die and come."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from ..sampling import sample
 from .cluster import SCRIPTS, Cluster
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.torch
 
@@ -25,17 +21,16 @@ def count(
     job.start(*nodes, script=script, args=args, env=largest, **flags)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"size": 101, "batch_size": 3, "epochs": 4, "loader_workers": 2, "hold": 11},
-        {"size": 101, "batch_size": 2, "epochs": 4, "fixed_global_batch": 9, "hold": 11},
-    ],
-    ids=["uneven tails and loader workers", "a fixed global batch"],
-)
-def test_every_record_is_trained_on_once_an_epoch_through_deaths_and_joins(
-    job: Cluster, options: dict[str, int]
-) -> None:
+OPTIONS = {
+    "uneven tails and loader workers": {"size": 101, "batch_size": 3, "epochs": 4, "loader_workers": 2, "hold": 11},
+    "a fixed global batch": {"size": 101, "batch_size": 2, "epochs": 4, "fixed_global_batch": 9, "hold": 11},
+}
+"""A run draws one of them: `tests/faults/test_data.py` draws others."""
+
+
+@pytest.mark.parametrize("name", sample(OPTIONS, 1, "lockstep"))
+def test_every_record_is_trained_on_once_an_epoch_through_deaths_and_joins(job: Cluster, name: str) -> None:
+    options = OPTIONS[name]
     count(job, "A", "B", "C", nnodes="2:3", **options)
     first = job.workers(3)
     first.wait_for("trains")
