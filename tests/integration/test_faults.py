@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .cluster import DEADLINE, SCRIPTS, Cluster, embedded_ports, failure, held
+from .cluster import DEADLINE, SCRIPTS, Cluster, Workers, embedded_ports, failure, held
 
 if TYPE_CHECKING:
     from .conftest import Cluster as Etcd
@@ -24,29 +24,45 @@ def free_endpoints() -> str:
 # -- workers ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_worker_restarts_all_and_the_job_succeeds(job: Cluster) -> None:
-    job.start("A", "B", nnodes=2)
-    first = job.workers(2)
-    victim = first[1]
+def test_each_failure_of_workers_restarts_all_and_the_job_succeeds_when_the_last_has_ended(job: Cluster) -> None:
+    job.start("A", "B", nnodes=2, nproc_per_node=2, max_restarts=4)
+    first = job.workers(4)
+    first.do(0, "import subprocess")
+    for own_session in (False, True):
+        first.do(0, f"child = subprocess.Popen(['sleep', '1000'], start_new_session={own_session})")
+        first.do(0, "strings.say(str(child.pid))")
+    children = [int(pid) for pid in first[0].said]
     job.kill_worker(1)
-    second = job.workers(2)
+    second = job.workers(4)
     assert second.nodes == first.nodes
+    for child in children:
+        job.gone(child)
     for node in "AB":
-        job.wait_for_line(node, rf"round 2: 2 -> 2 nodes, .*rank 1 on node {victim.node} died by SIGKILL \(9\)")
-    second.release()
-    assert job.finish() == {"A": 0, "B": 0}
-    assert "job total: 1 worker failure;" in job.log("A")
+        job.wait_for_line(node, rf"round 2: 2 -> 2 nodes, .*rank 1 on node {first[1].node} died by SIGKILL \(9\)")
 
-
-def test_a_worker_that_raises_is_named_with_its_message_and_counted_on_every_node(job: Cluster) -> None:
-    job.start("A", "B", nnodes=2)
-    job.workers(2)[1].tell("raise ValueError('the loss is not a number')")
-    second = job.workers(2)
+    second[1].tell("raise ValueError('the loss is not a number')")
+    third = job.workers(4)
     for node in "AB":
-        job.wait_for_line(node, "round 2: .*rank 1 .* exited with code 1: ValueError: the loss is not a number")
-    assert [worker.env["TORCHELASTIC_RESTART_COUNT"] for worker in second] == ["1", "1"]
-    second.release()
+        job.wait_for_line(node, "round 3: .*rank 1 .* exited with code 1: ValueError: the loss is not a number")
+    assert [worker.env["TORCHELASTIC_RESTART_COUNT"] for worker in third] == ["2"] * 4
+
+    third.tell("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    fourth = job.workers(4)
+
+    def first_rank_ends(workers: Workers) -> None:
+        workers[0].tell("go")
+        job.wait_until(lambda: not workers[0].alive or None, "rank 0 ends")
+
+    first_rank_ends(fourth)
+    fourth[1].tell("raise RuntimeError('at the very end')")
+    last = job.workers(4)
+    first_rank_ends(last)
+    for worker in last[1:]:
+        worker.tell("go")
     assert job.finish() == {"A": 0, "B": 0}
+    for node in "AB":
+        assert "succeeded: every worker of round 5 ended with exit code 0" in job.log(node)
+    assert "job total: 4 worker failures;" in job.log("A"), "all killed at once are one failure"
 
 
 def test_a_node_whose_worker_cannot_be_killed_leaves_and_the_others_go_on(job: Cluster) -> None:
@@ -59,14 +75,6 @@ def test_a_node_whose_worker_cannot_be_killed_leaves_and_the_others_go_on(job: C
         job.workers(1).release()
         assert job.finish() == {"A": 0, "B": 1}
     job.wait_for_line("B", f"process {stuck.pid} does not die: SIGKILL was sent 10 s ago and its state is t")
-
-
-def test_all_workers_killed_at_once_are_one_failure(job: Cluster) -> None:
-    job.start("A", "B", nnodes=2, nproc_per_node=2, max_restarts=1)
-    job.workers(4).tell("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    job.workers(4).release()
-    assert job.finish() == {"A": 0, "B": 0}
-    assert "job total: 1 worker failure;" in job.log("A")
 
 
 def test_without_restarts_every_node_ends_with_1_and_prints_the_same_root_cause(job: Cluster) -> None:
@@ -100,87 +108,36 @@ def test_the_same_failure_again_and_again_ends_the_job_early_with_5(job: Cluster
         assert "KeyError: 'learning_rate'" in job.last_lines(node)
 
 
-def test_workers_that_end_at_different_times_end_the_job_when_the_last_has(job: Cluster) -> None:
-    job.start("A", "B", nnodes=2)
-    workers = job.workers(2)
-    workers[0].tell("go")
-    job.wait_until(lambda: not workers[0].alive or None, "rank 0 ends")
-    workers[1].tell("go")
-    assert job.finish() == {"A": 0, "B": 0}
-    for node in "AB":
-        assert "succeeded: every worker of round 1 ended with exit code 0" in job.log(node)
-
-
-def test_a_failure_after_some_have_finished_starts_all_again(job: Cluster) -> None:
-    job.start("A", "B", nnodes=2)
-    workers = job.workers(2)
-    workers[0].tell("go")
-    job.wait_until(lambda: not workers[0].alive or None, "rank 0 ends")
-    workers[1].tell("raise RuntimeError('at the very end')")
-    job.workers(2).release()
-    assert job.finish() == {"A": 0, "B": 0}
-
-
-def test_what_a_worker_started_ends_with_it(job: Cluster) -> None:
-    job.start("A", "B", nnodes=2)
-    workers = job.workers(2)
-    workers.do(0, "import subprocess")
-    for own_session in (False, True):
-        workers.do(0, f"child = subprocess.Popen(['sleep', '1000'], start_new_session={own_session})")
-        workers.do(0, "strings.say(str(child.pid))")
-    children = [int(pid) for pid in workers[0].said]
-    job.kill_worker(1)
-    job.workers(2).release()
-    assert job.finish() == {"A": 0, "B": 0}
-    for child in children:
-        job.gone(child)
-
-
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_agent_is_left_out_and_its_workers_end(job: Cluster) -> None:
-    job.start("A", "B", "C", nnodes="2:3")
-    first = job.workers(3)
+def test_every_node_but_one_is_killed_one_after_the_other(job: Cluster) -> None:
+    job.start("A", "B", "C", "D", nnodes="1:4")
+    first = job.workers(4)
     lost = next(node for node in first.nodes if node != job.master())
-    survivors = [node for node in first.nodes if node != lost]
     orphan = next(worker for worker in first if worker.node == lost)
     job.kill_agent(lost)
-    second = job.workers(2)
-    assert second.nodes == survivors, "survivors keep their rank order"
+    second = job.workers(3)
+    assert second.nodes == [node for node in first.nodes if node != lost], "survivors keep their rank order"
     job.gone(orphan.pid)
-    for node in survivors:
-        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*node {lost} was lost: its agent's process is gone")
-    second.release()
-    assert job.finish() == dict.fromkeys(sorted(survivors), 0)
+    for node in second.nodes:
+        job.wait_for_line(node, rf"round 2: 4 -> 3 nodes, .*node {lost} was lost: its agent's process is gone")
 
-
-def test_the_killed_agent_that_hosts_the_master_is_replaced(job: Cluster) -> None:
-    job.start("A", "B", "C", nnodes="2:3")
-    first = job.workers(3)
     lost = job.master()
-    survivors = [node for node in first.nodes if node != lost]
     job.kill_agent(lost)
-    second = job.workers(2)
-    assert second.nodes == survivors
-    assert job.master() in survivors
+    third = job.workers(2)
+    assert third.nodes == [node for node in second.nodes if node != lost]
+    assert job.master() in third.nodes
     job.wait_anywhere(rf"the master's node {lost} is lost: its agent's process is gone .*; electing a new master")
-    for node in survivors:
-        job.wait_for_line(node, rf"round 2: 3 -> 2 nodes, .*{lost} was lost")
-    second.release()
-    assert job.finish() == dict.fromkeys(sorted(survivors), 0)
+    for node in third.nodes:
+        job.wait_for_line(node, rf"round 3: 3 -> 2 nodes, .*{lost} was lost")
 
-
-def test_every_node_but_one_is_killed_one_after_the_other(job: Cluster) -> None:
-    job.start("A", "B", "C", nnodes="1:3")
-    workers = job.workers(3)
-    for size in (2, 1):
-        job.kill_machine(job.master())
-        workers = job.workers(size)
+    job.kill_machine(job.master())
+    workers = job.workers(1)
     (last,) = workers.nodes
     workers.release()
     assert job.finish() == {last: 0}
-    assert "job total: 2 lost nodes;" in job.log(last)
+    assert "job total: 3 lost nodes;" in job.log(last)
 
 
 def test_a_node_that_is_silent_is_lost_and_comes_back_as_a_new_member(job: Cluster) -> None:
@@ -196,38 +153,30 @@ def test_a_node_that_is_silent_is_lost_and_comes_back_as_a_new_member(job: Clust
     third = job.workers(2)
     assert third.nodes == [other, silent]
     assert not {worker.pid for worker in first} & {worker.pid for worker in third}
-    third.release()
-    assert job.finish() == {"A": 0, "B": 0}
 
-
-def test_a_silent_master_is_replaced_when_its_lease_ends(job: Cluster) -> None:
-    job.start("A", "B", nnodes="1:2")
-    job.workers(2)
-    silent = job.master()
-    other = next(node for node in "AB" if node != silent)
+    silent, other = other, silent
+    assert job.master() == silent
     job.freeze_machine(silent)
-    second = job.workers(1)
-    assert second.nodes == [other] and job.master() == other
+    assert job.workers(1).nodes == [other]
+    assert job.master() == other, "a silent master is replaced when its lease ends"
     job.thaw_machine(silent)
-    job.workers(2).release()
-    assert job.finish() == {"A": 0, "B": 0}
+    fifth = job.workers(2)
 
-
-def test_a_stopped_agent_does_not_let_its_workers_run_on(job: Cluster) -> None:
-    job.start("A", "B", nnodes="1:2")
-    first = job.workers(2)
-    stopped = first[1]
+    stopped = fifth[1]
     job.send(stopped.node, signal.SIGSTOP)
-    job.gone(stopped.pid)  # by its guardian
-    assert job.workers(1).nodes == [first[0].node]
+    job.gone(stopped.pid)  # by its guardian: a stopped agent does not let its workers run on
+    assert job.workers(1).nodes == [fifth[0].node]
     job.send(stopped.node, signal.SIGCONT)
     job.workers(2).release()
     assert job.finish() == {"A": 0, "B": 0}
 
 
-def test_a_node_that_is_added_is_admitted(job: Cluster) -> None:
+def test_a_node_that_is_added_is_admitted_and_scripts_have_time_to_save(job: Cluster) -> None:
     job.start("A", nnodes="1:2")
-    assert job.workers(1).nodes == ["A"]
+    first = job.workers(1)
+    assert first.nodes == ["A"]
+    save = "import signal; signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))"
+    first.do(0, save)
     job.start("B")
     second = job.workers(2)
     assert second.nodes == ["A", "B"]
@@ -236,15 +185,6 @@ def test_a_node_that_is_added_is_admitted(job: Cluster) -> None:
     second.release()
     assert job.finish() == {"A": 0, "B": 0}
     assert "job total: 1 arrival;" in job.log("A")
-
-
-def test_a_joining_node_gives_scripts_time_to_save(job: Cluster) -> None:
-    job.start("A", nnodes="1:2")
-    save = "import signal; signal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))"
-    job.workers(1).do(0, save)
-    job.start("B")
-    job.workers(2).release()
-    assert job.finish() == {"A": 0, "B": 0}
     assert "rank 0] saved" in job.log("A")
 
 
@@ -261,7 +201,7 @@ def test_with_scale_up_never_a_joining_node_is_a_standby_until_the_next_change(j
     assert job.finish() == {"A": 0, "B": 0}
 
 
-def test_a_standby_beyond_the_maximum_enters_at_the_next_loss(job: Cluster) -> None:
+def test_a_standby_beyond_the_maximum_enters_at_the_next_loss_or_ends_with_the_job(job: Cluster) -> None:
     job.start("A", "B", nnodes=2)
     first = job.workers(2)
     job.start("C")
@@ -272,17 +212,10 @@ def test_a_standby_beyond_the_maximum_enters_at_the_next_loss(job: Cluster) -> N
     second = job.workers(2)
     survivor = next(node for node in first.nodes if node != lost)
     assert second.nodes == [survivor, "C"]
+    job.start("D")
+    job.wait_for_line("D", "waiting to join")
     second.release()
-    assert job.finish() == {survivor: 0, "C": 0}
-
-
-def test_a_standby_that_is_never_needed_ends_with_the_job(job: Cluster) -> None:
-    job.start("A", nnodes="1")
-    first = job.workers(1)
-    job.start("B")
-    job.wait_for_line("B", "waiting to join")
-    first.release()
-    assert job.finish() == {"A": 0, "B": 0}
+    assert job.finish() == {survivor: 0, "C": 0, "D": 0}
 
 
 def test_below_the_minimum_the_job_waits_and_goes_on_when_a_node_comes(job: Cluster) -> None:
@@ -299,16 +232,6 @@ def test_below_the_minimum_the_job_waits_and_goes_on_when_a_node_comes(job: Clus
     job.wait_for_line("C", "2 of 2 nodes have joined again")
     second.release()
     assert job.finish() == {survivor.node: 0, "C": 0}
-
-
-def test_below_the_minimum_for_too_long_ends_with_3(job: Cluster) -> None:
-    job.start("A", "B", nnodes=2, conf={"recovery_timeout": 1})
-    job.workers(2)
-    lost = next(node for node in "AB" if node != job.master())
-    job.kill_machine(lost)
-    (survivor,) = {"A", "B"} - {lost}
-    assert job.finish() == {survivor: 3}
-    assert "only 1 of 2 nodes joined within 1 s" in job.last_lines(survivor)
 
 
 # -- notices ----------------------------------------------------------------------------------------------------------
@@ -555,7 +478,8 @@ def test_ddp_goes_on_from_its_checkpoint_when_nodes_come_and_a_worker_and_two_ma
     job.kill_worker(1)
     workers = job.workers(3)
     workers.wait_for("step 20")
-    first = next(node for node in "ABC" if node not in (job.master(), workers[0].node))
+    # Not the node of the killed worker: a node that is lost within a second is the cause of its worker's death.
+    first = next(node for node in "CBA" if node not in (job.master(), workers[0].node))
     job.kill_machine(first)
     job.workers(2).wait_for("step 25")
     second = job.master()

@@ -25,16 +25,18 @@ def assert_trained(job: Cluster) -> None:
 
 
 def test_killed_workers_and_a_lost_first_node_are_replaced_and_the_result_is_the_same(job: Cluster) -> None:
-    hold = (2, 4, 6)
+    hold = (2, 4, 6, 8)
     start(job, "A", "B", hold=hold, nnodes="2:3", max_restarts="2")
     for round, (step, victim) in enumerate(((2, 1), (4, 0)), start=1):
         job.workers(2, SECONDS).wait_for(f"step {step}")
         job.kill_worker(victim)
         for node in "AB":
             job.wait_for_line(node, rf"round {round + 1}: 2 -> 2 nodes, .* rank {victim} on node . died by SIGKILL")
-    first, other = job.workers(2, SECONDS).nodes
+    workers = job.workers(2, SECONDS)
+    workers.wait_for("step 6")
+    first, other = workers.nodes
     start(job, "C", hold=hold, nnodes="2:3")
-    job.workers(3, SECONDS).wait_for("step 6")
+    job.workers(3, SECONDS).wait_for("step 8")
     job.kill_machine(first)
     assert job.workers(2, SECONDS).nodes == [other, "C"]
     assert job.finish(SECONDS) == {other: 0, "C": 0}
