@@ -637,6 +637,7 @@ def imported_late(witness: Path) -> Callable[[str], tuple[dict[str, Any], dict[s
 
 @pytest.mark.slow
 @pytest.mark.torch
+@pytest.mark.xdist_group("late-imports")
 @pytest.mark.parametrize("module", LATE)
 def test_a_late_import_does_not_depend_on_what_the_script_did_before_it(
     module: str, imported_late: Callable[[str], tuple[dict[str, Any], dict[str, Any]]]
@@ -660,6 +661,7 @@ def test_a_late_import_does_not_depend_on_what_the_script_did_before_it(
 
 @pytest.mark.slow
 @pytest.mark.torch
+@pytest.mark.xdist_group("late-imports")
 @pytest.mark.parametrize("module", LATE)
 def test_a_late_import_reads_the_environment_only_where_python_sees_it(
     module: str, imported_late: Callable[[str], tuple[dict[str, Any], dict[str, Any]]]
@@ -739,6 +741,7 @@ def unrepaired() -> Callable[[str], dict[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("repairs")
 @pytest.mark.parametrize("module", READS_RANK)
 def test_what_an_import_reads_of_its_worker_is_read_again_in_each(
     module: str, unrepaired: Callable[[str], dict[str, str]]
@@ -748,6 +751,7 @@ def test_what_an_import_reads_of_its_worker_is_read_again_in_each(
         assert module not in unrepaired(rank), unrepaired(rank)[module]
 
 
+@pytest.mark.xdist_group("repairs")
 @pytest.mark.parametrize("module", DRAWN)
 def test_what_an_import_draws_is_drawn_anew_in_each_worker(
     module: str, unrepaired: Callable[[str], dict[str, str]]

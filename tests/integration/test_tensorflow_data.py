@@ -14,6 +14,8 @@ from elastic_run.exceptions import BadCheckpoint, BadShardsState, ShardsMisused
 from ..sampling import SEED, SOAK
 from .cluster import SCRIPTS, Cluster
 
+pytestmark = pytest.mark.xdist_group("tensorflow-data")
+
 SECONDS = 150.0
 """For a round of fresh interpreters that all import TensorFlow, on a busy machine."""
 
