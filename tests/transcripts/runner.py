@@ -11,18 +11,26 @@ files anew: a deliberate change is that command and the review of the difference
 so does a command whose output was never recorded.
 """
 
+import dataclasses
 import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FOLDER = Path(__file__).parent
 INDENT, ARROW, WIDTH = "    ", " -> ", 120
 OPTION = re.compile(r"([a-z][a-z0-9-]*)=(.*)", re.DOTALL)
+
+
+Value = TypeVar("Value", bound="DataclassInstance")
 
 
 @dataclass(slots=True)
@@ -65,6 +73,17 @@ class Command:
         """All words that are left."""
         words, self.words = self.words, []
         return words
+
+    def change(self, value: Value, **names: str) -> Value:
+        """`value` with what options and words of its fields' names say; `names`: what some fields are called here."""
+        changes: dict[str, object] = {}
+        for each in dataclasses.fields(value):
+            name, before = names.get(each.name, each.name.replace("_", "-")), getattr(value, each.name)
+            if isinstance(before, bool):
+                changes[each.name] = self.flag(name) or before
+            elif name in self.options and isinstance(before, int | float | str):
+                changes[each.name] = type(before)(self.take(name))
+        return dataclasses.replace(value, **changes)
 
 
 Handler = Callable[[Command], Iterable[str]]

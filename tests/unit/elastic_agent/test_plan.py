@@ -23,7 +23,7 @@ from ...transcripts.runner import Command, replay, transcripts
 
 def header(number: int = 1, state: HeaderState = "open", cause: Cause = "start") -> Header:
     fingerprint = Fingerprint("train.py", (), "2:4", "1", "0")
-    return Header(number, "R", state, cause, NodeFailed("b", f"is the cause: {cause}"), fingerprint)
+    return Header(number, "R", state, cause, NodeFailed("b", f"({cause})"), fingerprint)
 
 
 def assignment(number: int = 1) -> Assignment:
@@ -41,16 +41,15 @@ BASES = {
         RUNNING, alive=0, exits=(dataclasses.replace(FAILURE, code=0),), told=Report("succeeded", 1)
     ),
     "failed": dataclasses.replace(RUNNING, alive=0, exits=(FAILURE,), told=Report("failed", 1, (FAILURE,))),
-    "outside": View(header=header(4), outside=True, told=Report("waiting", 4, run="R")),
+    "elsewhere": View(header=header(4), outside=True, told=Report("waiting", 4, run="R")),
 }
-BREAKS = ("open", "others", "waiting", *get_args(HeaderState)[2:])
 OTHER_NAMES = {
-    "waiting-workers": "waiting",
-    "belongs-to": "round",
-    "keep": "staying",
-    "start-failed": "problem",
-    "round-age": "header_age",
-    "told-late": "late",
+    "staying": "keep",
+    "waiting": "waiting-workers",
+    "round": "belongs-to",
+    "problem": "start-failed",
+    "header_age": "round-age",
+    "notice_age": "age",
 }
 
 
@@ -63,15 +62,14 @@ class Node:
     """A node, of which all that it knows is told.
 
     given new       it has just come; joined: it has a rank in round 1, and no workers yet; running: it has a worker
-                    there; done, failed: which has ended; outside: it is in no round, where workers keep their process
-    report, act, replaced [words and options]: what it says of itself, does, and whether it has been replaced, given
-                    that besides:
-        round=2:lost    the current round, in which it has a rank; others=: it has none; waiting=: the job is suspended;
-                        failed=, ...: the job has ended
-        workers=1/2     so many of its workers live; exits=, told-late=: how others of this or the last round ended
-        notice=TERM     it was told to leave so, `age` seconds ago; again=: twice
-        told=leaving    what the store holds about it
-        and all else that a `View` holds
+                    there; done, failed: which has ended; elsewhere: it is in no round, where workers keep their process
+    report, act, replaced ...   what it says of itself, does, and whether it was replaced, given that besides
+        round=2:lost            is the current round, in which it has a rank; others=: it has none there; waiting=: the
+                                job is suspended; failed=, ...: the job has ended
+        workers=1/2             so many of its workers live; exits=, late=: how others of this or the last round ended
+        notice=TERM age=3       it was told to leave so long ago; again=: twice
+        told=leaving            the store holds that about it
+        ...                     all else that a `View` holds
     gentle ...      the earliest round from which only joins and departures led to each of these
     """
 
@@ -80,26 +78,28 @@ class Node:
 
     def on(self, command: Command) -> Iterator[str]:
         """Carries out one command."""
+        base = BASES[command.words.pop(0)] if command.words and command.words[0] in BASES else self.view
         match command.name:
             case "given":
-                self.view = view_of(BASES[command.words.pop(0)], command)
+                self.view = view_of(base, command)
             case "report":
-                yield report_words(report(view_of(self.view, command)))
+                yield report_words(report(view_of(base, command)))
             case "act":
-                action, why = act(view_of(self.view, command))
+                action, why = act(view_of(base, command))
                 yield f"{action_words(action)}: {why}".removesuffix(": ")
             case "replaced":
-                yield replaced(view_of(self.view, command)) or "no"
+                yield replaced(view_of(base, command)) or "no"
             case "exit-code":
-                word = signal.Signals[f"SIG{command.take('notice')}"]
-                yield str(plan.exit_code(header(2, cast(HeaderState, command.words.pop(0))), int(word)))
+                number = signal_of(command.take("notice"))
+                yield str(plan.exit_code(header(2, cast(HeaderState, command.words.pop(0))), number))
             case "gentle":
-                known, earliest = None, 0
+                known, earliest, found = None, 0, list[int]()
                 for word in command.rest():
                     number, cause, *state = word.split(":")
                     latest = header(int(number), cast(HeaderState, (state or ["open"])[0]), cast(Cause, cause))
                     earliest, known = gentle(known, earliest, latest), latest
-                    yield f"{word}: {earliest}"
+                    found.append(earliest)
+                yield " ".join(map(str, found))
             case name:
                 raise ValueError(name)
 
@@ -107,39 +107,36 @@ class Node:
 def view_of(base: View, command: Command) -> View:
     """`base`, with what a command says besides."""
     changes: dict[str, Any] = {}
-    for state in BREAKS:
-        if told := command.take("round" if state == "open" else state):
+    for state in ("round", "others", *get_args(HeaderState)):
+        if told := command.take(state):
             number, _, cause = told.partition(":")
-            named = header(
-                int(number), cast(HeaderState, "open" if state == "others" else state), cast(Cause, cause or "start")
-            )
+            is_open = state in ("round", "others")
+            named = header(int(number), cast(HeaderState, "open" if is_open else state), cast(Cause, cause or "start"))
             changes["header"] = dataclasses.replace(named, nodes=command.count("nodes"))
-            if state in ("open", "others", "waiting"):
-                changes["assignment"] = assignment(int(number)) if state == "open" else None
+            if is_open or state == "waiting":
+                changes["assignment"] = assignment(int(number)) if state == "round" else None
     if workers := command.take("workers"):
         changes["alive"], changes["total"] = map(int, workers.split("/"))
-    for kind in ("notice", "again"):
-        if told := command.take(kind):
-            changes |= {"notice": "leave" if kind == "notice" else "kill", "notice_age": command.number("age")}
-            changes["notice_signal"] = int(signal.Signals[f"SIG{told}"])
+    for option, notice in (("notice", "leave"), ("again", "kill")):
+        if told := command.take(option):
+            changes |= {"notice": notice, "notice_signal": signal_of(told)}
+    changes |= {name: exits_of(told) for name in ("exits", "late") if (told := command.take(name))}
     if told := command.take("told"):
         changes["told"] = Report(cast(State, told), 1 if base.round else 0)
     changes |= {"registered": False} if command.flag("unregistered") else {}
     changes |= {"stale": "R"} if command.flag("earlier-run") else {}
-    for option in list(command.options):
-        name = OTHER_NAMES.get(option, option.replace("-", "_"))
-        value: object = getattr(base, name)
-        text = command.take(option)
-        changes[name] = exits_of(text) if isinstance(value, tuple) else type(value)(text)
-    changes |= {word.replace("-", "_"): True for word in command.rest()}
-    return dataclasses.replace(base, **changes)
+    return command.change(dataclasses.replace(base, **changes), **OTHER_NAMES)
+
+
+def signal_of(word: str) -> int:
+    return int(signal.Signals[f"SIG{word}"])
 
 
 def exits_of(text: str) -> tuple[Exit, ...]:
     """`0,1,KILL,TERM:stopped`: how the workers of round 1 ended, by rank."""
     found: list[Exit] = []
     for rank, (how, _, stopped) in enumerate(each.partition(":") for each in text.split(",") if each):
-        code, by = (int(how), None) if how.isdigit() else (None, int(signal.Signals[f"SIG{how}"]))
+        code, by = (int(how), None) if how.isdigit() else (None, signal_of(how))
         found.append(Exit(1, rank, rank, 100 + rank, code, by, stopped=bool(stopped)))
     return tuple(found)
 
@@ -166,11 +163,11 @@ def action_words(action: Action) -> str:
                 f"stop the workers with {signal.Signals(first).name}{f', SIGKILL after {grace:g} s' if grace else ''}"
             )
         case plan.Start(found, part) | plan.Reform(found, part) | plan.Adopt(found, part):
-            return f"{type(action).__name__.lower()} the workers in round {found.number} with the ranks of {part.round}"
+            return f"{type(action).__name__.lower()} workers in round {found.number} with the ranks of {part.round}"
         case plan.Ready(found):
             return f"get workers ready in round {found.number}"
         case plan.Invite(round, seconds):
-            return f"invite the workers to leave their process group for round {round} within {seconds:g} s"
+            return f"invite workers to leave for round {round} within {seconds:g} s"
         case plan.Break(round):
             return f"break the workers' process group for round {round}"
         case plan.Register() | plan.Resume():

@@ -1,7 +1,7 @@
 """The controller as a pure machine: transcripts of events and effects (`tests/transcripts/controller`); its history."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast, get_args
 
@@ -16,7 +16,7 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, State
 from elastic_run.rendezvous.node_reasons import ProcessGone
 from elastic_run.rendezvous.roles import Role
-from elastic_run.rendezvous.round import OnHang, Policy
+from elastic_run.rendezvous.round import Policy
 from elastic_run.rendezvous.wire.values import Malformed
 
 from ...transcripts import runner
@@ -102,95 +102,61 @@ class Master:
         return [words for each in found if (words := effect_words(each))]
 
     def event(self, command: Command) -> events.Event:
-        if command.name == "node":
-            return registered_as(command, self.now)
-        if command.name == "found":
-            return self.known
-        if command.name == "look":
-            return events.Look()
-        if command.name == "diagnosed":
-            round, compares, found = command.count("round", 1), command.flag("compares"), []
-            seconds = command.take("seconds")
-            for each in map(self.findings.__getitem__, command.rest()):
-                found.append(dataclasses.replace(each, seconds=float(seconds)) if seconds else each)
-            return events.Diagnosed(round, tuple(found), compares)
-        who = command.words.pop(0)
-        match command.name:
-            case "store-away":
-                return events.StoreAway(float(who))
-            case "gone":
-                return events.Unregistered(who)
-            case "died":
-                return events.Died(who, f"{who}#1", ProcessGone(f"{who}:1"), None)
-            case "answered":
-                return events.Answered(f"{who}#1")
-            case "refused":
-                return events.Refused(who, f"{who}#1")
-            case name:
-                raise ValueError(name)
+        match command.name, command.words:
+            case "node", _:
+                return registered_as(command, self.now)
+            case "found", _:
+                return self.known
+            case "look", _:
+                return events.Look()
+            case "diagnosed", _:
+                found = command.change(events.Diagnosed(1, ()))
+                findings = (self.findings[kind] for kind in command.rest())
+                changes = {"seconds": float(seconds)} if (seconds := command.take("seconds")) else {}
+                return dataclasses.replace(
+                    found, findings=tuple(dataclasses.replace(each, **changes) for each in findings)
+                )
+            case name, _:
+                return NAMED[name](command.words.pop())
+
+
+NAMED: Mapping[str, Callable[[str], events.Event]] = {
+    "store-away": lambda until: events.StoreAway(float(until)),
+    "gone": events.Unregistered,
+    "died": lambda name: events.Died(name, f"{name}#1", ProcessGone(f"{name}:1"), None),
+    "answered": lambda name: events.Answered(f"{name}#1"),
+    "refused": lambda name: events.Refused(name, f"{name}#1"),
+}
 
 
 def terms_of(command: Command) -> Terms:
-    span = [int(each) for each in command.words.pop(0).split(":")]
+    least, most = map(int, command.words.pop(0).split(":"))
     wanted = [each.split(":") for each in command.take("roles").split(",") if each]
-    roles = [
-        Role(name, int(least), 1, on_loss="all" if index == 0 else "one", counts=index == 0)
-        for index, (name, least) in enumerate(wanted)
-    ]
-    policy = Policy(span[0], span[-1], roles=tuple(roles))
-    on_hang = cast(OnHang, command.take("on-hang", "report"))
-    return dataclasses.replace(TERMS, policy=policy, max_restarts=command.count("restarts", 3), on_hang=on_hang)
+    roles = [Role(name, int(least), 1, on_loss="one", counts=False) for name, least in wanted]
+    roles[:1] = [dataclasses.replace(each, on_loss="all", counts=True) for each in roles[:1]]
+    terms = dataclasses.replace(TERMS, policy=Policy(least, most, roles=tuple(roles)))
+    return command.change(terms, max_restarts="restarts")
 
 
 def registered_as(command: Command, now: float) -> events.Registered:
     """`node a running 1 exits=0:1:KeyError`: what the node says of its workers."""
-    name, *rest = command.words.pop(0), *[word for word in command.words if word in get_args(State) or word.isdigit()]
-    state, number = (cast(State, rest[0]), int(rest[1])) if rest else ("waiting", 0)
-    command.words = [word for word in command.words if word not in rest]
-    exits: list[Exit] = []
-    for each in command.take("exits").split("|"):
-        if each:
-            rank, code, message = f"{each}::".split(":", 2)
-            exits.append(
-                Exit(
-                    number,
-                    int(rank),
-                    0,
-                    1,
-                    int(code),
-                    message=message.removesuffix("::").removesuffix(":"),
-                    seconds=5.0,
-                )
-            )
-    report = Report(
-        state,
-        number,
-        tuple(exits),
-        keeps=command.flag("keeps"),
-        stalled=command.count("stalled"),
-        strained=command.count("strained"),
-    )
-    fingerprint = dataclasses.replace(FINGERPRINT, script=command.take("script", "train.py"))
-    event = registered(name, report, fingerprint)
-    order = command.count("order", event.order)
-    unreadable, sealed = command.flag("unreadable"), command.flag("sealed")
-    return dataclasses.replace(
-        event, order=order, since=now, sealed=sealed, member=None if unreadable else event.member
-    )
+    name, unreadable, exits = command.words.pop(0), command.flag("unreadable"), list[Exit]()
+    state = next((each for each in get_args(State) if command.flag(each)), "waiting")
+    number = int(command.words.pop(0)) if state != "waiting" else 0
+    for rank, code, *message in (each.split(":", 2) for each in command.take("exits").split("|") if each):
+        exits.append(Exit(number, int(rank), 0, 1, int(code), message="".join(message), seconds=5.0))
+    report = command.change(Report(state, number, tuple(exits)))
+    event = command.change(registered(name, report, command.change(FINGERPRINT)))
+    return dataclasses.replace(event, since=now, member=None if unreadable else event.member)
 
 
 def finding_of(command: Command) -> Finding:
     kind, node, strength, *rank = command.rest()
-    return Finding(
-        cast(Kind, kind),
-        int(rank[0]) if rank else None,
-        node,
-        cast(Strength, strength),
-        command.take("where"),
-        tuple(int(each) for each in command.take("waiting").split(",") if each),
-        last_lines=tuple(each for each in command.take("printed").split("|") if each),
-        round=1,
-    )
+    waiting = tuple(int(each) for each in command.take("waiting").split(",") if each)
+    printed = tuple(each for each in command.take("printed").split("|") if each)
+    suspect = int(rank[0]) if rank else None
+    found = Finding(cast(Kind, kind), suspect, node, cast(Strength, strength), "", waiting, last_lines=printed, round=1)
+    return command.change(found)
 
 
 def effect_words(effect: effects.Effect) -> str:

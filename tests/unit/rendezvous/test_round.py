@@ -26,7 +26,6 @@ from elastic_run.rendezvous.round import (
     Outcome,
     Policy,
     Round,
-    ScaleUp,
     Seen,
     Suspend,
     decide,
@@ -46,14 +45,14 @@ def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
 
 
 class Job:
-    """A job of 2 to 4 nodes, whose state is told.
+    """A job of 2 to 4 nodes.
 
-    policy 2:4 [unit=] [settle=] ...    what the user asked for; the rest is as it is by default
-    role worker 2:3 [one] [uncounted]   one more role; `one`: its workers restart alone
-    round 1 a b c, round 1 ps=a ...     the nodes of the current round in rank order; `suspended`: it is over
-    fault failure [words] [fatal=] ...  what the judge says of it
-    decide a b:failed c:waiting,since=5 the members in order of arrival: prints what is decided `at` that time
-    assign                              prints the assignments of the round that was decided on
+    policy 2:4 [unit=] [settle=] ...      what the user asked for; the rest is as it is by default
+    role worker 2:3 [one] [uncounted]     one more role; `one`: its workers restart alone
+    round 1 a b c, round 1 ps=a ...       the nodes of the current round in rank order; `suspended`: it is over
+    fault failure [words] [fatal=] ...    what the judge says of it
+    decide a:failed,holding=1 b c@5 at=9  the members in order of arrival, c at 5: what is decided at 9
+    assign                                the assignments of the round that was decided on
     """
 
     def __init__(self) -> None:
@@ -65,18 +64,30 @@ class Job:
         """Carries out one command."""
         match command.name:
             case "policy":
-                self.policy = policy_of(command)
+                policy = Policy(*map(int, command.words.pop(0).split(":")))
+                self.policy = command.change(policy, node_unit="unit", scale_up_interval="interval")
             case "role":
-                name, span = command.words.pop(0), [int(each) for each in command.words.pop(0).split(":")]
+                name, least, most = command.words.pop(0), *map(int, command.words.pop(0).split(":"))
                 loss: OnLoss = "one" if command.flag("one") else "all"
                 counts = not command.flag("uncounted")
-                role = Role(name, span[0], span[-1], command.count("nproc"), on_loss=loss, counts=counts)
+                role = Role(name, least, most, command.count("nproc"), on_loss=loss, counts=counts)
                 roles = {each.name: each for each in self.policy.roles} | {name: role}
                 self.policy = dataclasses.replace(self.policy, roles=tuple(roles.values()))
             case "round" | "suspended":
-                self.round = round_of(command, self.policy.roles)
+                number, *nodes = command.rest()
+                held = [
+                    (node, role) for role in self.policy.roles for node in command.take(role.name).split(",") if node
+                ]
+                workers = tuple(NodeWorkers(role.name, role.nproc or 1) for _, role in held)
+                members = tuple(node.upper() for node in nodes or [node for node, _ in held])
+                round = Round(int(number), members, command.name == "round", 0.0, node_workers=workers)
+                self.round = command.change(round, opened_at="opened", grown_at="grown", saved_at="saved")
             case "fault":
-                self.round = dataclasses.replace(self.round, fault=fault_of(command))
+                cause, *words = command.rest()
+                fatal = cast(Outcome, command.take("fatal")) or None
+                fault = Fault(said(*words), cast(Cause, cause), fatal, 0.0)
+                fault = command.change(fault, settled_at="settled", root_by="first-by")
+                self.round = dataclasses.replace(self.round, fault=fault)
             case "decide":
                 # Not listed in order of arrival, which is not to matter.
                 members = [member_of(word, order, self.round.number) for order, word in enumerate(command.rest(), 1)]
@@ -95,72 +106,19 @@ class Job:
                 raise ValueError(name)
 
 
-def policy_of(command: Command) -> Policy:
-    span = [int(each) for each in command.words.pop(0).split(":")]
-    return Policy(
-        span[0],
-        span[-1],
-        node_unit=command.count("unit", 1),
-        last_call=command.number("last-call", 3.0),
-        join_timeout=command.number("join-timeout", 600.0),
-        recovery_timeout=command.number("recovery-timeout", 600.0),
-        scale_up=cast(ScaleUp, command.take("scale-up", "now")),
-        settle=command.number("settle", 10.0),
-        scale_up_interval=command.number("interval", 60.0),
-        state_from_rank_0=command.flag("state-from-rank-0"),
-    )
-
-
-def round_of(command: Command, roles: Sequence[Role]) -> Round:
-    number = int(command.words.pop(0))
-    held = [(node, role) for role in roles for node in command.take(role.name).split(",") if node]
-    nodes = command.rest() or [node for node, _ in held]
-    return Round(
-        number,
-        tuple(node.upper() for node in nodes),
-        command.name == "round",
-        command.number("opened"),
-        grown_at=command.number("grown", -math.inf),
-        saved_at=command.number("saved", -math.inf),
-        node_workers=tuple(NodeWorkers(role.name, role.nproc or 1) for _, role in held),
-    )
-
-
-def fault_of(command: Command) -> Fault:
-    cause, *words = command.rest()
-    return Fault(
-        said(*words),
-        cast(Cause, cause),
-        cast(Outcome, command.take("fatal")) or None,
-        command.number("settled"),
-        command.number("first-by", -math.inf),
-        command.number("alike-by", -math.inf),
-    )
-
-
 def member_of(word: str, order: int, number: int) -> Seen:
-    """`b:failed,since=5`: what it says of its workers in round `number`, which run unless it says otherwise."""
-    name, _, rest = word.partition(":")
-    says = {key: value or "1" for key, _, value in (each.partition("=") for each in rest.split(",") if each)}
-    state = next((each for each in get_args(State) if says.pop(each, "")), "running")
-    number, since, gone = int(says.pop("round", number)), float(says.pop("since", 0)), bool(says.pop("gone", ""))
-    incarnation = "REBORN" if says.pop("reborn", "") else name.upper()
-    ready_at = float(says.get("ready", -math.inf)) if says.get("ready") != "1" else -math.inf
-    exits = tuple(Exit(int(says.pop(f"exit{code}")), 0, 0, 1, code=code) for code in (0, 1) if f"exit{code}" in says)
-    only = says.pop("only", "")
-    report = Report(
-        state,
-        number,
-        exits,
-        keeps=bool(says.pop("keeps", "")),
-        ready=bool(says.pop("ready", "")),
-        done=bool(says.pop("done", "")),
-        holding=int(says.pop("holding", 0)),
-        leases=bool(says.pop("leases", "")),
-    )
-    assert not says, f"unknown: {says}"
-    member = Member(name, incarnation, f"{name}.host", "", 1, (1,), FINGERPRINT, node_role=only, report=report)
-    return Seen(member, order, since, gone, ready_at)
+    """`b:failed@5`: it came at 5, and its workers of round `number` run unless it says otherwise."""
+    command = Command.read(word.replace("@", " since=").replace(":", " ").replace(",", " "))
+    state = next((each for each in get_args(State) if command.flag(each)), "running")
+    exits = tuple(Exit(int(round), 0, 0, 1, code=code) for code in (0, 1) if (round := command.take(f"exit{code}")))
+    ready_at, incarnation = command.number("ready", -math.inf), command.flag("reborn") * "REBORN"
+    report = command.change(Report(state, number, exits))
+    report = dataclasses.replace(report, ready=report.ready or ready_at > 0)
+    member = Member(command.name, incarnation or command.name.upper(), "", "", 1, (1,), FINGERPRINT, report=report)
+    seen = Seen(command.change(member, node_role="only"), order, 0.0, ready_at=ready_at)
+    seen = command.change(seen)
+    assert not command.words and not command.options, word
+    return seen
 
 
 def told(decision: Decision) -> str:
@@ -168,46 +126,15 @@ def told(decision: Decision) -> str:
         case Keep(until):
             return "keep" if until is None else f"keep until {until:g}"
         case Open(nodes, cause, node_workers, untouched):
-            names = [f"{each.node}{'' if each.incarnation == each.node.upper() else '(reborn)'}" for each in nodes]
-            does = (
-                [f"{name}={each.role}" for name, each in zip(names, node_workers, strict=True)]
-                if node_workers
-                else names
-            )
+            words = [f"{each.node}{'' if each.incarnation == each.node.upper() else '(reborn)'}" for each in nodes]
+            if node_workers:
+                words = [f"{each}={workers.role}" for each, workers in zip(words, node_workers, strict=True)]
             stay = f"; the workers of {' '.join(untouched).lower()} go on" if untouched else ""
-            place = " in place" if isinstance(decision, OpenInPlace) else ""
-            return f"open{place} {' '.join(does)} ({cause}{stay})"
+            return f"open{' in place' * isinstance(decision, OpenInPlace)} {' '.join(words)} ({cause}{stay})"
         case Suspend(cause):
             return f"suspend ({cause})"
         case Finish(outcome):
             return f"finish {outcome}"
-
-
-def seen(
-    name: str,
-    order: int = 0,
-    *,
-    state: State = "running",
-    round: int = 1,
-    since: float = 0.0,
-    gone: bool = False,
-    exits: tuple[Exit, ...] = (),
-    topology: str = "",
-    incarnation: str = "",
-) -> Seen:
-    """A member; its incarnation is its name in capitals unless given, its order that of the alphabet."""
-    member = Member(
-        name,
-        incarnation or name.upper(),
-        f"{name}.host",
-        "",
-        1,
-        (1,),
-        FINGERPRINT,
-        topology=topology,
-        report=Report(state, round, exits),
-    )
-    return Seen(member, order or ord(name[0]), since, gone)
 
 
 def said(text: str = "failed") -> NodeFailed:
@@ -267,10 +194,11 @@ def worlds(draw: st.DrawFn) -> World:
         if state == "failed":
             exits = (*exits, Exit(round, 1, 1, 2, code=1))
         gone = state == "succeeded" and round == number and phase == "running" and draw(st.booleans())
-        member = seen(name, orders[index], state=state, round=round, exits=exits, gone=gone)
-        topology = draw(st.sampled_from(["", "r1", "r2"]))
-        member = dataclasses.replace(member, member=dataclasses.replace(member.member, topology=topology))
-        members.append(dataclasses.replace(member, since=float(draw(st.integers(0, 50)))))
+        item = member_of(f"{name}:{state}", orders[index], round)
+        report = dataclasses.replace(item.member.report, exits=exits)
+        topology, since = draw(st.sampled_from(["", "r1", "r2"])), float(draw(st.integers(0, 50)))
+        member = dataclasses.replace(item.member, topology=topology, report=report)
+        members.append(dataclasses.replace(item, member=member, gone=gone, since=since))
     nodes: tuple[str, ...] = ()
     if phase != "gathering":
         # The members in the round stand as a round stands: equal topology labels together; the lost stand anywhere.
@@ -453,7 +381,9 @@ class Counted(tuple[Exit, ...]):
 
 def test_the_exits_of_a_member_are_gone_through_when_it_is_seen_and_not_at_each_look() -> None:
     Counted.walks = 0
-    members = [seen(name, exits=Counted((Exit(1, rank, 0, 1, code=0),))) for rank, name in enumerate(("a", "b"))]
+    reports = [Report("running", 1, Counted((Exit(1, rank, 0, 1, code=0),))) for rank in range(2)]
+    found = [Member(name, name.upper(), "", "", 1, (1,), FINGERPRINT, report=reports[name == "b"]) for name in "ab"]
+    members = [Seen(member, order, 0.0) for order, member in enumerate(found)]
     current, walked = Round(1, ("A", "B"), True, 0.0), Counted.walks
     for _ in range(10):
         found = survey(members, current, Policy(2, 4))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import settings
@@ -588,8 +589,7 @@ class Workers:
                 raise ValueError(name)
 
     def declared(self, command: Command, dataset: Dataset) -> Dataset:
-        numbers = {name: command.count(name, getattr(dataset, name)) for name in ("size", "shards", "epochs", "seed")}
-        return replace(dataset, **numbers, tracking="ack" if command.flag("ack") else dataset.tracking)
+        return command.change(replace(dataset, tracking="ack" if command.flag("ack") else dataset.tracking))
 
     def request(self, command: Command) -> Request:
         rank, _, part = command.words.pop(0).partition(".")
@@ -597,20 +597,11 @@ class Workers:
         if command.name == "open":
             restored = position_of(command.take("restored"))
             return opening(int(rank), world, self.declared(command, self.dataset), restored, round)
-        return Request(
-            "cut" if command.name == "cut" else "exchange",
-            "data",
-            round,
-            int(rank),
-            world,
-            int(part or 0),
-            int(command.words.pop(0)),
-            marks=tuple(Mark(each.shard_index, each.offset or DONE) for each in pieces_of(command.take("done"))),
-            release=tuple(each.shard_index for each in pieces_of(command.take("release"))),
-            wants=command.count("wants"),
-            cut=command.count("cut"),
-            step=command.count("step"),
-        )
+        kind: Literal["cut", "exchange"] = "cut" if command.name == "cut" else "exchange"
+        request = Request(kind, "data", round, int(rank), world, int(part or 0), int(command.words.pop(0)))
+        marks = tuple(Mark(each.shard_index, each.offset or DONE) for each in pieces_of(command.take("done")))
+        release = tuple(each.shard_index for each in pieces_of(command.take("release")))
+        return command.change(replace(request, marks=marks, release=release))
 
     def answer(self, request: Request) -> str:
         """What is answered, in words; and whether it has changed anything."""
