@@ -36,7 +36,7 @@ class Master:
     """A master that is told what happens, at times that it remembers; it prints what its controller wants.
 
     job 2:3 [restarts=] [on-hang=]      begins another; roles=worker:1,evaluator:0 has one node each, optional where 0
-    start a b                           these are registered, nothing was found, round 1 is published, and at 60 s
+    job 2:3 a b                         these are registered, nothing was found, round 1 is published, and at 60 s
                                         those in standing-still= tell that a worker stands still
     found, takeover                     nothing was there; another master, with what the one before has published
     look, published                     looks; what it wanted to publish is published
@@ -55,18 +55,17 @@ class Master:
 
     def on(self, command: Command) -> Iterator[str]:
         """Carries out one command."""
-        self.now = command.number("at", self.now)
+        self.now = command.number("at", 0.0 if command.name == "job" else self.now)
         match command.name:
             case "job":
-                self.terms, self.now = terms_of(command), command.number("at")
-                self.controller, self.known = made(self.terms), NOTHING_FOUND
-            case "start":
-                still = command.take("standing-still")
-                for event in (*map(registered, command.rest()), NOTHING_FOUND, events.Look()):
-                    self.tell(event)
-                self.publish()
-                self.now = 60.0 if still else self.now
+                self.terms, self.known, still = terms_of(command), NOTHING_FOUND, command.take("standing-still")
+                self.controller = made(self.terms)
+                if nodes := command.rest():
+                    for event in (*map(registered, nodes), NOTHING_FOUND, events.Look()):
+                        self.tell(event)
+                    self.publish()
                 for name in still:
+                    self.now = 60.0
                     self.tell(registered(name, Report("running", 1, stalled=1)))
             case "takeover":
                 self.controller = made(self.terms)

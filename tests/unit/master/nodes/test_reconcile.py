@@ -125,7 +125,7 @@ class Jobs:
     """A job on a platform. A replica is called `role-index-attempt`; memory is in GiB.
 
     platform 3 [startup=]           one that has room for 3 replicas
-    room 20, at 600                 it has room for 20; it is that late
+    room 20                         it has room for 20; any command may have the time `at` which it comes
     plan 8:2 worker=2:1             what would be done for a job of 8, at least 2, and for that role
     look 8:2, settle 8:2 for=25     the same, and it is done; once, or each second for so long
     until 8:2 running=8             the same until so many run, or exist (replicas=)
@@ -139,6 +139,7 @@ class Jobs:
     def on(self, command: Command) -> Iterator[str]:
         """Carries out one command."""
         platform = self.platform
+        platform.now = command.number("at", platform.now)
         match command.name:
             case "platform":
                 room, startup = int(command.words.pop()), command.number("startup")
@@ -146,8 +147,6 @@ class Jobs:
                 self.platform = Platform(room, limits, startup)
             case "room":
                 platform.room = int(command.words.pop())
-            case "at":
-                platform.now = float(command.words.pop())
             case "end":
                 name, how, *details = command.rest()
                 for each in [*platform.replicas] if name == "all" else [name]:
