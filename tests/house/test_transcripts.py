@@ -56,3 +56,9 @@ def test_what_is_not_as_recorded_fails_and_is_recorded_where_that_is_asked_for(
 def test_what_cannot_be_read_fails_also_where_it_is_recorded(tmp_path: Path, text: str) -> None:
     with pytest.raises((ValueError, AssertionError)):
         told(tmp_path, text, record=True)
+
+
+def test_every_transcript_is_replayed() -> None:
+    sources = "".join(file.read_text(encoding="utf-8") for file in (runner.FOLDER.parent / "unit").rglob("test_*.py"))
+    folders = {file.parent.name for file in runner.FOLDER.rglob("*.txt")}
+    assert folders == {name for name in folders if f'@transcripts("{name}")' in sources} and len(folders) >= 5
