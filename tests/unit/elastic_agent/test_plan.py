@@ -55,10 +55,10 @@ OTHER_NAMES = {
 
 @transcripts("plan")
 def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
-    replay(path, Node().on, request)
+    replay(path, PlanTranscript().on, request)
 
 
-class Node:
+class PlanTranscript:
     """A node, of which all that it knows is told.
 
     given new       it has just come; joined: it has a rank in round 1, and no workers yet; running: it has a worker

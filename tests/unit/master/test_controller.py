@@ -29,10 +29,10 @@ NOTHING_FOUND = events.Found(None, 0, 0.0)
 
 @transcripts("controller")
 def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
-    runner.replay(path, Master().on, request)
+    runner.replay(path, ControllerTranscript().on, request)
 
 
-class Master:
+class ControllerTranscript:
     """A master that is told what happens, at times that it remembers; it prints what its controller wants.
 
     job 2:3 [restarts=] [on-hang=]      begins another; roles=worker:1,evaluator:0 has one node each, optional where 0

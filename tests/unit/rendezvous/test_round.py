@@ -41,10 +41,10 @@ FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
 
 @transcripts("round")
 def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
-    replay(path, Job().on, request)
+    replay(path, RoundTranscript().on, request)
 
 
-class Job:
+class RoundTranscript:
     """A job of 2 to 4 nodes.
 
     policy 2:4 [unit=] [settle=] ...      what the user asked for; the rest is as it is by default

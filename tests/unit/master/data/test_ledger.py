@@ -535,10 +535,10 @@ QUEUE = replace(DATA, tracking="ack")
 
 @transcripts("ledger")
 def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
-    replay(path, Workers().on, request)
+    replay(path, LedgerTranscript().on, request)
 
 
-class Workers:
+class LedgerTranscript:
     """The workers of a job, who ask a ledger; times are remembered. A piece is `index:offset!times lost`.
 
     ledger [ack] [shards=] [world=2]    a new one of 4 shards of 10 records; `begun`: every rank has opened it

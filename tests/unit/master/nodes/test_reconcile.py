@@ -118,10 +118,10 @@ class Platform:
 
 @transcripts("reconcile")
 def test_transcript(path: Path, request: pytest.FixtureRequest) -> None:
-    replay(path, Jobs().on, request)
+    replay(path, ReconcileTranscript().on, request)
 
 
-class Jobs:
+class ReconcileTranscript:
     """A job on a platform. A replica is called `role-index-attempt`; memory is in GiB.
 
     platform 3 [startup=]           one that has room for 3 replicas
