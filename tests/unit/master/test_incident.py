@@ -31,6 +31,8 @@ from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, 
 from elastic_run.rendezvous.reasons import NodeFailed, OutOfMemory, WorkerFailed
 from elastic_run.rendezvous.round import Cause
 
+from ...examples import examples
+
 LOST_PEER = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:12345"
 
 REASON = NodeFailed("b", "could not start its workers")
@@ -420,7 +422,7 @@ evidences = st.builds(Evidence, st.just(1), st.lists(workers, max_size=4).map(tu
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150, 60))
 @given(evidences)
 def test_any_evidence_has_one_cause_with_words_and_costs_at_most_one_failure(evidence: Evidence) -> None:
     incident = judge(evidence)
@@ -433,7 +435,7 @@ def test_any_evidence_has_one_cause_with_words_and_costs_at_most_one_failure(evi
     assert tally.failures + tally.lost + tally.left + tally.problems == (nodes if free else 1)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150, 60))
 @given(evidences, workers)
 def test_more_failed_workers_never_turn_a_free_verdict_into_a_charged_one(
     evidence: Evidence, more: FailedWorker

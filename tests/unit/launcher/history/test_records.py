@@ -94,9 +94,10 @@ def test_a_failed_workers_last_output_is_kept_with_it(tmp_path: Path) -> None:
 def test_whatever_happens_what_is_kept_is_bounded() -> None:
     kept = Kept()
     kept.add(BEGUN)
+    reason = job()["a"][1].reason  # type: ignore[union-attr]
     for number in range(20_000):
         at = float(number)
-        kept.add(header(number, at, 4, header(1, 0, 4, job()["a"][1].reason).reason))  # type: ignore[union-attr]
+        kept.add(header(number, at, 4, reason))
         kept.add(Ended(BEGAN + at, Exit(number, 0, 0, number, code=1)))
         if kept.wants_point(BEGAN + at):
             kept.add(Point(BEGAN + at, number, 4, SPLIT, ()))

@@ -705,13 +705,6 @@ def test_a_summary_that_cannot_be_written_is_refused(folder: Path) -> None:
     assert "cannot be written" in refusal("--summary-json=train.py/summary.json")
 
 
-def test_a_collector_is_a_url_or_what_its_own_variables_say(folder: Path) -> None:
-    assert options().output.otlp is None and options("--otlp").output.otlp == ""
-    assert options("--otlp=http://collector:4318").output.otlp == "http://collector:4318"
-    for wrong in ("collector:4318", "http://[::1", "http://:4318", "http://collector:port", "http://collector:99999"):
-        assert "is not the URL of a collector" in refusal(f"--otlp={wrong}")
-
-
 def test_a_dashboard_has_an_address_of_its_own_where_none_is_given(folder: Path) -> None:
     assert options().output.dashboard is None
     assert options("--dashboard").output.dashboard == Endpoint("127.0.0.1", 0)

@@ -524,7 +524,7 @@ class Jobs(RuleBasedStateMachine):
 
 
 TestJobs = Jobs.TestCase
-TestJobs.settings = settings(max_examples=examples(12), stateful_step_count=60, deadline=None)
+TestJobs.settings = settings(max_examples=examples(400, 10), stateful_step_count=60, deadline=None)
 
 
 # -- each behaviour by itself -----------------------------------------------------------------------------------------

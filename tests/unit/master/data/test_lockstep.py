@@ -19,8 +19,10 @@ from elastic_run.master.data.lockstep import (
     disagreement,
 )
 
-MANY = settings(max_examples=1000, deadline=None)
-LONG = settings(max_examples=500, deadline=None)  # each is a whole training
+from ....examples import examples
+
+MANY = settings(max_examples=examples(1000, 150), deadline=None)
+LONG = settings(max_examples=examples(500, 75), deadline=None)  # each is a whole training
 
 Dealt = list[list[list[int]]]
 """One step: per rank, per micro-batch, the records."""

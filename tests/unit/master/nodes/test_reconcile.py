@@ -237,7 +237,7 @@ def test_the_verdicts() -> None:
 Step = st.tuples(st.sampled_from(["room", "preempt", "lose", "scale"]), st.integers(0, 12), st.integers(1, 40))
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(150, 15), deadline=None)
 @given(st.integers(0, 12), st.lists(Step, max_size=12))
 def test_whatever_happens_it_comes_to_what_there_is_room_for(room: int, steps: list[tuple[str, int, int]]) -> None:
     """After every history, with some quiet: as many run as there is room for, and at most one more waits in vain."""

@@ -21,6 +21,8 @@ from elastic_run.rendezvous.reasons import AllLeaving, Nodes, NodesLost, Notes, 
 from elastic_run.rendezvous.store.limits import check_key
 from elastic_run.rendezvous.wire.values import Count, Malformed, Text, Within, decode, encode
 
+from ....examples import examples
+
 
 @dataclass(frozen=True, slots=True)
 class Inner:
@@ -56,6 +58,7 @@ exits = st.builds(
     st.floats(0, 1e9),
     st.booleans(),
 )
+
 whys = st.one_of(
     st.builds(LeaseExpired),
     st.builds(PreemptionNotice, counts),
@@ -283,7 +286,7 @@ def use(value: object) -> None:
             pass
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400, 100))
 @given(values, st.integers(0, 10_000), anything)
 def test_a_value_with_anything_in_one_place_is_of_use_or_malformed(value: object, where: int, other: object) -> None:
     raw: Any = [json.loads(encode(value))]
@@ -300,7 +303,7 @@ def test_a_value_with_anything_in_one_place_is_of_use_or_malformed(value: object
     use(found)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200, 100))
 @given(st.binary(max_size=300))
 def test_bytes_of_any_kind_are_malformed_and_nothing_else(data: bytes) -> None:
     for kind in (Member, Header, Assignment, Leader, Eviction):
