@@ -1,15 +1,68 @@
-"""What tests of imports change in this very interpreter, and how it is put back."""
+"""Unit tests are pure and quick: each that is not fails here. And what tests of imports change in this interpreter."""
 
+import asyncio
 import os
 import sys
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elastic_run.elastic_agent.warm import specs
+
+from ..doubles.virtual_loop import VirtualLoop
+from ..examples import EXAMPLES
+from ..purity import watched
+
+SECONDS = 1.0
+"""Of this process's time, for a test with its fixtures. Time on the wall would tell of the machine's load."""
+
+BEGAN = pytest.StashKey[float]()
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """No unit test waits for real time, and one that would wait for ever fails."""
+    return {"virtual": VirtualLoop}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """What a test module does while it is imported is seen, too."""
+    with watched():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Begins to count the test's time."""
+    item.stash[BEGAN] = time.process_time()
+    with watched() as found:
+        yield
+    assert not found, found[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """The test passes only where it was pure, and quick with the few examples of the inner loop."""
+    with watched() as found:
+        yield
+    assert not found, found[0]
+    took = time.process_time() - item.stash[BEGAN]
+    if EXAMPLES not in os.environ and took > SECONDS:
+        pytest.fail(
+            f"a unit test takes under {SECONDS:g} s of a processor, and this one took {took:.1f} s", pytrace=False
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    """So it is for what ends its fixtures."""
+    with watched() as found:
+        yield
+    assert not found, found[0]
 
 
 @pytest.fixture

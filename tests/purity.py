@@ -1,0 +1,96 @@
+"""What a unit test may not do, and how it is seen: by Python's audit events, whichever library raises them."""
+
+import contextlib
+import selectors
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+FRAMEWORKS = frozenset(
+    {
+        "accelerate",
+        "datasets",
+        "horovod",
+        "jax",
+        "kopf",
+        "kubernetes",
+        "lightning",
+        "numpy",
+        "opentelemetry",
+        "pandas",
+        "prometheus_client",
+        "sklearn",
+        "tensorflow",
+        "torch",
+        "transformers",
+        "xgboost",
+    }
+)
+"""Packages that unit tests run without."""
+
+PROCESS, SOCKET = "a unit test starts no process", "a unit test opens no port and no connection"
+REFUSED = {
+    "os.exec": PROCESS,
+    "os.fork": PROCESS,
+    "os.forkpty": PROCESS,
+    "os.posix_spawn": PROCESS,
+    "os.system": PROCESS,
+    "subprocess.Popen": PROCESS,
+    "socket.bind": SOCKET,
+    "socket.connect": SOCKET,
+}
+"""By audit event what is told. Pairs of connected sockets, which event loops use, raise none of them."""
+
+SLEEP, FRAMEWORK = "a unit test does not sleep", "a unit test needs no framework"
+WHERE = "move it to tests/component, or make what it tests pure"
+
+_found: list[str] | None = None
+
+
+class Impure(BaseException):
+    """Raised at the line that is not pure. No `except Exception` takes it."""
+
+
+def refuse(what: str) -> None:
+    """Notes what a test may not do, while one is watched. Raises Impure."""
+    if _found is not None:
+        _found.append(f"{what}: {WHERE}")
+        raise Impure(_found[-1])
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if _found is None:
+        return
+    if event in REFUSED:
+        refuse(f"{REFUSED[event]} ({event})")
+    elif event == "time.sleep" and args[0] > 0:
+        refuse(f"{SLEEP} ({args[0]:g} s)")
+    elif event == "import" and args[0].partition(".")[0] in FRAMEWORKS:
+        refuse(f"{FRAMEWORK} ({args[0]})")
+
+
+class _Selector(selectors.DefaultSelector):
+    """The selector of an event loop on the real clock: one whose time-out has passed has slept."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(timeout)
+        if not ready and timeout is not None and timeout > 0:
+            refuse(
+                f"{SLEEP} ({timeout:g} s, in an event loop on the real clock; tests.doubles.virtual_loop has another)"
+            )
+        return ready
+
+
+sys.addaudithook(_audit)
+selectors.DefaultSelector = _Selector  # type: ignore[misc]  # which asyncio looks up for each new loop
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[list[str]]:
+    """While it lasts, whatever is not pure raises Impure and is noted in the list, should somebody take the error."""
+    global _found
+    before, _found = _found, []
+    try:
+        yield _found
+    finally:
+        _found = before
