@@ -784,7 +784,7 @@ CONSTANT, PER_LEASE, PER_OWNER = 300, 50, 100
 @pytest.mark.parametrize("tracking", ["checkpoint", "ack"])
 @pytest.mark.parametrize("slow", [False, True])
 def test_the_state_follows_the_number_of_workers_and_not_of_shards(tracking: Tracking, slow: bool) -> None:
-    world, ahead, turns = 4, MAX_WANTED, examples(4)
+    world, ahead, turns = 4, MAX_WANTED, examples(40, 4)
     ledger = begun(Dataset("data", MANY * 1000, 1000, MANY, tracking=tracking), world)
     held: list[list[int]] = [[] for _ in range(world)]
     for turn in range(1, turns + 1):
