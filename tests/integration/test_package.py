@@ -26,6 +26,9 @@ PARTS = (
 )
 
 
+pytestmark = pytest.mark.xdist_group("package")  # the wheel is built once
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy, so that nothing of an earlier build gets into what is built."""
@@ -40,20 +43,20 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def built(kind: str, source: Path, into: Path) -> Path:
+    """The "sdist" or the "wheel" of a folder, by the build backend that is installed here."""
+    build = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
+    into.mkdir()
+    command = [sys.executable, "-c", build, str(into)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (found,) = (path for path in into.iterdir() if path.is_file())
+    return found
+
+
 @pytest.fixture(scope="module")
 def wheel(sources: Path) -> Path:
-    return built_wheel(sources, sources.parent)
-
-
-def built_wheel(source: Path, into: Path) -> Path:
-    """Built from a folder or a source distribution, with the packages that are installed here."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run(
-        [*command, "--wheel-dir", str(into), str(source)], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    (built,) = into.glob("*.whl")
-    return built
+    return built("wheel", sources, sources.parent / "wheel")
 
 
 def test_it_holds_every_module_and_nothing_else(wheel: Path) -> None:
@@ -83,13 +86,10 @@ def test_an_index_page_has_no_link_that_leads_nowhere(wheel: Path) -> None:
 
 def test_a_source_distribution_gives_the_same_wheel(sources: Path, wheel: Path, tmp_path: Path) -> None:
     """The package is made of links to the folders above it; a source distribution has to hold what they lead to."""
-    build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-    done = subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)], cwd=sources, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    (archive,) = tmp_path.glob("*.tar.gz")
-    assert contents(built_wheel(archive, tmp_path)) == contents(wheel)
+    archive = built("sdist", sources, tmp_path / "sdist")
+    subprocess.run(["tar", "--extract", "--file", str(archive), "--directory", str(tmp_path)], check=True, timeout=60)
+    (unpacked,) = tmp_path.glob("elastic_run-*")
+    assert contents(built("wheel", unpacked, tmp_path / "wheel")) == contents(wheel)
 
 
 def contents(wheel: Path) -> dict[str, int]:
@@ -110,3 +110,19 @@ def test_installed_elsewhere_it_runs_a_job(wheel: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = sorted(line.partition("] ")[2] for line in done.stdout.splitlines())
     assert lines == [f"{target / 'elastic_run' / '__init__.py'} {rank}" for rank in (0, 1)]
+
+
+def test_make_asks_for_torch_without_cuda_and_says_where_it_is_where_pip_does_not_find_it(tmp_path: Path) -> None:
+    # As on PyPI alone: pip finds no build with that local version. What it is asked for is noted.
+    pip = tmp_path / "python"
+    pip.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python";; '
+        f'*"pip install"*) echo "$*" >>{tmp_path}/asked; case "$*" in *+cpu*) exit 1;; esac;; esac\n'
+    )
+    pip.chmod(0o755)
+    command = ["make", f"VENV={tmp_path}/venv", f"PYTHON={pip}", f"{tmp_path}/venv/bin/.demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert (tmp_path / "asked").read_text() == "-m pip install --quiet --constraint tests/lock.txt torch==2.13.0+cpu\n"
+    assert "set PIP_EXTRA_INDEX_URL" in done.stdout and "make TORCH=torch==2.13.0" in done.stdout

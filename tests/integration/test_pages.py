@@ -2,13 +2,16 @@
 
 A command of `elastic-run` is given to the program with `--dry-run`, which takes the same way to the point where the
 first process would start. A block of Python is part of a script that is started as a user would start it: what comes
-before it on the user's side (a model, a dataset) is given here.
+before it on the user's side (a model, a dataset) is given here. One job runs several blocks, one after the other. The
+README's transcript is run, and its output compared.
 """
 
 import contextlib
+import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import textwrap
@@ -20,63 +23,42 @@ from pathlib import Path
 
 import pytest
 
-import elastic_run
+from ..house import pages
+from ..house.pages import Block, commands
+from ..house.sources import ROOT, text
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = Path(next(iter(elastic_run.__path__)))
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-INDENTED = re.compile(r"(?<=\n\n)(?:    .*\n|\n(?=    ))+")
+PROGRAM = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]["scripts"]["elastic-job"]
+"""Where the program `elastic-job` begins."""
 
-PROGRAM = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]["elastic-job"]
-JOB = "from {} import {}; {}()".format(*PROGRAM.split(":"), PROGRAM.partition(":")[2])
-"""The program `elastic-job`."""
-
-DEADLINE = 180.0
-"""Seconds for one block or command."""
+DEADLINE = 240.0
+"""Seconds for one job, or for all commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced or indented block: the page's name, the language of a fence, the text without its indentation."""
-
-    page: str
-    language: str
-    text: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.page}: {self.text.strip().splitlines()[0].strip()}"
+def environment() -> dict[str, str]:
+    quiet = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "SLURM_", "TORCH"))}
+    return {**quiet, "PYTHONPATH": str(ROOT / "src")}
 
 
-def blocks() -> Iterator[Block]:
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for found in FENCE.finditer(text):
-            yield Block(page.stem, found[1], found[2])
-        for found in INDENTED.finditer(FENCE.sub("", text)):
-            yield Block(page.stem, "", textwrap.dedent(found[0]))
+def start(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs it to its end, with both outputs in the order in which the lines came."""
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
 
-PROGRAMS = (
-    "elastic-run",
-    "elastic-job",
-    "python",
-    "make",
-    "pip",
-    "kubectl",
-    "etcdctl",
-    "torchrun",
-    "horovodrun",
-    "kill",
-)
-
 NOT_RUN = {
     r"elastic-run .*--framework=horovod": "Horovod is built for the tests of test_horovod.py, which run this",
     r"elastic-run --framework=jax \.\.\.": "the rest of the command is left out",
-    r"elastic-run (doctor|status|exporter) .*host1": "another machine: test_doctor.py, test_status_command.py",
+    r"elastic-run (doctor|status|exporter) .*host1": "another machine: doctor/test_findings.py, test_status_command.py",
     r"elastic-run (credentials .*node1|(status|exporter) --credentials)": "a secret; tests/security/test_observer.py",
     r"elastic-run report ": "the events of a job; test_report.py makes pages of some",
     r"elastic-run --join-file=": "another machine; tests/security/test_secrets.py has a secret",
@@ -88,24 +70,34 @@ NOT_RUN = {
     r"horovodrun ": "the launcher of Horovod, for comparison",
     r"pip install": "the tests install nothing; test_package.py installs the wheel in an environment of its own",
     r"kill ": "AGENT_PID stands for a number",
-    r"make ": "CI runs its targets; the test below looks for each",
-    r"python (-m benchmarks|-m tests|examples/conv|tests/integration/test_imp)": "it may take minutes; see below",
+    r"make ": "CI runs its targets; tests/house/test_pages.py looks for each",
+    r"python (-m benchmarks|-m tests|examples/conv|tests/integration/test_imp)": "minutes; as for make",
 }
 """Commands that are not run here, and why: several machines, a cluster, a server, or much time."""
 
 
-def commands() -> list[tuple[str, str]]:
-    """(page, command) of each line that begins with a program, its continuations joined and its comment removed."""
-    found: list[tuple[str, str]] = []
-    for block in blocks():
-        if block.language not in ("", "console", "sh"):
-            continue
-        for line in block.text.replace("\\\n", " ").splitlines():
-            words = re.sub(r"^\$ |^(srun \S+ |[A-Z_]+=\S+ )+", "", line.partition(" #")[0]).strip()
-            words = re.sub(r"\s*\|\|$", "", words)
-            if words.split(" ")[0] in PROGRAMS:
-                found.append((block.page, re.sub(r"\s+", " ", words)))
-    return list(dict.fromkeys(found))
+RUN_EACH = """
+import importlib, json, os, runpy, sys
+
+import elastic_run.launcher.cli
+import elastic_run.launcher.cluster.command
+
+for number, (program, *words) in enumerate(json.load(sys.stdin)):
+    child = os.fork()
+    if not child:
+        output = os.open(f"{number}.out", os.O_WRONLY | os.O_CREAT)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.argv = [program, *words]
+        if program == "elastic-run":
+            runpy.run_module("elastic_run", run_name="__main__", alter_sys=True)
+        else:
+            module, _, function = program.partition(":")
+            getattr(importlib.import_module(module), function)()
+        sys.exit(0)
+    print(number, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Each command is a fork of one interpreter that has imported the launcher, which takes most of the time."""
 
 
 def reason(command: str) -> str:
@@ -113,57 +105,80 @@ def reason(command: str) -> str:
 
 
 def test_every_reason_is_still_that_of_a_command() -> None:
-    every = [command for _, command in commands()]
-    assert len(every) > 40
-    assert [pattern for pattern in NOT_RUN if not any(re.match(pattern, command) for command in every)] == []
+    assert len(commands()) > 40
+    assert [pattern for pattern in NOT_RUN if not any(re.match(pattern, command) for command in commands())] == []
 
 
 def test_each_command_of_another_program_has_a_reason() -> None:
     ours = ("elastic-run ", "elastic-job ")
-    assert [command for _, command in commands() if not command.startswith(ours) and not reason(command)] == []
+    assert [command for command in commands() if not command.startswith(ours) and not reason(command)] == []
 
 
 def test_every_test_that_a_reason_names_exists() -> None:
     reasons = " ".join([*NOT_RUN.values(), *(how for how in PYTHON.values() if isinstance(how, str))])
-    names = set(re.findall(r"\b(?:tests/[\w/]+\.py|tests/\w+/|test_\w+\.py|examples/\w+\.py)", reasons))
+    names = set(re.findall(r"[\w/]*\b(?:test_\w+|scripts/\w+)\.py|tests/\w+/", reasons))
     assert len(names) > 8
-    assert [name for name in sorted(names) if "/" in name and not (ROOT / name).exists()] == []
-    assert [name for name in sorted(names) if "/" not in name and not [*(ROOT / "tests").rglob(name)]] == []
+    assert [name for name in sorted(names) if not [*ROOT.glob(name), *(ROOT / "tests").rglob(name)]] == []
 
 
-@pytest.mark.parametrize(
-    "command", [command for _, command in commands() if command.startswith("elastic-") and not reason(command)]
-)
-def test_a_command_is_understood(command: str, tmp_path: Path) -> None:
-    words = shlex.split(command)[1:]
-    for script in re.findall(r"[\w/.-]+\.py", command):
-        (tmp_path / script).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / script).write_text("import time\n", encoding="utf-8")
-    if command.startswith("elastic-job "):  # it prints the objects
-        where = words.index("--")
-        program, words = ["-c", JOB], [*words[:where], "--dry-run", *words[where:]]
-    else:
-        program, words = ["-m", "elastic_run"], ["--dry-run", *words]
-    ran = start([sys.executable, *program, *words], tmp_path)
-    assert ran.returncode == 0, ran.stdout
-    assert "rank 0" in ran.stdout or "kind: Job" in ran.stdout
+def test_each_command_is_understood(tmp_path: Path) -> None:
+    given: list[list[str]] = []
+    shown = [command for command in commands() if command.startswith("elastic-") and not reason(command)]
+    assert len(shown) > 15
+    for command in shown:
+        for script in re.findall(r"[\w/.-]+\.py", command):
+            (tmp_path / script).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / script).write_text("import time\n", encoding="utf-8")
+        program, *words = shlex.split(command)
+        if program == "elastic-job":  # it prints the objects
+            where = words.index("--")
+            given.append([PROGRAM, *words[:where], "--dry-run", *words[where:]])
+        else:
+            given.append([program, "--dry-run", *words])
+    (tmp_path / "run_each.py").write_text(RUN_EACH, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "run_each.py"],
+        input=json.dumps(given),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    codes = [int(line.split()[1]) for line in done.stdout.splitlines()]
+    for number, (command, code) in enumerate(zip(shown, codes, strict=True)):
+        printed = (tmp_path / f"{number}.out").read_text(encoding="utf-8")
+        assert code == 0, f"{command}\n{printed}"
+        assert "rank 0" in printed or "kind: Job" in printed, command
 
 
-def test_every_target_of_make_exists() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = {word for _, command in commands() if command.startswith("make ") for word in command.split()[1:]}
-    named = {word for word in targets if re.fullmatch(r"[a-z][a-z-]*", word)}
-    assert len(named) > 8
-    assert [name for name in sorted(named) if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
+# -- the README's transcript ------------------------------------------------------------------------------------------
 
 
-def test_every_module_and_script_that_python_is_given_exists() -> None:
-    for _, command in commands():
-        words = command.split()
-        if words[0] == "python":
-            target = words[2].replace(".", "/") if words[1] == "-m" else words[1]
-            file = ROOT / target
-            assert file.is_file() or file.with_suffix(".py").is_file() or (file / "__main__.py").is_file(), command
+def normalised(output: str, host: str) -> list[str]:
+    """The lines without what differs from run to run: the host's name, the job's digest, times, ports and pids."""
+    text = re.sub(rf"(?<![\w-]){re.escape(host)}(?![\w-])", "HOST", output)
+    text = re.sub(r"\btrain-[0-9a-f]{8}\b", "train-ID", text)
+    text = re.sub(r"\b\d+\.\d+ s\b", "T s", text)
+    text = re.sub(r"\b(127\.0\.0\.1|pid)([: ])\d+", r"\1\2N", text)
+    return text.strip().splitlines()
+
+
+def test_the_transcript_of_the_readme_happens_as_it_is_shown(tmp_path: Path) -> None:
+    script, transcript = (
+        block.text for block in pages.blocks() if block.page == "README" and block.language in ("python", "console")
+    )
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    command, _, shown = transcript.partition("\n")
+    assert command.startswith("$ elastic-run "), "the transcript begins with its one command"
+    assert "\n$ " not in shown, "and has no other"
+    words = shlex.split(command.removeprefix("$ elastic-run "))
+    ran = start([sys.executable, "-m", "elastic_run", *words], tmp_path)
+    host = socket.gethostname().split(".")[0]
+    assert normalised(ran.stdout, host) == normalised(shown, "laptop")
+    assert ran.returncode == 0
 
 
 # -- blocks of Python -------------------------------------------------------------------------------------------------
@@ -198,7 +213,8 @@ def mean_loss(batch):
 
 def ranks():
     global rank, model, optimizer
-    dist.init_process_group("gloo")
+    if not dist.is_initialized():  # one process runs several blocks
+        dist.init_process_group("gloo")
     rank = dist.get_rank()
     model = DistributedDataParallel(nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -209,7 +225,7 @@ def ranks():
 STEPS_TOGETHER = """\
 ranks()
 criterion = nn.functional.mse_loss
-data = elastic_run.data.shards("train", len(dataset), shard_size=64, epochs=2)
+data = elastic_run.data.shards("train together", len(dataset), shard_size=64, epochs=2)
 
 
 def batches():
@@ -241,7 +257,18 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100)
 """
 
-DONE = 'print("the block has run", flush=True)\n'
+TWO = ("--nproc-per-node=2", "--max-restarts=0")
+
+JOBS: Mapping[str, tuple[str, ...]] = {
+    "plain": (*TWO, "--framework=none"),
+    "torch": (*TWO, "--trace=trace.json"),
+    "in place": TWO,  # a process runs one training function
+    "in place, with evaluations": TWO,
+    "in place, with attempts": TWO,
+    "tensorflow": (*TWO, "--framework=tensorflow"),
+    "xgboost": (*TWO, "--framework=xgboost"),
+}
+"""The jobs that run the blocks, each with its flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,33 +277,38 @@ class Run:
 
     Attributes:
         before, after: what surrounds it in the script.
-        flags: of `elastic-run`; empty: the script is started without a launcher.
+        job: which one runs it, one block after the other; empty: the script is started without a launcher.
         instead: what the block says for a large job, and what it says here.
         indent: in spaces, for the body of a function.
     """
 
     before: str = ""
     after: str = ""
-    flags: tuple[str, ...] = ("--nproc-per-node=2",)
+    job: str = "torch"
     instead: Mapping[str, str] = field(default_factory=dict[str, str])
     indent: int = 0
 
+    def script(self, block: str) -> str:
+        """The whole script of a block."""
+        for said, here in self.instead.items():
+            assert said in block, f"the block no longer says {said!r}"
+            block = block.replace(said, here)
+        return self.before + textwrap.indent(block, " " * self.indent) + "\n" + self.after
 
-ALONE: tuple[str, ...] = ()
 
 PYTHON: Mapping[str, Run | str] = {
-    "README: import os, signal, time": "test_readme.py runs it, and compares what it prints",
+    "README: import os, signal, time": "the test of the transcript runs it, and compares what it prints",
     "adapters: class Murmur(Plain):": Run(
         "from elastic_run.adapters.contract import Round, Service, Worker\n"
         "from elastic_run.adapters.plain import Plain\n\n\n",
         "round, worker = Round('job', 1, 2, 1, 'host', 23456), Worker(1, 1, 2)\n"
         "assert Murmur().environment(round, worker, {}) == {'MURMUR_PORT': '23456', 'MURMUR_ID': '1'}\n"
         "assert [service.name for service in Murmur().services(round)] == ['coordinator']\n",
-        flags=ALONE,
+        job="",
     ),
     "api: import elastic_run": Run(
         after="    assert results == {0: None, 1: None}\n",
-        flags=ALONE,
+        job="",
         instead={'nnodes="2:4"': 'nnodes="1"', "-> float: ...": "-> None: ..."},
     ),
     'batch-inference: with elastic_run.data.shards("pictures", count, shard_size=50, shuffle=False, commit="ack") as '
@@ -284,26 +316,22 @@ PYTHON: Mapping[str, Run | str] = {
         "import json, os\nfrom pathlib import Path\nimport elastic_run, elastic_run.data\n"
         "count, out = 400, Path('.')\n\n\ndef predict(indices):\n    return [0 for _ in indices]\n\n\n",
         "assert len(list(out.glob('*.json'))) == 8\n",
+        job="plain",
     ),
-    "checkpoint: import os": Run(after="assert step == STEPS and CHECKPOINT.exists()\n"),
+    "checkpoint: import os": "the test below runs it until it is told to leave, and then to its end",
     "data: drawn = 0": Run(
         TORCH + "ranks()\nfrom elastic_run.torch import ElasticBatchSampler\n"
         "sampler = ElasticBatchSampler(len(dataset), 8, accumulate=4)\n"
         "loader = DataLoader(dataset, batch_sampler=sampler)\n",
-        "assert sampler.step == 10\ndist.destroy_process_group()\n",
+        "assert sampler.step == 10\n",
     ),
     'data: data = elastic_run.data.shards("train", 1_000_000, shard_size=1000, epochs=3)': Run(
-        "import elastic_run, elastic_run.data\n", instead={"1_000_000": "100_000"}
-    ),
-    'data: data = elastic_run.data.shards("train", len(dataset), shard_size=1024, epochs=10)': Run(
-        TORCH + "ranks()\ncriterion, new = nn.functional.mse_loss, Path(f'new.{rank}')\n",
-        "assert step >= 100 and checkpoint.exists()\n",
-        instead={"shard_size=1024": "shard_size=64"},
+        "import elastic_run, elastic_run.data\n", job="plain", instead={"1_000_000": "100_000"}
     ),
     'data: checkpoint = elastic_run.torch.Checkpoint("run.pt", every=100, model=model, optimizer=optimizer, '
     "data=data)": Run(
         TORCH + STEPS_TOGETHER,
-        "assert rank or Path('run.pt').exists()\ndist.destroy_process_group()\n",
+        "assert rank or Path('run.pt').exists()\n",
         instead={"while True:": "while advance():"},
     ),
     "data: context = elastic_run.context()": Run(
@@ -312,6 +340,7 @@ PYTHON: Mapping[str, Run | str] = {
         "def predictions(file, indices):\n    return f'{file} {len(indices)}'\n\n\n"
         "def write(path, text):\n    path.write_text(text)\n\n\n",
         "assert len(list(out.glob('*.jsonl'))) == 4\n",
+        job="plain",
     ),
     "data: while True:": Run(
         "from concurrent.futures import ThreadPoolExecutor, wait\nimport elastic_run, elastic_run.data\n"
@@ -322,17 +351,24 @@ PYTHON: Mapping[str, Run | str] = {
         "        futures.append(cls.pool.submit(*call))\n\n\n"
         "def write_and_done(shard):\n    shard.done()\n\n\n"
         "def wait_for_all_writers():\n    wait(futures)\n\n\n",
+        job="plain",
     ),
     "data: from elastic_run.torch import ElasticIterableDataset": Run(
         TORCH + "import contextlib\nranks()\n\n\n@contextlib.contextmanager\ndef open_table(file):\n"
         "    yield torch.zeros(3000, 8)\n\n\n",
-        "assert step > 40\ndist.destroy_process_group()\n",
-        instead={"25_000": "2_500", "7_000": "700", "num_workers=4": "num_workers=1"},
+        "assert step > 40\n",
+        instead={
+            '"train", [': '"train on tables", [',
+            "25_000": "2_500",
+            "7_000": "700",
+            "num_workers=4": "num_workers=1",
+        },
     ),
     'gpus: local = int(os.environ["LOCAL_RANK"])': "a GPU; tests/gpu/scripts/ddp.py does this",
     "in-place: from elastic_run import torch as elastic": Run(
         TORCH + IN_PLACE,
         "assert state.step == 100\n",
+        job="in place",
         instead={"...  ": "nn.functional.mse_loss(model(batch[0]), batch[1]).backward()  "},
     ),
     "in-place: while state.evaluated < epochs:                 # State(..., evaluated=0, best=0.0)": Run(
@@ -343,6 +379,7 @@ PYTHON: Mapping[str, Run | str] = {
         "@elastic.run\ndef train(state):\n    sampler = state.data\n"
         "    loader = DataLoader(dataset, batch_sampler=sampler)\n",
         "train(state)\nassert state.evaluated == 2\n",
+        job="in place, with evaluations",
         indent=4,
     ),
     "in-place: for attempt in state.attempts():": Run(
@@ -352,12 +389,19 @@ PYTHON: Mapping[str, Run | str] = {
         "def train(state):\n    for batch in DataLoader(dataset, batch_sampler=state.data):\n"
         "        state.commit()\n\n\n",
         "assert state.step == 10\n",
+        job="in place, with attempts",
     ),
     "in-place: rounds = elastic_run.rounds()": "its connections are left out; test_own_ring.py runs a whole one",
     "observe: from elastic_run import trace": Run(
-        "import torch\nfrom torch import nn\nmodel, step = nn.Linear(2, 2), 3\n"
+        "import os\nimport torch\nfrom torch import nn\nmodel, step = nn.Linear(2, 2), 3\n"
+        "os.makedirs(os.environ['RANK'])\nos.chdir(os.environ['RANK'])\n"
         "torch.save(model.state_dict(), 'last.pt')\n",
-        flags=("--nproc-per-node=1", "--trace=trace.json"),
+    ),
+    # The last one of its job, because it ends the process group.
+    'data: data = elastic_run.data.shards("train", len(dataset), shard_size=1024, epochs=10)': Run(
+        TORCH + "ranks()\ncriterion, new = nn.functional.mse_loss, Path(f'new.{rank}')\n",
+        "assert step >= 100 and checkpoint.exists()\n",
+        instead={"shard_size=1024": "shard_size=64"},
     ),
     "observe: import json": "tests/unit/rendezvous/test_trace_file.py runs it on two traces",
     'simulator: "etcd_lose_data": "",                                    # schedule.py, VERBS': "simulator's code",
@@ -369,7 +413,7 @@ PYTHON: Mapping[str, Run | str] = {
         "yield numpy.zeros((28, 28), 'float32'), numpy.int64(index % 10)\n\n\n"
         "def make_model():\n    layers = tf.keras.layers\n"
         "    return tf.keras.Sequential([layers.Flatten(), layers.Dense(10)])\n\n\n",
-        flags=("--nproc-per-node=2", "--framework=tensorflow"),
+        job="tensorflow",
         instead={
             "60_000": "4_096",
             "epochs=3": "epochs=1",
@@ -386,11 +430,9 @@ PYTHON: Mapping[str, Run | str] = {
         "    def __init__(self, path):\n        super().__init__()\n"
         "        self.path = path\n\n    def after_iteration(self, model, epoch, evals_log):\n"
         "        if here.rank == 0:\n            model.save_model(self.path)\n        return False\n\n\n",
-        flags=("--nproc-per-node=2", "--framework=xgboost"),
+        job="xgboost",
     ),
-    "xgboost: rows = []": Run(
-        "import elastic_run, elastic_run.data\nROWS = 50_000\n", flags=("--nproc-per-node=2", "--framework=none")
-    ),
+    "xgboost: rows = []": Run("import elastic_run, elastic_run.data\nROWS = 50_000\n", job="plain"),
 }
 """Each block of Python, and how it is run, or why it is not."""
 
@@ -400,7 +442,7 @@ def python_blocks() -> dict[str, Block]:
     shell = ("elastic-run", "nnodes")
     return {
         block.name: block
-        for block in blocks()
+        for block in pages.blocks()
         if block.language == "python"
         or (block.language == "" and first.match(block.text) and not block.text.startswith(shell))
     }
@@ -408,62 +450,64 @@ def python_blocks() -> dict[str, Block]:
 
 def test_every_block_of_python_is_run_or_has_a_reason() -> None:
     assert set(python_blocks()) == set(PYTHON)
+    assert {how.job for how in PYTHON.values() if isinstance(how, Run)} == {*JOBS, ""}
 
 
-@pytest.mark.parametrize("name", [name for name, how in PYTHON.items() if isinstance(how, Run)])
-def test_a_block_of_python_runs(name: str, tmp_path: Path) -> None:
-    how, text = PYTHON[name], python_blocks()[name].text
-    assert isinstance(how, Run)
-    for said, here in how.instead.items():
-        assert said in text, f"the block no longer says {said!r}"
-        text = text.replace(said, here)
-    script = how.before + textwrap.indent(text, " " * how.indent) + "\n" + how.after + DONE
-    (tmp_path / "script.py").write_text(script, encoding="utf-8")
-    command = [sys.executable, "-m", "elastic_run", "--standalone", "--max-restarts=0", *how.flags, "script.py"]
-    ran = start(command if how.flags else [sys.executable, "script.py"], tmp_path)
-    assert ran.returncode == 0, f"{ran.stdout}\n{script}"
-    assert "the block has run" in ran.stdout
+def scripts(job: str, folder: Path) -> list[str]:
+    """Writes the script of each block of a job; the names of the blocks, in order."""
+    names = [name for name, how in PYTHON.items() if isinstance(how, Run) and how.job == job]
+    for number, name in enumerate(names):
+        how = PYTHON[name]
+        assert isinstance(how, Run)
+        (folder / f"block_{number}").mkdir()
+        (folder / f"block_{number}.py").write_text(how.script(python_blocks()[name].text), encoding="utf-8")
+    return names
 
 
-def environment() -> dict[str, str]:
-    quiet = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "SLURM_", "TORCH"))}
-    return {**quiet, "PYTHONPATH": str(PACKAGE.parent)}
-
-
-def start(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
+@pytest.mark.parametrize("job", JOBS)
+def test_the_blocks_of_python_run(job: str, tmp_path: Path) -> None:
+    names = scripts(job, tmp_path)
+    (tmp_path / "blocks.py").write_text(
+        "import os\nimport runpy\n\nhome = os.getcwd()\n"
+        f"for number in range({len(names)}):\n"
+        '    os.chdir(f"{home}/block_{number}")\n'
+        '    runpy.run_path(f"{home}/block_{number}.py", run_name="__main__")\n'
+        '    print(f"block {number} has run", flush=True)\n',
+        encoding="utf-8",
     )
+    ran = start([sys.executable, "-m", "elastic_run", "--standalone", *JOBS[job], "blocks.py"], tmp_path)
+    assert ran.returncode == 0, f"{ran.stdout}\nof {names}"
+    for number, name in enumerate(names):
+        assert f"block {number} has run" in ran.stdout, name
+
+
+def test_the_blocks_of_python_that_need_no_launcher_run(tmp_path: Path) -> None:
+    for number, name in enumerate(scripts("", tmp_path)):
+        ran = start([sys.executable, f"block_{number}.py"], tmp_path)
+        assert ran.returncode == 0, f"{name}\n{ran.stdout}"
 
 
 def test_the_script_that_checkpoints_safely_saves_when_the_whole_job_is_told_to_leave(tmp_path: Path) -> None:
     text = python_blocks()["checkpoint: import os"].text
-    assert '= Path("run.pt"), 40, 10\n' in text
-    text = text.replace(
-        '= Path("run.pt"), 40, 10\n', '= Path("run.pt"), 10**9, 10**9\n'
-    )  # it saves on the signal alone
-    (tmp_path / "script.py").write_text(text, encoding="utf-8")
-    begun: list[int] = []
-    for _ in range(2):
-        command = [sys.executable, "-m", "elastic_run", "--standalone", "--nproc-per-node=2", "script.py"]
-        job = subprocess.Popen(
-            command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        with job, bounded(job):
-            assert job.stdout is not None
-            line = next((line for line in job.stdout if "rank 0 begins at step" in line), "")
-            begun.append(int(line.rpartition(" ")[2]))
-            job.terminate()
-            rest = job.stdout.read()
-        assert job.returncode == 143, rest
-    assert begun[0] == 0 < begun[1]
+    assert '= Path("run.pt"), 40, 10\n' in text and '    step = state["step"]\n' in text
+    # It saves on the signal alone; then it makes 40 steps more.
+    text = text.replace('= Path("run.pt"), 40, 10\n', '= Path("run.pt"), 10**9, 10**9\n')
+    text = text.replace('    step = state["step"]\n', '    step = state["step"]\n    STEPS, EVERY = step + 40, 10\n')
+    (tmp_path / "script.py").write_text(text + "assert step == STEPS\n", encoding="utf-8")
+    command = [sys.executable, "-m", "elastic_run", "--standalone", "--nproc-per-node=2", "script.py"]
+    job = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    with job, bounded(job):
+        assert job.stdout is not None
+        assert any("rank 0 begins at step 0" in line for line in job.stdout)
+        job.terminate()
+        rest = job.stdout.read()
+    assert job.returncode == 143, rest
+    assert (tmp_path / "run.pt").exists(), rest
+    again = start(command, tmp_path)
+    assert again.returncode == 0, again.stdout
+    assert re.search(r"rank 0 begins at step [1-9]", again.stdout), again.stdout
 
 
 @contextlib.contextmanager

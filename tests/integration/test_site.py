@@ -13,7 +13,10 @@ ROOT = Path(__file__).parents[2]
 MKDOCS = Path(sys.prefix) / "docs" / "bin" / "mkdocs"
 """In an environment of its own, which `make docs` and `make test` make."""
 
-pytestmark = pytest.mark.skipif(not MKDOCS.exists(), reason="mkdocs is not installed here: make docs installs it")
+pytestmark = [
+    pytest.mark.skipif(not MKDOCS.exists(), reason="mkdocs is not installed here: make docs installs it"),
+    pytest.mark.xdist_group("site"),  # it is built once
+]
 
 LOADED = re.compile(r"""<(?:script|img|iframe|link)[^>]*\s(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)""")
 
