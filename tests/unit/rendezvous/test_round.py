@@ -362,7 +362,7 @@ INVARIANTS = (
 )
 
 
-@settings(deadline=None, max_examples=examples(300, 60))
+@settings(deadline=None, max_examples=examples(300, 100))
 @given(worlds())
 def test_every_invariant_holds_whatever_the_members_report(world: World) -> None:
     for invariant in INVARIANTS:
