@@ -120,6 +120,17 @@ def call_store_away(real: Any, controller: Any, told: Any, now: float) -> Any:
     return real(controller, told, now)
 
 
+def keep_first(wanted: Target, controller: Any) -> Target | None:
+    """The first target of each role, and no other."""
+    return wanted if vars(controller).setdefault(f"first of {wanted.role}", wanted) is wanted else None
+
+
+def lose_early(told: Any, controller: Any, _: float) -> Any:
+    """What a node says of a round that is still being published is lost."""
+    number = controller.header.number if controller.header else 0
+    return None if told.member and told.member.report.round > number else told
+
+
 async def list_no_data(real: Any, store: Any, prefix: str, **how: Any) -> Any:
     """Where the ledgers are, there is nothing."""
     listing = await real(store, prefix, **how)
@@ -180,15 +191,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "no-second-look",
         "reports that came while a header was on its way are not looked at again",
-        Edit(
-            "master/controller.py::Controller",
-            """
-            for seen in self._members.values():
-                self._gather(seen.member)
-            for loss in self._gone.values(): ...
-            """,
-            "for loss in self._gone.values(): ...",
-        ),
+        event(events.Registered, lose_early),
         "what ends a round is answered at once",
         "seed 4 / job nodes=2 min=1 work=4 / start+0 failed_start n1 1 / assigned.1+0.0024 etcd_forget_answers 50 1",
     ),
@@ -903,7 +906,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "store-gone-kills",
         "workers that run are ended when the store does not answer",
-        Edit("elastic_agent/plan.py::act", "view.alive == 0", "True"),
+        passed("elastic_agent.plan.act(view)", view=lambda view: replace(view, alive=0) if view.store_gone else view),
         "workers that run are left alone",
         "seed 1 / job nodes=2 work=60 / running.1+1 etcd_down 30",
     ),
@@ -1558,19 +1561,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "targets-first",
         "a job says what it wants once, and not when that changes",
-        Edit(
-            "master/controller.py::Controller",
-            """
-            for target in found:
-                if target not in self._targets:
-                    self._do(target)
-            """,
-            """
-            for target in found:
-                if not self._targets:
-                    self._do(target)
-            """,
-        ),
+        effect(Target, keep_first),
         "a job that is over wants no nodes",
         "seed 0 / job",
     ),
@@ -1778,11 +1769,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ports-kept",
         "the ports of workers are not free when they start",
-        Edit(
-            "elastic_agent/workers/worker_group.py::WorkerGroup",
-            "peer.first_rank == assignment.first_rank",
-            "peer.first_rank > assignment.world_size",
-        ),
+        Seam("simulation.machine.SimulatedPorts.release", lambda *_: True),
         "a worker's ports are free when it starts",
         "seed 3 / job ports=1",
     ),

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,35 +32,41 @@ class Names:
 
     Attributes:
         private: the new names of all that is private, by the old.
-        keywords: what calls name; a parameter of this name keeps it.
+        passed: functions and classes, and what is passed to them by keyword: these parameters keep their names. The
+            function "" is any that is called by another name than its own.
     """
 
     private: Mapping[str, str]
-    keywords: frozenset[str]
+    passed: frozenset[tuple[str, str]]
 
     @classmethod
     def of(cls, sources: Iterable[str]) -> "Names":
         """The names of these modules, which use each other."""
         names: set[str] = set()
-        keywords: set[str] = set()
+        functions: set[str] = set()
+        passed: set[tuple[str, str]] = set()
         for source in sources:
             for node in ast.walk(ast.parse(source)):
-                if isinstance(node, ast.keyword) and node.arg:
-                    keywords.add(node.arg)
+                if isinstance(node, ast.Call):
+                    called = _called(node)
+                    passed |= {(called, keyword.arg) for keyword in node.keywords if keyword.arg}
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                     names.add(node.attr)
                 elif name_field(node) and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)):
                     names.add(getattr(node, name_field(node)) or "")
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    functions.add(node.name)
         private = sorted(name for name in names if is_private(name) and not name.endswith("_"))
         new = {name: f"{'__' if name.startswith('__') else '_'}renamed_{at}" for at, name in enumerate(private)}
-        return cls(new, frozenset(keywords))
+        own = {(name if name in functions else "", keyword) for name, keyword in passed if name != "replace"}
+        return cls(new, frozenset(own))
 
     def rename(self, source: str, *, variables: bool = True) -> str:
         """The same module with other names; without `variables` only what is private has others."""
         tree = ast.parse(source)
         nodes = list(ast.walk(tree))
         local = bindings(tree) if variables else {}
-        kept = {each for node, each in local.items() if isinstance(node, ast.arg) and node.arg in self.keywords}
+        kept = {local[node] for node in self._parameters(tree, "") if node in local}
         others = [each for each in dict.fromkeys(local.values()) if each not in kept]
         new = {each: f"renamed_{at}" for at, each in enumerate(others)}
         for node in nodes:
@@ -75,6 +81,17 @@ class Names:
                 setattr(node, part, self.private.get(name, name))
         return ast.unparse(tree)
 
+    def _parameters(self, node: ast.AST, owner: str) -> Iterator[ast.arg]:
+        """Those that keep their names."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            name = getattr(node, "name", "")
+            called = {name, ""} | ({owner, "cls", "super"} if name == "__init__" else set[str]())
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg) and any((each, argument.arg) in self.passed for each in called):
+                    yield argument
+        for child in ast.iter_child_nodes(node):
+            yield from self._parameters(child, getattr(node, "name", owner))
+
     @staticmethod
     def _rename_nonlocals(
         function: ast.FunctionDef | ast.AsyncFunctionDef,
@@ -86,6 +103,12 @@ class Names:
                 inside = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node in local]
                 names = {node.id: new.get(local[node], node.id) for node in inside}
                 statement.names = [names[name] for name in statement.names]
+
+
+def _called(call: ast.Call) -> str:
+    """The last name of what is called, or is to be."""
+    called = call.args[0] if call.args and ast.unparse(call.func).endswith("partial") else call.func
+    return getattr(called, "attr", getattr(called, "id", ""))
 
 
 def loaded() -> list[Path]:
@@ -104,8 +127,7 @@ def write(folder: Path) -> None:
     files = loaded()
     simulator = sorted(file.relative_to(ROOT) for file in (ROOT / "tests/simulation").glob("*.py"))
     private = Names.of(map(_source, files)).private
-    keywords = Names.of(map(_source, [*files, *(file for file in simulator if file.name != "mutants.py")])).keywords
-    names = Names(private, keywords)
+    names = Names(private, Names.of(map(_source, (*files, *simulator))).passed)
     for file in files:
         (folder / file).write_text(names.rename(_source(file)), encoding="utf-8")
     for file in filter(_extends_product, simulator):
