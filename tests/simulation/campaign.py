@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import explore, kinds  # noqa: F401  with the product: once, and not in each process
-from .planted import ROOT, Outdated, caught, put
+from .planted import ROOT, Outdated, catch_defect, replace_code
 
 CORES: Sequence[str] = (
     *(f"rendezvous/{name}.py" for name in ("round", "ranks", "membership", "election", "member", "header")),
@@ -56,7 +56,7 @@ class Change:
 
     def plant(self) -> None:
         """Changes the product in this process. Raises Outdated where a class is changed, and no function of it."""
-        put(self.file, ast.parse(self.source), self.line)
+        replace_code(self.file, ast.parse(self.source), self.line)
 
 
 class _Changes(ast.NodeVisitor):
@@ -209,7 +209,7 @@ def main() -> int:
     tried = todo[: arguments.count]
     for change in tried:
         try:
-            catch = caught(change.plant, range(int(first), int(last)))
+            catch = catch_defect(change.plant, range(int(first), int(last)))
             seen = f"{catch.schedule.partition(chr(10))[0]}: {catch.rule}" if catch else "SURVIVES"
         except Outdated as error:
             seen = f"NOT PLANTED: {error}"

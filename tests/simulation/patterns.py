@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .planted import ROOT, Outdated, put
+from .planted import ROOT, Outdated, replace_code
 
 Binding = tuple[int, str]
 """A local variable: which scope of the tree (0: around a pattern), and its name."""
@@ -374,7 +374,7 @@ class Edit:
         """Changes the product in this process. Raises Outdated."""
         module = module_of(self.file)
         line, _ = self.apply(module)
-        put(self.file, module.tree, line)
+        replace_code(self.file, module.tree, line)
 
     def apply(self, module: Module) -> tuple[int, Callable[[], None]]:
         """Changes the module's tree. Returns at which line, and what takes the change back.

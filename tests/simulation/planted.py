@@ -42,12 +42,12 @@ class Catch:
     what: str
 
 
-def product() -> list[ModuleType]:
+def product_modules() -> list[ModuleType]:
     """The modules of the product that have been imported."""
     return [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "elastic_run"]
 
 
-def put(file: str, tree: ast.Module, line: int) -> None:
+def replace_code(file: str, tree: ast.Module, line: int) -> None:
     """Makes the function around `line` of `file` (such as `master/master.py`), or the value that the module assigns
     there, what it is in `tree`. Raises Outdated where there is neither.
     """
@@ -61,14 +61,14 @@ def put(file: str, tree: ast.Module, line: int) -> None:
     elif isinstance(node, ast.Assign | ast.AnnAssign) and not names[:-1]:
         values: dict[str, Any] = dict(vars(module))
         exec(compile(ast.Module([node], []), str(module.__file__), "exec"), values)
-        rebind(getattr(module, names[0]), values[names[0]], names[0])
+        rebind_name(getattr(module, names[0]), values[names[0]], names[0])
     else:
         raise Outdated(f"{file}, line {line}, is in no function, and no value")
 
 
-def rebind(old: object, new: object, name: str) -> None:
+def rebind_name(old: object, new: object, name: str) -> None:
     """Whoever of the product has imported `old` by this name has `new`."""
-    for module in product():
+    for module in product_modules():
         if vars(module).get(name) is old:
             setattr(module, name, new)
 
@@ -100,7 +100,7 @@ def _function(module: ModuleType, names: list[str]) -> FunctionType:
     return found
 
 
-def caught(
+def catch_defect(
     plant: Callable[[], object],
     schedules: Iterable[str | int],
     *,
@@ -121,7 +121,7 @@ def caught(
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             plant()
-            found: object = _first(schedules, shrunk)
+            found: object = _first_catch(schedules, shrunk)
         except Outdated as error:
             found = str(error)
         except BaseException as error:  # noqa: BLE001  the last thing that this process does is to tell it
@@ -141,7 +141,7 @@ def caught(
     return Catch(*answered) if answered else None
 
 
-def _first(schedules: Iterable[str | int], shrunk: bool) -> tuple[str, str, str] | None:
+def _first_catch(schedules: Iterable[str | int], shrunk: bool) -> tuple[str, str, str] | None:
     from .explore import rule_broken, shrink
     from .kinds import schedule_of
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .mutants import MUTANTS
 from .patterns import Binding, bindings, is_private, name_field
-from .planted import ROOT, product
+from .planted import ROOT, product_modules
 
 _FIELDS: Mapping[type, str] = {ast.Attribute: "attr", ast.keyword: "arg", ast.alias: "name", ast.Constant: "value"}
 """Where else a private name is: a constant is in `__slots__`, or an argument of getattr."""
@@ -111,20 +111,20 @@ def _called(call: ast.Call) -> str:
     return getattr(called, "attr", getattr(called, "id", ""))
 
 
-def loaded() -> list[Path]:
+def loaded_files() -> list[Path]:
     """The files of the product that the simulator uses, from the root of the repository."""
     from . import explore, kinds  # noqa: F401
 
-    files = (Path(str(module.__file__)).resolve() for module in product())
+    files = (Path(str(module.__file__)).resolve() for module in product_modules())
     return sorted({file.relative_to(ROOT) for file in files if not file.name.endswith("_pb2.py")})
 
 
-def write(folder: Path) -> None:
+def write_product(folder: Path) -> None:
     """The renamed product in `folder`, with its simulator."""
     for room in ROOMS:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(ROOT / room, folder / room, symlinks=True, ignore=ignored)
-    files = loaded()
+    files = loaded_files()
     simulator = sorted(file.relative_to(ROOT) for file in (ROOT / "tests/simulation").glob("*.py"))
     private = Names.of(map(_source, files)).private
     names = Names(private, Names.of(map(_source, (*files, *simulator))).passed)
@@ -155,7 +155,7 @@ def main() -> int:
     folder = parser.parse_args().keep
     with tempfile.TemporaryDirectory() as temporary:
         folder = folder or Path(temporary) / "product"
-        write(folder)
+        write_product(folder)
         run = subprocess.run(
             [sys.executable, "-m", "tests.simulation.mutants", "--json"],
             cwd=folder,

@@ -18,7 +18,7 @@ from typing import Any
 
 from elastic_run.rendezvous.store.contract import Compare, Delete, Put
 
-from .planted import Outdated, rebind
+from .planted import Outdated, rebind_name
 
 Change = Callable[..., Any]
 
@@ -32,7 +32,7 @@ class Seam:
 
     def plant(self) -> None:
         """Changes the product in this process. Raises Outdated."""
-        owner, name, real = self.find()
+        owner, name, real = self.find_target()
         if isinstance(real, property):
             setattr(owner, name, property(functools.partial(self.instead, real.fget)))
             return
@@ -42,11 +42,11 @@ class Seam:
             return self.instead(real, *args, **keywords)
 
         if isinstance(owner, ModuleType):
-            rebind(real, planted, name)
+            rebind_name(real, planted, name)
         else:
             setattr(owner, name, planted)
 
-    def find(self) -> tuple[Any, str, Any]:
+    def find_target(self) -> tuple[Any, str, Any]:
         """The module or class, the name there, and what it has of that name. Raises Outdated."""
         words = self.name.split(".")
         owner: Any = importlib.import_module("tests" if words[0] == "simulation" else "elastic_run")
@@ -63,7 +63,7 @@ class Seam:
         raise Outdated(f"{self.name} is no public function, method or property")
 
 
-def change(**fields: Any) -> Change:
+def replace_fields(**fields: Any) -> Change:
     """Replaces fields of a value: by another value, or by what a function makes of it. None stays None."""
 
     def changed(value: Any, *_: Any) -> Any:
@@ -75,12 +75,12 @@ def change(**fields: Any) -> Change:
     return changed
 
 
-def each(changed: Change) -> Change:
+def alter_each(changed: Change) -> Change:
     """Changes each of several values; what becomes None is left out."""
     return lambda values: tuple(new for new in map(changed, values) if new is not None)
 
 
-def passed(call: str, **arguments: Change) -> Seam:
+def alter_arguments(call: str, **arguments: Change) -> Seam:
     """Arguments of a call are others.
 
     `call` names those that come before them in their order, such as `master.incident.fatal(tally, incident)`, for what
@@ -101,12 +101,12 @@ def passed(call: str, **arguments: Change) -> Seam:
     return Seam(name, instead)
 
 
-def answered(name: str, changed: Change) -> Seam:
-    """The answer of a call is another."""
-    return Seam(name, lambda real, *args, **keywords: changed(real(*args, **keywords)))
+def alter_answer(name: str, changed: Change) -> Seam:
+    """The answer of a call is another. What may be named after its name is not used (`alter_arguments`)."""
+    return Seam(name.partition("(")[0], lambda real, *args, **keywords: changed(real(*args, **keywords)))
 
 
-def lost(name: str, when: Callable[..., bool] = lambda *args, **keywords: True) -> Seam:
+def lose_call(name: str, when: Callable[..., bool] = lambda *args, **keywords: True) -> Seam:
     """A call that answers nothing is lost on its way."""
 
     async def nothing() -> None:
@@ -120,7 +120,7 @@ def lost(name: str, when: Callable[..., bool] = lambda *args, **keywords: True) 
     return Seam(name, instead)
 
 
-def event(kind: type, changed: Change) -> Seam:
+def alter_event(kind: type, changed: Change) -> Seam:
     """What the controller is told is another event, or None. `changed`: of the event, the controller and the time."""
 
     def instead(real: Callable[..., Any], controller: Any, told: Any, now: float) -> Any:
@@ -130,17 +130,17 @@ def event(kind: type, changed: Change) -> Seam:
     return Seam("master.controller.Controller.on", instead)
 
 
-def effect(kind: type, changed: Change) -> Seam:
+def alter_effect(kind: type, changed: Change) -> Seam:
     """What the controller wants done is another effect, or none. `changed`: of the effect and the controller."""
 
     def instead(real: Callable[..., Any], controller: Any, told: Any, now: float) -> Any:
         wanted = real(controller, told, now)
-        return each(lambda one: changed(one, controller) if isinstance(one, kind) else one)(wanted)
+        return alter_each(lambda one: changed(one, controller) if isinstance(one, kind) else one)(wanted)
 
     return Seam("master.controller.Controller.on", instead)
 
 
-def folders(items: Iterable[Compare | Put | Delete]) -> set[str]:
+def folders_of(items: Iterable[Compare | Put | Delete]) -> set[str]:
     """What of a job these keys belong to, such as `nodes`."""
     return {item.key.split("/")[3] for item in items}
 
@@ -149,24 +149,26 @@ DATA = {"ledgers", "queues"}
 """What holds leases of data."""
 
 
-def compare_lost(of: str | set[str], when: Callable[..., bool] = lambda compares, operations: True) -> Seam:
+def lose_compare(of: str | set[str], when: Callable[..., bool] = lambda compares, operations: True) -> Seam:
     """Compares of keys in these folders always hold. `when`: of the transaction's compares and operations."""
 
     def instead(real: Callable[..., Any], store: Any, compares: Any, operations: Any, **keywords: Any) -> Any:
         if when(compares, operations):
             always = [Compare(f"{one.key}/never", 0) for one in compares]
-            compares = [new if folders([one]) <= _names(of) else one for one, new in zip(compares, always, strict=True)]
+            compares = [
+                new if folders_of([one]) <= _names(of) else one for one, new in zip(compares, always, strict=True)
+            ]
         return real(store, compares, operations, **keywords)
 
     return Seam("rendezvous.store.etcd.etcd_store.EtcdStore.txn", instead)
 
 
-def operation_lost(kind: type, of: str | set[str], when: Callable[..., bool] = lambda operations: True) -> Seam:
+def lose_operation(kind: type, of: str | set[str], when: Callable[..., bool] = lambda operations: True) -> Seam:
     """Operations of this kind on keys in these folders are lost. `when`: of the transaction's operations."""
 
     def instead(real: Callable[..., Any], store: Any, compares: Any, operations: Any, **keywords: Any) -> Any:
         if when(operations):
-            operations = [one for one in operations if not (isinstance(one, kind) and folders([one]) <= _names(of))]
+            operations = [one for one in operations if not (isinstance(one, kind) and folders_of([one]) <= _names(of))]
         return real(store, compares, operations, **keywords)
 
     return Seam("rendezvous.store.etcd.etcd_store.EtcdStore.txn", instead)

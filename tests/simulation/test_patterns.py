@@ -71,7 +71,7 @@ def test_a_class_or_function_that_has_gone_is_outdated() -> None:
     with pytest.raises(Outdated, match=r"a\.py::Counter\.add is there 0 times"):
         changed("x._a < y", "0", "a.py::Counter.add")
     with pytest.raises(Outdated, match=r"rendezvous\.round\.decides is no public function"):
-        Seam("rendezvous.round.decides", print).find()
+        Seam("rendezvous.round.decides", print).find_target()
 
 
 def edits() -> list[tuple[str, list[Edit]]]:
@@ -115,5 +115,5 @@ def test_every_defect_can_be_planted(file: str, some: list[Edit], form: Callable
 def test_every_seam_is_public() -> None:
     for mutant in MUTANTS:
         if isinstance(mutant.defect, Seam):
-            mutant.defect.find()
+            mutant.defect.find_target()
             assert not any(word.startswith("_") and word != "__init__" for word in mutant.defect.name.split("."))
