@@ -237,18 +237,6 @@ def test_a_user_is_told_what_is_wrong_and_can_cancel_a_job_whose_pods_cannot_sta
     sidecar = {"name": "logs", "image": "missing/logs:1", "command": ["sleep", "1000"]}
     template.write_text(json.dumps({"spec": {"containers": [{"name": "agent"}, sidecar]}}))
     jobs.submit("six", "--nnodes=1:2", f"--pod-template={template}")
-    flags = ("--nnodes=1", "--no-wait")
-    jobs.run("submit", "--name=pull", "--image=missing/train:1", *flags, "--", "t.py")
-    for verb in ("status", "wait", "logs", "cancel", "suspend"):
-        assert "there is no job nobody" in jobs.run(verb, "nobody", code=2)
-    assert "there is no ServiceAccount other" in jobs.run(
-        "submit", "--name=bad", "--image=any", "--service-account=other", *flags, "--", "t.py", code=2
-    )
-    jobs.wait(
-        lambda: "ImagePullBackOff" in jobs.run("status", "pull") and "missing/train:1" in jobs.run("status", "pull"),
-        lambda: jobs.run("status", "pull"),
-    )
-    jobs.run("delete", "pull")
     waiting: list[Any] = []
 
     def told() -> bool:
@@ -262,6 +250,19 @@ def test_a_user_is_told_what_is_wrong_and_can_cancel_a_job_whose_pods_cannot_sta
     assert ("ErrImagePull" in reason or "ImagePullBackOff" in reason) and "missing/logs:1" in reason
     assert "missing/logs:1" in jobs.run("status", "six")
     jobs.run("cancel", "six")
+    # A master gives nodes half a minute to end; meanwhile:
+    flags = ("--nnodes=1", "--no-wait")
+    jobs.run("submit", "--name=pull", "--image=missing/train:1", *flags, "--", "t.py")
+    for verb in ("status", "wait", "logs", "cancel", "suspend"):
+        assert "there is no job nobody" in jobs.run(verb, "nobody", code=2)
+    assert "there is no ServiceAccount other" in jobs.run(
+        "submit", "--name=bad", "--image=any", "--service-account=other", *flags, "--", "t.py", code=2
+    )
+    jobs.wait(
+        lambda: "ImagePullBackOff" in jobs.run("status", "pull") and "missing/train:1" in jobs.run("status", "pull"),
+        lambda: jobs.run("status", "pull"),
+    )
+    jobs.run("delete", "pull")
     jobs.run("wait", "six", code=1)
     assert jobs.status("six")["reason"] == "it was cancelled by its user"
     jobs.wait(lambda: not jobs.running(), lambda: "no node to run")
