@@ -60,6 +60,10 @@ def ends(job: Cluster, *nodes: str, left: str = "") -> tuple[int, str]:
     return int(counts), mark
 
 
+COMPARED = pytest.mark.xdist_group("undisturbed")
+"""Tests that compare with the same run without faults, which one process makes."""
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     """What two workers have learnt without any fault, after each epoch."""
@@ -71,9 +75,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     return {int(epoch): mark for epoch, mark in found}
 
 
-@pytest.mark.parametrize("late", [0, 1, 7], ids=["", "a collective before each commit", "and before some"])
-def test_killed_workers_leave_the_others_where_they_are(alone: Cluster, undisturbed: dict[int, str], late: int) -> None:
-    begin(alone, "A", nproc=2, late=late)
+@COMPARED
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"late": 1}, {"late": 7}, {"decorator": 0}],
+    ids=["", "a collective before each commit", "and before some", "a loop of its own, without the decorator"],
+)
+def test_killed_workers_leave_the_others_where_they_are(
+    alone: Cluster, undisturbed: dict[int, str], options: dict[str, int]
+) -> None:
+    begin(alone, "A", nproc=2, **options)
     trains(alone, "A", 1)
     alone.kill_worker(1)
     trains(alone, "A", 2, steps=5)
@@ -89,6 +100,7 @@ def test_killed_workers_leave_the_others_where_they_are(alone: Cluster, undistur
     assert "2 worker failures" in alone.log("A")
 
 
+@COMPARED
 def test_where_all_are_lost_the_script_begins_as_it_always_does_and_says_so(
     alone: Cluster, undisturbed: dict[int, str]
 ) -> None:
@@ -107,20 +119,32 @@ def test_where_all_are_lost_the_script_begins_as_it_always_does_and_says_so(
 
 
 def test_nodes_that_die_come_and_leave_cost_no_process_and_no_record(job: Cluster) -> None:
-    begin(job, "A", "B", "C", nnodes="1:3")
+    nnodes = "2:3"
+    begin(job, "A", "B", nnodes=nnodes)
     trains(job, "A", 1)
-    lost = next(node for node in "BC" if node != job.master())
-    stays = "B" if lost == "C" else "C"
-    job.kill_machine(lost)
-    trains(job, "A", 2)
-    begin(job, "D", nnodes="1:3")
-    trains(job, "D", 3)
-    job.send(stays, signal.SIGTERM)
-    trains(job, "A", 4)
-    ends(job, "A", "D", left=stays)
-    assert len({pid for _, pid, *_ in groups(job, "A")}) == 1
-    assert [(round, world) for round, _, _, world, _ in groups(job, "A")] == [(1, 3), (2, 2), (3, 3), (4, 2)]
-    assert len({pid for _, pid, *_ in groups(job, stays)}) == 1, job.log(stays)
+    stays = job.master()
+    leaves = "B" if stays == "A" else "A"
+    begin(job, "C", nnodes=nnodes)
+    trains(job, "C", 2)
+    for node in "AB":
+        steps = [line.rpartition("step ")[2] for line in job.nodes[node].lines if "] step " in line]
+        assert len(steps) == len(set(steps)), "a step that is committed is not trained again when a node joins"
+        assert "was told" not in job.log(node)
+    job.kill_machine("C")
+    trains(job, stays, 3)
+    begin(job, "D", nnodes=nnodes)
+    trains(job, "D", 4)
+    job.send(leaves, signal.SIGTERM)
+    trains(job, stays, 5)
+    job.kill_machine("D")
+    job.wait_for_line(stays, r"1 of 2 required nodes remain")
+    begin(job, "E", nnodes=nnodes)
+    trains(job, "E", 7)
+    ends(job, stays, "E", left=leaves)
+    for node in (stays, leaves):
+        assert len({pid for _, pid, *_ in groups(job, node)}) == 1, job.log(node)
+    assert [world for _, _, _, world, _ in groups(job, stays)] == [2, 3, 2, 3, 2, 2]
+    assert min(step for round, *_, step in groups(job, "E")) > 0, "who waits below the minimum keeps its model"
 
 
 @pytest.mark.parametrize("nproc", [1, 2], ids=["that is its only one", "beside another, which has the state"])
@@ -141,18 +165,6 @@ def test_a_worker_of_one_node_among_two_costs_one_process(job: Cluster, nproc: i
     assert all(step > 0 for round, *_, step in groups(job, hurt) if round > 1), "no committed step is lost"
 
 
-def test_a_joining_node_breaks_no_collective_and_repeats_no_step(job: Cluster) -> None:
-    begin(job, "A", "B", nnodes="2:3")
-    trains(job, "A", 1)
-    begin(job, "C", nnodes="2:3")
-    trains(job, "C", 2)
-    ends(job, "A", "B", "C")
-    for node in "AB":
-        steps = [line.rpartition("step ")[2] for line in job.nodes[node].lines if "] step " in line]
-        assert len(steps) == len(set(steps)), "a step that is committed is not trained again"
-    assert "was told" not in job.log("A")
-
-
 def test_a_join_after_the_training_does_not_begin_it_again(job: Cluster) -> None:
     tail = job.directory / "tail"
     job.directory.mkdir(parents=True, exist_ok=True)
@@ -167,19 +179,6 @@ def test_a_join_after_the_training_does_not_begin_it_again(job: Cluster) -> None
     assert job.finish() == {"A": 0, "B": 0}
     assert [round for round, *_ in groups(job, "A")] == [1]
     assert groups(job, "B") == []
-
-
-def test_survivors_below_the_minimum_wait_with_their_model(job: Cluster) -> None:
-    begin(job, "A", "B", nnodes="2:2")
-    trains(job, "A", 1)
-    lost, left = ("B", "A") if job.master() == "A" else ("A", "B")
-    job.kill_machine(lost)
-    job.wait_for_line(left, r"1 of 2 required nodes remain")
-    begin(job, "C", nnodes="2:2")
-    trains(job, "C", 3)
-    ends(job, left, "C")
-    assert len({pid for _, pid, *_ in groups(job, left)}) == 1
-    assert min(step for round, *_, step in groups(job, "C")) > 0
 
 
 def rank_1_is(job: Cluster, what: str, folder: Path, nproc: int) -> tuple[Path, int]:
@@ -238,15 +237,7 @@ def test_a_worker_whose_steps_are_long_gets_the_time_to_come_out_of_one(alone: C
     assert "did not leave its process group in time" not in alone.log("A")
 
 
-def test_a_loop_of_its_own_needs_no_decorator(alone: Cluster, undisturbed: dict[int, str]) -> None:
-    begin(alone, "A", nproc=2, decorator=0)
-    trains(alone, "A", 1)
-    alone.kill_worker(0)
-    trains(alone, "A", 2)
-    epochs, mark = ends(alone, "A")
-    assert mark == undisturbed[epochs]
-
-
+@COMPARED
 def test_a_process_group_that_breaks_though_nobody_is_lost_is_formed_again(
     alone: Cluster, undisturbed: dict[int, str]
 ) -> None:
