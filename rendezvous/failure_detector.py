@@ -144,7 +144,7 @@ async def watch_until_dead(
             if security.token:  # without one nobody may be silent
                 writer.write(packed(Hello(Caller(), security.token)))
             async with asyncio.timeout(HELLO_TIMEOUT):
-                greeting = _incarnation_of(await reader.readline())
+                greeting = read_incarnation(await reader.readline())
             if greeting == incarnation:
                 known, pauses = True, iter(REDIAL_PAUSES)
                 while await reader.read(256):
@@ -198,7 +198,7 @@ async def dial(
             try:
                 _keep_alive(writer)
                 writer.get_extra_info("socket").setsockopt(*_USER_TIMEOUT)
-                greeting = _incarnation_of(await reader.readline())
+                greeting = read_incarnation(await reader.readline())
                 if not greeting or greeting != (incarnation or greeting):
                     raise ConnectionError(f"{address} is not {incarnation or 'an agent that lets this observer in'}")
             except BaseException:
@@ -238,7 +238,8 @@ def _keep_alive(end: asyncio.StreamWriter | asyncio.Transport, options: Mapping[
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def _incarnation_of(line: bytes) -> str:
+def read_incarnation(line: bytes) -> str:
+    """Whose greeting this line is; empty where it is none (pure)."""
     try:
         return str(json.loads(line)["incarnation"])
     except (ValueError, KeyError, TypeError):

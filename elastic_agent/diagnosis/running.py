@@ -1,6 +1,9 @@
 """A worker of this node, as its agent knows it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from ...rendezvous.member import Exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +22,8 @@ class Running:
     ended: int | None = None
     output: int = 0
     tail: bytes = b""
+
+
+def list_workers(present: Iterable[Running], ended: Iterable[Exit]) -> tuple[Running, ...]:
+    """Those of the current processes, and those that ended before the others went on into another round (pure)."""
+    return (*present, *(Running(each.rank, each.local_rank, each.pid, each.status) for each in ended))

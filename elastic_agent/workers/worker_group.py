@@ -22,7 +22,7 @@ from ...rendezvous.ranks import PORT_SETS, Assignment
 from ...rendezvous.store.contract import Store
 from .. import plan
 from ..agent_trace import Recorder
-from ..diagnosis.running import Running
+from ..diagnosis.running import Running, list_workers
 from ..event import CountingEvent
 from ..facts import Facts, Setup
 from ..local_machine import Machine, PortSet, Reporter, ServiceSet
@@ -150,8 +150,7 @@ class WorkerGroup:
     @property
     def running(self) -> Sequence[Running]:
         """The round's workers, those that have ended included, as they are looked at from outside."""
-        ended = (Running(each.rank, each.local_rank, each.pid, each.status) for each in self._ended)
-        return (*self._workers.running, *ended)
+        return list_workers(self._workers.running, self._ended)
 
     def condemn(self, rank: int, why: str) -> bool:
         """Kills the worker of that rank, whose end is said to be because of `why`; False where it has none."""

@@ -222,12 +222,12 @@ def routable_address(peers: Iterable[Endpoint | str]) -> str:
         for target in resolve(host):
             if is_loopback(target) or target in interfaces:
                 continue
-            source = _source_address(target, port)
+            source = find_source_address(target, port)
             if source is not None and not is_loopback(source):
                 return source
     # Where the default route leads, before any bridge of containers or virtual machines. Nothing is sent.
     for elsewhere in ("198.51.100.1", "2001:db8::1"):
-        source = _source_address(elsewhere, DEFAULT_PORT)
+        source = find_source_address(elsewhere, DEFAULT_PORT)
         if source is not None and not is_loopback(source):
             return source
     candidates = [
@@ -240,7 +240,8 @@ def routable_address(peers: Iterable[Endpoint | str]) -> str:
     return "127.0.0.1" if best is None else str(best)
 
 
-def _source_address(target: str, port: int) -> str | None:
+def find_source_address(target: str, port: int) -> str | None:
+    """The address of this machine from which packets to that one go; None where there is no route."""
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:

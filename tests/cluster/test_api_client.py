@@ -54,13 +54,13 @@ def test_in_a_pod_it_is_found_by_the_service_account_whose_token_is_replaced(
     with ApiDouble(pod, host="::1", tls=True) as double:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", double.url.rpartition(":")[2])
-        double._users |= {"first": ADMIN}
+        double.users |= {"first": ADMIN}
         (pod / "token").write_text("first")
         loader = incluster_config.InClusterConfigLoader
         monkeypatch.setattr(loader, "_read_token_file", counted := Counted(loader._read_token_file))
         api = Api.load("team")
         assert names(api) == [] and counted.times == 1
-        double._users = {"second": ADMIN}
+        double.users = {"second": ADMIN}
         (pod / "token").write_text("second")
         with pytest.raises(ApiRefused, match="Unauthorized"):
             names(api)  # it is read once a minute

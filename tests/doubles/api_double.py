@@ -133,7 +133,7 @@ class ApiDouble:
         self._folder = folder
         self._host = host
         self._tls = tls
-        self._users = {self.token: ADMIN}
+        self.users = {self.token: ADMIN}
         self._faults: list[tuple[Fault, list[int]]] = []
         self._watches: list[Watch] = []
         self._old_lists: Objects | None = None
@@ -275,7 +275,7 @@ class ApiDouble:
     def kubeconfig_of(self, account: str, name: str = "") -> Path:
         """A kubeconfig with a service account's token."""
         token = token_of(self.namespace, account) + name
-        self._users[token] = f"system:serviceaccount:{self.namespace}:{account}"
+        self.users[token] = f"system:serviceaccount:{self.namespace}:{account}"
         path = self._folder / f"kubeconfig-{account}{name}"
         self._write_kubeconfig(path, token)
         return path
@@ -298,7 +298,7 @@ class ApiDouble:
 
     def _user(self, token: str) -> str:
         try:
-            return self._users[token]
+            return self.users[token]
         except KeyError:
             raise Refused(401, "Unauthorized", "Unauthorized") from None
 
@@ -424,7 +424,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if place.plural == "serviceaccounts" and part == "token":
             objects.get(place, name)
             token = token_of(place.namespace, name)
-            self.double._users[token] = f"system:serviceaccount:{place.namespace}:{name}"
+            self.double.users[token] = f"system:serviceaccount:{place.namespace}:{name}"
             return 201, {"kind": "TokenRequest", "status": {"token": token, "expirationTimestamp": now(3600)}}
         if part == "log":
             objects.get(place, name)

@@ -100,7 +100,7 @@ async def observe(credentials: Credentials, listen: Endpoint) -> int:
         raise UsageError(str(error)) from None
     ends = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(credentials.until))
     say(f"the credentials for job {credentials.job!r} end on {ends}")
-    return await _serve(job, listen, f"job {credentials.job}")
+    return await serve_metrics(job, listen, f"job {credentials.job}")
 
 
 async def _ask(reach: Reach, listen: Endpoint) -> int:
@@ -112,12 +112,13 @@ async def _ask(reach: Reach, listen: Endpoint) -> int:
     try:
         async with renewed(identity, say):
             jobs = Jobs(store, reach.job_id, security)
-            return await _serve(jobs, listen, f"the jobs at {','.join(map(str, endpoints))}")
+            return await serve_metrics(jobs, listen, f"the jobs at {','.join(map(str, endpoints))}")
     finally:
         await store.close()
 
 
-async def _serve(jobs: "Jobs | Observed", listen: Endpoint, whose: str) -> int:
+async def serve_metrics(jobs: "Jobs | Observed", listen: Endpoint, whose: str) -> int:
+    """Answers scrapes until a signal comes; the exit code. `whose` names the jobs in the first line."""
     from prometheus_client import CollectorRegistry
 
     from .server import MetricsServer

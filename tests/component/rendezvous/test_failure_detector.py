@@ -63,8 +63,8 @@ class Greetings:
 @pytest.fixture
 def greetings(monkeypatch: pytest.MonkeyPatch) -> Greetings:
     seen = Greetings()
-    read: Callable[[bytes], str] = vars(failure_detector)["_incarnation_of"]
-    monkeypatch.setattr(failure_detector, "_incarnation_of", functools.partial(seen.count, read))
+    counting = functools.partial(seen.count, failure_detector.read_incarnation)
+    monkeypatch.setattr(failure_detector, "read_incarnation", counting)
     return seen
 
 

@@ -16,7 +16,6 @@ from elastic_run.launcher import run as wiring
 from elastic_run.launcher.early import worker_settings
 from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.options.parse import parse
-from elastic_run.launcher.settings import Options
 from elastic_run.rendezvous.store.embedded import watchdog
 from elastic_run.rendezvous.store.endpoint import Endpoint
 from elastic_run.rendezvous.store.memory_store import MemoryStore
@@ -31,7 +30,7 @@ class Begun:
         self.closed = True
 
 
-def no_space(_: Options) -> None:
+def no_space(**_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/logs/job")
 
 
@@ -56,7 +55,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def break_folders(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(wiring, "_output", no_space)
+    patch.setattr(wiring, "Output", no_space)
 
 
 def break_threads(patch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader  # noqa: E402  # only where torch is
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND  # noqa: E402
 from elastic_run.adapters.client.ledger_client import HELD  # noqa: E402
 from elastic_run.adapters.client.shards import BadShardsState, Shards, ShardsMisused, ShardsNotDone, ShardsRefused  # noqa: E402
+from elastic_run.adapters.torch import leased_batches  # noqa: E402
 from elastic_run.torch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
 
 from ....doubles.ledger_agent import ENOUGH, listening  # noqa: E402
@@ -249,8 +250,9 @@ class Ordered:
     """A loader that deals out orders as torch's does, `ahead` of them, to workers that are objects in this process."""
 
     def __init__(self, dataset: "ElasticIterableDataset[Any]", batch_size: int, workers: int, ahead: int) -> None:
-        self._loader = dataset.loader(batch_size)
-        self._loader._loader = self  # type: ignore[assignment]  # in place of torch's
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(leased_batches, "DataLoader", lambda *_, **__: self)  # in place of torch's
+            self._loader = dataset.loader(batch_size)
         self._dataset, self._batch_size, self._workers, self._ahead = dataset, batch_size, workers, ahead
         self._looping = False
 

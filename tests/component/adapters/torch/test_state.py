@@ -661,8 +661,8 @@ def test_every_socket_of_a_process_group_is_handed_over(monkeypatch: pytest.Monk
 
 def test_a_second_training_under_a_launcher_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_module, "_trains", False)
+    monkeypatch.setattr(state_module, "Rounds", Assigned)
     state = State(note=0)
-    monkeypatch.setattr(state, "_members", Assigned())
     next(state.attempts())
     with pytest.raises(RuntimeError, match=r"has already run a training function.* into one training function"):
         next(state.attempts())

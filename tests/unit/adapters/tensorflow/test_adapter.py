@@ -1,6 +1,7 @@
 """TensorFlow's adapter: who is in TF_CONFIG, and which roles a job may have."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,24 +46,26 @@ def test_a_worker_without_a_round_has_no_config_of_somebody_else() -> None:
     assert TensorFlow().environment(Round("job", 0, 0, 0, "", 0), Worker(0, 0, 1), {}) == {"TF_CONFIG": None}
 
 
-def read(roles: str, *more: str) -> dict[str, tuple[int, bool]]:
+def read(folder: Path, roles: str, *more: str) -> dict[str, tuple[int, bool]]:
     """By role, the workers for each node (0: the job's own number) and whether it counts."""
-    options = parse(["--framework=tensorflow", f"--roles={roles}", *more, __file__], {})
+    (folder / "tensorflow.py").touch()  # where the script would find it
+    (folder / "train.py").touch()
+    options = parse(["--framework=tensorflow", f"--roles={roles}", *more, str(folder / "train.py")], {})
     return {role.name: (role.nproc, role.counts) for role in options.roles}
 
 
-def test_with_parameter_servers_only_the_chief_counts() -> None:
-    assert read("chief:1,ps:2,worker:2:8,evaluator:0:1") == {
+def test_with_parameter_servers_only_the_chief_counts(tmp_path: Path) -> None:
+    assert read(tmp_path, "chief:1,ps:2,worker:2:8,evaluator:0:1") == {
         "chief": (1, True),
         "ps": (0, False),
         "worker": (0, False),
         "evaluator": (0, False),
     }
-    assert read("chief:1,worker:2") == {"chief": (1, True), "worker": (0, True)}
+    assert read(tmp_path, "chief:1,worker:2") == {"chief": (1, True), "worker": (0, True)}
 
 
-def test_the_users_options_win() -> None:
-    assert read("chief:1,ps:1,worker:2", "--role-options=worker:counts=yes,nproc=4")["worker"] == (4, True)
+def test_the_users_options_win(tmp_path: Path) -> None:
+    assert read(tmp_path, "chief:1,ps:1,worker:2", "--role-options=worker:counts=yes,nproc=4")["worker"] == (4, True)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,6 @@ def test_the_users_options_win() -> None:
         ("chief:1,ps:1", "need a chief and workers"),
     ],
 )
-def test_roles_that_tensorflow_cannot_run_with_are_refused(roles: str, words: str) -> None:
+def test_roles_that_tensorflow_cannot_run_with_are_refused(tmp_path: Path, roles: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        read(roles)
+        read(tmp_path, roles)

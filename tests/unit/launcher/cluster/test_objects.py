@@ -1,6 +1,5 @@
 """A job's objects in a cluster, what a pod says of its node, and what `elastic-job submit` refuses."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,7 +25,6 @@ from elastic_run.master.nodes.replica import (
     Submitted,
     Unschedulable,
 )
-from elastic_run.rendezvous.identity.secret import parse_secret
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "night", "uid": "1"}
 
@@ -225,29 +223,6 @@ def submit(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, s
     return code, said.out, said.err
 
 
-def test_a_dry_run_prints_what_would_be_made(capsys: pytest.CaptureFixture[str]) -> None:
-    import yaml
-
-    code, out, _ = submit(capsys, "--name=night", "--nnodes", "2:8", "--cpu=2", "--", "train.py", "--lr", "1")
-    assert code == 0
-    *_, config, made_job = yaml.safe_load_all(out)
-    assert (made_job["kind"], made_job["metadata"]["name"]) == ("Job", "night")
-    command = made_job["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert command[-3:] == ["train.py", "--lr", "1"] and "--nnodes=2:8" in command
-    assert any("join_timeout=" in word for word in command), "a job in a cluster waits for its places"
-    templates = json.loads(config["data"][objects.TEMPLATES])["templates"]
-    assert list(templates) == [""]
-
-
-def test_a_job_with_roles_has_a_pod_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    import yaml
-
-    code, out, _ = submit(capsys, "--roles=ps:1,worker:1:3", "--", "train.py")
-    assert code == 0
-    *_, config, _ = yaml.safe_load_all(out)
-    assert list(json.loads(config["data"][objects.TEMPLATES])["templates"]) == ["ps", "worker"]
-
-
 def test_a_job_has_a_store_of_its_own_in_which_no_pod_is_special() -> None:
     request = job.submitted(["--image=train:1", "--name=night", "--nnodes=2", "--priority-class=low", "--", "t.py"], {})
     members = "night-etcd-0.night-etcd:2379,night-etcd-1.night-etcd:2379,night-etcd-2.night-etcd:2379"
@@ -278,48 +253,6 @@ def test_a_store_in_the_masters_pod_or_of_the_users_own_needs_no_objects(words: 
     request = job.submitted(["--image=train:1", "--name=night", "--nnodes=2", *words, "--", "t.py"], {})
     assert request.endpoint == endpoint and store.parts(request, OWNER) == ()
     assert any("is_host=false" in flag for flag in request.flags) is bool(endpoint)
-
-
-def kinds(text: str) -> dict[str, Any]:
-    import yaml
-
-    return {each["kind"]: each for each in yaml.safe_load_all(text)}
-
-
-def test_a_job_has_a_secret_of_its_own_which_stands_in_no_other_object(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, said = submit(capsys, "--name=night", "--nnodes=2", "--", "train.py")
-    assert code == 0
-    found = kinds(out)
-    text = found["Secret"]["stringData"]["secret"]
-    assert parse_secret(text, "it").text == text and out.count(text) == 1 and text not in said
-    named = {
-        "name": "ELASTIC_RUN_SECRET",
-        "valueFrom": {"secretKeyRef": {"name": found["Secret"]["metadata"]["name"], "key": "secret"}},
-    }
-    nodes = json.loads(found["ConfigMap"]["data"][objects.TEMPLATES])["templates"].values()
-    for each in (found["Job"]["spec"]["template"], found["StatefulSet"]["spec"]["template"], *nodes):
-        assert named in each["spec"]["containers"][0]["env"]
-    assert kinds(submit(capsys, "--name=night", "--nnodes=2", "--", "t.py")[1])["Secret"]["stringData"] != {
-        "secret": text
-    }, "each submission has another"
-
-
-def test_an_insecure_job_has_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = submit(capsys, "--nnodes=2", "--insecure", "--", "train.py")
-    found = kinds(out)
-    assert code == 0 and "Secret" not in found and "ELASTIC_RUN_SECRET" not in out
-    assert "--insecure" in found["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert "--insecure" in found["Job"]["spec"]["template"]["spec"]["containers"][0]["command"]
-
-
-def test_what_a_user_applies_has_no_owner_and_takes_nothing_back(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = submit(capsys, "--name=night", "-o", "yaml", "--nnodes=2", "--", "train.py")
-    found = kinds(out)
-    assert code == 0 and set(found) == {
-        "Secret", "Service", "PodDisruptionBudget", "StatefulSet", "ConfigMap", "Job"
-    }  # fmt: skip
-    assert "ownerReferences" not in out and "uid" not in out
-    assert set(found["ConfigMap"]["data"]) == {objects.TEMPLATES}, "neither what is wanted nor how the job is"
 
 
 def test_one_member_of_another_image() -> None:
@@ -355,7 +288,6 @@ def test_a_pod_in_its_machines_network_knows_the_names_of_the_store() -> None:
         (("--nnodes=2", "--gpus=-1", "--", "t.py"), "give a number from 0"),
         (("--nnodes=2", "--high-priority-class=a", "--", "t.py"), "are given together"),
         (("--nnodes=2", "--high-priority-class=a", "--high-priority-fraction=2", "--", "t.py"), "at most 1"),
-        (("--nnodes=2", "--pod-template=none.yaml", "--", "t.py"), "cannot be read"),
         (("--rdzv-endpoint=etcd", "--", "t.py"), "write https://etcd:2379 where that etcd has TLS"),
         (("--join-file=f", "--", "t.py"), "the job gets a secret of its own"),
         (("--tls-ca=f", "--tls-cert=f", "--tls-key=f", "--", "t.py"), "--tls-cert names a file"),

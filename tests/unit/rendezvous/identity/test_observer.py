@@ -147,7 +147,7 @@ def test_an_exporter_says_at_its_start_when_the_file_ends(
     async def serve(*_: object) -> int:
         return 0
 
-    monkeypatch.setattr(exporter, "_serve", serve)
+    monkeypatch.setattr(exporter, "serve_metrics", serve)
     credentials = replace(made(new_secret()), until=86_400.0)
     asyncio.run(exporter.observe(credentials, Endpoint("127.0.0.1", 9464)))
     assert "the credentials for job 'job' end on 1970-01-02 00:00 UTC" in capsys.readouterr().err

@@ -141,7 +141,7 @@ def two_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "resolve", lambda host: names.get(host, (host,)))  # pyright: ignore
     monkeypatch.setattr(module, "interface_addresses", lambda: frozenset({"127.0.0.1", "192.0.2.2", "198.51.100.2"}))
     routes = {"198.51.100.9": "198.51.100.2"}
-    monkeypatch.setattr(module, "_source_address", lambda target, _port: routes.get(target))  # pyright: ignore
+    monkeypatch.setattr(module, "find_source_address", lambda target, _port: routes.get(target))  # pyright: ignore
 
 
 def test_the_interface_that_routes_to_the_peers_is_found(two_interfaces: None) -> None:
@@ -156,14 +156,14 @@ def test_without_a_peer_the_default_route_is_preferred_to_the_bridge_of_containe
     two_interfaces: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 192.0.2.2, the smaller one, is the bridge's.
-    monkeypatch.setattr(module, "_source_address", lambda target, _port: None if ":" in target else "198.51.100.2")
+    monkeypatch.setattr(module, "find_source_address", lambda target, _port: None if ":" in target else "198.51.100.2")
     assert routable_address([]) == "198.51.100.2"
 
 
 def test_without_a_peer_a_machine_that_has_no_other_route_than_ipv6_names_its_address(
     two_interfaces: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_source_address", lambda target, _port: "2001:db8::2" if ":" in target else None)
+    monkeypatch.setattr(module, "find_source_address", lambda target, _port: "2001:db8::2" if ":" in target else None)
     assert routable_address([]) == "2001:db8::2"
 
 
