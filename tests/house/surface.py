@@ -3,156 +3,69 @@
 import builtins
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-SURFACE = {
-    "elastic_run": [
-        "Context",
-        "LaunchFailed",
-        "Rounds",
-        "__version__",
-        "compat",
-        "context",
-        "data",
-        "exceptions",
-        "is_current_round",
-        "jax",
-        "launch",
-        "rounds",
-        "tensorflow",
-        "torch",
-        "trace",
-        "xgboost",
-    ],
-    "elastic_run.compat": ["elastic_launch"],
-    "elastic_run.data": ["Part", "Shard", "Shards", "shards"],
-    "elastic_run.exceptions": [
-        "AgentGone",
-        "AgentTimeout",
-        "BadCheckpoint",
-        "BadDataset",
-        "BadEnvironment",
-        "BadSampler",
-        "BadSamplerState",
-        "BadShardsState",
-        "ElasticRunError",
-        "LaunchFailed",
-        "NoAgent",
-        "NoLedger",
-        "ProcessGroupExists",
-        "RanksDiffer",
-        "RoundOver",
-        "SamplerError",
-        "SamplerMisused",
-        "ShardsError",
-        "ShardsMisused",
-        "ShardsNotDone",
-        "ShardsRefused",
-        "StateLost",
-        "UnsupportedState",
-        "UsageError",
-        "WorldSizeRefused",
-    ],
-    "elastic_run.jax": ["initialize"],
-    "elastic_run.tensorflow": ["Checkpoint", "Records", "ShardsDataset", "shards_dataset"],
-    "elastic_run.torch": [
-        "Attempt",
-        "Checkpoint",
-        "ElasticBatchSampler",
-        "ElasticIterableDataset",
-        "ElasticLoader",
-        "HostsUpdated",
-        "Records",
-        "State",
-        "run",
-    ],
-    "elastic_run.trace": ["mark", "span"],
-    "elastic_run.xgboost": ["communicator_args"],
-}
+
+def lists(words: Mapping[str, str]) -> dict[str, list[str]]:
+    """The words of each text."""
+    return {name: text.split() for name, text in words.items()}
+
+
+SURFACE = lists(
+    {
+        "elastic_run": """
+        Context LaunchFailed Rounds __version__ compat context data exceptions is_current_round jax launch rounds
+        tensorflow torch trace xgboost
+    """,
+        "elastic_run.compat": "elastic_launch",
+        "elastic_run.data": "Part Shard Shards shards",
+        "elastic_run.exceptions": """
+        AgentGone AgentTimeout BadCheckpoint BadDataset BadEnvironment BadSampler BadSamplerState BadShardsState
+        ElasticRunError LaunchFailed NoAgent NoLedger ProcessGroupExists RanksDiffer RoundOver SamplerError
+        SamplerMisused ShardsError ShardsMisused ShardsNotDone ShardsRefused StateLost UnsupportedState UsageError
+        WorldSizeRefused
+    """,
+        "elastic_run.jax": "initialize",
+        "elastic_run.tensorflow": "Checkpoint Records ShardsDataset shards_dataset",
+        "elastic_run.torch": """
+        Attempt Checkpoint ElasticBatchSampler ElasticIterableDataset ElasticLoader HostsUpdated Records State run
+    """,
+        "elastic_run.trace": "mark span",
+        "elastic_run.xgboost": "communicator_args",
+    }
+)
 """Everything public, by module: what is added here is promised."""
 
-MEMBERS = {
-    "elastic_run.Context": [
-        "job_id",
-        "local_rank",
-        "local_world_size",
-        "node",
-        "rank",
-        "restart_count",
-        "round",
-        "world_size",
-    ],
-    "elastic_run.Rounds": [
-        "alone",
-        "broken",
-        "close",
-        "done",
-        "formed",
-        "next",
-        "over",
-        "planned",
-        "register_sockets",
-        "report_state",
-        "standby",
-    ],
-    "elastic_run.compat.elastic_launch": [],
-    "elastic_run.data.Part": [],
-    "elastic_run.data.Shard": [
-        "done",
-        "epoch",
-        "file",
-        "index",
-        "indices",
-        "key",
-        "number",
-        "offset",
-        "progress",
-        "start",
-        "stop",
-    ],
-    "elastic_run.data.Shards": ["close", "flush", "load_state_dict", "mark", "part", "state_dict"],
-    "elastic_run.tensorflow.Checkpoint": ["callback", "commit", "restore", "save", "step"],
-    "elastic_run.tensorflow.Records": ["epoch", "file", "indices", "key", "number", "offset", "start", "stop"],
-    "elastic_run.tensorflow.ShardsDataset": [
-        "commit",
-        "dataset",
-        "distributed",
-        "load_state_dict",
-        "most_steps",
-        "state_dict",
-    ],
-    "elastic_run.torch.Attempt": [],
-    "elastic_run.torch.Checkpoint": ["commit", "restore", "save", "step"],
-    "elastic_run.torch.ElasticBatchSampler": [
-        "accumulate",
-        "commit",
-        "dropped",
-        "epoch",
-        "load_state_dict",
-        "remaining",
-        "repeated",
-        "state_dict",
-        "step",
-        "weight",
-        "weights",
-    ],
-    "elastic_run.torch.ElasticIterableDataset": ["commit", "load_state_dict", "loader", "state_dict"],
-    "elastic_run.torch.ElasticLoader": ["commit", "load_state_dict", "state_dict"],
-    "elastic_run.torch.Records": ["epoch", "file", "indices", "key", "number", "offset", "start", "stop"],
-    "elastic_run.torch.State": [
-        "attempts",
-        "check_host_updates",
-        "commit",
-        "context",
-        "ddp",
-        "register_reset_callbacks",
-        "restore",
-        "step",
-        "sync",
-    ],
-}
+MEMBERS = lists(
+    {
+        "elastic_run.Context": "job_id local_rank local_world_size node rank restart_count round world_size",
+        "elastic_run.Rounds": """
+        alone broken close done formed next over planned register_sockets report_state standby
+    """,
+        "elastic_run.compat.elastic_launch": "",
+        "elastic_run.data.Part": "",
+        "elastic_run.data.Shard": "done epoch file index indices key number offset progress start stop",
+        "elastic_run.data.Shards": "close flush load_state_dict mark part state_dict",
+        "elastic_run.tensorflow.Checkpoint": "callback commit restore save step",
+        "elastic_run.tensorflow.Records": "epoch file indices key number offset start stop",
+        "elastic_run.tensorflow.ShardsDataset": """
+        commit dataset distributed load_state_dict most_steps state_dict
+    """,
+        "elastic_run.torch.Attempt": "",
+        "elastic_run.torch.Checkpoint": "commit restore save step",
+        "elastic_run.torch.ElasticBatchSampler": """
+        accumulate commit dropped epoch load_state_dict remaining repeated state_dict step weight weights
+    """,
+        "elastic_run.torch.ElasticIterableDataset": "commit load_state_dict loader state_dict",
+        "elastic_run.torch.ElasticLoader": "commit load_state_dict state_dict",
+        "elastic_run.torch.Records": "epoch file indices key number offset start stop",
+        "elastic_run.torch.State": """
+        attempts check_host_updates commit context ddp register_reset_callbacks restore step sync
+    """,
+    }
+)
 """What each public class has, beside what it inherits from others' classes and what only its instances have."""
 
 NAMES = [f"{module}.{name}" for module, names in SURFACE.items() for name in names]
