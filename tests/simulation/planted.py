@@ -56,7 +56,8 @@ def replace_code(file: str, tree: ast.Module, line: int) -> None:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         code = compile(tree, str(module.__file__), "exec")
         for name in names:
-            code = next(each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name)
+            inside = [each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name]
+            code = max((each for each in inside if each.co_firstlineno <= line), key=lambda each: each.co_firstlineno)
         _function(module, names).__code__ = code
     elif isinstance(node, ast.Assign | ast.AnnAssign) and not names[:-1]:
         values: dict[str, Any] = dict(vars(module))
