@@ -1,8 +1,9 @@
-"""What a unit test may not do, and how it is seen: by Python's audit events, whichever library raises them."""
+"""What a unit test may not do, and how it is seen: mostly by Python's audit events, whichever library raises them."""
 
 import contextlib
 import selectors
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,12 +65,20 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
         return
     if event in REFUSED:
         refuse(f"{REFUSED[event]} ({event})")
-    elif event == "time.sleep" and args[0] > 0:
-        refuse(f"{SLEEP} ({args[0]:g} s)")
     elif event == "import":
         package = args[0].partition(".")[0]
         if package in FRAMEWORKS and package not in sys.modules:  # hypothesis loads more of a numpy that is there
             refuse(f"{FRAMEWORK} ({args[0]})")
+
+
+_sleep = time.sleep  # Python raises an event for it from 3.13 on
+
+
+def sleep(seconds: float) -> None:
+    """In place of `time.sleep`."""
+    if seconds > 0:
+        refuse(f"{SLEEP} ({seconds:g} s)")
+    _sleep(seconds)
 
 
 class _Selector(selectors.DefaultSelector):
@@ -85,6 +94,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 sys.addaudithook(_audit)
+time.sleep = sleep
 selectors.DefaultSelector = _Selector  # type: ignore[misc]  # which asyncio looks up for each new loop
 
 
