@@ -89,7 +89,7 @@ $(DOCS)/.done:
 # Each process takes the next test, or the next group of tests that share something: most start processes and then wait.
 TEST_PROCESSES ?= 2
 test: $(BIN)/.dev $(DOCS)/.done etcd tools horovod slurm kubernetes browser  ## every test
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
+	ELASTIC_RUN_EXAMPLES=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 
 # Of a cluster of yours: namespaces are made there, and deleted again. A user who may make none is one of an empty
 # namespace, which the context of KUBECONFIG names; what that user may not do is skipped, with the server's words.
@@ -110,7 +110,7 @@ check-static: $(BIN)/.dev
 	$(BIN)/lint-imports
 
 check: check-static  ## strict types of all rooms with every framework, unit tests, the simulator with 500 schedules
-	ELASTIC_RUN_SCHEDULES=500 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup tests/house tests/unit tests/simulation
+	ELASTIC_RUN_SCHEDULES=500 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup tests/house tests/unit tests/component tests/simulation
 
 ROUNDS ?= 10
 # Decoders, with bytes that a fuzzer makes up and the code that they reach: until one raises what it should not.
@@ -152,7 +152,7 @@ sbom:  ## a wheel, and its software bill of materials (CycloneDX), in dist/
 
 # Whatever `make test` takes a sample of (tests/sampling.py), whole.
 soak: $(BIN)/.dev etcd tools horovod  ## ROUNDS=10 of real faults, all of what is sampled, then simulated faults until one breaks a rule
-	ELASTIC_RUN_SOAK=$(ROUNDS) $(BIN)/python -m pytest -q $$(grep -rl --include='test_*.py' 'sampling import' tests)
+	ELASTIC_RUN_SOAK=$(ROUNDS) ELASTIC_RUN_EXAMPLES=10 $(BIN)/python -m pytest -q $$(grep -rl --include='test_*.py' 'sampling import' tests)
 	$(BIN)/python -m tests.simulation --soak
 
 bench: $(BIN)/.dev  ## us and the peers, side by side in one run

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import multiprocessing
 import os
-import random
 import signal
 import sys
 import time
@@ -80,11 +79,6 @@ class Tale:
             f"{self.schedules} schedules, {self.faults.total()} faults, {self.rounds} rounds, "
             f"{self.seconds / 3600:.1f} virtual hours; jobs: {ends}; {len(self.failures)} broke a rule"
         )
-
-
-def sample_seeds(pool: int, count: int) -> Sequence[int]:
-    """`count` of the seeds below `pool`, drawn with the seed of the run of tests; in order."""
-    return sorted(random.Random(int(os.environ["ELASTIC_RUN_SEED"])).sample(range(pool), count))
 
 
 def attempt(schedule: Schedule) -> Outcome | str:

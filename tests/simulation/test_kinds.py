@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from .explore import attempt, sample_seeds
+from ..sampling import SOAK, sample_seeds
+from .explore import attempt
 from .kinds import DRAWS
 from .schedule import parse
 from .world import Outcome
@@ -16,7 +17,7 @@ from .world import Outcome
 POOL = 1000
 """Seeds that are drawn from."""
 
-SCHEDULES = min(POOL, max(40, int(os.environ.get("ELASTIC_RUN_SCHEDULES", "4000")) // 10))
+SCHEDULES = POOL if SOAK else min(POOL, max(40, int(os.environ.get("ELASTIC_RUN_SCHEDULES", "4000")) // 10))
 
 ENOUGH = 3
 

@@ -1,7 +1,7 @@
 """Thousands of schedules: no rule of `invariants.py` is ever broken.
 
-Each run takes ELASTIC_RUN_SCHEDULES of the seeds 0 to 19,999, drawn with the seed of the run (`tests/conftest.py`), and
-all of them from 20,000 on. `make soak` runs all of them, and then seeds that nobody has tried.
+Each run takes ELASTIC_RUN_SCHEDULES of the seeds 0 to 19,999, drawn with the seed of the run (`tests/sampling.py`), and
+`make soak` all of them, and then seeds that nobody has tried.
 """
 
 import os
@@ -9,15 +9,16 @@ from dataclasses import asdict
 
 import pytest
 
+from ..sampling import SOAK, sample_seeds
 from .conftest import COUNTS
-from .explore import attempt, explain, sample_seeds, tell_all
+from .explore import attempt, explain, tell_all
 from .schedule import VERBS, draw
 from .world import Outcome
 
-SCHEDULES = int(os.environ.get("ELASTIC_RUN_SCHEDULES", "4000"))
-
 POOL = 20_000
 """Seeds that are drawn from."""
+
+SCHEDULES = POOL if SOAK else int(os.environ.get("ELASTIC_RUN_SCHEDULES", "4000"))
 
 ENOUGH = 8
 """Failures after which a person has enough to look at."""
@@ -30,7 +31,7 @@ CHUNK = 500
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("start", range(0, SCHEDULES, CHUNK))
 def test_no_schedule_breaks_a_rule_and_every_kind_of_fault_is_done(start: int, request: pytest.FixtureRequest) -> None:
-    seeds = sample_seeds(max(POOL, SCHEDULES), SCHEDULES)[start : start + CHUNK]
+    seeds = sample_seeds(POOL, SCHEDULES)[start : start + CHUNK]
     alone = "PYTEST_XDIST_WORKER" not in os.environ  # else each process has a core of its own
     tale = tell_all(seeds, None if alone else 1, ENOUGH)
     counts = asdict(tale) | {"faults": dict(tale.faults), "states": dict(tale.states), "failures": []}

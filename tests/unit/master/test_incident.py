@@ -31,7 +31,7 @@ from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, 
 from elastic_run.rendezvous.reasons import NodeFailed, OutOfMemory, WorkerFailed
 from elastic_run.rendezvous.round import Cause
 
-from ...examples import examples
+from ...sampling import examples
 
 LOST_PEER = "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:12345"
 

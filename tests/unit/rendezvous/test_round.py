@@ -32,7 +32,7 @@ from elastic_run.rendezvous.round import (
     survey,
 )
 
-from ...examples import examples
+from ...sampling import examples
 from ...transcripts.runner import Command, replay, transcripts
 from ..deciding import plan
 

@@ -32,7 +32,7 @@ from elastic_run.master.data.ledger import (
     written,
 )
 
-from ....examples import examples
+from ....sampling import examples
 from ....transcripts.runner import Command, replay, transcripts
 
 RECORDS = 3

@@ -19,7 +19,7 @@ from elastic_run.master.data.lockstep import (
     disagreement,
 )
 
-from ....examples import examples
+from ....sampling import examples
 
 MANY = settings(max_examples=examples(1000, 150), deadline=None)
 LONG = settings(max_examples=examples(500, 75), deadline=None)  # each is a whole training

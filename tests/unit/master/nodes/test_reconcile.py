@@ -27,7 +27,7 @@ from elastic_run.master.nodes.replica import (
     Unschedulable,
 )
 
-from ....examples import examples
+from ....sampling import examples
 from ....transcripts.runner import Command, replay, transcripts
 
 GIB = 1 << 30

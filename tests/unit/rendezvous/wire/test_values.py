@@ -21,7 +21,7 @@ from elastic_run.rendezvous.reasons import AllLeaving, Nodes, NodesLost, Notes, 
 from elastic_run.rendezvous.store.limits import check_key
 from elastic_run.rendezvous.wire.values import Count, Malformed, Text, Within, decode, encode
 
-from ....examples import examples
+from ....sampling import examples
 
 
 @dataclass(frozen=True, slots=True)
