@@ -1,6 +1,8 @@
 """The job of each test, and the count of what was done to all of them."""
 
 import contextlib
+import os
+import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -97,3 +99,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for report in skipped:
         reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
         terminalreporter.line(f"  SKIPPED {report.nodeid.rpartition('::')[2]}: {reason.removeprefix('Skipped: ')}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder with room for 256 KiB and 64 files."""
+    if os.geteuid() != 0:
+        pytest.skip("no root: no disk can be filled")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,nr_inodes=64", "tmpfs", str(folder)]
+    made = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"mount is not allowed here: no disk can be filled ({made.stderr.strip()})")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -18,7 +18,7 @@ from ..sampling import SEEDS, SOAK
 from .conftest import broken, explaining
 from .counted import LEASED, LOCKSTEP, OUTPUTS, Counted, Kind
 from .failpoint import LAUNCHER, READING, WRITES, deposed_point, write_point
-from .test_random import (
+from .scene import (
     Scene,
     agent_is_killed,
     agent_is_stopped_until_its_workers_are_gone,

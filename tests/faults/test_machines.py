@@ -1,55 +1,20 @@
 """What a machine runs out of, and a clock that is put right: disks, descriptors, time; and an id that is used twice."""
 
 import contextlib
-import itertools
-import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ..integration.cluster import DEADLINE
+from .disks import HOUR, fill, fill_with_names
 from .job import TRAIN, Job
 
 pytestmark = pytest.mark.torch
-
-HOUR = 3600
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder with room for 256 KiB and 64 files."""
-    if os.geteuid() != 0:
-        pytest.skip("no root: no disk can be filled")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,nr_inodes=64", "tmpfs", str(folder)]
-    made = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        pytest.skip(f"mount is not allowed here: no disk can be filled ({made.stderr.strip()})")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(folder: Path) -> None:
-    """Until no byte more can be written there."""
-    with contextlib.suppress(OSError), (folder / "hog").open("wb", buffering=0) as hog:
-        while True:
-            hog.write(bytes(4096))
-
-
-def fill_with_names(folder: Path) -> None:
-    """Until no file and no folder more can be made there."""
-    with contextlib.suppress(OSError):
-        for number in itertools.count():
-            (folder / f"{number}").touch()
 
 
 def test_the_disk_is_full_under_log_dir_and_later_takes_no_folder(job: Job, small_disk: Path) -> None:

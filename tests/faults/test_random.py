@@ -3,29 +3,34 @@
 The seed is the run's (`tests/sampling.py`), and stands in the name of the test; with ELASTIC_RUN_SOAK=50 there are 50.
 """
 
-import itertools
 import random
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import pytest
 
 from ..integration.conftest import Cluster as Etcd
 from ..sampling import SEEDS, SOAK
 from .in_place import TRAIN_IN_PLACE, JobInPlace
-from .job import Job, Worker
+from .job import Job
+from .scene import (
+    Scene,
+    agent_is_killed,
+    agent_is_stopped_for_a_moment,
+    agent_is_stopped_until_its_workers_are_gone,
+    machine_is_lost,
+    member_of_etcd_is_started_again,
+    node_is_told_to_go,
+    worker_crashes,
+    worker_exits,
+    worker_is_killed,
+    worker_raises,
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 IN_A_ROW = 20 if SOAK else 8
 """Faults of one job."""
-
-NODES = 3
-"""At most; one is enough to go on."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,89 +57,6 @@ def schedule(seed: int) -> list[Turn]:
     ]
 
 
-class Scene:
-    """A job, and the nodes that take the place of those that go; `options` are what it is started with."""
-
-    def __init__(self, job: Job, etcd: Etcd, **options: object) -> None:
-        self.job = job
-        self.etcd = etcd
-        self.options = options
-        self.told: set[str] = set()
-        self.names = (f"N{number}" for number in itertools.count(1))
-
-    def fill(self) -> None:
-        """New nodes come for those that have gone."""
-        missing = NODES - len(self.staying())
-        if missing:
-            self.job.train(*(next(self.names) for _ in range(missing)), nnodes=f"1:{NODES}", **self.options)
-
-    def staying(self) -> list[str]:
-        """The nodes that run and have not been told to go."""
-        return [name for name in self.job.running() if name not in self.told]
-
-    def node(self, pick: float) -> str:
-        """One of those that take part."""
-        for name in self.staying():
-            self.job.wait_for_line(name, "waiting|round")
-        return _picked(self.staying(), pick)
-
-    def worker(self, pick: float) -> Worker:
-        """One of those that run; those of a moment ago may have died of an earlier fault."""
-        return _picked(self.job.wait_until(lambda: self.job.living() or None, "a worker runs"), pick)
-
-
-def worker_is_killed(scene: Scene, pick: float) -> None:
-    scene.worker(pick).kill()
-
-
-def worker_raises(scene: Scene, pick: float) -> None:
-    scene.worker(pick).does("raise ValueError('the loss is not a number')")
-
-
-def worker_exits(scene: Scene, pick: float) -> None:
-    scene.worker(pick).does("sys.exit(3)")
-
-
-def worker_crashes(scene: Scene, pick: float) -> None:
-    scene.worker(pick).does("import ctypes; ctypes.string_at(0)")
-
-
-def agent_is_killed(scene: Scene, pick: float) -> None:
-    scene.job.kill_agent(scene.node(pick))
-
-
-def machine_is_lost(scene: Scene, pick: float) -> None:
-    scene.job.kill_machine(scene.node(pick))
-
-
-def node_is_told_to_go(scene: Scene, pick: float) -> None:
-    node = scene.node(pick)
-    scene.told.add(node)
-    scene.job.send(node, signal.SIGTERM)
-
-
-def agent_is_stopped_until_its_workers_are_gone(scene: Scene, pick: float) -> None:
-    node = scene.node(pick)
-    scene.job.send(node, signal.SIGSTOP)
-    for worker in scene.job.living():
-        if worker.node == node:
-            scene.job.gone(worker.pid)
-    scene.job.send(node, signal.SIGCONT)
-
-
-def agent_is_stopped_for_a_moment(scene: Scene, pick: float) -> None:
-    node = scene.node(pick)
-    scene.job.send(node, signal.SIGSTOP)
-    scene.job.send(node, signal.SIGCONT)
-
-
-def member_of_etcd_is_started_again(scene: Scene, pick: float) -> None:
-    member = _picked(scene.etcd.members, pick)
-    scene.job.fault(f"etcd's member {member.name} is killed and started again")
-    member.kill()
-    member.start()
-
-
 FAULTS: dict[str, Callable[[Scene, float], None]] = {
     fault.__name__: fault
     for fault in (
@@ -150,10 +72,6 @@ FAULTS: dict[str, Callable[[Scene, float], None]] = {
         member_of_etcd_is_started_again,
     )
 }
-
-
-def _picked(candidates: Sequence[T], pick: float) -> T:
-    return candidates[int(pick * len(candidates))]
 
 
 def plays(scene: Scene, seed: int) -> None:

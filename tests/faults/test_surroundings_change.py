@@ -18,11 +18,9 @@ from elastic_run.rendezvous.identity.secret import VARIABLE, new_secret
 from ..integration.cluster import DEADLINE, Cluster, embedded_ports, failure
 from ..integration.conftest import Cluster as Etcd
 from ..integration.conftest import running
+from .disks import HOUR, fill, fill_with_names
 from .name_server import NameServer
 from .network import Founders, Net, Unavailable
-from .test_machines import HOUR, fill, fill_with_names, small_disk
-
-__all__ = ["small_disk"]
 
 
 @pytest.fixture

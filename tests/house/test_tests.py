@@ -19,17 +19,9 @@ from ..purity import Impure, watched
 TESTS = Path(__file__).parents[1]
 
 IMPORTED_TESTS: Mapping[str, str] = {
-    "faults/test_data.py": "test_random",
-    "faults/test_surroundings_change.py": "test_machines",
-    "integration/test_diagnosis.py": "test_status_command",
-    "integration/test_status_command.py": "test_history",
-    "integration/test_torchrun_backend.py": "test_etcd_faults",
-    "integration/test_warm_workers.py": "test_workers",
-    "security/test_observer.py": "test_forged_agent test_status_command",
-    "security/test_other_user.py": "test_listener",
-    "security/test_ports.py": "test_listener",
+    "integration/test_warm_workers.py": "test_workers",  # whose tests it runs again, with workers that start warm
 }
-"""Modules that import test modules still. This list may only become shorter: what several need is in tests/doubles."""
+"""Modules that import test modules still. This list may only become shorter."""
 
 REPLACED: Mapping[str, str] = {
     "cluster/test_api_client.py: _read_token_file": "of the package kubernetes, to count how often it reads",

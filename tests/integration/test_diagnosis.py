@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from .cluster import SCRIPTS, Cluster
-from .test_status_command import asked
+from .commands import asked
 
 VICTIM = Path(__file__).parents[2] / "benchmarks" / "diagnosis" / "scripts" / "victim.py"
 

@@ -43,7 +43,7 @@ from elastic_run.adapters.imports_ahead import (
 )
 from elastic_run.adapters.registry import adapter
 
-from ..sampling import WHOLE, sample
+from ..sampling import sample
 
 PER_WORKER = per_worker(adapter("torch"))
 HERE = Path(__file__).parent / "imports_ahead"
@@ -773,5 +773,5 @@ def versions() -> list[str]:
 
 if __name__ == "__main__":
     print(*versions(), sep="\n")
-    os.environ.setdefault(WHOLE, "1")
+    os.environ.setdefault("ELASTIC_RUN_SOAK", "1")
     sys.exit(pytest.main([__file__, "-rs", f"--rootdir={HERE.parents[2]}", *sys.argv[1:]]))

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import termios
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,8 @@ from elastic_run.rendezvous.identity.secret import own_folder, own_secret
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 
 from .cluster import Cluster
-from .test_history import recorded
-
-
-def run(*words: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "elastic_run", *words], cwd=cwd, capture_output=True, text=True, timeout=60
-    )
-
-
-def asked(job: Cluster, *words: str) -> "subprocess.CompletedProcess[str]":
-    return run("status", f"--rdzv-endpoint={job.typed_endpoint}", f"--rdzv-id={job.job}", *words)
+from .commands import asked, run, scraped
+from .recorded_history import recorded
 
 
 def test_a_job_says_how_it_is_also_while_another_node_leads_it(job: Cluster) -> None:
@@ -147,12 +137,6 @@ def test_the_doctor_says_that_a_store_does_not_answer(tmp_path: Path) -> None:
     done = run("doctor", "--rdzv-endpoint=127.0.0.1:1", cwd=tmp_path)
     assert "127.0.0.1:1" in done.stdout and "Traceback" not in done.stderr
     assert run("doctor", "--nnodes=2").returncode == 2
-
-
-def scraped(address: str) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
-        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
 def test_the_exporter_serves_every_job_of_the_store_until_it_is_told_to_end(job: Cluster) -> None:

@@ -28,8 +28,8 @@ from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore  # noqa: E402
 
 from ..sampling import SEED, SOAK  # noqa: E402
 from . import cluster, conftest  # noqa: E402
+from .certificates import Certificates  # noqa: E402
 from .cluster import SCRIPTS  # noqa: E402
-from .test_etcd_faults import Certificates  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

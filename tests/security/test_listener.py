@@ -20,6 +20,7 @@ from elastic_run.rendezvous.wire.frame import LIMIT, PREFIX
 
 from ..integration.cluster import Cluster
 from .listener import Words
+from .sockets import listening
 
 SCRIPT = Path(__file__).with_name("listener.py")
 
@@ -234,15 +235,3 @@ def test_a_job_goes_into_its_next_round_while_strangers_hold_connections_to_its_
     for node in "AB":
         assert job.log(node).count("to this process were closed") <= 3
         assert "Traceback" not in job.log(node)
-
-
-def listening(*pids: int) -> list[str]:
-    """The ports on which these processes listen."""
-    shown = subprocess.run(
-        ["ss", "--tcp", "--listening", "--numeric", "--processes"], capture_output=True, text=True, check=True
-    )
-    return [
-        found[1]
-        for line in shown.stdout.splitlines()
-        if any(f"pid={pid}," in line for pid in pids) and (found := re.search(r":(\d+)\s", line))
-    ]

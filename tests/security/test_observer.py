@@ -33,9 +33,9 @@ from elastic_run.rendezvous.rpc.client import Connection
 from elastic_run.rendezvous.rpc.envelope import Caller, Nothing, RpcError
 
 from ..integration.cluster import DEADLINE, Cluster, Workers
-from ..integration.test_status_command import scraped
+from ..integration.commands import scraped
+from .forger import Forger, steals
 from .strangers import SECONDS, Proves, insider, observer
-from .test_forged_agent import Forger, steals
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from elastic_run.rendezvous.identity.secret import VARIABLE, new_secret
 
 from ..integration.cluster import Cluster, embedded_ports, failure
 from .conftest import NOBODY, Elsewhere
-from .test_listener import listening
+from .sockets import listening
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can act as another user, with setpriv"

@@ -15,7 +15,7 @@ from elastic_run.rendezvous.rpc.envelope import Asked, Caller, Hello, packed
 from elastic_run.rendezvous.wire.frame import PREFIX, framed
 
 from ..integration.cluster import Cluster
-from .test_listener import listening
+from .sockets import listening
 
 SECONDS = 20.0
 """For a port to take a connection, on a busy machine."""
