@@ -1,6 +1,7 @@
 """Unit tests are pure and quick: each that is not fails here. And what tests of imports change in this interpreter."""
 
 import asyncio
+import gc
 import os
 import sys
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from elastic_run.elastic_agent.warm import specs
 
@@ -26,6 +29,19 @@ BEGAN = pytest.StashKey[float]()
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """No unit test waits for real time, and one that would wait for ever fails."""
     return {"virtual": VirtualLoop}
+
+
+@settings(max_examples=1, database=None)
+@given(st.text())
+def generate_text(text: str) -> None:
+    """What Hypothesis does once: it reads the characters of Unicode, and the constants of all modules."""
+
+
+def pytest_collection_finish() -> None:
+    """What is done once for all tests costs none of them its second: so with the garbage of importing them all."""
+    generate_text()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
