@@ -131,34 +131,16 @@ class ControlPlane:
         ca = folder / "certificates" / "apiserver.crt"
         self._start(
             "kube-controller-manager",
-            [
-                str(where / "kube-controller-manager"),
-                *common,
-                f"--secure-port={manager}",
-                "--bind-address=127.0.0.1",
-                f"--service-account-private-key-file={key}",
-                f"--root-ca-file={ca}",
-                "--use-service-account-credentials",
-                f"--cert-dir={folder / 'manager'}",
-                f"--node-monitor-grace-period={self.taken_for_lost}s",
-                "--node-monitor-period=1s",
-                "--concurrent-gc-syncs=4",
-                # A small cluster that loses much of itself evicts nobody, otherwise.
-                "--node-eviction-rate=10",
-                "--secondary-node-eviction-rate=10",
-                "--large-cluster-size-threshold=0",
-            ],
+            [str(where / "kube-controller-manager"), *common, f"--secure-port={manager}", "--bind-address=127.0.0.1"]
+            + [f"--service-account-private-key-file={key}", f"--root-ca-file={ca}", f"--cert-dir={folder / 'manager'}"]
+            + ["--use-service-account-credentials", f"--node-monitor-grace-period={self.taken_for_lost}s"]
+            + ["--node-monitor-period=1s", "--concurrent-gc-syncs=4"]
+            # A small cluster that loses much of itself evicts nobody, otherwise.
+            + [f"--{which}node-eviction-rate=10" for which in ("", "secondary-")]
+            + ["--large-cluster-size-threshold=0"],
         )
-        self._start(
-            "kube-scheduler",
-            [
-                str(where / "kube-scheduler"),
-                *common,
-                f"--secure-port={scheduler}",
-                "--bind-address=127.0.0.1",
-                f"--cert-dir={folder / 'scheduler'}",
-            ],
-        )
+        served = [f"--secure-port={scheduler}", "--bind-address=127.0.0.1", f"--cert-dir={folder / 'scheduler'}"]
+        self._start("kube-scheduler", [str(where / "kube-scheduler"), *common, *served])
         self.api = client.ApiClient(self._configuration())
         self.core = client.CoreV1Api(self.api)
         self.until(self._has_default_account, "the namespace's service account")

@@ -503,17 +503,13 @@ class Kubelet:
 
     def _note_pull(self, pod: Pod, container: Container) -> None:
         """An event, as a kubelet makes one of each pull that fails."""
+        uid = pod.object["metadata"]["uid"]
         metadata = {"generateName": f"{pod.name}.", "namespace": pod.namespace}
         body = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": metadata,
-            "involvedObject": {
-                "kind": "Pod",
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "uid": pod.object["metadata"]["uid"],
-            },
+            "involvedObject": {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": uid},
             "reason": "Failed",
             "type": "Warning",
             "message": f'Failed to pull image "{container.spec["image"]}": {_no_image(container)}',
@@ -679,26 +675,8 @@ class Kubelet:
                 pass
 
         key, certificate = self._folder / "key.pem", self._folder / "certificate.pem"
-        subprocess.run(
-            [
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                "/CN=kubelet",
-                "-keyout",
-                str(key),
-                "-out",
-                str(certificate),
-            ],
-            check=True,
-            capture_output=True,
-        )
+        words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kubelet"]
+        subprocess.run([*words, "-keyout", key, "-out", certificate], check=True, capture_output=True)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

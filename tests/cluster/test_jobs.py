@@ -93,38 +93,18 @@ while not pathlib.Path(sys.argv[1]).exists():
 
 def test_a_higher_priority_takes_places_and_memory_and_the_job_grows_back(jobs: Jobs, plane: ControlPlane) -> None:
     for name, value in (("low", 10), ("high", 1000)):
-        plane.apply(
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": name},
-                "value": value,
-            }
-        )
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        plane.apply({**kind, "metadata": {"name": name}, "value": value})
     (jobs.folder / "hungry").write_text(str(800 << 20))
     with jobs.machine(cpu=4):
         jobs.submit("low", "--nnodes=1:3", "--priority-class=low")
         jobs.until("low", 3)
         before = set(jobs.running())
-        plane.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "service", "namespace": jobs.namespace},
-                "spec": {
-                    "priorityClassName": "high",
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [
-                        {
-                            "name": "service",
-                            "image": "any",
-                            "command": ["sleep", "1000"],
-                            "resources": {"requests": {"cpu": "2"}},
-                        }
-                    ],
-                },
-            }
-        )
+        container = {"name": "service", "image": "any", "command": ["sleep", "1000"]}
+        spec = {"containers": [{**container, "resources": {"requests": {"cpu": "2"}}}], "priorityClassName": "high"}
+        metadata = {"name": "service", "namespace": jobs.namespace}
+        spec["terminationGracePeriodSeconds"] = 1
+        plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         found = jobs.until("low", 1)
         assert found["incidents"] and "left" in found["incidents"][-1]["reason"], found
         jobs.wait(
