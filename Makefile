@@ -150,9 +150,11 @@ sbom:  ## a wheel, and its software bill of materials (CycloneDX), in dist/
 	rm -rf dist/.sbom dist/.installed
 	@echo "dist: $$(ls dist)"
 
-# Whatever `make test` takes a sample of (tests/sampling.py), whole.
+# Whatever `make test` takes a sample of (tests/sampling.py), whole; all planted defects in a product with other names.
 soak: $(BIN)/.dev etcd tools horovod  ## ROUNDS=10 of real faults, all of what is sampled, then simulated faults until one breaks a rule
-	ELASTIC_RUN_SOAK=$(ROUNDS) ELASTIC_RUN_EXAMPLES=10 $(BIN)/python -m pytest -q $$(grep -rl --include='test_*.py' 'sampling import' tests)
+	PYTEST_TIMEOUT=7200 ELASTIC_RUN_SOAK=$(ROUNDS) ELASTIC_RUN_EXAMPLES=10 \
+		$(BIN)/python -m pytest -q $$(grep -rl --include='test_*.py' 'sampling import' tests)
+	$(BIN)/python -m tests.simulation.renamed
 	$(BIN)/python -m tests.simulation --soak
 
 bench: $(BIN)/.dev  ## us and the peers, side by side in one run

@@ -29,8 +29,11 @@ CONFIGURATION = "XDG_CONFIG_HOME"
 
 
 SEED = "ELASTIC_RUN_SEED"
-"""The seed of this run: it draws the schedules, faults and cases that stand for all of them. pytest-xdist's processes
-inherit it."""
+"""The seed of this run: it draws the schedules, faults and cases that stand for all of them."""
+
+# Set before any module of tests is imported, and inherited by pytest-xdist's processes.
+os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
+os.environ.setdefault("PYTEST_TIMEOUT", "300")
 
 LONG = 4000
 """Characters of a value beyond which a failed comparison is told without a diff, which may take hours to make."""
@@ -63,11 +66,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """What every job of a test inherits of this process: a secret of the tests' own, a seed, and all signals.
+    """What every job of a test inherits of this process: a secret of the tests' own, and all signals.
 
     Shells and nohup ignore signals for what they run in the background, and so would every job here.
     """
-    os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
     os.environ[CONFIGURATION] = tempfile.mkdtemp(prefix="elastic-run-tests-")
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
@@ -95,7 +97,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for file, total in seconds.most_common():
             if total >= 1:
                 terminalreporter.write_line(f"{total:8.1f}  {file}")
-    terminalreporter.write_line(f"the same schedules, faults and cases again: {SEED}={os.environ[SEED]}")
+    terminalreporter.write_line(f"schedules, faults and cases were drawn with {SEED}={os.environ[SEED]}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import selectors
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +49,9 @@ WHERE = "move it to tests/component, or make what it tests pure"
 
 _found: list[str] | None = None
 
+_strangers: frozenset[int] = frozenset()
+"""Threads that earlier tests of this process have left behind: what they do is not the watched test's."""
+
 
 class Impure(BaseException):
     """Raised at the line that is not pure. No `except Exception` takes it."""
@@ -55,7 +59,7 @@ class Impure(BaseException):
 
 def refuse(what: str) -> None:
     """Notes what a test may not do, while one is watched. Raises Impure."""
-    if _found is not None:
+    if _found is not None and threading.get_ident() not in _strangers:
         _found.append(f"{what}: {WHERE}")
         raise Impure(_found[-1])
 
@@ -101,9 +105,11 @@ selectors.DefaultSelector = _Selector  # type: ignore[misc]  # which asyncio loo
 @contextlib.contextmanager
 def watched() -> Iterator[list[str]]:
     """While it lasts, whatever is not pure raises Impure and is noted in the list, should somebody take the error."""
-    global _found
-    before, _found = _found, []
+    global _found, _strangers
+    before = _found, _strangers
+    _strangers = frozenset(each.ident or 0 for each in threading.enumerate()) - {threading.get_ident()}
+    _found = []
     try:
         yield _found
     finally:
-        _found = before
+        _found, _strangers = before

@@ -53,7 +53,7 @@ class ScriptedJob:
         path = self.double.kubeconfig_of(account, f"-{self.lives}")
         token = json.loads(path.read_text())["users"][0]["user"]["token"]
         if account == "admin":
-            self.double._users[token] = "admin"
+            self.double.users[token] = "admin"
         api = Api.load("", str(path))
         task = asyncio.create_task(self._lead(api))
         loop = asyncio.get_running_loop()

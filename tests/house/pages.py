@@ -9,7 +9,14 @@ from pathlib import Path
 
 from .sources import ROOT, place, text
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").glob("*.md"),
+        *(ROOT / "tests").glob("*.md"),
+    ]
+)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?:    .*\n|\n(?=    ))+")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")

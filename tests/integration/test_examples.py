@@ -40,7 +40,12 @@ def run(name: str, folder: Path, *args: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", sample((each.stem for each in EXAMPLES.glob("digits_*.py")), 4, "examples"))
+ALWAYS = ("digits_ddp", "digits_leased")
+"""What most users begin with."""
+OTHERS = {each.stem for each in EXAMPLES.glob("digits_*.py")} - set(ALWAYS)
+
+
+@pytest.mark.parametrize("name", [*ALWAYS, *sample(OTHERS, 2, "examples")])
 def test_a_model_learns_though_a_worker_is_killed(tmp_path: Path, name: str) -> None:
     package = NEEDS.get(BY_FRAMEWORK.get(name, ""), "torch")
     if importlib.util.find_spec(package) is None:

@@ -773,5 +773,5 @@ def versions() -> list[str]:
 
 if __name__ == "__main__":
     print(*versions(), sep="\n")
-    os.environ.setdefault("ELASTIC_RUN_SOAK", "1")
-    sys.exit(pytest.main([__file__, "-rs", f"--rootdir={HERE.parents[2]}", *sys.argv[1:]]))
+    command = [sys.executable, "-m", "pytest", __file__, "-rs", f"--rootdir={HERE.parents[2]}", *sys.argv[1:]]
+    sys.exit(subprocess.call(command, env={"ELASTIC_RUN_SOAK": "1"} | os.environ))

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("package")
-
 ROOT = Path(__file__).parents[2]
 PARTS = (
     "elastic_agent",

@@ -294,7 +294,10 @@ class _Filled(ast.NodeTransformer):
         self._match = match
         self._place = place
         self._inner = bindings(new)
-        self._rests = dict(zip(_rests(new), (match.rests[each] for each in _rests(old)), strict=False))
+        rests = _rests(new)
+        if len(rests) > len(_rests(old)):
+            raise Outdated("`new` has more `...` than `old`")
+        self._rests = dict(zip(rests, (match.rests[each] for each in _rests(old)), strict=False))
         self._own, _ = _bound(new)
         self._names: dict[tuple[str, bool, str], set[str]] = {}
         for (kind, scope, name), (_, _, there) in match.names.items():

@@ -121,7 +121,10 @@ def catch_defect(
             signal.alarm(seconds)
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            plant()
+            try:
+                plant()
+            except Exception as error:
+                raise Outdated(f"it cannot be planted: {error}") from error
             found: object = _first_catch(schedules, shrunk)
         except Outdated as error:
             found = str(error)

@@ -21,9 +21,12 @@ from ..purity import watched
 from ..sampling import EXAMPLES
 
 SECONDS = 1.0
-"""Of this process's time, for a test with its fixtures. Time on the wall would tell of the machine's load."""
+"""Of this process's time, for a test and what is set up for it. Time on the wall would tell of the machine's load."""
 
-BEGAN = pytest.StashKey[float]()
+WALL_SECONDS = 30.0
+"""Of time on the wall: a test that waits for something that is not forbidden takes no time of the processor."""
+
+BEGAN = pytest.StashKey[tuple[float, float]]()
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -54,7 +57,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Begins to count the test's time."""
-    item.stash[BEGAN] = time.process_time()
+    item.stash[BEGAN] = time.process_time(), time.monotonic()
     with watched() as found:
         yield
     assert not found, found[0]
@@ -66,11 +69,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     with watched() as found:
         yield
     assert not found, found[0]
-    took = time.process_time() - item.stash[BEGAN]
-    if EXAMPLES is None and took > SECONDS:
-        pytest.fail(
-            f"a unit test takes under {SECONDS:g} s of a processor, and this one took {took:.1f} s", pytrace=False
-        )
+    if EXAMPLES is not None:
+        return
+    processor, wall = item.stash[BEGAN]
+    used, waited = time.process_time() - processor, time.monotonic() - wall
+    if used > SECONDS or waited > WALL_SECONDS:
+        bound = f"under {SECONDS:g} s of a processor and {WALL_SECONDS:g} s on the wall"
+        pytest.fail(f"a unit test takes {bound}, and this one took {used:.1f} s and {waited:.1f} s", pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
