@@ -7,11 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -98,15 +100,19 @@ def test_a_wait_with_a_timeout_names_the_connection_as_well() -> None:
 
 
 def test_a_path_that_a_worker_waits_for_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def touched(*_: object, **__: object) -> None:
-        raise AssertionError("on a dead mount this would block")
+    stat, open_, own = os.stat, os.open, threading.get_ident()
+
+    def touched(real: Callable[..., object], *args: Any, **keywords: Any) -> object:
+        if threading.get_ident() == own:
+            raise AssertionError("on a dead mount this would block")
+        return real(*args, **keywords)  # by a thread that an earlier test has left
 
     for name in ("pipe that has a name", "pipe that has a name and is open", "file"):
         path = tmp_path / name.replace(" ", "-")
         with process(WAITS[name][0].format(ready=READY, path=str(path))) as pid:
             with monkeypatch.context() as patched:
-                patched.setattr(os, "stat", touched)
-                patched.setattr(os, "open", touched if name == "file" else os.open)
+                patched.setattr(os, "stat", partial(touched, stat))
+                patched.setattr(os, "open", partial(touched, open_) if name == "file" else open_)
                 seen = until(lambda pid=pid: found if (found := kernel.blocked(pid, {})).on else None)
             assert seen.target == str(path)
 
