@@ -86,8 +86,9 @@ $(DOCS)/.done:
 	$(DOCS)/bin/python -m pip install --quiet 'mkdocs>=1.6,<2' 'mkdocs-material>=9.6' 'mkdocstrings[python]>=1.0'
 	@touch $@
 
-# Each process takes the next test, or the next group of tests that share something: most start processes and then wait.
-TEST_PROCESSES ?= 2
+# Each process takes the next test, or the next group of tests that share something. Most start processes and then wait, so
+# there is one more of them than there are cores.
+TEST_PROCESSES ?= $(shell echo $$(($$(nproc) + 1)))
 test: $(BIN)/.dev $(DOCS)/.done etcd tools horovod slurm kubernetes browser  ## every test
 	ELASTIC_RUN_EXAMPLES=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 

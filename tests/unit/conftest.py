@@ -79,8 +79,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None]:
-    """So it is for what ends its fixtures."""
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
+    """So it is for what ends its fixtures; after the last test of all, those end that other tests have shared."""
+    if nextitem is None:
+        yield
+        return
     with watched() as found:
         yield
     assert not found, found[0]
