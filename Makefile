@@ -50,7 +50,7 @@ quick: $(QUICK)/.done  ## format, lint, types, import floors and the unit tests,
 	$(QUICK)/bin/ruff check .
 	$(QUICK)/bin/lint-imports
 	$(QUICK)/bin/pyrefly check --summary=none --python-interpreter-path $(QUICK)/bin/python
-	$(QUICK)/bin/python -m pytest -q -n $(TEST_PROCESSES) tests/house tests/unit/$(ROOM)
+	$(QUICK)/bin/python -m pytest -q -n $(shell nproc) tests/house tests/unit/$(ROOM)
 
 demo: $(BIN)/.demo  ## the main job on this machine: a DDP script lives through four faults
 	$(BIN)/python examples/demo.py
@@ -111,7 +111,7 @@ check-static: $(BIN)/.dev
 	$(BIN)/lint-imports
 
 check: check-static  ## strict types of all rooms with every framework, unit tests, the simulator with 500 schedules
-	ELASTIC_RUN_SCHEDULES=500 $(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup tests/house tests/unit tests/component tests/simulation
+	ELASTIC_RUN_SCHEDULES=500 $(BIN)/python -m pytest -q -n $(shell nproc) --dist loadgroup tests/house tests/unit tests/component tests/simulation
 
 ROUNDS ?= 10
 # Decoders, with bytes that a fuzzer makes up and the code that they reach: until one raises what it should not.
