@@ -35,8 +35,9 @@ SEED = "ELASTIC_RUN_SEED"
 os.environ.setdefault(SEED, str(secrets.randbelow(10**6)))
 os.environ.setdefault("PYTEST_TIMEOUT", "300")
 
-LONG = 4000
-"""Characters of a value beyond which a failed comparison is told without a diff, which may take hours to make."""
+LONG, MANY = 4000, 100
+"""Characters, and lines or items, of a value beyond which a failed comparison is told without a diff, which may take
+hours to make."""
 
 LONG_RUN = 120.0
 """Seconds of tests after which a run says what they went into."""
@@ -52,7 +53,10 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> None:
     if op != "==":
         return
     texts = [each if isinstance(each, str) else repr(each) for each in (left, right)]
-    if max(map(len, texts)) <= LONG:
+    sizes = [
+        value.count("\n") if isinstance(value, str) else getattr(value, "__len__", int)() for value in (left, right)
+    ]
+    if max(map(len, texts)) <= LONG and max(sizes) <= MANY:
         return
     pairs = enumerate(zip(*texts, strict=False))
     at = next((index for index, (one, other) in pairs if one != other), min(map(len, texts)))

@@ -1,6 +1,7 @@
 """What a unit test may not do, and how it is seen: mostly by Python's audit events, whichever library raises them."""
 
 import contextlib
+import multiprocessing.process
 import selectors
 import sys
 import threading
@@ -97,7 +98,15 @@ class _Selector(selectors.DefaultSelector):
         return ready
 
 
+def start_process(process: multiprocessing.process.BaseProcess) -> None:
+    """In place of `multiprocessing`'s, whose way to spawn raises no event."""
+    refuse(f"{PROCESS} (multiprocessing)")
+    _start_process(process)
+
+
+_start_process = multiprocessing.process.BaseProcess.start
 sys.addaudithook(_audit)
+multiprocessing.process.BaseProcess.start = start_process
 time.sleep = sleep
 selectors.DefaultSelector = _Selector  # type: ignore[misc]  # which asyncio looks up for each new loop
 

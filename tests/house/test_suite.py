@@ -20,6 +20,12 @@ def test_a_comparison_of_long_values_is_told_without_a_diff(kind: type) -> None:
     assert time.process_time() - began < 5, "a diff of them takes minutes"
 
 
+def test_a_comparison_of_many_short_lines_is_told_without_a_diff() -> None:
+    left, right = ("\n".join("ab"[number % step > 0] for number in range(1900)) for step in (2, 3))
+    with pytest.raises(AssertionError, match="the values differ first at character"):
+        assert left == right
+
+
 def test_a_comparison_of_short_values_is_told_with_a_diff() -> None:
     with pytest.raises(AssertionError, match="- c"):
         assert "a\nb" == "a\nc"

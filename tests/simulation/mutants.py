@@ -1692,7 +1692,7 @@ def find_schedule(mutant: Mutant, schedules: Iterable[str | int], *, shrunk: boo
     try:
         return catch_defect(mutant.defect.plant, schedules, shrunk=shrunk)
     except Outdated as error:
-        return Catch("", "the defect is up to date", str(error))
+        return Catch("", "the defect can be planted", str(error))
 
 
 def _search_seeds(mutant: Mutant, words: str) -> int:

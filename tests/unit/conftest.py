@@ -50,8 +50,10 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """What a test module does while it is imported is seen, too."""
-    with watched():
-        return (yield)
+    with watched() as found:
+        report = yield
+    assert not found, found[0]
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
