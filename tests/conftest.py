@@ -6,6 +6,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -53,9 +54,8 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> None:
     if op != "==":
         return
     texts = [each if isinstance(each, str) else repr(each) for each in (left, right)]
-    sizes = [
-        value.count("\n") if isinstance(value, str) else getattr(value, "__len__", int)() for value in (left, right)
-    ]
+    sizes = [each.count("\n") for each in texts]
+    sizes += [len(each) for each in (left, right) if isinstance(each, Collection) and not isinstance(each, str | bytes)]
     if max(map(len, texts)) <= LONG and max(sizes) <= MANY:
         return
     pairs = enumerate(zip(*texts, strict=False))
