@@ -42,6 +42,7 @@ class ControllerTranscript:
     look, published                     looks; what it wanted to publish is published
     node a running 1 [exits=] ...       a node's key was written: `exits` are `rank:code:message|...` of that round
     gone, died, answered, refused a     its key was deleted; a proof of its death; an answer of its agent; an eviction
+    evicted a 20, watched-to 21         its key is not there from that revision on; all changes before it were told
     store-away 9                        the store did not answer until then
     finding sleeps ..., diagnosed ...   how a finding of that kind looks; these were found
     status                              what the controller says of the job
@@ -108,6 +109,9 @@ class ControllerTranscript:
                 return self.known
             case "look", _:
                 return events.Look()
+            case "evicted", [name, revision]:
+                command.rest()
+                return events.Evicted(f"{name}#1", int(revision))
             case "diagnosed", _:
                 found = command.change(events.Diagnosed(1, ()))
                 findings = (self.findings[kind] for kind in command.rest())
@@ -121,6 +125,7 @@ class ControllerTranscript:
 
 NAMED: Mapping[str, Callable[[str], events.Event]] = {
     "store-away": lambda until: events.StoreAway(float(until)),
+    "watched-to": lambda revision: events.WatchedTo(int(revision)),
     "gone": events.Unregistered,
     "died": lambda name: events.Died(name, f"{name}#1", ProcessGone(f"{name}:1"), None),
     "answered": lambda name: events.Answered(f"{name}#1"),
