@@ -225,6 +225,13 @@ class TestAnEarlyEnd:
     def test_is_no_cause_beside_an_error_of_the_script(self) -> None:
         assert judge(Evidence(1, (failed("b", "ValueError: no"),), finished=(self.FIRST,))).node == "b"
 
+    def test_is_that_of_the_first_worker_that_ended_so(self) -> None:
+        gathering = Gathering(1)
+        for ended in (self.FIRST, failed("c", code=0)):
+            gathering.add(Evidence(1, (failed("b", LOST_PEER),), finished=(ended,)))
+        incident = gathering.judge()
+        assert incident and incident.node == "a"
+
     def test_is_no_fault_by_itself(self) -> None:
         gathering = Gathering(1)
         gathering.add(Evidence(1, finished=(self.FIRST,)))
