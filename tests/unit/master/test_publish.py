@@ -1,0 +1,96 @@
+"""The master's writes, on the store in memory: what they leave there, and what they remember."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from elastic_run.master.publish import Publisher
+from elastic_run.rendezvous import election
+from elastic_run.rendezvous.errors import Deposed
+from elastic_run.rendezvous.header import Eviction, Header, Leader
+from elastic_run.rendezvous.keys import Keys
+from elastic_run.rendezvous.member import Fingerprint, Member
+from elastic_run.rendezvous.node_reasons import LeaseExpired
+from elastic_run.rendezvous.ranks import assign
+from elastic_run.rendezvous.reasons import AllJoined
+from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
+from elastic_run.rendezvous.store.memory_store import MemoryStore
+
+KEYS = Keys("job")
+FINGERPRINT = Fingerprint("train.py", (), "1:2", "1", "0")
+MEMBER = Member("a", "life", "host", "", 1, (5001,), FINGERPRINT)
+EVICTION = Eviction(LeaseExpired())
+
+
+class RecordingStore(MemoryStore):
+    """Remembers the last transaction's operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Sequence[Operation] = ()
+
+    async def txn(
+        self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
+    ) -> TxnResult:
+        """See `Store.txn`."""
+        self.last = operations
+        return await super().txn(compares, operations, idempotent=idempotent)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[RecordingStore]:
+    made = RecordingStore()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def publisher(store: RecordingStore) -> Publisher:
+    lease = await store.grant(60)
+    won = await election.campaign(store, KEYS, Leader("a", "life", ""), lease)
+    assert isinstance(won, election.Leadership)
+    return Publisher(store, KEYS, won, lease, 0)
+
+
+def header(publisher: Publisher, number: int = 1) -> Header:
+    return Header(number, "run", "open", "start", AllJoined(1), FINGERPRINT, publisher.prefix(number), 1, world_size=1)
+
+
+async def opens(publisher: Publisher, number: int = 1, *, wanted: bool = True) -> bool:
+    return await publisher.open(header(publisher, number), assign(number, [MEMBER]), "", lambda: wanted)
+
+
+async def test_a_round_that_was_withdrawn_is_published_anew_elsewhere(publisher: Publisher) -> None:
+    before = publisher.prefix(1)
+    assert not await opens(publisher, wanted=False)
+    assert publisher.prefix(1) != before
+
+
+async def test_what_was_withdrawn_is_removed_again_with_the_next_header_alone(
+    store: RecordingStore, publisher: Publisher
+) -> None:
+    withdrawn = Delete(f"{KEYS.assignments}{publisher.prefix(1)}/", prefix=True)
+    assert not await opens(publisher, wanted=False)
+    assert await opens(publisher)
+    assert withdrawn in store.last
+    assert await opens(publisher, 2)
+    assert withdrawn not in store.last
+
+
+async def test_the_word_of_an_eviction_is_remembered_also_where_it_was_refused(
+    store: RecordingStore, publisher: Publisher
+) -> None:
+    await election.resign(store, publisher.leadership)
+    with pytest.raises(Deposed):
+        await publisher.evict(KEYS.node("a"), 0, "life", EVICTION)
+    assert "life" in publisher.words
+
+
+async def test_a_job_that_has_succeeded_leaves_no_key(store: RecordingStore, publisher: Publisher) -> None:
+    assert await opens(publisher)
+    await publisher.evict(KEYS.node("a"), 0, "life", EVICTION)
+    assert await store.get(KEYS.eviction("life"))
+    said = (KEYS.success("life"), KEYS.ledger("data"), KEYS.queue("data"))
+    await store.txn((), [Put(key, b"") for key in said])
+    await publisher.clean_up(succeeded=True)
+    assert (await store.list(KEYS.root)).items == ()
