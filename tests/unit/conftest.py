@@ -23,6 +23,9 @@ from ..sampling import EXAMPLES
 SECONDS = 1.0
 """Of this process's time, for a test and what is set up for it. Time on the wall would tell of the machine's load."""
 
+CROWDED = 2.0
+"""Processes that run for each core beyond which time tells of them and not of the test: caches and cores are shared."""
+
 WALL_SECONDS = 30.0
 """Of time on the wall: a test that waits for something that is not forbidden takes no time of the processor."""
 
@@ -71,7 +74,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     with watched() as found:
         yield
     assert not found, found[0]
-    if EXAMPLES is not None:
+    if EXAMPLES is not None or os.getloadavg()[0] > CROWDED * (os.cpu_count() or 1):
         return
     processor, wall = item.stash[BEGAN]
     used, waited = time.process_time() - processor, time.monotonic() - wall
