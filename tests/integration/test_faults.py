@@ -474,12 +474,13 @@ def test_ddp_goes_on_from_its_checkpoint_when_nodes_come_and_a_worker_and_two_ma
     assert workers.nodes == ["A", "B"]
     workers.wait_for("step 10")
     job.start("C")
-    job.workers(3).wait_for("step 15")
-    job.kill_worker(1)
     workers = job.workers(3)
-    workers.wait_for("step 20")
+    workers.wait_for("step 15")
+    killed = workers[1].node
+    job.kill_worker(1)
+    job.workers(3).wait_for("step 20")
     # Not the node of the killed worker: a node that is lost within a second is the cause of its worker's death.
-    first = next(node for node in "CBA" if node not in (job.master(), workers[0].node))
+    first = next(node for node in "CBA" if node not in (job.master(), killed))
     job.kill_machine(first)
     job.workers(2).wait_for("step 25")
     second = job.master()
