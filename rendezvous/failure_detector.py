@@ -239,7 +239,7 @@ def _keep_alive(end: asyncio.StreamWriter | asyncio.Transport, options: Mapping[
 
 
 def read_incarnation(line: bytes) -> str:
-    """Whose greeting this line is; empty where it is none (pure)."""
+    """The incarnation that a greeting names; empty if the line is no greeting (pure)."""
     try:
         return str(json.loads(line)["incarnation"])
     except (ValueError, KeyError, TypeError):

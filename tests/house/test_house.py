@@ -1,4 +1,4 @@
-"""The house rules that no other tool holds: what loads what, and how large a value may become."""
+"""The house rules that no other tool holds: what a module names, and how large a value may become."""
 
 import ast
 import dataclasses

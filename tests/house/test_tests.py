@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import functools
 import multiprocessing
 import os
 import socket
@@ -16,6 +15,7 @@ import pytest
 
 from ..doubles.virtual_loop import VirtualLoop
 from ..purity import Impure, watched
+from .sources import files, nodes
 
 TESTS = Path(__file__).parents[1]
 
@@ -46,14 +46,9 @@ WRAPPED: Mapping[str, str] = {
 """Private attributes that are set from outside, in processes that a test starts. This list may only become shorter."""
 
 
-SETTERS = ("setattr", "delattr", "mock.patch", "patch.object")
-
-
-@functools.cache
-def modules() -> tuple[tuple[str, ast.Module], ...]:
+def modules() -> Iterator[tuple[str, ast.AST]]:
     """Every module of the tests, with its path below their folder."""
-    paths = sorted(TESTS.rglob("*.py"))
-    return tuple((path.relative_to(TESTS).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in paths)
+    return ((path.relative_to(TESTS).as_posix(), nodes(path)[0]) for path in files("tests"))
 
 
 def is_private(name: str) -> bool:
@@ -78,7 +73,7 @@ def test_no_module_imports_a_test_module() -> None:
     assert {path: " ".join(sorted(tests)) for path, tests in found.items()} == IMPORTED_TESTS
 
 
-def owned(tree: ast.Module) -> dict[ast.AST, set[str]]:
+def owned(tree: ast.AST) -> dict[ast.AST, set[str]]:
     """By each node of a class the private attributes that the class sets of `self`: it may set those of others, too."""
     found = dict[ast.AST, set[str]]()
     for node in ast.walk(tree):
