@@ -80,10 +80,6 @@ RETURN_SECONDS = 10.0
 SILENT_SECONDS = 3.0
 """The same of a node whose agent does not answer: it may be out of reach for this node alone."""
 
-LATER = 1.5
-"""Times as long as when it was found first, weak evidence must have lasted before it is acted upon. A worker is told of
-again after twice the time, and looked at some time after each."""
-
 LEASE_LATE = 1.0
 """Seconds after its last that a lease may still be there: etcd looks every half second."""
 
@@ -217,7 +213,6 @@ class Controller:
         self._stalled: dict[str, int] = {}  # by incarnation: how often it has told of that in this round
         self._strained: dict[str, int] = {}  # the same: how often it has come near a limit
         self._findings: tuple[Finding, ...] = ()
-        self._weak: dict[tuple[str, int | None], float] = {}  # seconds, when it was found first
         self._diagnosed = now
         self._slow: tuple[Finding, ...] = ()  # ranks that the others wait for in each step
         self._compared = now
@@ -617,7 +612,6 @@ class Controller:
             self._do(effects.Examine(self._round.number, self.suspected))
         elif known and self._stands_still and not any(self._stalled.values()):
             self._findings = tuple(each for each in self._findings if each.kind not in HANGS)
-            self._weak = {}
             self._training.goes_on(self._now)
             self._say("the workers make progress again")
 
@@ -655,15 +649,8 @@ class Controller:
             findings = tuple(each for each in findings if each.kind not in HANGS)
         self._tell_of(findings, self._findings)
         self._findings, self._diagnosed = findings, self._now
-        # Weak evidence is acted upon when it is the same at a later look, after a time that is about twice as long.
-        weak = [each for each in findings if each.strength == "weak"]
-        self._weak = {(each.kind, each.rank): self._weak.get((each.kind, each.rank)) or each.seconds for each in weak}
         grave = [
-            each
-            for each in findings
-            if each.kind in HANGS
-            and (each.strength != "weak" or each.seconds >= LATER * self._weak[each.kind, each.rank] > 0)
-            and self._in_one_role(each)
+            each for each in findings if each.kind in HANGS and each.strength != "weak" and self._in_one_role(each)
         ]
         if not grave:
             self._training.goes_on(self._now)
@@ -989,7 +976,6 @@ class Controller:
         )
         self._first_end = None
         self._stalled, self._strained, self._findings, self._slow, self._hangs = {}, {}, (), (), None
-        self._weak = {}
         self.in_round = frozenset(nodes)
         self._assigned, self._exits = self._opening, _reportable(self._opening)
         self.ranks, self._optional = _ranks(self._opening), self._with_optional_role(self._opening)

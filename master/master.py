@@ -283,7 +283,14 @@ class Master:
                 case effects.Note(finding):
                     if self._here:
                         self._here.tell(finding)
-                    self._trace.instant("diagnosis", ROW, kind=finding.kind, rank=finding.rank, reason=finding)
+                    self._trace.instant(
+                        "diagnosis",
+                        ROW,
+                        kind=finding.kind,
+                        rank=finding.rank,
+                        strength=finding.strength,
+                        reason=finding,
+                    )
                 case _:
                     rest.append(effect)
         return rest

@@ -13,6 +13,9 @@ TORCH_SHARE = 0.1
 
 INNOCENT_SHARE = 0.25
 
+LONG = 5.9
+"""Time-outs until a wait that something may end, or a loop, has lasted for so long that it counts."""
+
 SLOW = 4.2
 """Time-outs from the beginning of a slow rank until it has been seen in two long looks that follow each other: the
 first begins after one time-out, and each takes 3.2 s."""
@@ -60,20 +63,20 @@ FAULTS: tuple[Fault, ...] = (
     Fault("sleep_for_ever", "sleep", ("sleeps",)),
     Fault("paused", "wait for a signal", ("sleeps",)),
     Fault("retry_for_ever", "endless retry", ("sleeps",)),
-    Fault("read_a_pipe", "silent pipe", ("blocked-pipe",)),
-    Fault("read_a_fifo", "silent named pipe", ("blocked-pipe",)),
-    Fault("open_a_fifo", "blocked open", ("blocked-pipe", "blocked-file")),
-    Fault("file_lock", "lock on a file", ("file-lock",)),
-    Fault("silent_server", "silent server", ("silent-server",)),
-    Fault("silent_server_polled", "silent server, polled", ("silent-server",)),
-    Fault("silent_server_http", "silent server, HTTP", ("silent-server",)),
+    Fault("read_a_pipe", "silent pipe", ("blocked-pipe",), patience=LONG),
+    Fault("read_a_fifo", "silent named pipe", ("blocked-pipe",), patience=LONG),
+    Fault("open_a_fifo", "blocked open", ("blocked-pipe", "blocked-file"), patience=LONG),
+    Fault("file_lock", "lock on a file", ("file-lock",), patience=LONG),
+    Fault("silent_server", "silent server", ("silent-server",), patience=LONG),
+    Fault("silent_server_polled", "silent server, polled", ("silent-server",), patience=LONG),
+    Fault("silent_server_http", "silent server, HTTP", ("silent-server",), patience=LONG),
     Fault("loader_died", "data loader died", ("loader-died",)),
-    Fault("loader_stuck", "data loader stuck", ("loader-stuck",)),
+    Fault("loader_stuck", "data loader stuck", ("loader-stuck",), patience=LONG),
     Fault("gil_in_a_sleep", "interpreter's lock held", ("gil-held",)),
     Fault("gil_in_a_read", "interpreter's lock held, reading", ("gil-held",)),
-    Fault("busy", "busy loop", ("busy-loop",), patience=2.0),
-    Fault("busy_wait", "busy wait", ("busy-loop",), patience=2.0),
-    Fault("wait_for_a_program", "child that does not end", ("waits-for-child",)),
+    Fault("busy", "busy loop", ("busy-loop",), patience=LONG),
+    Fault("busy_wait", "busy wait", ("busy-loop",), patience=LONG),
+    Fault("wait_for_a_program", "child that does not end", ("waits-for-child",), patience=LONG),
     Fault("starved", "processor taken", ("cpu-taken",)),
     Fault("slow_compute", "slow rank: computes", ("slow-compute",), patience=SLOW),
     Fault("slow_data", "slow rank: data", ("slow-data",), patience=SLOW),

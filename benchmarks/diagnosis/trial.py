@@ -24,7 +24,7 @@ VICTIM = Path(__file__).with_name("scripts") / "victim.py"
 HANG_TIMEOUT = 2.0
 """Seconds, of the launcher. A user's would be longer; what is found does not depend on it."""
 
-GIVES_UP = 20.0
+GIVES_UP = 25.0
 """Seconds after the evidence is sufficient, until a fault counts as missed."""
 
 INNOCENT_SECONDS = 60.0
@@ -38,7 +38,8 @@ class Outcome:
     """What came of a run.
 
     Attributes:
-        kind, rank: of the first finding; empty and None where there was none.
+        kind, rank: of the first finding that names somebody; empty and None where there was none. What is told on weak
+            evidence names nobody, but for slow ranks, of which there is no other.
         seconds: from sufficient evidence to that finding; None where there was none.
         words: the sentence, or what went wrong with the run.
         valid: the run took place as it was meant.
@@ -208,7 +209,7 @@ def _begun(journal: Path) -> float | None:
 
 
 def _found(trace: Path) -> tuple[float, dict[str, Any]] | None:
-    """The first diagnosis in a trace: when, and its arguments. Any: JSON."""
+    """The first diagnosis in a trace that names somebody: when, and its arguments. Any: JSON."""
     try:
         lines = trace.read_text(errors="replace").splitlines()
     except OSError:
@@ -216,7 +217,9 @@ def _found(trace: Path) -> tuple[float, dict[str, Any]] | None:
     for line in lines:
         if '"name":"diagnosis"' in line:
             event = json.loads(line.rstrip(",\n"))
-            return event["ts"] / 1e6, event.get("args", {})
+            found = event.get("args", {})
+            if found.get("strength") != "weak" or str(found.get("kind")).startswith(("slow-", "out-of-memory")):
+                return event["ts"] / 1e6, found
     return None
 
 

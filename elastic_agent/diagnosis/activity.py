@@ -1,9 +1,10 @@
 """Whether one worker makes progress, by what can be seen of it from outside (pure).
 
-Progress is a step that the worker told of; else time on a processor, its own or that of its children, or output. A
-worker is *quiet* while there is none of it. Its own history says how long it may be: a rank that once waited five
-minutes for another one's evaluation may do so again. So it is a suspect only when it has been quiet for longer than the
-time-out, and for longer than FACTOR times its longest quiet time that ended by itself.
+Progress is a step that the worker told of; else time on a processor, its own or that of its children, or output while
+its main thread runs: what another thread prints may be a heartbeat. A worker is *quiet* while there is none of it.
+Its own history says how long it may be: a rank that once waited five minutes for another one's evaluation may do so
+again. So it is a suspect only when it has been quiet for longer than the time-out, and for longer than FACTOR times its
+longest quiet time that ended by itself.
 
 Who waits for an accelerator often does so in a loop that reads memory, at a whole processor. From outside that is a
 worker that computes, and it counts as one. What is noted of it is for how long its main thread has not stopped running
@@ -23,7 +24,7 @@ FACTOR = 2.0
 GAP = 10.0
 """Seconds between two looks, after which what was before is not known."""
 
-AGAIN = 2.0
+AGAIN = 1.8
 """A suspect is one again when it has been quiet for so many times as long."""
 
 
@@ -122,7 +123,7 @@ class Activity:
         progress = (
             not 0 <= sample.cpu - last.cpu <= BUSY * span
             or sample.ready
-            or sample.output != last.output
+            or (sample.output != last.output and sample.switches != last.switches)
             or sample.steps != last.steps
             or self._have_worked(sample)
         )

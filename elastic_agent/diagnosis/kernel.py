@@ -13,11 +13,12 @@ import os
 import platform
 import re
 import struct
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...master.diagnosis.evidence import MAX_CHILDREN, MAX_SOCKETS, Blocked, Child, Disk, Socket
+from ...master.diagnosis.evidence import MAX_CHILDREN, MAX_SOCKETS, Blocked, Child, Disk, Socket, ThreadState
 from ..processes import guardian
 
 TICK = os.sysconf("SC_CLK_TCK")
@@ -49,6 +50,12 @@ _OF_ONE = frozenset(
 _OF_MANY = frozenset(("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"))
 _OF_PATH = {"open": 0, "stat": 0, "lstat": 0, "unlink": 0, "openat": 1, "newfstatat": 1, "statx": 1}
 _LISTENS = "0A"
+_DEADLINES = {
+    "futex": 3, "nanosleep": 0, "clock_nanosleep": 2, "ppoll": 2, "select": 4, "pselect6": 4,
+}  # fmt: skip
+"""Which argument of a call points to the time at which it ends."""
+_FUTEX_WAIT = 0
+"""The operation whose time is from now on; that of others is of a clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class Used:
     Attributes:
         state: of its main thread.
         cpu: seconds of processor.
+        main_cpu: the same of its main thread.
         resident: bytes.
         threads: how many.
         switches: how often the main thread has stopped running.
@@ -67,6 +75,7 @@ class Used:
 
     state: str
     cpu: float
+    main_cpu: float
     resident: int
     threads: int
     switches: int
@@ -79,12 +88,19 @@ def used(pid: int, *, moved: bool = True) -> Used | None:
     try:
         text = _read(f"/proc/{pid}/stat")
         fields = text[text.rindex(")") + 2 :].split()
-        _, ready, switches = map(int, _read(f"/proc/{pid}/schedstat").split())
+        main, ready, switches = map(int, _read(f"/proc/{pid}/schedstat").split())
     except (OSError, ValueError, IndexError):
         return None
     cpu = (int(fields[11]) + int(fields[12])) / TICK
     return Used(
-        fields[0], cpu, int(fields[21]) * PAGE, int(fields[17]), switches, ready / 1e9, _moved(pid) if moved else 0
+        fields[0],
+        cpu,
+        main / 1e9,
+        int(fields[21]) * PAGE,
+        int(fields[17]),
+        switches,
+        ready / 1e9,
+        _moved(pid) if moved else 0,
     )
 
 
@@ -111,8 +127,25 @@ def children(pid: int) -> tuple[Child, ...]:
             name = ""
             with contextlib.suppress(OSError):
                 name = _read(f"/proc/{each.pid}/comm").strip()
-            found.append(Child(each.pid, name[:100], each.state, each.used, channel(each.pid)))
+            found.append(Child(each.pid, name[:100], each.state, each.used, channel(each.pid), blocked(each.pid, {})))
             if len(found) >= MAX_CHILDREN:
+                break
+    return tuple(found)
+
+
+MAX_PROCESSES = 4
+"""Of one worker, whose stacks are taken."""
+
+
+def python_processes(pid: int) -> tuple[int, ...]:
+    """Its descendants that run Python, the first MAX_PROCESSES."""
+    found = list[int]()
+    with contextlib.suppress(OSError):
+        for each in guardian.descendants(pid):
+            with contextlib.suppress(OSError):
+                if "python" in os.path.basename(os.readlink(f"/proc/{each.pid}/exe")):  # noqa: PTH119
+                    found.append(each.pid)
+            if len(found) >= MAX_PROCESSES:
                 break
     return tuple(found)
 
@@ -192,14 +225,30 @@ def network() -> str:
     return ""
 
 
-def blocked(pid: int, sockets: Mapping[int, Socket]) -> Blocked:
-    """What the main thread of `pid` waits for; `sockets`: its connections."""
+def thread_state(pid: int, number: int, sockets: Mapping[int, Socket], *, child: bool = False) -> ThreadState | None:
+    """One thread of process `pid`; None where it has gone."""
     try:
-        number, *arguments = _read(f"/proc/{pid}/syscall").split()
+        text = _read(f"/proc/{pid}/task/{number}/stat")
+        ran, ready, _ = map(int, _read(f"/proc/{pid}/task/{number}/schedstat").split())
+        state = text[text.rindex(")") + 2]
+    except (OSError, ValueError, IndexError):
+        return None
+    return ThreadState(number, child, state, (ran + ready) / 1e9, blocked(pid, sockets, number))
+
+
+def blocked(pid: int, sockets: Mapping[int, Socket], thread: int | None = None) -> Blocked:
+    """What a thread of `pid`, or its main thread, waits for; `sockets`: the connections of `pid`."""
+    try:
+        number, *arguments = _read(f"/proc/{pid}/task/{thread or pid}/syscall").split()
         call = CALLS.get(int(number), "")
         values = [int(each, 16) for each in arguments]
     except (OSError, ValueError):
         return Blocked()
+    found = _blocked(pid, thread or pid, call, values, sockets)
+    return replace(found, ends=_ends(pid, call, values))
+
+
+def _blocked(pid: int, thread: int, call: str, values: list[int], sockets: Mapping[int, Socket]) -> Blocked:
     if call == "futex":
         return Blocked(call, "lock")
     if call in ("wait4", "waitid"):
@@ -207,17 +256,35 @@ def blocked(pid: int, sockets: Mapping[int, Socket]) -> Blocked:
     if call in ("nanosleep", "clock_nanosleep", "pause", "rt_sigsuspend"):
         return Blocked(call, "time")
     if call in _OF_ONE:
-        return _on(pid, call, [values[0]], sockets)
+        return _on(pid, thread, call, [values[0]], sockets)
     if call in _OF_PATH:
         path = _text(pid, values[_OF_PATH[call]])
-        return Blocked(call, "pipe" if _in_pipe(pid) else "file", path[:200])
+        return Blocked(call, "pipe" if _in_pipe(thread) else "file", path[:200])
     if call in _OF_MANY:
         descriptors = _polled(pid, call, values)
-        return _on(pid, call, descriptors, sockets) if descriptors else Blocked(call, "time")
+        return _on(pid, thread, call, descriptors, sockets) if descriptors else Blocked(call, "time")
     return Blocked(call)
 
 
-def _on(pid: int, call: str, descriptors: list[int], sockets: Mapping[int, Socket]) -> Blocked:
+def _ends(pid: int, call: str, values: list[int]) -> float | None:
+    """Seconds after which a wait ends by itself, at most; None: it does not, or that is not known."""
+    if call in ("poll", "epoll_wait", "epoll_pwait"):
+        milliseconds = values[2 if call == "poll" else 3] & 0xFFFFFFFF
+        return None if milliseconds >= 1 << 31 else milliseconds / 1000
+    at = _DEADLINES.get(call)
+    raw = _memory(pid, values[at], 16) if at is not None else b""
+    if not raw:
+        return None
+    seconds, fraction = struct.unpack("=qq", raw)
+    ends = seconds + fraction / (1e6 if call == "select" else 1e9)
+    if call == "clock_nanosleep" and values[1] & 1:
+        return max(0.0, ends - time.clock_gettime(values[0] & 0xFF))
+    if call == "futex" and values[1] & 0x7F != _FUTEX_WAIT:
+        return max(0.0, ends - time.clock_gettime(time.CLOCK_REALTIME if values[1] & 0x100 else time.CLOCK_MONOTONIC))
+    return ends
+
+
+def _on(pid: int, thread: int, call: str, descriptors: list[int], sockets: Mapping[int, Socket]) -> Blocked:
     """The wait for one or more descriptors: connections count more than all else."""
     targets = {each: _target(pid, each) for each in descriptors}
     found = [
@@ -239,7 +306,7 @@ def _on(pid: int, call: str, descriptors: list[int], sockets: Mapping[int, Socke
             if target.startswith(("/dev/pts/", "/dev/tty")):
                 return Blocked(call, "terminal", target[:200])
             # A file is always ready, so that nobody waits in `poll` for one.
-            named = (call in _OF_MANY and not target.startswith("/dev/")) or _in_pipe(pid)
+            named = (call in _OF_MANY and not target.startswith("/dev/")) or _in_pipe(thread)
             return Blocked(call, "pipe" if named else "file", target[:200])
     return Blocked(call)
 

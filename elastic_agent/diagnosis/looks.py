@@ -6,15 +6,28 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ...master.diagnosis.evidence import MAX_LINES, MAX_SOCKETS, Disk, NodeEvidence, Snapshot, Socket, Worker
+from ...master.diagnosis.evidence import (
+    MAX_LINES,
+    MAX_SOCKETS,
+    MAX_THREADS,
+    Blocked,
+    Disk,
+    Frame,
+    NodeEvidence,
+    Snapshot,
+    Socket,
+    ThreadState,
+    Worker,
+)
+from ...master.diagnosis.places import script_frames, waits_for_process
 from ...master.diagnosis.suspects import NEAR
 from ...rendezvous.cancel import cancel
 from ...rendezvous.tasks import Tasks
 from . import kernel
 from .activity import Quiet
 from .running import Running
-from .stacks import SECONDS, Stack, Stacks
-from .threads import Threads
+from .stacks import MISSING, SECONDS, Stack, Stacks
+from .threads import T, Threads
 
 LOOKS = 4
 """At each worker."""
@@ -218,7 +231,7 @@ class _Looking:
         threads: Threads,
     ) -> None:
         self.worker = worker
-        self.tasks: dict[int, asyncio.Task[Stack]] = {}  # by the number of the snapshot
+        self.tasks: dict[int, asyncio.Task[tuple[Stack, tuple[ThreadState, ...]]]] = {}  # by the number of the snapshot
         self.begun = begun
         self.sockets = sockets
         self._most = most
@@ -235,9 +248,31 @@ class _Looking:
             return
         wanted = always or (self._snapshots and snapshot.cpu > self._snapshots[0].cpu)
         if wanted and len(self.tasks) < self._most:
-            left = max(0.0, self.begun + SECONDS - time.monotonic())
-            self.tasks[len(self._snapshots)] = asyncio.create_task(self._stacks.take(worker.pid, left))
+            self.tasks[len(self._snapshots)] = asyncio.create_task(self._take_stacks(worker.pid, snapshot.blocked))
         self._snapshots.append(snapshot)
+
+    async def _take_stacks(self, pid: int, blocked: Blocked) -> tuple[Stack, tuple[ThreadState, ...]]:
+        """The stacks of a worker, with its other threads and, where it waits for them, its processes."""
+        stack = await self._take_stack(pid)
+        taken = {pid: stack.others}
+        if stack.trouble != MISSING and waits_for_process(stack.frames, blocked):
+            for each in await self._read(lambda: kernel.python_processes(pid), ()):
+                found = await self._take_stack(each)
+                taken[each] = ((each, found.frames), *found.others) if found.frames else ()
+        states = await self._read(lambda: _thread_states(pid, taken, self.sockets), ())
+        return stack, states
+
+    async def _take_stack(self, pid: int) -> Stack:
+        return await self._stacks.take(pid, max(0.0, self.begun + SECONDS - time.monotonic()))
+
+    async def _read(self, work: Callable[[], T], otherwise: T) -> T:
+        """What `work` reads of the worker; `otherwise` where that blocks, now or before."""
+        if not self.blocks:
+            try:
+                return await self._threads.run(work, READ_SECONDS)
+            except OSError:
+                self.blocks = True
+        return otherwise
 
     @property
     def seen(self) -> bool:
@@ -263,7 +298,7 @@ class _Looking:
         last = await self._snapshot()
         if last is None or not self._snapshots:
             return None
-        newest = found[max(found)] if found else Stack(trouble=SCARCE if scarce else "")
+        newest = found[max(found)][0] if found else Stack(trouble=SCARCE if scarce else "")
         snapshots = [*(_with(each, found.get(number)) for number, each in enumerate(self._snapshots)), last]
         worker = self.worker
         with contextlib.suppress(OSError):
@@ -275,12 +310,8 @@ class _Looking:
     async def _snapshot(self) -> Snapshot | None:
         """A brief one, of what never blocks, once something that is read of this worker has blocked."""
         worker, sockets = self.worker, self.sockets
-        if not self.blocks:
-            try:
-                return await self._threads.run(lambda: _snapshot(worker, self.begun, sockets), READ_SECONDS)
-            except OSError:
-                self.blocks = True
-        return _brief(worker, self.begun)
+        seen = await self._read(lambda: _snapshot(worker, self.begun, sockets), None)
+        return _brief(worker, self.begun) if self.blocks else seen
 
 
 def _is_scarce(memory: tuple[int, int], processes: tuple[int, int]) -> bool:
@@ -293,17 +324,36 @@ def _most_stacks(workers: int) -> int:
     return max(2, MAX_STACKS // max(1, workers))
 
 
-def _with(snapshot: Snapshot, stack: Stack | None) -> Snapshot:
-    if stack is None:
+def _with(snapshot: Snapshot, taken: tuple[Stack, tuple[ThreadState, ...]] | None) -> Snapshot:
+    if taken is None:
         return snapshot
-    return replace(snapshot, frames=stack.frames, holds_gil=stack.holds_gil, gil_holder=stack.gil_holder)
+    stack, threads = taken
+    return replace(
+        snapshot, frames=stack.frames, holds_gil=stack.holds_gil, gil_holder=stack.gil_holder, threads=threads
+    )
+
+
+def _thread_states(
+    pid: int, taken: Mapping[int, Iterable[tuple[int, tuple[Frame, ...]]]], sockets: Mapping[int, Socket]
+) -> tuple[ThreadState, ...]:
+    """Those of a worker and of its processes whose stacks were `taken`: first those that are in the user's files."""
+    found = [
+        replace(state, frames=frames)
+        for process, threads in taken.items()
+        for number, frames in threads
+        if (state := kernel.thread_state(process, number, sockets, child=process != pid))
+    ]
+    found.sort(key=lambda each: not script_frames(each.frames))
+    return tuple(found[:MAX_THREADS])
 
 
 def _brief(each: Running, begun: float) -> Snapshot | None:
     at, used = time.monotonic() - begun, kernel.used(each.pid, moved=False)
     if used is None:
         return None
-    return Snapshot(at, used.state, kernel.channel(each.pid), used.cpu, 0.0, used.ready, used.switches, each.output)
+    return Snapshot(
+        at, used.state, kernel.channel(each.pid), used.cpu, used.main_cpu, 0.0, used.ready, used.switches, each.output
+    )
 
 
 def _brief_worker(each: Running, snapshots: Sequence[Snapshot], stack: Stack, quiet: Quiet) -> Worker:
@@ -332,6 +382,7 @@ def _snapshot(each: Running, begun: float, sockets: Mapping[int, Socket]) -> Sna
         used.state,
         kernel.channel(each.pid),
         used.cpu,
+        used.main_cpu,
         kernel.child_cpu(each.pid),
         used.ready,
         used.switches,

@@ -12,7 +12,7 @@ from ...rendezvous.rpc.server import Method, Methods
 from ..facts import Facts, Setup
 from . import looks
 from .running import Running
-from .stacks import py_spy
+from .stacks import MISSING, py_spy
 from .watch import ProgressWatch
 
 
@@ -52,7 +52,8 @@ class Diagnosis:
         self._leave = leave
         self._changed = changed
         self.findings: deque[Finding] = deque(maxlen=MAX_FINDINGS)
-        self._looks = looks.Looks(py_spy())
+        self._program, self._say = py_spy(), say
+        self._looks = looks.Looks(self._program)
         self._watch = ProgressWatch(
             setup.hang_timeout,
             workers,
@@ -67,6 +68,8 @@ class Diagnosis:
 
     async def watch(self) -> None:
         """Runs as long as the agent does."""
+        if self._program is None:
+            self._say(f"{MISSING}: a rank that stands still is named only where the kernel proves that it is the cause")
         try:
             await self._watch.run()
         finally:

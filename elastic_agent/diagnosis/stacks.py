@@ -24,7 +24,7 @@ with too few processors."""
 AT_ONCE = 4
 """Processes of py-spy at a time."""
 
-MISSING = "py-spy is not installed (pip install 'elastic-run[diagnosis]')"
+MISSING = "py-spy is not installed (pip install py-spy)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,14 @@ class Stack:
         holds_gil: the main thread has the interpreter's lock.
         gil_holder: where the other thread is that has it; empty where none has.
         trouble: why there are none.
+        others: the stacks of the other threads, by the kernel's numbers of these.
     """
 
     frames: tuple[Frame, ...] = ()
     holds_gil: bool | None = None
     gil_holder: str = ""
     trouble: str = ""
+    others: tuple[tuple[int, tuple[Frame, ...]], ...] = ()
 
 
 def py_spy() -> str | None:
@@ -109,7 +111,7 @@ class _Dump:
 
 
 def read(out: bytes, pid: int) -> Stack:
-    """What py-spy's JSON says of `pid`'s main thread."""
+    """What py-spy's JSON says of the threads of `pid`."""
     try:
         threads = cast(list[dict[str, Any]], json.loads(out))  # Any: another program's JSON
         main = next((each for each in threads if each.get("os_thread_id") == pid), None)
@@ -117,7 +119,12 @@ def read(out: bytes, pid: int) -> Stack:
         holder = next((each for each in threads if each.get("owns_gil") and each is not main), None)
         where = _frames(holder["frames"]) if holder else ()
         name = f"{where[0].function} ({where[0].file}:{where[0].line})" if where else "another thread" if holder else ""
-        return Stack(_frames(main["frames"]), bool(main.get("owns_gil")), name[:400])
+        others = tuple(
+            (number, _frames(each["frames"]))
+            for each in threads
+            if each is not main and isinstance(number := each.get("os_thread_id"), int) and number > 0
+        )
+        return Stack(_frames(main["frames"]), bool(main.get("owns_gil")), name[:400], others=others)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         return Stack(trouble=f"py-spy's output cannot be read ({error!r})"[:300])
 

@@ -1,10 +1,11 @@
 """The few lines that run between the agent's fork and a worker's own program.
 
 Run by path as `python -I -S shim.py AGENT_PID FILES -- COMMAND...`. It asks the kernel to kill the worker when the
-agent dies, gives the program the signal state that the launcher was started with and FILES as its soft limit of open
-files (the agent has raised its own; `-` changes nothing), and becomes the program: same pid, same session, no parent
-left. Standard library only, and as little of it as possible: every worker pays for this start (about 10 ms; importing
-`signal` alone would add 4, so signals are set through libc).
+agent dies, and lets the agent's own programs read its stacks where the kernel wants to be asked (Yama). It gives the
+program the signal state that the launcher was started with and FILES as its soft limit of open files (the agent has
+raised its own; `-` changes nothing), and becomes the program: same pid, same session, no parent left. Standard library
+only, and as little of it as possible: every worker pays for this start (about 10 ms; importing `signal` alone would add
+4, so signals are set through libc).
 """
 
 import ctypes
@@ -12,6 +13,7 @@ import os
 import sys
 
 PR_SET_PDEATHSIG = 1
+PR_SET_PTRACER = 0x59616D61
 SIGKILL = 9
 SIGPIPE, SIGXFSZ = 13, 25
 SIG_DFL = None
@@ -29,6 +31,7 @@ def main() -> int:
     if os.getppid() != agent:
         # The agent died before the line above: its death will not be told to us.
         os.kill(os.getpid(), SIGKILL)
+    libc.prctl(PR_SET_PTRACER, agent, 0, 0, 0)
     if files != "-":
         import resource  # here, because it is not needed where nothing was raised
 

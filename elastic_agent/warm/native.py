@@ -8,6 +8,7 @@ import os
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_PTRACER = 0x59616D61
 _PR_SET_MM = 35
 _PR_SET_MM_MAP = 14
 _SIGKILL = 9
@@ -19,8 +20,9 @@ _STACK_AND_ARGUMENTS = (25, 45, 46)
 
 
 def die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent ends."""
+    """Asks the kernel to kill this process when its parent ends, and lets the parent's own programs read its stacks."""
     _libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    _libc.prctl(_PR_SET_PTRACER, os.getppid(), 0, 0, 0)
 
 
 def native_environment() -> list[bytes]:

@@ -12,7 +12,7 @@ from ..node_check.machine import measure, of_figures
 from ..options.reach import Reach, parse_reach
 from ..store_access import asked_at
 from . import facts
-from .findings import Deadlines, Finding, of_deadlines, of_machine, of_python, of_store, worst
+from .findings import Deadlines, Finding, of_deadlines, of_machine, of_python, of_stacks, of_store, worst
 
 USAGE = """\
 elastic-run doctor [--rdzv-endpoint=HOST:PORT] [--json] [--collective] [flags of the job]
@@ -67,6 +67,7 @@ async def _examine(reach: Reach, environ: Mapping[str, str], *, collective: bool
         *of_figures(await measure(endpoints, machine.address, None)),
         *of_store(await facts.store(endpoints, reach.store.credentials, reach.trust)),
         *of_python(python),
+        of_stacks(await facts.stacks(python)),
         *(await alone(python, machine.address, environ) if collective else ()),
         *of_deadlines(times, python),
     )

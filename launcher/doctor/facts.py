@@ -17,11 +17,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
+from ...elastic_agent.diagnosis.stacks import MISSING, Stacks, py_spy
+from ...elastic_agent.processes import shim
 from ...rendezvous.errors import NoUsableEtcd, StoreError
 from ...rendezvous.identity.secret import NoIdentity
 from ...rendezvous.store.contract import Put
@@ -37,6 +40,9 @@ STORE_SECONDS = 10.0
 
 PYTHON_SECONDS = 120.0
 """For the workers' Python to import torch, from a cold network file system."""
+
+STACK_SECONDS = 10.0
+"""For a process of the workers' Python to have begun."""
 
 SAMPLES = 15
 """Requests whose median is told."""
@@ -164,6 +170,26 @@ def python(environ: Mapping[str, str]) -> Python:
         gpus=int(found.get("gpus", 0)),
         collective=tuple((name, float(seconds)) for name, seconds in found.get("collective", {}).items()),
     )
+
+
+async def stacks(python: Python) -> str:
+    """Why the stacks of workers cannot be read, tried with one that is started as they are; empty where they can."""
+    program = py_spy()
+    if program is None or python.problem:
+        return MISSING if program is None else python.problem
+    command = (sys.executable, "-I", "-S", shim.__file__, str(os.getpid()), "-", "--", python.path, "-c", "input()")
+    process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        reader, until = Stacks(program), time.monotonic() + STACK_SECONDS
+        found = await reader.take(process.pid)
+        while not found.frames and time.monotonic() < until:  # it may not have begun
+            await asyncio.sleep(0.1)
+            found = await reader.take(process.pid)
+        return found.trouble if not found.frames else ""
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 async def store(endpoints: Sequence[Endpoint], credentials: Credentials, trust: Trust) -> Store:

@@ -198,6 +198,15 @@ def of_store(store: Store) -> Iterator[Finding]:
         yield Finding("store", "note", store.warning)
 
 
+def of_stacks(trouble: str) -> Finding:
+    """Whether the Python stacks of workers can be read; `trouble`: why not."""
+    if trouble:
+        return Finding(
+            "Python stacks", "note", f"{trouble}: a rank that stands still is named only by what the kernel proves"
+        )
+    return Finding("Python stacks", "ok", "py-spy reads those of workers")
+
+
 def of_python(python: Python) -> Iterator[Finding]:
     """What workers run with."""
     if python.problem:

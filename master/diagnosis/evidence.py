@@ -16,6 +16,8 @@ MAX_FRAMES = 40
 MAX_SNAPSHOTS = 24
 MAX_CHILDREN = 32
 MAX_SOCKETS = 256
+MAX_THREADS = 32
+"""With Python code, of one look: the main thread is not among them."""
 MAX_LINES = 8
 """Of a worker's last output, in a diagnosis."""
 
@@ -55,19 +57,42 @@ class Socket:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """What the main thread waits for in the kernel.
+    """What a thread waits for in the kernel.
 
     Attributes:
         call: the name of the system call; empty: it is in none, or this kernel does not tell.
         on: what the call waits for.
         target: the path, or the address of the other end.
         sockets: those that it waits for, where it waits for connections.
+        ends: seconds after which it ends by itself, at most; None: it does not, or that is not known.
     """
 
     call: Name = ""
     on: Literal["", "socket", "listener", "local socket", "pipe", "file", "terminal", "lock", "time", "child"] = ""
     target: Brief = ""
     sockets: Annotated[tuple[Socket, ...], Count(MAX_SOCKETS)] = ()
+    ends: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """One look at another thread that runs Python code, or at the main thread of a process that the worker has started.
+
+    Attributes:
+        number: the kernel's.
+        child: it is of a process that the worker has started.
+        state: as the kernel calls it.
+        cpu: seconds of processor that it has used, and for which it was ready to use one.
+        blocked: what it waits for.
+        frames: its Python stack, the innermost first.
+    """
+
+    number: Number
+    child: bool
+    state: Name
+    cpu: float = 0.0
+    blocked: Blocked = Blocked()
+    frames: Annotated[tuple[Frame, ...], Count(MAX_FRAMES)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +104,7 @@ class Snapshot:
         state: of the main thread, as the kernel calls it: R, S, D, T, t, Z.
         channel: the kernel function in which the main thread waits; empty where it waits in none.
         cpu: seconds of processor that the process has used.
+        main_cpu: the same of its main thread.
         child_cpu: the same of its living descendants.
         delayed: seconds for which its main thread was ready to run, and had no processor.
         switches: how often the main thread has stopped running.
@@ -88,12 +114,14 @@ class Snapshot:
         frames: the main thread's Python stack, the innermost first; empty where it was not taken.
         holds_gil: the main thread has the interpreter's lock; None where that was not taken.
         gil_holder: where the thread is that has that lock, if it is not the main one; empty: no other has it.
+        threads: the others that run Python code; empty where no stack was taken.
     """
 
     at: float
     state: Name
     channel: Name = ""
     cpu: float = 0.0
+    main_cpu: float = 0.0
     child_cpu: float = 0.0
     delayed: float = 0.0
     switches: Number = 0
@@ -103,17 +131,19 @@ class Snapshot:
     frames: Annotated[tuple[Frame, ...], Count(MAX_FRAMES)] = ()
     holds_gil: bool | None = None
     gil_holder: Brief = ""
+    threads: Annotated[tuple[ThreadState, ...], Count(MAX_THREADS)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A descendant of a worker."""
+    """A descendant of a worker; `blocked`: what its main thread waits for."""
 
     pid: Number
     name: Brief
     state: Name
     cpu: float
     channel: Name = ""
+    blocked: Blocked = Blocked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +270,12 @@ class Shared:
 
     def _worker(self, worker: Worker) -> Worker:
         snapshots = tuple(
-            replace(each, frames=self._stack(each.frames), blocked=self._blocked.setdefault(each.blocked, each.blocked))
+            replace(
+                each,
+                frames=self._stack(each.frames),
+                blocked=self._blocked.setdefault(each.blocked, each.blocked),
+                threads=tuple(replace(thread, frames=self._stack(thread.frames)) for thread in each.threads),
+            )
             for each in worker.snapshots
         )
         return replace(worker, snapshots=snapshots)

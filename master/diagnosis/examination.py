@@ -13,7 +13,8 @@ from .evidence import Answer, Frame, NodeEvidence, Shared
 from .findings import MAX_SHOWN, Finding
 from .places import script_frames
 from .requests import Condemned, Done, Look, Replacement, Suspected
-from .suspects import stragglers, suspects
+from .stragglers import stragglers
+from .suspects import suspects
 
 EVIDENCE = "evidence"
 """The method of an agent that takes a `Look` and gives its `NodeEvidence`."""

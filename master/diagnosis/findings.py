@@ -40,7 +40,7 @@ Kind = Literal[
     "slow-data",
     "slow-network",
     "lost-route",
-    "all-wait",
+    "standstill",
     "silent-node",
     "clock-skew",
     "memory-near",
@@ -76,7 +76,7 @@ DOMAIN: Mapping[Kind, Domain] = {
     "slow-data": "data",
     "slow-network": "network",
     "lost-route": "network",
-    "all-wait": "network",
+    "standstill": "script",
     "silent-node": "host",
     "clock-skew": "host",
     "memory-near": "host",
@@ -112,7 +112,7 @@ OUTLOOK: Mapping[Kind, Outlook] = {
     "slow-data": "may help",
     "slow-network": "may help",
     "lost-route": "in vain",
-    "all-wait": "may help",
+    "standstill": "may help",
     "silent-node": "may help",
     "clock-skew": "in vain",
     "memory-near": "in vain",
@@ -144,12 +144,12 @@ HANGS: frozenset[Kind] = frozenset(
         "busy-loop",
         "device-wait",
         "lost-route",
-        "all-wait",
+        "standstill",
     )
 )
 """Kinds of a job that stands still: `--on-hang` is about these."""
 
-_WORDS: Mapping[Kind, str] = {
+WORDS: Mapping[Kind, str] = {
     "stopped": "is stopped by a signal (SIGSTOP, a debugger or a freezer)",
     "deadlock": "waits for a lock that nobody releases",
     "mismatched-collective": "is in another collective operation than the others",
@@ -172,7 +172,7 @@ _WORDS: Mapping[Kind, str] = {
     "slow-data": "waits for its data for longer than the others in each step",
     "slow-network": "waits for the network for longer than the others in each step",
     "lost-route": "has sent what does not arrive: the network to its peer is interrupted",
-    "all-wait": "and all other ranks wait for each other in the same collective operation",
+    "standstill": "no rank is proven to be the cause",
     "silent-node": "is on a node whose agent does not answer",
     "clock-skew": "is on a node with a wrong clock",
     "memory-near": "is on a node that has almost no memory left",
@@ -186,7 +186,7 @@ _WORDS: Mapping[Kind, str] = {
     "crash": "crashed in native code",
 }
 
-assert set(get_args(Kind)) == set(_WORDS) == set(DOMAIN) == set(OUTLOOK)
+assert set(get_args(Kind)) == set(WORDS) == set(DOMAIN) == set(OUTLOOK)
 
 MAX_FINDINGS = 8
 """Of one diagnosis: more than a person reads."""
@@ -244,8 +244,11 @@ class Finding:
         return OUTLOOK[self.kind]
 
     def __str__(self) -> str:
+        since = f", for {self.seconds:.0f} s" if self.seconds >= 1 else ""
+        if self.kind == "standstill":
+            return f"{WORDS[self.kind]}{since}: {self.where}"
         who = f"node {self.node}" if self.rank is None else f"rank {self.rank} on node {self.node}"
-        what = _WORDS[self.kind]
+        what = WORDS[self.kind]
         if self.rank is None:
             what = what.removeprefix("is on a node that ").removeprefix("is on a node with ")
             what = {"a wrong clock": "has a wrong clock"}.get(
@@ -256,7 +259,6 @@ class Finding:
         if self.waiting:
             at = f" in {self.waiting_where}" if self.waiting_where else ""
             waiting = f"; {ranks(self.waiting)} {'waits' if len(self.waiting) == 1 else 'wait'}{at}"
-        since = f", for {self.seconds:.0f} s" if self.seconds >= 1 else ""
         return f"{who} {what}{where}{since}{waiting}"
 
 

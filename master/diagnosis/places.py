@@ -1,18 +1,20 @@
-"""Where a worker is: what its main thread does, by the kernel's evidence and its Python stack (pure).
+"""Where a worker is: what it does, by the kernel's evidence and its Python stacks (pure).
 
 The kernel comes first: it cannot be mistaken about a stopped process or a read that does not return. The stack tells
-what a wait is for, where the kernel only says that there is one. Which modules of frameworks are waits for other ranks,
-and which are waits for data, is said here by parts of their paths.
+what a wait is for, where the kernel only says that there is one. What decides is the innermost call that is not the
+standard library's: a stack that passes through a framework on its way to the user's own code is the user's. Which
+modules of frameworks are waits for other ranks, and which are waits for data, is said here by parts of their paths.
+
+A main thread often waits for another thread, or for a process that it has started, which does the work. Then the place
+of the worker is theirs.
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal
 
-from .evidence import Frame, Snapshot, Socket, Worker
+from .evidence import Blocked, Child, Frame, Snapshot, Socket, Worker
 
 What = Literal[
     "stopped",
@@ -31,11 +33,13 @@ What = Literal[
     "file",
     "file lock",
     "lock",
+    "either",
+    "memory",
     "sleep",
     "child",
     "unknown",
 ]
-"""What the main thread does."""
+"""What it does. either: a call of native code in which no Python call is seen waits, for another rank or for a lock."""
 
 WAITS_FOR_RANKS: frozenset[What] = frozenset(("collective", "peer"))
 
@@ -56,12 +60,12 @@ DEVICES = ("/torch/cuda/",)
 HELD = ("/elastic_agent/warm/",)
 LOADERS = (
     "/torch/utils/data/",
-    "/multiprocessing/queues.py",
-    "/multiprocessing/pool.py",
-    "/multiprocessing/connection.py",
-    "/concurrent/futures/",
     "/tensorflow/python/data/",
 )
+PROCESSES = ("/multiprocessing/", "/concurrent/futures/", "/subprocess.py")
+"""Of the standard library, what waits for a process that was started."""
+
+_STANDARD = re.compile(r"/lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|^<")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/elastic_agent/warm/|/_elastic_run")
 
 _WRAPS = re.compile(r"<locals>|wrapper|decorate|^_fn$|^__(call|enter)__$")
@@ -75,6 +79,9 @@ IDLE = 0.05
 READY, STARVED = 0.8, 0.02
 """Of the time that a thread is ready to run, and of one processor that it gets: whose processor is taken. On a
 machine that is merely busy, everybody gets a share."""
+
+ENDLESS = 20.0
+"""Times as long as a worker must have been quiet: a wait that ends by itself no sooner is one that does not end."""
 
 LOOKS = 10
 """Stacks that must be alike, where a worker computes."""
@@ -105,6 +112,7 @@ class Place:
         peers: ranks whose connections it waits for.
         still: nothing has moved between the first look and the last.
         spot: what is equal for workers that are in the same place, as far as stacks tell; empty without stacks.
+        sure: as far as can be seen, nothing ends its wait: no time-out, no other machine, no other thread or process.
     """
 
     what: What
@@ -112,6 +120,7 @@ class Place:
     peers: frozenset[int]
     still: bool
     spot: tuple[tuple[str, int, str], ...]
+    sure: bool = False
 
 
 Ends = Mapping[tuple[str, str], int]
@@ -121,6 +130,27 @@ Ends = Mapping[tuple[str, str], int]
 def end(network: str, address: str) -> tuple[str, str]:
     """How an address is looked up: a loopback address is one of a network alone."""
     return (network if address.startswith(("127.", "[::1]", "[::ffff:127.")) else "", address)
+
+
+@dataclass(frozen=True, slots=True)
+class _Track:
+    """One thread, over all looks at it.
+
+    Attributes:
+        busy: of one processor, what it has used, or was ready to use.
+        stacks: those that were taken.
+        child: it is of a process that the worker has started.
+    """
+
+    states: tuple[str, ...]
+    busy: float
+    blocked: Blocked
+    stacks: tuple[tuple[Frame, ...], ...]
+    child: bool = False
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        return self.stacks[-1] if self.stacks else ()
 
 
 def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
@@ -136,19 +166,23 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     busy = (last.cpu - first.cpu) / span
     delayed = (last.delayed - first.delayed) / span
     children = (last.child_cpu - first.child_cpu) / span
-    stacks = [each.frames for each in worker.snapshots if each.frames]
-    frames = stacks[-1] if stacks else ()
-    moved = last.output > first.output or last.moved > first.moved
+    main, others = _tracks(worker)
+    frames = main.frames
+    # What another thread prints is no sign that the main thread comes on.
+    moved = (last.output > first.output or last.moved > first.moved) and last.switches > first.switches
     quiet = busy + delayed < IDLE and children < IDLE and not moved and worker.quiet >= bar
-    peers = frozenset(
-        rank
-        for each in worker.blocked.sockets
-        if (rank := ends.get(end(network, each.remote))) is not None and rank != worker.rank
-    )
-    what = _what(worker, frames, peers, busy, delayed, children)
-    if what == "computes" and 0 < worker.spins >= bar and _is_in_one_native_call(worker.snapshots):
+    peers = _peers(network, worker, worker.blocked, ends)
+    what = _what(worker, main, peers, busy, delayed, children)
+    sure = False
+    acting = main
+    if what in _WAITS:
+        acting, what, sure = _acting(network, worker, main, others, what, ends, bar)
+    stacks = acting.stacks
+    if what == "computes" and acting is not main:
+        still = False
+    elif what == "computes" and 0 < worker.spins >= bar and _is_in_one_native_call(worker.snapshots):
         # In a collective of a library that waits in this way, too, it may come on.
-        what, still = ("collective", False) if is_in(frames, COLLECTIVES) else ("device", True)
+        what, still = ("collective", False) if decides(frames, COLLECTIVES) else ("device", True)
     elif what == "computes":
         # In one function, and one that it calls, at each of many looks: an evaluation is in many.
         spots = len({_functions(each) for each in stacks})
@@ -156,15 +190,109 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         still = alike and busy * span >= WORKED and not moved and not children
     elif what in ("stopped", "starved"):
         still = True
-    elif what in ("disk", "file") and worker.blocked.call in ("fsync", "fdatasync"):
+    elif what in ("disk", "file") and acting.blocked.call in ("fsync", "fdatasync"):
         still = quiet and worker.quiet >= SYNC * bar  # so much to write may take its time
+    elif what == "sleep" and not sure and not worker.woken:
+        still = False  # one that ends by itself, and soon
     elif what in ("server", "pipe", "device"):
         # What comes in small parts, with pauses that are longer than all looks together, wakes it up now and then; so
         # does a time-out after which it asks again. See `wakes_up`.
         still = quiet and last.switches <= first.switches + 1
     else:
         still = quiet and len({_functions(each) for each in stacks}) <= 1
-    return Place(what, _where(worker, frames, what), peers, still, spot_of(frames))
+    where = _where(acting, what)
+    return Place(what, where, peers, still, spot_of(acting.frames), sure or what in _PROVEN)
+
+
+_WAITS: frozenset[What] = frozenset(
+    ("idle", "server", "loader", "pipe", "file", "file lock", "lock", "either", "sleep", "child", "unknown")
+)
+"""What a main thread does that may wait for another thread, or for a process."""
+
+_PROVEN: frozenset[What] = frozenset(("stopped", "starved", "gil", "disk", "file", "memory"))
+_FOR_THREADS: frozenset[What] = frozenset(("lock", "either", "child", "loader", "pipe", "unknown"))
+_TELLS: frozenset[What] = frozenset(("server", "peer", "pipe", "file", "file lock"))
+"""What another thread waits for that is also why the main thread waits."""
+
+
+def _tracks(worker: Worker) -> tuple[_Track, list[_Track]]:
+    """The main thread's, and those of the other threads."""
+    looks = worker.snapshots
+    first, last = looks[0], looks[-1]
+    span = max(last.at - first.at, 1e-3)
+    own = (last.main_cpu + last.delayed - first.main_cpu - first.delayed) / span
+    states = tuple(each.state for each in looks)
+    if states.count("R") >= READY * len(states):
+        own = max(own, 1.0)
+    main = _Track(states, own, last.blocked, tuple(each.frames for each in looks if each.frames))
+    taken = [each for each in looks if each.threads]
+    if not taken:
+        return main, []
+    before = {each.number: each for each in taken[0].threads}
+    span = max(taken[-1].at - taken[0].at, 1e-3)
+    others = list[_Track]()
+    for now in taken[-1].threads:
+        then = before.get(now.number, now)
+        stacks = tuple(each for each in (then.frames, now.frames) if each)
+        others.append(_Track((then.state, now.state), (now.cpu - then.cpu) / span, now.blocked, stacks, now.child))
+    return main, others
+
+
+def _acting(
+    network: str, worker: Worker, main: _Track, others: Sequence[_Track], what: What, ends: Ends, bar: float
+) -> tuple[_Track, What, bool]:
+    """The thread that tells where a worker is whose main thread waits, what it does, and whether nothing ends that."""
+    own = [each for each in others if each.child or script_frames(each.frames)]
+    process = next((each for each in own if each.child and each.frames), None)
+    for each in own:
+        if _for_ranks(each) == "collective":
+            return each, "collective", False
+    if working := next((each for each in own if each.busy >= IDLE), None):
+        return working, "computes", False
+    found: list[tuple[_Track, What]] = [
+        (each, _wait(each, _peers(network, worker, each.blocked, ends), worker)) for each in own
+    ]
+    if what in _FOR_THREADS:
+        for each, does in found:
+            if does in _TELLS:
+                return each, does, False
+    # A thread that wakes up by itself, or that a machine may wake up, may end the wait of the main one.
+    ended = any(does in _TELLS or not _is_endless(each.blocked, bar) for each, does in found)
+    ended = ended or any(each.blocked.on in ("socket", "pipe", "file") for each in others if each not in own)
+    if process and (what == "child" or not main.frames):  # which does the work in its place
+        instead = _wait(process, frozenset(), worker)
+        return process, instead, not ended and instead in ("lock", "either", "sleep")
+    if what in ("child", "loader"):
+        ended = ended or not worker.children or not all(_is_stuck(each, bar) for each in worker.children)
+    sure = not ended and _is_endless(main.blocked, bar)
+    if what == "pipe":
+        sure = sure and main.blocked.on == "terminal"
+    return main, what, sure and what in ("lock", "either", "sleep", "child", "loader", "pipe")
+
+
+def _is_endless(blocked: Blocked, bar: float) -> bool:
+    return blocked.ends is None or blocked.ends >= ENDLESS * bar > 0
+
+
+def _is_stuck(child: Child, bar: float) -> bool:
+    """A process that waits for nothing that comes by itself; a pipe is what it gets its work by."""
+    if child.state in ("T", "t", "Z", "X", "D") or child.blocked.on in ("pipe", "local socket"):
+        return True
+    return child.blocked.on in ("lock", "time", "child") and _is_endless(child.blocked, bar)
+
+
+def _peers(network: str, worker: Worker, blocked: Blocked, ends: Ends) -> frozenset[int]:
+    """The other ranks whose connections it waits for."""
+    return frozenset(
+        rank
+        for each in blocked.sockets
+        if (rank := ends.get(end(network, each.remote))) is not None and rank != worker.rank
+    )
+
+
+def waits_for_process(frames: Sequence[Frame], blocked: Blocked) -> bool:
+    """Whether a main thread, by its stack, may wait for a process that does the work; so may one without a stack."""
+    return not frames or blocked.on == "child" or is_in(frames[:8], PROCESSES)
 
 
 def wakes_up(what: What, worker: Worker) -> bool:
@@ -172,41 +300,48 @@ def wakes_up(what: What, worker: Worker) -> bool:
     return what in ("server", "pipe") and worker.woken > WOKEN
 
 
-def _what(
-    worker: Worker,
-    frames: Sequence[Frame],
-    peers: frozenset[int],
-    busy: float,
-    delayed: float,
-    children: float,
-) -> What:
-    states = [each.state for each in worker.snapshots]
-    blocked = worker.blocked
-    if all(state in ("T", "t") for state in states) or any("freez" in each.channel for each in worker.snapshots[-1:]):
+def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, delayed: float, children: float) -> What:
+    channel = worker.snapshots[-1].channel
+    if all(state in ("T", "t") for state in main.states) or "freez" in channel or "refrigerator" in channel:
         return "stopped"
     # The kernel counts the time for which a thread was ready only when it gets a processor at last.
-    ready = states.count("R") / len(states)
+    ready = main.states.count("R") / len(main.states)
     if max(delayed, ready) >= READY and busy < STARVED:
         return "starved"
+    if all(state == "D" for state in main.states):
+        return "memory" if "mem_cgroup" in channel else "disk"
     if _keeps_gil(worker.snapshots, busy + delayed):
         return "gil"
+    if main.busy < BUSY and (found := _for_ranks(main)):
+        return found
     if busy + delayed >= BUSY or ready >= READY:
         return "computes"
-    if all(state == "D" for state in states):
-        return "disk"
-    if frames and is_in(frames[:1], HELD):
-        return "collective"  # before its own first line, until rank 0 is there
-    if frames and is_in(frames[:1], DEVICES):
-        return "device"
-    if frames and is_in(frames, COLLECTIVES) and not is_in(frames[:3], LOADERS):
-        return "collective"
+    if found := _for_ranks(main):
+        return found
     if children >= IDLE:
         return "moves"
+    return _wait(main, peers, worker)
+
+
+def _for_ranks(track: _Track) -> What | None:
+    """What it waits for, by its stack, where that is for other ranks or for an accelerator."""
+    if is_in(track.frames[:1], HELD):
+        return "collective"  # before its own first line, until rank 0 is there
+    if is_in(track.frames[:1], DEVICES):
+        return "device"
+    return "collective" if decides(track.frames, COLLECTIVES) else None
+
+
+def _wait(track: _Track, peers: frozenset[int], worker: Worker) -> What:
+    """What a thread waits for that is in no collective."""
+    frames, blocked = track.frames, track.blocked
     if peers:
         return "peer"
-    if frames and is_in(frames, LOADERS):
-        return "loader"
-    if blocked.on == "local socket" and is_in(frames[:6], ("/asyncio/",)):
+    own = deciding(frames)
+    inner = frames[: frames.index(own)] if own else frames
+    if is_in([own] if own else [], LOADERS) or (worker.children and is_in(inner, PROCESSES)):
+        return "child" if blocked.on == "child" or is_in(inner, ("/subprocess.py",)) else "loader"
+    if blocked.on == "local socket" and is_in(inner, ("/asyncio/",)):
         return "lock"  # an event loop without events
     match blocked.on:
         case "listener":
@@ -222,74 +357,9 @@ def _what(
         case "child":
             return "child"
         case "lock":
-            return "lock"
+            return "either" if waits_in_native_code(frames) else "lock"
         case _:
             return "unknown"
-
-
-Work = Literal["computes", "data", "network"]
-
-
-@dataclass(frozen=True, slots=True)
-class Works:
-    """How a worker shares its time.
-
-    Attributes:
-        share: of the looks at which it did not wait for other ranks.
-        most: what it did at most of these.
-        where: in which line of the script, at most of these.
-        delayed: of the time, for which its main thread had no processor though it was ready.
-        switches: how often its main thread has stopped running.
-        longest: the share of the looks in the longest stretch in which it did not.
-        cpu: processors that it used.
-    """
-
-    share: float
-    most: Work
-    where: str
-    delayed: float
-    switches: int
-    longest: float
-    cpu: float
-
-
-def works(network: str, worker: Worker, ends: Ends) -> Works:
-    """How `worker` shares its time between its own work and waiting for others, by long looks."""
-    first, last = worker.snapshots[0], worker.snapshots[-1]
-    busy = [each for each in worker.snapshots if not _waits_for_ranks(network, worker.rank, each, ends)]
-    kinds = Counter[Work](_work(each) for each in busy)
-    spots = Counter(
-        f"{short(own[0].file)}:{own[0].line} in {own[0].function}"
-        for each in busy
-        if (own := script_frames(each.frames))
-    )
-    span = max(last.at - first.at, 1e-3)
-    stretches = [len(tuple(same)) - 1 for _, same in groupby(worker.snapshots, lambda each: each.switches)]
-    return Works(
-        len(busy) / len(worker.snapshots),
-        kinds.most_common(1)[0][0] if kinds else "computes",
-        spots.most_common(1)[0][0] if spots else "",
-        (last.delayed - first.delayed) / span,
-        last.switches - first.switches,
-        max(stretches) / max(len(worker.snapshots) - 1, 1),
-        (last.cpu - first.cpu) / span,
-    )
-
-
-def _waits_for_ranks(network: str, rank: int, look: Snapshot, ends: Ends) -> bool:
-    if look.state == "R":
-        return False
-    if any(ends.get(end(network, each.remote), rank) != rank for each in look.blocked.sockets):
-        return True
-    return is_in(look.frames, (*COLLECTIVES, *DEVICES)) and not is_in(look.frames[:3], LOADERS)
-
-
-def _work(look: Snapshot) -> Work:
-    if is_in(look.frames, LOADERS) or look.state == "D" or look.blocked.on in ("pipe", "file"):
-        return "data"
-    if look.state != "R" and look.blocked.on in ("socket", "local socket"):
-        return "network"
-    return "computes"
 
 
 def _keeps_gil(snapshots: Sequence[Snapshot], busy: float) -> bool:
@@ -315,6 +385,22 @@ def _is_in_one_native_call(snapshots: Sequence[Snapshot]) -> bool:
         and not any(each.holds_gil for each in seen)
         and all(each.state == "R" for each in snapshots)
     )
+
+
+def deciding(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost call that is not the standard library's."""
+    return next((each for each in frames if not _STANDARD.search(each.file)), None)
+
+
+def decides(frames: Sequence[Frame], parts: Sequence[str]) -> bool:
+    """That call is in a file whose path has one of these parts."""
+    own = deciding(frames)
+    return own is not None and is_in([own], parts)
+
+
+def waits_in_native_code(frames: Sequence[Frame]) -> bool:
+    """No call of the standard library says what for; also where there is no stack."""
+    return not frames or deciding(frames) is frames[0]
 
 
 def is_in(frames: Sequence[Frame], parts: Sequence[str]) -> bool:
@@ -348,7 +434,8 @@ def _called(frames: Sequence[Frame], own: Frame) -> Frame | None:
     return next((each for each in inner if not _WRAPS.search(each.function)), inner[0] if inner else None)
 
 
-def _where(worker: Worker, frames: Sequence[Frame], what: What) -> str:
+def _where(track: _Track, what: What) -> str:
+    frames, blocked = track.frames, track.blocked
     parts = list[str]()
     own = script_frames(frames)
     if own:
@@ -357,7 +444,6 @@ def _where(worker: Worker, frames: Sequence[Frame], what: What) -> str:
         parts.append(f"{short(own[0].file)}:{own[0].line} in {own[0].function}")
     elif frames:
         parts.append(f"{short(frames[0].file)}:{frames[0].line} in {frames[0].function}")
-    blocked = worker.blocked
     if blocked.target and what not in ("collective", "peer", "computes", "device"):
         parts.append(f"{blocked.call} on {blocked.target}" if blocked.call else blocked.target)
     elif not frames and blocked.call:

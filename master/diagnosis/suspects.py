@@ -2,9 +2,15 @@
 
 The theory: in a synchronous job everybody waits for the slowest. So the ranks that wait for other ranks (in a
 collective operation, or at a connection whose other end is another rank's) are not the cause, and the cause is a rank
-that is elsewhere. Where all wait for each other, the cause is one that waits at another place than most. A rank that is
-elsewhere and comes on (it computes at changing places, prints, reads, or a process of its own computes) is busy, and no
-fault: a long evaluation, a checkpoint, a compilation, a slow first step.
+that is elsewhere. Where all wait for each other, the cause is one that waits at another place than most. A rank that
+is elsewhere and comes on (it computes at changing places, prints, reads, or a process of its own computes) is busy, and
+no fault: a long evaluation, a checkpoint, a compilation, a slow first step. Who waits, for a file or a lock, may wait
+for a rank that is busy: as long as one is, nobody is named but by what the kernel proves.
+
+Nobody is named without proof. A wait that nothing can end from outside is proof, by a Python stack that says what for.
+A wait that another machine, a time-out, another thread or a process may end is none until it has lasted for PATIENT
+times as long as it may. Without Python stacks only the kernel's word counts: stopped, ended, a process that has died,
+state D. Where nobody is named it is said where the ranks are.
 
 That holds within a role. Where a job has several, ranks of one wait for the others by design (an evaluator for a
 checkpoint, a parameter server for requests), so ranks are compared with those of their own role. Only where that finds
@@ -15,23 +21,26 @@ wait for their own accelerator. So who waits for it waits for others, unless the
 """
 
 import statistics
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from . import places
 from .evidence import Answer, Disk, NodeEvidence, Worker
-from .findings import MAX_FINDINGS, Finding, Kind, Strength
-from .places import WAITS_FOR_RANKS, Place, What, Work, Works
+from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength, ranks
+from .places import WAITS_FOR_RANKS, Place, What
 
 QUIET = 0.5
 """Of the shortest time that a rank may be quiet: for so long a suspect must have been quiet."""
 
-TWICE = 1.9
-"""Times as long as they may, the others must have waited for a rank that computes, before it is named."""
+TWICE = 1.7
+"""Times as long as it may, from which who gives up and asks again is told apart from who gets something."""
 
-THRICE = 3.9
+PATIENT = 5.5
+"""Times as long as they may, the others must have waited for a rank whose wait may end, or that computes in one place,
+before it is named. At the fourth look they have."""
+
+THRICE = 3.1
 """The same, for a rank that waits for its accelerator: an evaluation that prints nothing and has its data there looks
 alike from outside, at every look."""
 
@@ -41,25 +50,6 @@ time-out. Where something comes, it comes more often. A shorter time-out looks a
 
 SKEW = 2.0
 """Seconds by which a machine's clock may differ from the others'."""
-
-ENOUGH = 8
-"""Looks from which it is seen how a rank shares its time."""
-
-PLENTY = 0.4
-"""Of the time: a rank that works for less is none that others wait for; one that waits for so much waits for others."""
-
-STEPS = 6
-"""How often who waits must have woken up meanwhile: else it waits for one thing, and does not take steps."""
-
-LONGEST = 1 / 3
-"""Of the looks: who wakes up at none for so long is not judged. It may wait for one thing among its steps, such as a
-checkpoint, or its steps are too long for these looks."""
-
-STEPPING = 0.01
-"""Of a processor, at least, who takes steps: who looks now and then whether a peer has come at last uses less."""
-
-SLOWER = 2.0
-"""Times as much as the median of the others, a slow rank works."""
 
 NEAR = 0.95
 """Of a limit: who has more is near it."""
@@ -71,6 +61,7 @@ _KINDS: dict[What, Kind] = {
     "stopped": "stopped",
     "starved": "cpu-taken",
     "gil": "gil-held",
+    "memory": "memory-near",
     "disk": "blocked-file",
     "computes": "busy-loop",
     "device": "device-wait",
@@ -80,27 +71,38 @@ _KINDS: dict[What, Kind] = {
     "file": "blocked-file",
     "file lock": "file-lock",
     "lock": "deadlock",
+    "either": "deadlock",
     "sleep": "sleeps",
     "child": "waits-for-child",
 }
 
-_SLOW: dict[Work, Kind] = {"computes": "slow-compute", "data": "slow-data", "network": "slow-network"}
-
 _STRENGTH: dict[Kind, Strength] = {
     "stopped": "certain",
     "loader-died": "certain",
-    "busy-loop": "weak",
+    "memory-near": "certain",
     "device-wait": "weak",
 }
 
-_PATIENCE: dict[What, float] = {"computes": TWICE, "device": THRICE}
-"""Times as long as it may, one of the others must have waited."""
+_BY_THE_KERNEL: frozenset[What] = frozenset(("stopped", "disk", "memory"))
+"""What needs no Python stack to be proven."""
+
+_MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep", "file"))
+"""What a rank does that may wait for another one in a way that is not seen."""
 
 _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blocked-pipe", "waits-for-child"))
 """Kinds of a rank that stands still, as one does by design that has nothing to do."""
 
-DEAD = ("Z", "X")
-"""States of a process that has ended."""
+DEAD, HALTED = ("Z", "X"), ("T", "t")
+"""States of a process that has ended, and of one that is stopped."""
+
+_FOR_CHILDREN: frozenset[What] = frozenset(("loader", "child", "pipe"))
+"""What a rank does that waits for a process which it has started."""
+
+_ROOTED = frozenset(
+    ("broadcast", "broadcast_object_list", "scatter", "scatter_object_list", "gather", "gather_object", "reduce",
+     "send", "recv", "isend", "irecv", "batch_isend_irecv")
+)  # fmt: skip
+"""Operations in which a rank waits for one other, and that one for nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
 
 
 def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
-    workers = _workers(answers, round)
+    workers = workers_of(answers, round)
     ends = places.ends_of([(node.network, worker) for _, node, worker in workers])
     bar = QUIET * min((worker.allowed for _, _, worker in workers if worker.ended is None), default=0.0)
     living = [
@@ -211,36 +213,82 @@ def _judged(living: Sequence[_Rank], ended: Sequence[_Ended], round: int, *, who
     others = [
         each for each in living if each.place.what not in WAITS_FOR_RANKS and (apart or each.place.what != "device")
     ]
+    awaited = frozenset[int]().union(*(each.place.peers for each in waiting))
+    hidden = [each for each in others if each.place.what == "either" and each.worker.rank not in awaited]
+    elsewhere = any(each.place.what not in ("either", "device") and not _serves(each) for each in others)
+    if hidden and (elsewhere or len(hidden) > max(1, len(in_collectives))):
+        # Who waits in native code waits for a rank that is elsewhere; many of them, for each other.
+        waiting, others = [*waiting, *hidden], [each for each in others if each not in hidden]
     spin = not apart and any(each.worker.spins for each in on_devices)
-    patience = max((_waited(each) / each.worker.allowed for each in waiting if each.worker.allowed), default=0.0)
+    patience = max(
+        (_waited(each) / each.worker.allowed for each in waiting or living if each.worker.allowed), default=0.0
+    )
+    still = [each for each in others if each.place.still and each.place.what in _KINDS]
     stuck = [
         each
-        for each in others
-        if each.place.still
-        and each.place.what in _KINDS
-        and patience >= max(_PATIENCE.get(each.place.what, 0.0), THRICE if spin else 0.0)
+        for each in still
+        if patience >= max(_patience(each), THRICE if spin else 0.0)
         and not (places.wakes_up(each.place.what, each.worker) and _may_come_on(each.worker))
     ]
+    proven = [each for each in still if each.place.what in _BY_THE_KERNEL or _lost_child(each)]
+    anyone = any(not each.place.peers for each in waiting)
+    if waiting and any(_comes_on(each) and (anyone or each.worker.rank in awaited) for each in others):
+        return [_finding(each, waiting, round) for each in _roots(proven)]
     if waiting and stuck:
         # Who waits for an accelerator may wait for a rank that is stuck in another way, or for the few that are apart.
         causes = [each for each in stuck if each.place.what != "device"]
         if causes or len(on_devices) <= len(waiting):
             return [_finding(each, waiting, round) for each in _roots(causes or stuck)]
         return []
-    if any(each.place.what in ("computes", "moves", "device") for each in others) or spin:
+    if any(map(_comes_on, others)):
+        return []
+    if spin or any(each.place.what == "device" for each in others):
         return []  # who waits in a loop for each result looks like one that waits for ever
     if waiting and any(not each.place.still for each in waiting):
         return []  # they come on
     if waiting and not others:
         if ended:
             return [_early(each, waiting, round) for each in ended]
-        return _all_wait(waiting, round, whole=whole, seen=seen) if apart else []
+        return _all_wait(waiting, round, whole=whole, seen=seen) if apart or hidden else []
+    if any(places.wakes_up(each.place.what, each.worker) and _may_come_on(each.worker) for each in others):
+        return []
+    if waiting and seen and len(still) == len(others):
+        return [_standstill(living, round)]
     if waiting or not whole:
         return []
     if stuck and len(stuck) == len(living):
         found = [_finding(each, (), round) for each in _roots(stuck)]
         return found if seen else [each for each in found if each.strength == "certain"]
+    if seen and still and len(still) == len(living):
+        return [_standstill(living, round)]
     return []
+
+
+def _comes_on(each: _Rank) -> bool:
+    return not each.place.still and each.place.what not in ("device", "idle")
+
+
+def _patience(each: _Rank) -> float:
+    """Times as long as they may, the others must have waited for it."""
+    if each.place.what in _BY_THE_KERNEL or _lost_child(each):
+        return 0.0
+    if not _has_stack(each.worker):
+        return float("inf")
+    if each.place.what == "device":
+        return THRICE
+    return 0.0 if each.place.sure else PATIENT
+
+
+def _has_stack(worker: Worker) -> bool:
+    return any(look.frames or any(each.child for each in look.threads) for look in worker.snapshots)
+
+
+def _lost_child(each: _Rank) -> bool:
+    """It waits for a process that has ended or is stopped; without a stack, one that waits may wait for that."""
+    states = [child.state for child in each.worker.children]
+    if each.place.what in _FOR_CHILDREN or not _has_stack(each.worker):
+        return any(state in (*DEAD, *HALTED) for state in states)
+    return each.place.what in _KINDS and any(state in HALTED for state in states)
 
 
 def _waited(each: _Rank) -> float:
@@ -253,14 +301,15 @@ def _may_come_on(worker: Worker) -> bool:
     return worker.quiet < TWICE * worker.allowed or worker.quiet < AGAIN * worker.woken
 
 
-def _workers(answers: Sequence[Answer], round: int) -> list[tuple[str, NodeEvidence, Worker]]:
+def workers_of(answers: Sequence[Answer], round: int) -> list[tuple[str, NodeEvidence, Worker]]:
     """All that are of the round, with their roles and nodes."""
     found = ((each.role, each.evidence) for each in answers if each.evidence and each.evidence.round == round)
     return [(role, node, worker) for role, node in found for worker in node.workers]
 
 
 def _roots(stuck: Sequence[_Rank]) -> Sequence[_Rank]:
-    """Those to name: one for each place, where many are stuck alike."""
+    """Those to name: none that may wait for another of them; one for each place, where many are stuck alike."""
+    stuck = [each for each in stuck if each.place.what not in _MAY_WAIT_FOR_RANKS or each.place.sure] or stuck
     seen: set[tuple[object, ...]] = set()
     roots = list[_Rank]()
     for each in stuck:
@@ -275,15 +324,15 @@ def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int) -> Finding:
     kind = _KINDS[suspect.place.what]
     worker = suspect.worker
     dead = [child for child in worker.children if child.state in DEAD]
-    halted = [child for child in worker.children if child.state in ("T", "t")]
+    halted = [child for child in worker.children if child.state in HALTED]
     where = suspect.place.where
-    if dead and kind in ("loader-stuck", "deadlock", "blocked-pipe", "silent-server", "waits-for-child"):
+    if dead and _lost_child(suspect):
         kind, where = "loader-died", _also(where, f"process {dead[0].pid} ({dead[0].name}) has ended")
-    elif halted and kind in ("loader-stuck", "deadlock", "blocked-pipe", "waits-for-child"):
+    elif halted and _lost_child(suspect):
         kind, where = "stopped", _also(where, f"its process {halted[0].pid} ({halted[0].name})")
     known = any(each.place.peers or (each.place.what != "peer" and not each.worker.spins) for each in waiting)
-    sure = known and not places.wakes_up(suspect.place.what, worker)
-    strength = _STRENGTH.get(kind, "strong" if sure else "weak")
+    alone = not waiting and not suspect.place.sure  # what all wait for may come, by design
+    strength = _STRENGTH.get(kind, "strong" if known and not alone else "weak")
     return Finding(
         kind,
         worker.rank,
@@ -296,6 +345,24 @@ def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int) -> Finding:
         worker.last_lines,
         round,
     )
+
+
+def _standstill(living: Sequence[_Rank], round: int) -> Finding:
+    """Where the ranks are, of which none is proven to be the cause."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for each in living:
+        why = f" ({each.worker.stacks})" if each.worker.stacks else ""
+        bare = "" if _has_stack(each.worker) else f" or a lock: there is no Python stack{why}"
+        does = (
+            "waits for another rank" + bare
+            if each.place.what in ("either", *WAITS_FOR_RANKS)
+            else WORDS[_KINDS[each.place.what]]
+            if each.place.what in _KINDS
+            else "waits"
+        )
+        groups.setdefault((does, each.place.where), []).append(each.worker.rank)
+    shown = [f"{ranks(those)}: {_also(does, where)}" for (does, where), those in [*groups.items()][:4]]
+    return Finding("standstill", None, "", "weak", "; ".join(shown), seconds=_since(living), round=round)
 
 
 def _also(where: str, more: str) -> str:
@@ -344,12 +411,14 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
         if tie:  # of two ranks, say: who is further on has left something out
             odd = [max(waiting, key=lambda each: [line for _, line, _ in reversed(each.place.spot)])]
             majority = [each for each in waiting if each is not odd[0]]
+        # Of an operation with one rank at its root, the others may have left, and who waits may be right.
+        unsure = tie or all(each.place.spot[0][2] in _ROOTED for each in odd)
         return [
             Finding(
                 "mismatched-collective",
                 each.worker.rank,
                 each.node,
-                "weak" if tie else "strong",
+                "weak" if unsure else "strong",
                 each.place.where,
                 tuple(other.worker.rank for other in majority),
                 _common_place(majority),
@@ -376,88 +445,7 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
             )
             for each in lost[:4]
         ]
-    if len(waiting) < 2 or not (whole and seen):
-        return []
-    first = waiting[0]
-    return [
-        Finding(
-            "all-wait",
-            first.worker.rank,
-            first.node,
-            "weak",
-            first.place.where,
-            tuple(each.worker.rank for each in waiting[1:]),
-            "",
-            _since(waiting),
-            first.worker.last_lines,
-            round,
-        )
-    ]
-
-
-def stragglers(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
-    """Ranks that the others wait for in each step, from long looks at ranks that come on.
-
-    In a synchronous job every rank's step lasts as long as the slowest rank's, so what tells them apart is how much of
-    it each rank is busy with its own work, and how much it waits for the others. Each is compared with
-    those of its role.
-    """
-    workers = [each for each in _workers(answers, round) if len(each[2].snapshots) >= ENOUGH]
-    ends = places.ends_of([(node.network, worker) for _, node, worker in workers])
-    roles = dict[str, list[_Sharing]]()
-    for role, node, worker in workers:
-        sharing = _Sharing(node.node, worker.rank, places.works(node.network, worker, ends))
-        roles.setdefault(role, []).append(sharing)
-    return tuple([each for ranks in roles.values() for each in _slow(ranks, round)][:MAX_FINDINGS])
-
-
-@dataclass(frozen=True, slots=True)
-class _Sharing:
-    node: str
-    rank: int
-    works: Works
-
-
-def _slow(ranks: Sequence[_Sharing], round: int) -> list[Finding]:
-    """Those of one role that the others of it wait for, at most as many as are told."""
-    if len(ranks) < 2:
-        return []
-    shares = sorted(each.works.share for each in ranks)
-    waits = [
-        each.rank
-        for each in ranks
-        if each.works.share <= 1 - PLENTY
-        and each.works.switches >= STEPS
-        and each.works.longest <= LONGEST
-        and each.works.cpu >= STEPPING
-    ]
-    found = list[Finding]()
-    for each in ranks:
-        mine = each.works
-        if mine.share < PLENTY or mine.share <= SLOWER * (usual := _median_without(shares, mine.share)):
-            continue
-        waiting = tuple(rank for rank in waits if rank != each.rank)
-        if not waiting:
-            continue
-        words = f"{100 * mine.share:.0f} % of the time, the others {100 * usual:.0f} %"
-        where = f"{words}; mostly in {mine.where}" if mine.where else words
-        kind = _SLOW[mine.most]
-        if mine.delayed >= places.READY and mine.cpu < places.STARVED:
-            kind = "cpu-taken"
-        found.append(Finding(kind, each.rank, each.node, "weak", where, waiting, round=round))
-        if len(found) == MAX_FINDINGS:
-            break
-    return found
-
-
-def _median_without(ordered: Sequence[float], one: float) -> float:
-    """The median of all but `one` of at least two numbers that are in order; `one` is among them."""
-    place, count = bisect_left(ordered, one), len(ordered) - 1
-
-    def other(index: int) -> float:
-        return ordered[index if index < place else index + 1]
-
-    return (other((count - 1) // 2) + other(count // 2)) / 2
+    return [_standstill(waiting, round)] if len(waiting) > 1 and whole and seen else []
 
 
 def _of_nodes(answers: Sequence[Answer], round: int) -> list[Finding]:

@@ -120,7 +120,7 @@ async def test_a_node_takes_so_many_stacks_at_most(
 
 def stands_still(pid: int, *, moved: bool = True) -> kernel.Used:
     """A double: the kernel's word of a worker that waits."""
-    return kernel.Used("S", 1.0, 0, 1, 0, 0.0, pid if moved else 0)
+    return kernel.Used("S", 1.0, 1.0, 0, 1, 0, 0.0, pid if moved else 0)
 
 
 def no_children(_: int) -> float:
@@ -181,7 +181,7 @@ async def test_a_watch_asks_for_the_first_look_one_period_before_a_worker_is_a_s
     assert told == ["nears 1"]
     found.look()
     assert told == ["nears 1", "stalls", "nears 1"]
-    for _ in range(8):
+    for _ in range(6):
         found.look()
     assert told == ["nears 1", "stalls", "nears 1"]
 

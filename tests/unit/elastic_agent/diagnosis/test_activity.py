@@ -13,17 +13,22 @@ def quiet(activity: Activity, begin: int, end: int, cpu: float = 0.0) -> list[in
     return [at for at in range(begin, end) if activity.observe(Sample(at, cpu, 0))]
 
 
-def test_a_worker_that_does_nothing_is_a_suspect_after_the_timeout_and_again_after_twice_as_long() -> None:
-    assert quiet(Activity(60), 0, 300) == [60, 120, 240]
+def test_a_worker_that_does_nothing_is_a_suspect_after_the_timeout_and_again_after_nearly_twice_as_long() -> None:
+    assert quiet(Activity(60), 0, 300) == [60, 108, 195]
 
 
 def test_a_worker_that_computes_or_prints_is_none() -> None:
     activity = Activity(60)
     assert not any(activity.observe(Sample(at, 0.5 * at, 0)) for at in range(300))
     activity = Activity(60)
-    assert not any(activity.observe(Sample(at, 0.0, at // 50)) for at in range(300))
+    assert not any(activity.observe(Sample(at, 0.0, at // 50, switches=at // 50)) for at in range(300))
     activity = Activity(60)
     assert not any(activity.observe(Sample(at, 0.0, 0, steps=at // 50)) for at in range(300))
+
+
+def test_what_another_thread_prints_while_the_main_thread_waits_is_no_progress() -> None:
+    activity = Activity(60)
+    assert [at for at in range(100) if activity.observe(Sample(at, 0.0, at))] == [60]
 
 
 def test_threads_that_wake_up_now_and_then_are_no_progress() -> None:

@@ -15,6 +15,7 @@ from elastic_run.launcher.doctor.findings import (
     of_deadlines,
     of_machine,
     of_python,
+    of_stacks,
     of_store,
     worst,
 )
@@ -40,7 +41,7 @@ TIMES = Deadlines(lease_ttl=5, shutdown=30, join=600, recovery=600, close=30)
 def findings(
     machine: Machine = MACHINE, store: Store = STORE, python: Python = PYTHON, times: Deadlines = TIMES
 ) -> list[Finding]:
-    return [*of_machine(machine), *of_store(store), *of_python(python), *of_deadlines(times, python)]
+    return [*of_machine(machine), *of_store(store), *of_python(python), of_stacks(""), *of_deadlines(times, python)]
 
 
 def worse(found: list[Finding]) -> list[tuple[str, str]]:
@@ -97,3 +98,9 @@ def test_two_deadlines_that_contradict_each_other_are_named() -> None:
     assert "lower --shutdown-timeout" in found.text and "Slurm's KillWait" in found.text
     assert worse(findings(times=dataclasses.replace(late, shutdown=20))) == []
     assert worse(findings(times=dataclasses.replace(TIMES, lease_ttl=600))) == [("note", "deadlines")]
+
+
+def test_stacks_that_cannot_be_read_are_a_note_that_says_what_follows() -> None:
+    found = of_stacks("py-spy is not installed (pip install py-spy)")
+    assert (found.grade, found.subject) == ("note", "Python stacks")
+    assert "is named only by what the kernel proves" in found.text
