@@ -483,7 +483,7 @@ async def test_no_space_says_whose_quota_it_is_and_what_to_type(etcd_with: "Etcd
     store = connect(etcd_with(["--quota-backend-bytes=4000000"]).endpoints)
 
     with pytest.raises(StoreRefused, match=r"quota.*etcdctl compact.*etcdctl defrag.*etcdctl alarm disarm"):
-        for index in range(20):
+        for index in range(200):
             await store.txn([], [Put(f"/w/{index}", bytes(900_000))], idempotent=True)
 
 

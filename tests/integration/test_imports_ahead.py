@@ -240,6 +240,7 @@ HARMLESS = (
     Except("file", "/usr/share/zoneinfo/*", "*", "the machine's"),
     Except("look", "/usr/share/zoneinfo/*", "*", "the machine's"),
     Except("look", "/etc/*", "*", "the machine's"),
+    Except("look", str(Path.home()), "*python*", "the way to its settings, also where no interpreter lies below it"),
     # -- memory of the environment
     Except("memory", "*", "libc.so.6", "the C library looks for a name of its own, such as TZ"),
     # -- numpy
