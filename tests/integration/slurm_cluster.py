@@ -136,17 +136,19 @@ class SlurmCluster:
         """RUNNING, PENDING, COMPLETED and so on."""
         return self.field(job, "JobState")
 
-    def until(self, found: Callable[[], bool], what: str, job: str = "") -> None:
-        """Waits for something. Raises AssertionError with what the job printed."""
+    def until(self, found: Callable[[], bool], what: str, *jobs: str) -> None:
+        """Waits for something. Raises AssertionError with what the jobs printed."""
         deadline = time.monotonic() + DEADLINE
         while not found():
-            assert time.monotonic() < deadline, f"no {what} within {DEADLINE:g} s\n{self._story(job)}"
+            assert time.monotonic() < deadline, f"no {what} within {DEADLINE:g} s\n{self._story(*jobs)}"
             time.sleep(0.1)
 
-    def _story(self, job: str) -> str:
+    def _story(self, *jobs: str) -> str:
         """What a person wants to see where a wait was in vain."""
         log = (self.folder / "controller.log").read_text(encoding="utf-8", errors="replace").splitlines()[-30:]
-        return "\n".join([self.output(job), self.command("squeue", "--states=all"), self.command("sinfo", "-N"), *log])
+        return "\n".join(
+            [*map(self.output, jobs), self.command("squeue", "--states=all"), self.command("sinfo", "-N"), *log]
+        )
 
     def kill_node(self, node: str) -> None:
         """The machine loses power: its slurmd, its steps and all that they started die with SIGKILL.

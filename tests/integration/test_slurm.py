@@ -155,7 +155,7 @@ def a_second_job_joins_the_first(cluster: SlurmCluster, folder: Path, nodes: Seq
     counting.begun(first, workers=1)
     second = counting.submit(nodes[1:], flags=store)
     line = re.compile(rf"rank \d of 3 on ({'|'.join(nodes[1:])}) begins")
-    cluster.until(lambda: bool(line.search(cluster.output(second))), "growth", second)
+    cluster.until(lambda: bool(line.search(cluster.output(second))), "growth", first, second)
     assert "has counted to 150" in counting.ended(first)
     assert "has counted to 150" in counting.ended(second)
 
