@@ -413,6 +413,19 @@ def memory() -> tuple[int, int]:
     return used_here, limit
 
 
+def throttled(pid: int) -> float:
+    """Seconds for which the control group of `pid` had used up its quota of processors; 0 where that is not known."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in _read(f"/proc/{pid}/cgroup").splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0" or "cpu" in controllers.split(","):
+                folder = "/sys/fs/cgroup" if number == "0" else "/sys/fs/cgroup/cpu"
+                found = re.search(r"^throttled_(usec|time) (\d+)", _read(f"{folder}{path}/cpu.stat"), re.M)
+                if found:
+                    return int(found[2]) / (1e6 if found[1] == "usec" else 1e9)
+    return 0.0
+
+
 def processes() -> tuple[int, int]:
     """Processes and threads of the control group that has the narrowest limit of them, and that limit; else zeros."""
     found = (0, 0)

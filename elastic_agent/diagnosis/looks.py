@@ -239,6 +239,7 @@ class _Looking:
         self._threads = threads
         self._snapshots: list[Snapshot] = []
         self.blocks = False
+        self._throttled = kernel.throttled(worker.pid)
 
     async def take(self, worker: Running, *, always: bool) -> None:
         """One more; its stack too, where that is wanted `always` or the worker computes."""
@@ -303,7 +304,8 @@ class _Looking:
         worker = self.worker
         with contextlib.suppress(OSError):
             if not self.blocks:
-                return await self._threads.run(lambda: _worker(worker, snapshots, newest, quiet, sockets), READ_SECONDS)
+                seen = await self._threads.run(lambda: _worker(worker, snapshots, newest, quiet, sockets), READ_SECONDS)
+                return replace(seen, throttled=kernel.throttled(worker.pid) - self._throttled)
         self.blocks = True
         return _brief_worker(worker, snapshots, newest, quiet)
 

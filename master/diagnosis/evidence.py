@@ -164,6 +164,7 @@ class Worker:
         resident: bytes of memory.
         stacks: why there are no Python stacks; empty where there are.
         last_lines: of its output, the last one last.
+        throttled: seconds between the first look and the last for which its control group had used up its quota.
     """
 
     rank: Number
@@ -183,6 +184,7 @@ class Worker:
     resident: Number = 0
     stacks: Words = ""
     last_lines: Annotated[tuple[Brief, ...], Count(MAX_TAIL)] = ()
+    throttled: float = 0.0
 
     @property
     def blocked(self) -> Blocked:

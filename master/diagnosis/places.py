@@ -201,6 +201,10 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     else:
         still = quiet and len({_functions(each) for each in stacks}) <= 1
     where = _where(acting, what)
+    if what == "starved" and worker.throttled > 0:
+        where = (
+            f"{where}, its control group has used up its quota" if where else "its control group has used up its quota"
+        )
     return Place(what, where, peers, still, spot_of(acting.frames), sure or what in _PROVEN)
 
 
@@ -309,6 +313,8 @@ def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, dela
     if max(delayed, ready) >= READY and busy < STARVED:
         return "starved"
     if all(state == "D" for state in main.states):
+        if worker.blocked.on not in ("", "file"):
+            return "stopped"  # in a wait that a signal could end: a control group has frozen it
         return "memory" if "mem_cgroup" in channel else "disk"
     if _keeps_gil(worker.snapshots, busy + delayed):
         return "gil"

@@ -92,7 +92,7 @@ def test_a_rank_that_waits_for_a_lock_while_the_others_wait_for_it_is_a_deadlock
         ("sleeps", worker(1, ELSEWHERE, on=Blocked("clock_nanosleep", "time"))),
         ("blocked-pipe", worker(1, ELSEWHERE, on=Blocked("read", "pipe", "/data/fifo"))),
         ("blocked-file", worker(1, ELSEWHERE, on=Blocked("openat", "file", "/mnt/data"))),
-        ("blocked-file", worker(1, ELSEWHERE, state="D")),
+        ("blocked-file", worker(1, ELSEWHERE, state="D", on=Blocked("read", "file", "/mnt/data"))),
         ("file-lock", worker(1, ELSEWHERE, on=Blocked("flock", "file", "/data/lock"))),
         ("silent-server", worker(1, ELSEWHERE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))),
         ("waits-for-child", worker(1, ELSEWHERE, on=Blocked("wait4", "child"))),
@@ -129,6 +129,8 @@ def test_a_rank_that_keeps_the_interpreters_lock_in_a_wait_is_named() -> None:
 def test_a_rank_that_is_ready_to_run_and_gets_no_processor_is_named() -> None:
     found = the_one(worker(0), worker(1, ELSEWHERE, state="R"))
     assert (found.kind, found.rank) == ("cpu-taken", 1)
+    found = the_one(worker(0), worker(1, ELSEWHERE, state="R", throttled=0.5))
+    assert "gets no processor (train.py:12 in log, its control group has used up its quota)" in str(found)
 
 
 def test_a_rank_that_computes_at_changing_places_is_busy_and_no_fault() -> None:
@@ -542,7 +544,7 @@ def test_a_server_at_rest_is_not_named_for_another_server_that_waits_for_a_worke
     evaluates = worker(0, quiet=0.0, cpu=0.9, stacks=(ELSEWHERE, EVALUATION, ALL_REDUCE[1:]) * 4)
     evaluates = replace(evaluates, connections=(Socket("10.0.0.1:4000", "10.0.0.2:4000"),))
     assert suspects([of_role("worker", evaluates), of_role("ps", worker(2, ELSEWHERE), waits)], 1) == ()
-    hangs = worker(2, ELSEWHERE, state="D")
+    hangs = worker(2, ELSEWHERE, state="D", on=Blocked())
     (found,) = suspects([of_role("worker", evaluates), of_role("ps", hangs, waits)], 1)
     assert (found.kind, found.rank, found.strength, found.waiting) == ("blocked-file", 2, "weak", ())
 
@@ -705,7 +707,7 @@ def test_without_python_stacks_nobody_is_named_but_by_the_kernels_proof() -> Non
     (found,) = judged(*bare)
     assert "waits for another rank or a lock: there is no Python stack" in found.where
     for state in "TD":
-        (found,) = judged(*bare[:2], worker(2, (), state=state))
+        (found,) = judged(*bare[:2], worker(2, (), state=state, on=Blocked()))
         assert (found.rank, found.strength in ("certain", "strong")) == (2, True)
     loader = Child(77, "python3", "T", 0.0)
     polls = worker(2, (), on=Blocked("poll", "local socket"), children=(loader,))
@@ -714,10 +716,15 @@ def test_without_python_stacks_nobody_is_named_but_by_the_kernels_proof() -> Non
 
 
 @pytest.mark.parametrize(
-    ("channel", "kind"), [("__refrigerator", "stopped"), ("mem_cgroup_oom_synchronize", "memory-near")]
+    ("channel", "on", "kind"),
+    [
+        ("do_freezer_trap", Blocked(), "stopped"),
+        ("hrtimer_nanosleep", SLEEP, "stopped"),
+        ("mem_cgroup_oom_synchronize", Blocked(), "memory-near"),
+    ],
 )
-def test_what_a_control_group_has_frozen_keeps_no_interpreters_lock(channel: str, kind: str) -> None:
-    frozen = worker(1, ELSEWHERE, state="D")
+def test_what_a_control_group_has_frozen_keeps_no_interpreters_lock(channel: str, on: Blocked, kind: str) -> None:
+    frozen = worker(1, ELSEWHERE, state="D", on=on)
     looks = tuple(replace(each, channel=channel, holds_gil=True) for each in frozen.snapshots)
     found = the_one(worker(0), replace(frozen, snapshots=looks))
     assert (found.kind, found.rank, found.strength) == (kind, 1, "certain")
