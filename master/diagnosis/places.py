@@ -43,8 +43,7 @@ What = Literal[
 
 WAITS_FOR_RANKS: frozenset[What] = frozenset(("collective", "peer"))
 
-COLLECTIVES = (
-    "elastic_run/adapters/",  # for a rank, for data that others have, for the other ranks' state
+LIBRARIES = (
     "/torch/distributed/",
     "/torch/nn/parallel/distributed",
     "/torch/autograd/",  # a backward pass that waits for its reductions; one that computes is busy
@@ -56,6 +55,7 @@ COLLECTIVES = (
     "/deepspeed/comm/",
     "/xgboost/collective",
 )
+COLLECTIVES = (*LIBRARIES, "elastic_run/adapters/")  # for a rank, for data that others have, for the others' state
 DEVICES = ("/torch/cuda/",)
 HELD = ("/elastic_agent/warm/",)
 LOADERS = (
@@ -113,6 +113,8 @@ class Place:
         still: nothing has moved between the first look and the last.
         spot: what is equal for workers that are in the same place, as far as stacks tell; empty without stacks.
         sure: as far as can be seen, nothing ends its wait: no time-out, no other machine, no other thread or process.
+        wakes: its main thread waits for what is to come from outside, and woke up meanwhile: something came, or it
+            asked again.
     """
 
     what: What
@@ -121,6 +123,7 @@ class Place:
     still: bool
     spot: tuple[tuple[str, int, str], ...]
     sure: bool = False
+    wakes: bool = False
 
 
 Ends = Mapping[tuple[str, str], int]
@@ -196,7 +199,7 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         still = False  # one that ends by itself, and soon
     elif what in ("server", "pipe", "device"):
         # What comes in small parts, with pauses that are longer than all looks together, wakes it up now and then; so
-        # does a time-out after which it asks again. See `wakes_up`.
+        # does a time-out after which it asks again. See `wakes`.
         still = quiet and last.switches <= first.switches + 1
     else:
         still = quiet and len({_functions(each) for each in stacks}) <= 1
@@ -205,7 +208,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         where = (
             f"{where}, its control group has used up its quota" if where else "its control group has used up its quota"
         )
-    return Place(what, where, peers, still, spot_of(acting.frames), sure or what in _PROVEN)
+    wakes = acting is main and what in ("server", "pipe") and worker.woken > WOKEN
+    return Place(what, where, peers, still, spot_of(acting.frames), sure or what in _PROVEN, wakes)
 
 
 _WAITS: frozenset[What] = frozenset(
@@ -246,7 +250,7 @@ def _acting(
     network: str, worker: Worker, main: _Track, others: Sequence[_Track], what: What, ends: Ends, bar: float
 ) -> tuple[_Track, What, bool]:
     """The thread that tells where a worker is whose main thread waits, what it does, and whether nothing ends that."""
-    own = [each for each in others if each.child or script_frames(each.frames)]
+    own = [each for each in others if each.child or script_frames(each.frames) or decides(each.frames, LIBRARIES)]
     process = next((each for each in own if each.child and each.frames), None)
     for each in own:
         if _for_ranks(each) == "collective":
@@ -297,11 +301,6 @@ def _peers(network: str, worker: Worker, blocked: Blocked, ends: Ends) -> frozen
 def waits_for_process(frames: Sequence[Frame], blocked: Blocked) -> bool:
     """Whether a main thread, by its stack, may wait for a process that does the work; so may one without a stack."""
     return not frames or blocked.on == "child" or is_in(frames[:8], PROCESSES)
-
-
-def wakes_up(what: What, worker: Worker) -> bool:
-    """It waits for what is to come from outside, and woke up meanwhile: something came, or it asked again."""
-    return what in ("server", "pipe") and worker.woken > WOKEN
 
 
 def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, delayed: float, children: float) -> What:

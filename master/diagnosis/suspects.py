@@ -223,12 +223,12 @@ def _judged(living: Sequence[_Rank], ended: Sequence[_Ended], round: int, *, who
     patience = max(
         (_waited(each) / each.worker.allowed for each in waiting or living if each.worker.allowed), default=0.0
     )
-    still = [each for each in others if each.place.still and each.place.what in _KINDS]
+    still = [each for each in others if each.place.still and (each.place.what in _KINDS or (whole and _serves(each)))]
     stuck = [
         each
         for each in still
         if patience >= max(_patience(each), THRICE if spin else 0.0)
-        and not (places.wakes_up(each.place.what, each.worker) and _may_come_on(each.worker))
+        and not (each.place.wakes and _may_come_on(each.worker))
     ]
     proven = [each for each in still if each.place.what in _BY_THE_KERNEL or _lost_child(each)]
     anyone = any(not each.place.peers for each in waiting)
@@ -250,14 +250,17 @@ def _judged(living: Sequence[_Rank], ended: Sequence[_Ended], round: int, *, who
         if ended:
             return [_early(each, waiting, round) for each in ended]
         return _all_wait(waiting, round, whole=whole, seen=seen) if apart or hidden else []
-    if any(places.wakes_up(each.place.what, each.worker) and _may_come_on(each.worker) for each in others):
+    if any(each.place.wakes and _may_come_on(each.worker) for each in others):
         return []
     if waiting and seen and len(still) == len(others):
         return [_standstill(living, round)]
     if waiting or not whole:
         return []
     if stuck and len(stuck) == len(living):
-        found = [_finding(each, (), round) for each in _roots(stuck)]
+        roots = _roots(stuck)
+        chained = [each for each in stuck if each not in roots and each.place.what in _MAY_WAIT_FOR_RANKS]
+        # What all ranks of a job wait for may come, by design.
+        found = [_finding(each, chained, round, design=not (chained or ended or each.place.sure)) for each in roots]
         return found if seen else [each for each in found if each.strength == "certain"]
     if seen and still and len(still) == len(living):
         return [_standstill(living, round)]
@@ -320,8 +323,8 @@ def _roots(stuck: Sequence[_Rank]) -> Sequence[_Rank]:
     return roots
 
 
-def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int) -> Finding:
-    kind = _KINDS[suspect.place.what]
+def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int, *, design: bool = False) -> Finding:
+    kind = _KINDS.get(suspect.place.what, "silent-server")  # it waits for whoever connects
     worker = suspect.worker
     dead = [child for child in worker.children if child.state in DEAD]
     halted = [child for child in worker.children if child.state in HALTED]
@@ -330,9 +333,10 @@ def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int) -> Finding:
         kind, where = "loader-died", _also(where, f"process {dead[0].pid} ({dead[0].name}) has ended")
     elif halted and _lost_child(suspect):
         kind, where = "stopped", _also(where, f"its process {halted[0].pid} ({halted[0].name})")
-    known = any(each.place.peers or (each.place.what != "peer" and not each.worker.spins) for each in waiting)
-    alone = not waiting and not suspect.place.sure  # what all wait for may come, by design
-    strength = _STRENGTH.get(kind, "strong" if known and not alone else "weak")
+    known = not waiting or any(
+        each.place.peers or (each.place.what != "peer" and not each.worker.spins) for each in waiting
+    )
+    strength = _STRENGTH.get(kind, "strong" if known and not design else "weak")
     return Finding(
         kind,
         worker.rank,

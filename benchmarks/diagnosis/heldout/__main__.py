@@ -1,6 +1,6 @@
 """Runs the held-out half of the corpus once, and prints what was named: see the README beside it.
 
-    python -m benchmarks.diagnosis.heldout [--without-stacks] [--cases NAME,...] [--parallel 2] [--json FILE]
+    python -m benchmarks.diagnosis.heldout [--moved] [--without-stacks] [--cases NAME,...] [--parallel 2] [--json FILE]
 
 A rank is *named* where it is told on certain or strong evidence; that is also what `--on-hang` would act upon. Weak
 findings that name a rank have a column of their own.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...arena import adopt_orphans
-from .cases import CASES, HeldOutCase
+from .cases import CASES, MOVED, HeldOutCase
 
 HANG_TIMEOUT = 4.0
 """Seconds, of the launcher."""
@@ -61,6 +61,9 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.diagnosis.heldout", description=__doc__)
     parser.add_argument("--cases", default="", help="names, with commas; all where it is left out")
+    parser.add_argument(
+        "--moved", action="store_true", help="those whose result led to a change of a rule, and no others"
+    )
     parser.add_argument("--without-stacks", action="store_true", help="as where py-spy is not installed")
     parser.add_argument("--parallel", type=int, default=2, help="runs at the same time")
     parser.add_argument("--json", type=Path, help="also write each run to this file")
@@ -69,7 +72,7 @@ def main() -> None:
     if unknown := set(names) - {each.name for each in CASES}:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     adopt_orphans()
-    chosen = [each for each in CASES if not names or each.name in names]
+    chosen = [each for each in CASES if (each.name in names if names else (each.name in MOVED) == given.moved)]
     with tempfile.TemporaryDirectory(prefix="elastic-run-heldout_", ignore_cleanup_errors=True) as folder:
         python = _without_py_spy(Path(folder)) if given.without_stacks else sys.executable
         trials = asyncio.run(_run_all(chosen, python, Path(folder), given.parallel))

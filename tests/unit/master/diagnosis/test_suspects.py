@@ -697,6 +697,32 @@ def test_what_all_ranks_wait_for_by_design_is_weak_evidence_at_most() -> None:
     server = Blocked("recvfrom", "socket", "10.0.0.9:80")
     found = judged(*(worker(rank, ELSEWHERE, quiet=LONG, on=server) for rank in range(3)))
     assert {each.strength for each in found} == {"weak"}
+    locks = [worker(rank, ELSEWHERE, quiet=LONG, on=Blocked("flock", "file", "/data/lock")) for rank in (0, 1)]
+    found = the_one(*locks, worker(2, ELSEWHERE, quiet=LONG, on=server))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("silent-server", 2, "strong", (0, 1))
+
+
+def test_a_rank_that_does_not_end_when_the_others_have_is_named() -> None:
+    uploads = worker(0, ELSEWHERE, quiet=LONG, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))
+    found = the_one(uploads, Worker(1, 1, 1001, ended=0), Worker(2, 2, 1002, ended=0))
+    assert (found.kind, found.rank, found.strength) == ("silent-server", 0, "strong")
+
+
+def test_a_rank_that_waits_for_a_debugger_to_connect_is_named_when_it_has_for_long() -> None:
+    listens = worker(1, ELSEWHERE, quiet=LONG, on=Blocked("accept4", "listener"))
+    assert the_one(worker(0), replace(listens, quiet=70.0)).kind == "standstill"
+    assert the_one(worker(0, quiet=LONG), listens).kind == "silent-server"
+
+
+def test_a_collective_that_a_pool_of_threads_runs_without_a_call_of_the_script_is_one() -> None:
+    pool = Frame("/usr/lib/python3.11/concurrent/futures/thread.py", 83, "_worker")
+    loop = (Frame("/usr/lib/python3.11/asyncio/base_events.py", 1900, "_run_once"), *ELSEWHERE)
+    ranks = [worker(rank, loop, on=Blocked("epoll_wait", "local socket")) for rank in range(3)]
+    found = the_one(
+        with_threads(ranks[0], thread((PASSES, pool))),
+        *(with_threads(each, thread((ALL_REDUCE[0], pool))) for each in ranks[1:]),
+    )
+    assert (found.kind, found.rank, found.waiting) == ("deadlock", 0, (1, 2))
 
 
 def test_without_python_stacks_nobody_is_named_but_by_the_kernels_proof() -> None:
