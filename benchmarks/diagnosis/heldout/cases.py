@@ -30,7 +30,7 @@ class HeldOutCase:
     cause: str
     source: str
     ranks: int = 3
-    seconds: float = 30.0
+    seconds: float = 20.0
     command: tuple[str, ...] = ("{script}",)
 
     @property
@@ -55,14 +55,14 @@ def _fault(
     culprits: set[int],
     cause: str,
     source: str,
-    seconds: float = 30.0,
+    seconds: float = 20.0,
     command: tuple[str, ...] = ("{script}",),
 ) -> HeldOutCase:
     return HeldOutCase(name, "fault", frozenset(culprits), cause, source, seconds=seconds, command=command)
 
 
 def _innocent(
-    name: str, cause: str, source: str, seconds: float = 45.0, command: tuple[str, ...] = ("{script}",)
+    name: str, cause: str, source: str, seconds: float = 40.0, command: tuple[str, ...] = ("{script}",)
 ) -> HeldOutCase:
     return HeldOutCase(name, "innocent", frozenset(), cause, source, seconds=seconds, command=command)
 

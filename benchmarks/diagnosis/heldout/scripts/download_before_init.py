@@ -15,7 +15,7 @@ import fcntl, sys, time
 fcntl.flock(1, fcntl.LOCK_EX)
 sys.stderr.write("holding")
 sys.stderr.close()
-time.sleep(1e6)
+time.sleep(7200)
 """
 
 

@@ -8,15 +8,16 @@ from torch import nn
 
 
 def trial(rate: float, seconds: float) -> float:
-    end, x = time.monotonic() + seconds, torch.randn(64, 16)
-    model = nn.Linear(16, 1)
+    x, model = torch.randn(64, 16), nn.Linear(16, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-    while time.monotonic() < end:
+    end = time.monotonic() + seconds
+    while True:
         loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return loss.item()
+        if time.monotonic() > end:
+            return loss.item()
 
 
 def search() -> float:

@@ -12,11 +12,10 @@ class OpenIndex:
         self.seconds = seconds
 
     def __call__(self, worker: int) -> None:
-        end, index = time.monotonic() + self.seconds, {}
+        end, index, number = time.monotonic() + self.seconds, {}, 0
         while time.monotonic() < end:
-            index[len(index) % 100_000] = hash(str(len(index)))
-            if len(index) % 5_000 == 0:
-                time.sleep(0.02)
+            number += 1
+            index[number % 100_000] = hash(str(number))
 
 
 def main() -> None:

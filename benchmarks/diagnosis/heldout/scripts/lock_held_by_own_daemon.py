@@ -18,7 +18,7 @@ def update_cache(epoch: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         if dist.get_rank() == 1 and epoch == 2:  # refresh the index in the background
-            program = "import time; time.sleep(100000)"
+            program = "import time; time.sleep(7200)"
             subprocess.Popen([sys.executable, "-c", program], pass_fds=(descriptor,))
     finally:
         os.close(descriptor)

@@ -19,7 +19,7 @@ class Clips(Dataset):
     def decode(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            sum(n * n for n in range(10_000))
+            sum(n * n for n in range(50_000))
             time.sleep(0.01)
 
 

@@ -11,7 +11,7 @@ def local_steps(model: nn.Module, optimizer: torch.optim.Optimizer, seconds: flo
     end, count = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         optimizer.zero_grad()
-        model(torch.randn(16, 32)).square().mean().backward()
+        model(torch.randn(128, 256)).square().mean().backward()
         optimizer.step()
         count += 1
         time.sleep(0.02)
@@ -28,7 +28,7 @@ def average(model: nn.Module) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    model = nn.Linear(32, 32)
+    model = nn.Linear(256, 256)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for number, seconds in enumerate([0.5] * 8 + [13.0] + [0.5] * 6):
         steps = local_steps(model, optimizer, seconds)
