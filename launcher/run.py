@@ -36,13 +36,14 @@ from ..rendezvous.trace_file import AGENT, Sink, Trace
 from ..rendezvous.version import VERSION
 from . import finished
 from .address import Address, Unreachable, address_of, endpoints_of
+from .console import say
 from .early import ETCD_PASSWORD, heeded, node_name, recipe
 from .history.attach import following, journal_of
 from .options import roles
 from .settings import Command, Options
 from .source import digests
 from .store_access import NobodyAnswered, store_of
-from .summary import last_lines, spent, write_json
+from .summary import last_lines, spent, write_error, write_json
 from .terminal.live_line import live_line
 from .trust import concealed, identity_of, mark, protected, security
 
@@ -136,7 +137,13 @@ async def run(
         written: as for `setup`.
     """
     with all_allowed() as files:
-        return await _run(options, workers, entered, early, written, files)
+        result = await _run(options, workers, entered, early, written, files)
+    if result.code != plan.SUCCEEDED and (file := os.environ.get("TORCHELASTIC_ERROR_FILE")):
+        try:
+            write_error(Path(file), result, time.time())
+        except OSError as error:
+            say(f"TORCHELASTIC_ERROR_FILE={file} could not be written: {error}")
+    return result
 
 
 async def _run(

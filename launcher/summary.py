@@ -47,11 +47,9 @@ def spent(options: Options, result: Result) -> Split | None:
 
 def last_lines(options: Options, result: Result, host: str, split: Split | None) -> list[str]:
     """The lines that end the run, at most LINES where it failed; `split`: see `spent`."""
-    header = result.header
-    over = header is not None and header.final and result.code == plan.exit_code(header)
     totals = _totals(result)
     if result.code == plan.SUCCEEDED:
-        return [f"job {options.job_id} succeeded: {result.reason}", *_goodput(options, header, split), totals]
+        return [f"job {options.job_id} succeeded: {result.reason}", *_goodput(options, result.header, split), totals]
     verdict = f"job {options.job_id} failed: {result.reason}"
     if result.code >= 128:
         verdict = f"node {result.node} left job {options.job_id}: {result.reason}"
@@ -59,13 +57,19 @@ def last_lines(options: Options, result: Result, host: str, split: Split | None)
         verdict = f"node {result.node} gave up on job {options.job_id}: {result.reason}"
     elif result.code == plan.REFUSED:
         return [f"the job refused this node: {result.reason}"]
-    incident = header.incident if over and header else None
+    incident = _final_incident(result)
     if incident is None or incident.exit is None:
         return [verdict, *_stood_still(result), *_advice(options, result, host), totals]
     python = options.command.python if options.command.kind != "executable" else ""
     before = _stood_still(result)
     room = LINES - 2 - len(before)
     return [verdict, *before, *_root_cause(incident, room, python, options.adapter.hints), totals]
+
+
+def _final_incident(result: Result) -> Incident | None:
+    """What ended the job, where this node ended for that."""
+    header = result.header
+    return header.incident if header and header.final and result.code == plan.exit_code(header) else None
 
 
 def _root_cause(incident: Incident, room: int, python: str, hints: Sequence[Hint]) -> list[str]:
@@ -185,9 +189,26 @@ def write_json(path: Path, options: Options, result: Result, split: Split | None
         "root_cause": _cause(incident) if incident else None,
         "diagnosis": [_finding(each) for each in result.findings],
     }
+    _write(path, json.dumps(summary, indent=2) + "\n")
+
+
+def write_error(path: Path, result: Result, now: float) -> None:
+    """Writes why it failed as torch's agent does for whoever started it; `now`: seconds of the Unix epoch."""
+    incident = _final_incident(result)
+    exit_ = incident.exit if incident else None
+    told = (exit_.message if exit_ else "") or result.reason
+    error = {
+        "message": told,
+        "extraInfo": {"py_callstack": (exit_.traceback if exit_ else "") or told, "timestamp": str(int(now))},
+        "errorCode": exit_.status if exit_ else result.code,
+    }
+    _write(path, json.dumps({"message": error}))
+
+
+def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not to wait for the reader of a named pipe where there is none.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(descriptor, True)
     with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor is no path
-        file.write(json.dumps(summary, indent=2) + "\n")
+        file.write(text)

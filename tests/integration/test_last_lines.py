@@ -1,5 +1,6 @@
 """A terminal's last glance: on failure the last 15 lines hold who failed, how, why, one hint, and the log's path."""
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 def run(job: Cluster, how: str) -> dict[str, str]:
     """Has rank 1 fail in that way, for good; the last 15 lines of each node."""
-    job.start("A", "B", script=SCRIPTS / "fails.py", args=[how], nnodes=2, max_restarts=0)
+    for node in "AB":
+        variables = {"TORCHELASTIC_ERROR_FILE": str(job.directory / f"{node}.json")}
+        job.start(node, script=SCRIPTS / "fails.py", args=[how], env=variables, nnodes=2, max_restarts=0)
     assert job.finish() == {"A": 1, "B": 1}
     return {node: job.last_lines(node) for node in "AB"}
 
@@ -30,8 +33,18 @@ def check(end: str, ended: str) -> None:
     assert Path(log[1]).is_file()
 
 
+def error_of_launcher(job: Cluster, node: str) -> tuple[str, str, int]:
+    """What a scheduler finds: the message, the traceback and the exit code."""
+    error = json.loads((job.directory / f"{node}.json").read_text())["message"]
+    assert int(error["extraInfo"]["timestamp"]) > 0
+    return error["message"], error["extraInfo"]["py_callstack"], error["errorCode"]
+
+
 def test_an_exception(job: Cluster) -> None:
-    for end in run(job, "exception").values():
+    for node, end in run(job, "exception").items():
+        message, trace, code = error_of_launcher(job, node)
+        assert (message, code) == ("KeyError: 'learning_rate'", 1)
+        assert trace.startswith("Traceback (most recent call last):\n") and trace.rstrip().endswith(message)
         check(end, "exited with code 1")
         for line in ("Traceback (most recent call last):", 'prepare({"epochs": 3})', "KeyError: 'learning_rate'"):
             assert line in end
@@ -49,7 +62,9 @@ def test_an_exception_with_a_long_traceback_keeps_its_first_and_last_lines(job: 
 
 
 def test_a_kill(job: Cluster) -> None:
-    for end in run(job, "SIGKILL").values():
+    for node, end in run(job, "SIGKILL").items():
+        message, _, code = error_of_launcher(job, node)
+        assert "died by SIGKILL (9)" in message and code == -9
         check(end, r"died by SIGKILL \(9\)")
         assert "elastic-run did not send it" in end
 

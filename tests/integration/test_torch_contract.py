@@ -204,10 +204,18 @@ def test_stdin_is_the_launchers_own(both: Both) -> None:
 
 
 def test_torch_knows_that_it_is_launched_and_its_error_files_are_read(alone: Cluster) -> None:
-    alone.start("A", script=SCRIPTS / "recorded_error.py", standalone="", max_restarts=0)
+    script, files = SCRIPTS / "recorded_error.py", [alone.directory / f"{name}.json" for name in ("ours", "torchruns")]
+    ours, torchruns = ({"TORCHELASTIC_ERROR_FILE": str(file)} for file in files)
+    alone.start("A", script=script, env=ours, standalone="", max_restarts=0)
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", str(script)]
+    assert subprocess.run(words, env=os.environ | torchruns, capture_output=True, timeout=DEADLINE).returncode == 1
     assert alone.finish(DEADLINE) == {"A": 1}
     assert "rank 0] launched by torchelastic: True" in alone.log("A")
     end = alone.last_lines("A")
     assert "exited with code 9" in end
     assert "ValueError: kept only in the error file" in end
     assert "in main" in end, "the traceback is in the error file, too"
+    errors = [json.loads(file.read_text()) for file in files]
+    for error in errors:
+        assert error["message"]["extraInfo"].pop("timestamp").isdecimal()
+    assert errors[0] == errors[1], "what a scheduler reads of either launcher is the same"
