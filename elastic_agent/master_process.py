@@ -12,13 +12,14 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..master.controller import Terms, describe_difference
+from ..master.controller import Terms
 from ..master.status import Status
 from ..rendezvous import election, failure_detector, membership
 from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, LeaseLost, OtherSecret, Refused, StoreError, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
+from ..rendezvous.member import describe_difference
 from ..rendezvous.rpc.envelope import Caller, RpcError, Security
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits

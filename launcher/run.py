@@ -102,6 +102,7 @@ def terms(options: Options, written: Command | None = None, identity: "Identity 
         else tuple(dict.fromkeys(line for each in (written or command, *own.values()) for line in digests(each))),
         roles=roles.canonical(options.roles),
         identity="" if options.store.kind == "memory" else mark(options.trust, identity),
+        named=options.job_id_given,
     )
     return Terms(
         policy=options.policy,

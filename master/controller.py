@@ -27,7 +27,7 @@ from ..rendezvous import peers, ranks
 from ..rendezvous.header import Eviction, Header, Incident, Tally
 from ..rendezvous.identity.secret import OTHER_SECRET
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, differing_sources
+from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, describe_difference, describe_own
 from ..rendezvous.node_reasons import (
     LeaseExpired,
     NodeReason,
@@ -196,6 +196,7 @@ class Controller:
         self._members: dict[str, Seen] = {}  # by node; `gone/INCARNATION` where it has left after its success
         self._ignored: dict[str, None] = {}  # nodes whose key holds no member, and that have been said
         self._mismatched: dict[str, None] = {}  # nodes that were started with something else, in order
+        self._differing = set[str]()  # incarnations that may be so, and were told of
         self._watched: set[str] = set()  # incarnations
         self._awaited: dict[str, _Awaited] = {}  # by incarnation
         self._overdue: dict[str, NodeReason] = {}  # incarnations that were awaited in vain, or evicted before, and why
@@ -587,6 +588,10 @@ class Controller:
                 line = f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}"
                 self._do(effects.Refuse(node, seen.order, seen.member.incarnation, word, line))
                 return True
+            if seen and seen.member.incarnation not in self._differing:
+                self._differing.add(seen.member.incarnation)
+                own = describe_own(ours, seen.member.fingerprint)
+                self._say(f"node {node} has the job's --rdzv-id and may differ: {own}")
             del self._mismatched[node]
         return False
 
@@ -1024,43 +1029,6 @@ class Controller:
         if line and line != self._said:
             self._say(line)
         self._said = line
-
-
-def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
-    """What differs between two nodes' starts, in words for a reader `here`; empty where nothing does."""
-    names = {
-        "script": "the script",
-        "nnodes": "--nnodes",
-        "nproc_per_node": "--nproc-per-node",
-        "version": "elastic-run's version",
-        "framework": "--framework",
-        "roles": "--roles (or what --role-options and --role-command say of them)",
-        "identity": "how nodes prove that they belong to the job",
-    }
-    mine, theirs = dataclasses.asdict(here), dataclasses.asdict(there)
-    differences = [
-        f"{words} is {theirs[name]!r} there and {mine[name]!r} here"
-        for name, words in names.items()
-        if mine[name] != theirs[name]
-    ]
-    if here.arguments != there.arguments:
-        differences.append(f"the script's arguments are not the same: {_arguments(here.arguments, there.arguments)}")
-    if here.identity != there.identity:
-        differences.append(
-            "all nodes need one secret (elastic-run join, --join-file=FILE or ELASTIC_RUN_SECRET), or --insecure"
-        )
-    if files := differing_sources(here, there):
-        differences.append(f"the source of {', '.join(files)} is not the same there and here")
-    return "; ".join(differences)
-
-
-def _arguments(here: Sequence[str], there: Sequence[str]) -> str:
-    """Where two lists of arguments differ, of which only digests are known."""
-    if len(here) != len(there):
-        return f"{len(there)} there and {len(here)} here"
-    numbers = [str(number) for number, (mine, theirs) in enumerate(zip(here, there, strict=True), 1) if mine != theirs]
-    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
-    return f"number {', '.join(numbers[:8])}{more} of {len(here)}"
 
 
 def _ranks(assigned: Sequence[Assignment]) -> Mapping[str, range]:

@@ -4,6 +4,7 @@ State, not messages: a report is the whole truth about the node, written over th
 reads the reports and knows what the last master knew, so nothing is lost in a failover.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -84,7 +85,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What must be equal on every node of a job, as it was typed.
+    """What must be equal on every node of a job, as it was typed; see `named`.
 
     Attributes:
         arguments: of the script, each as a digest: they may hold what readers of the store need not know.
@@ -93,6 +94,7 @@ class Fingerprint:
         identity: how the nodes prove that they belong to the job; says which secret, and is none.
         source: `file:digest` of what the command runs, where the job's id was derived from the command; else empty,
             and compared with nothing.
+        named: the job's id was given by the user, who may let nodes differ in `script`, `arguments`, `nproc_per_node`.
     """
 
     script: str
@@ -104,6 +106,7 @@ class Fingerprint:
     framework: str = "torch"
     roles: str = ""
     identity: str = ""
+    named: bool = False
 
 
 def differing_sources(here: Fingerprint, there: Fingerprint) -> list[str]:
@@ -114,6 +117,52 @@ def differing_sources(here: Fingerprint, there: Fingerprint) -> list[str]:
         {name: digest for name, _, digest in (entry.rpartition(":") for entry in node.source)} for node in (here, there)
     )
     return [name for name in dict.fromkeys((*mine, *theirs)) if mine.get(name) != theirs.get(name)]
+
+
+def describe_difference(here: Fingerprint, there: Fingerprint) -> str:
+    """What differs between two nodes' starts and may not, in words for a reader `here`; empty where nothing does."""
+    names = {
+        "nnodes": "--nnodes",
+        "version": "elastic-run's version",
+        "framework": "--framework",
+        "roles": "--roles (or what --role-options and --role-command say of them)",
+        "identity": "how nodes prove that they belong to the job",
+    }
+    differences = _differing(names, here, there)
+    if here.identity != there.identity:
+        differences.append(
+            "all nodes need one secret (elastic-run join, --join-file=FILE or ELASTIC_RUN_SECRET), or --insecure"
+        )
+    if files := differing_sources(here, there):
+        differences.append(f"the source of {', '.join(files)} is not the same there and here")
+    if (own := describe_own(here, there)) and not (here.named and there.named):
+        differences += [own, "nodes that are to differ in this need the same --rdzv-id, given to each of them"]
+    return "; ".join(differences)
+
+
+def describe_own(here: Fingerprint, there: Fingerprint) -> str:
+    """What differs between two nodes' starts and may, where each was given the job's id by its user; as above."""
+    differences = _differing({"script": "the script", "nproc_per_node": "--nproc-per-node"}, here, there)
+    if here.arguments != there.arguments:
+        differences.append(f"the script's arguments are not the same: {_arguments(here.arguments, there.arguments)}")
+    return "; ".join(differences)
+
+
+def _differing(names: Mapping[str, str], here: Fingerprint, there: Fingerprint) -> list[str]:
+    return [
+        f"{words} is {theirs!r} there and {mine!r} here"
+        for name, words in names.items()
+        if (mine := getattr(here, name)) != (theirs := getattr(there, name))
+    ]
+
+
+def _arguments(here: Sequence[str], there: Sequence[str]) -> str:
+    """Where two lists of arguments differ, of which only digests are known."""
+    if len(here) != len(there):
+        return f"{len(there)} there and {len(here)} here"
+    numbers = [str(number) for number, (mine, theirs) in enumerate(zip(here, there, strict=True), 1) if mine != theirs]
+    more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+    return f"number {', '.join(numbers[:8])}{more} of {len(here)}"
 
 
 State = Literal["waiting", "running", "failed", "succeeded", "leaving", "unfit"]

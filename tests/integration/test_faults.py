@@ -348,16 +348,33 @@ def test_ctrl_c_twice_kills(alone: Cluster) -> None:
 # -- who may be in a job ----------------------------------------------------------------------------------------------
 
 
-def test_the_same_id_with_other_arguments_is_refused(job: Cluster) -> None:
-    job.start("A", nnodes="1:2", args=["--rate=1"])
-    first = job.workers(1)
-    job.start("B", args=["--rate=2"])
-    job.wait_for_line("B", "the job refused this node: .*the script's arguments are not the same: number 1 of 1")
-    job.wait_for_line("B", "Give this one its own --rdzv-id, or start both with the same command and source")
+def test_what_nodes_of_a_given_id_may_differ_in_is_told_and_what_they_may_not_is_refused(job: Cluster) -> None:
+    elsewhere = job.directory / "elsewhere.py"
+    elsewhere.symlink_to(job.script)
+    job.start("A", nnodes="2:3", nproc_per_node=2, args=["--data=/nvme0"], conf={"last_call_timeout": 0})
+    job.start("B", script=elsewhere, nproc_per_node=1, args=["--data=/scratch"])
+    workers = job.workers(3)
+    told = r"node (A|B) has the job's --rdzv-id and may differ: the script is .*; --nproc-per-node is '(1|2)' there"
+    _, line = job.wait_anywhere(told + r".*; the script's arguments are not the same: number 1 of 1")
+    assert sum(job.log(node).count("may differ") for node in "AB") == 1, line
+    job.start("C", nnodes="1:3")
+    job.wait_for_line("C", "the job refused this node: .* than this node: --nnodes is '2:3' there and '1:3' here. Give")
+    job.wait_for_line("C", "Give this one its own --rdzv-id, or start both with the same command and source")
+    job.nodes["C"].process.wait(DEADLINE)
+    assert workers[0].alive, "the job that runs is not touched"
+    workers.release()
+    assert job.finish() == {"A": 0, "B": 0, "C": 2}
+
+
+def test_where_the_id_is_derived_other_workers_are_refused_and_the_id_to_give_is_named(job: Cluster) -> None:
+    job.start("A", nnodes=2, nproc_per_node=2, rdzv_id=None)
+    job.wait_for_line("A", "1 of 2 nodes have joined")
+    job.start("B", nproc_per_node=1)
+    job.wait_for_line("B", "--nproc-per-node is '2' there and '1' here; nodes that are to differ in this need the same")
+    job.wait_for_line("B", "--rdzv-id, given to each of them")
     job.nodes["B"].process.wait(DEADLINE)
-    assert first[0].alive, "the job that runs is not touched"
-    first.release()
-    assert job.finish() == {"A": 0, "B": 2}
+    job.send("A", signal.SIGTERM)
+    assert job.finish() == {"A": 143, "B": 2}
 
 
 def test_two_projects_with_the_same_command_are_not_taken_for_one_job(job: Cluster, tmp_path: Path) -> None:

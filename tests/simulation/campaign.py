@@ -25,7 +25,19 @@ CORES: Sequence[str] = (
     *(f"rendezvous/store/etcd/{name}.py" for name in ("session", "watch")),
 )
 
-_WORDS = {"say", "_say", "_say_once", "_say_elected", "describe", "describe_difference", "_names", "_missing", "_some"}
+_WORDS = {
+    "say",
+    "_say",
+    "_say_once",
+    "_say_elected",
+    "describe",
+    "describe_difference",
+    "describe_own",
+    "_differing",
+    "_names",
+    "_missing",
+    "_some",
+}
 _ELSEWHERE = {"metadata", "_log_in", "log_in_again", "_on_stop", "listener"}
 """Functions that only speak, and those whose surroundings (passwords, terminals) no simulation has."""
 

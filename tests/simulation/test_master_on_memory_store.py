@@ -18,7 +18,7 @@ from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidacy, Candidate
 from elastic_run.master import controller
 from elastic_run.master import master as master_module
-from elastic_run.master.controller import RETURN_SECONDS, SILENT_SECONDS, Terms, describe_difference
+from elastic_run.master.controller import RETURN_SECONDS, SILENT_SECONDS, Terms
 from elastic_run.master.master import Master
 from elastic_run.master.memory import Memory
 from elastic_run.master.publish import WORDS, Publisher
@@ -26,7 +26,7 @@ from elastic_run.rendezvous import election, membership
 from elastic_run.rendezvous.errors import Deposed, Refused, StoreUnavailable
 from elastic_run.rendezvous.header import Header, Leader, Tally
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report
+from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, describe_difference
 from elastic_run.rendezvous.node_reasons import PreemptionNotice, ProcessGone, StartFailed
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import AllJoined, Reason
@@ -2126,3 +2126,13 @@ def test_arguments_that_are_cut_elsewhere_differ() -> None:
 def test_which_arguments_differ_is_told_by_their_numbers() -> None:
     one, other = (dataclasses.replace(FINGERPRINT, arguments=args) for args in (("a", "b", "c"), ("a", "x", "y")))
     assert "number 2, 3 of 3" in describe_difference(one, other)
+
+
+@pytest.mark.parametrize("name", ["nnodes", "version", "framework", "roles", "identity"])
+def test_where_both_users_gave_the_id_only_script_arguments_and_workers_may_differ(name: str) -> None:
+    one = dataclasses.replace(FINGERPRINT, named=True)
+    own = dataclasses.replace(one, script="/nvme0/train.py", arguments=("--data=/nvme0",), nproc_per_node="2")
+    assert describe_difference(one, own) == ""
+    assert "need the same --rdzv-id" in describe_difference(one, dataclasses.replace(own, named=False))
+    words = describe_difference(one, dataclasses.replace(own, **{name: "other"}))
+    assert "'other'" in words and "script" not in words
