@@ -5,12 +5,14 @@ where no node has come yet, the master says what that is.
 """
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from ..elastic_agent import plan
 from ..elastic_agent.master_process import MasterProcess, MasterSetup
 from ..master.nodes.platform import PlatformError
 from ..rendezvous.errors import RendezvousError
+from ..rendezvous.keys import Keys
 from ..rendezvous.store.endpoint import Endpoint
 from ..rendezvous.trace_file import Trace
 from . import finished
@@ -39,10 +41,10 @@ def main(options: Options, entered: float) -> int:
             "elastic-run master: a job of one node has its master in its agent; give --nnodes and --rdzv-endpoint as "
             "the nodes have them"
         )
-    return asyncio.run(_run(options, finished.runs_before(entered)))
+    return asyncio.run(_run(options, entered))
 
 
-async def _run(options: Options, known_runs: frozenset[str]) -> int:
+async def _run(options: Options, entered: float) -> int:
     for note in options.notes:
         say(note)
     wanted = (("--history", options.output.history), ("--dashboard", options.output.dashboard))
@@ -55,7 +57,7 @@ async def _run(options: Options, known_runs: frozenset[str]) -> int:
         where = address_of(options, endpoints)
         with ended_by(options.signals, told):
             async with managed_nodes.cluster_of(options, say) as cluster:
-                code, why = await _in_cluster(options, endpoints, where, trace, cluster, known_runs)
+                code, why = await _in_cluster(options, endpoints, where, trace, cluster, entered)
     except asyncio.CancelledError:
         if not told:
             raise
@@ -80,15 +82,15 @@ async def _in_cluster(
     where: Address,
     trace: Trace,
     cluster: "Cluster | None",
-    known_runs: frozenset[str],
+    entered: float,
 ) -> tuple[int, str]:
     """`cluster`: in which this process starts the nodes, or None."""
     if cluster is None:
-        return await _with_store(options, endpoints, where, say, trace, None, known_runs)
+        return await _with_store(options, endpoints, where, say, trace, None, entered)
     over = await cluster.over()
     if over is None:
         async with cluster.waiting():
-            code, why = await _with_store(options, endpoints, where, cluster.say, trace, cluster, known_runs)
+            code, why = await _with_store(options, endpoints, where, cluster.say, trace, cluster, entered)
     else:
         code, why = over
     if code < 128 and code != plan.STORE_LOST:
@@ -103,22 +105,23 @@ async def _with_store(
     say: managed_nodes.Say,
     trace: Trace,
     cluster: "Cluster | None",
-    known_runs: frozenset[str],
+    entered: float,
 ) -> tuple[int, str]:
     identity = identity_of(options.trust, endpoints, say)
     endpoints = protected(endpoints, identity)
     async with store_of(options, endpoints, where, say, identity) as store:
         say(f"job {options.job_id}: this process has no workers, and leads the job while it is elected")
+        keys, name = Keys(options.job_id), f"{node_name(options)}-master"
         setup = MasterSetup(
             job=options.job_id,
-            name=f"{node_name(options)}-master",
+            name=name,
             host=where.host,
             bind=where.bind or "",
             terms=terms(options, identity=identity),
             lease_ttl=options.timing.lease_ttl,
             signals=heeded(options.signals),
             security=security(identity),
-            known_runs=known_runs,
+            known_runs=await finished.runs_before(store, keys, name, entered),
         )
         if options.platform:
             start = managed_nodes.Start(options, setup, store, say, trace, identity.secret if identity else None)
@@ -126,5 +129,5 @@ async def _with_store(
         process = MasterProcess(setup, store, say, trace)
         code, why = await process.run()
         if code == plan.SUCCEEDED and process.end:
-            finished.note(process.end.run)
+            await finished.note(store, keys, name, process.end.run, time.monotonic())
         return code, why

@@ -28,6 +28,7 @@ from ..master.controller import Terms
 from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
 from ..rendezvous.identity.scrub import scrub
 from ..rendezvous.identity.secret import NoIdentity
+from ..rendezvous.keys import Keys
 from ..rendezvous.member import Fingerprint
 from ..rendezvous.plural import plural
 from ..rendezvous.store.contract import Store
@@ -176,9 +177,6 @@ async def _run(
         if trace.file is None:  # it could not be opened
             workers = replace(workers, told=replace(workers.told, trace=""))
         agent_setup = setup(options, workers, where, written, identity)
-        if options.store.kind != "memory":
-            known_runs = finished.runs_before(time.monotonic() if entered is None else entered)
-            agent_setup = replace(agent_setup, known_runs=known_runs)
         # Among others it may get another name, and the agent prints that when it has registered.
         name = f"; this node is {agent_setup.workers.node}" if agent_setup.bind is None else ""
         least, most = options.nprocs[0], options.nprocs[-1]
@@ -191,7 +189,8 @@ async def _run(
             output.say(f"complete logs are in {output.root} (--log-dir selects another folder)")
         journal = journal_of(options, agent_setup, output.say)
         try:
-            result = await _take_part(options, endpoints, agent_setup, machine, output, trace, identity, journal)
+            begun = time.monotonic() if entered is None else entered
+            result = await _take_part(options, endpoints, agent_setup, begun, machine, output, trace, identity, journal)
             if journal:
                 journal.over(result.code, result.reason)
         finally:
@@ -224,6 +223,7 @@ async def _take_part(
     options: Options,
     endpoints: tuple[Endpoint, ...],
     agent_setup: Setup,
+    entered: float,
     machine: RealMachine,
     output: Output,
     trace: Trace,
@@ -240,12 +240,16 @@ async def _take_part(
                 trace.since(begun, "store", AGENT, kind=options.store.kind)
                 if options.node_check and (why := await _checked(options, where, store, output)):
                     return Result(plan.REFUSED, why, None, agent_setup.workers.node, (), Timeline(begun))
+                keys, node = Keys(options.job_id), agent_setup.workers.node
+                if shared:
+                    known = await finished.runs_before(store, keys, node, entered)
+                    agent_setup = replace(agent_setup, known_runs=known)
                 agent = Agent(agent_setup, store, output, machine, trace, journal)
                 shown = live_line(agent.job_status, output) if options.output.live_line else contextlib.nullcontext()
                 async with following(journal, agent, options, output.say), shown:
                     result = await agent.run()
                 if shared and result.code == plan.SUCCEEDED and result.header:
-                    finished.note(result.header.run)
+                    await finished.note(store, keys, node, result.header.run, time.monotonic())
                 return result
     except asyncio.CancelledError:
         if not told:

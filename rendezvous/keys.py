@@ -11,6 +11,7 @@
 /elastic-run/<job>/ledgers/<name>                who has which shards of a dataset whose position lies in checkpoints
 /elastic-run/<job>/queues/<name>                 the same of one whose position lies here: only a success removes it
 /elastic-run/<job>/outcome                       leased for a minute: this job has just succeeded
+/elastic-run/<job>/ends/<node>/<run>             leased with it: that node has seen that run succeed
 """
 
 from dataclasses import dataclass, field
@@ -111,6 +112,10 @@ class Keys:
     def outcome(self) -> str:
         """The tombstone of a success."""
         return f"{self.root}outcome"
+
+    def seen_end(self, node: str, run: str = "") -> str:
+        """That node has seen that run succeed; without one: the prefix of the runs of which it has."""
+        return f"{self.root}ends/{_quoted(node)}/{run}"
 
 
 def _quoted(text: str) -> str:

@@ -397,29 +397,30 @@ def test_a_late_node_of_a_job_that_has_just_succeeded_is_told_what_to_type(job: 
     job.start("A", nnodes=1)
     job.workers(1).release()
     assert job.finish() == {"A": 0}
-    job.start("A")  # with a folder of its own, as on a machine where nobody has seen the job succeed
-    assert job.finish() == {"A": 2}
-    assert re.search(rf"job '{job.job}' has just succeeded", job.log("A"))
-    seconds = re.search(r"refused for (?:another |)(\d+) s", job.log("A"))
+    job.start("B")  # which has not seen the job succeed
+    assert job.finish() == {"A": 0, "B": 2}
+    assert re.search(rf"job '{job.job}' has just succeeded", job.log("B"))
+    seconds = re.search(r"refused for (?:another |)(\d+) s", job.log("B"))
     assert seconds and int(seconds[1]) <= 60
-    assert f"--rdzv-id={job.job}-2" in job.log("A")
-    job.start("A", rdzv_id=f"{job.job}-2")
+    assert f"--rdzv-id={job.job}-2" in job.log("B")
+    job.start("B", rdzv_id=f"{job.job}-2")
     job.workers(1).release()
-    assert job.finish() == {"A": 0}
+    assert job.finish() == {"A": 0, "B": 0}
 
 
-def test_the_same_command_typed_again_after_a_success_runs_at_once(job: Cluster, tmp_path: Path) -> None:
-    one_machine = {"TMPDIR": str(tmp_path)}
-    for _ in range(3):
-        job.start("A", "B", nnodes=2, env=one_machine)
+def test_the_same_command_typed_again_after_a_success_runs_at_once(job: Cluster) -> None:
+    for first, second in ("AB", "AB", "BA"):  # each with a folder for temporary files that is new at each start
+        job.start(first, nnodes=2)
+        job.wait_for_line(first, "waiting for 1 more")
+        job.start(second)
         job.workers(2).release()
         assert job.finish() == {"A": 0, "B": 0}
-    # A node elsewhere is welcome, too, as soon as one of those that have seen the end is there.
-    job.start("A", env=one_machine)
+    # A stranger is welcome, too, as soon as one of those that have seen the end is there.
+    job.start("A")
     job.wait_for_line("A", "waiting for 1 more")
-    job.start("B")
+    job.start("C")
     job.workers(2).release()
-    assert job.finish() == {"A": 0, "B": 0}
+    assert job.finish() == {"A": 0, "B": 0, "C": 0}
 
 
 def test_a_failed_id_starts_again_at_once(job: Cluster) -> None:
