@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..rendezvous.cancel import cancel
-from ..rendezvous.errors import OtherSecret, RendezvousError, StoreUnavailable
+from ..rendezvous.errors import NoUsableEtcd, OtherSecret, RendezvousError, StoreRefused, StoreUnavailable
 from ..rendezvous.identity import SERVER_NAME
 from ..rendezvous.identity.secret import runs_with_another
 from ..rendezvous.keys import Keys
@@ -127,9 +127,12 @@ async def store_of(
             seal=seal,
         )
         try:
-            _refuse_old((await store.status()).version, text)
-            if not any(endpoint.secret for endpoint in endpoints):
-                await _refuse_other_secret(store, options.job_id)
+            try:
+                _refuse_old((await store.status()).version, text)
+                if not any(endpoint.secret for endpoint in endpoints):
+                    await _refuse_other_secret(store, options.job_id)
+            except StoreRefused as error:  # certificates, a password or endpoints that are not those of this etcd
+                raise NoUsableEtcd(f"the store at {text} cannot be used: {error}") from None
             looking = [asyncio.create_task(_look_after(hosting.local, store, say), name="look after the store")]
             if identity is not None:
                 work = _renew(identity, hosting.local, where, len(endpoints), say)

@@ -618,7 +618,7 @@ async def test_a_server_of_another_authority_is_refused(secured: "Cluster", conn
     stranger = Certificates(tmp_path / "stranger")
     store = connect(secured.endpoints, deadline=4.0, tls=Tls(stranger.ca))
 
-    with pytest.raises(StoreRefused, match="TLS certificates"):
+    with pytest.raises(StoreRefused, match=r"TLS certificates .* with --etcd-cacert"):
         await store.get("/w/a")
 
 
@@ -643,8 +643,22 @@ async def test_a_client_without_a_certificate_is_not_served(
 ) -> None:
     store = connect(secured.endpoints, deadline=4.0, tls=Tls(certificates.ca))
 
-    with pytest.raises((StoreUnavailable, StoreRefused)):
+    with pytest.raises(StoreRefused, match="with --etcd-cert and --etcd-key"):
         await store.get("/w/a")
+
+
+def test_a_command_without_the_certificates_of_its_etcd_is_a_wrong_command_and_the_flag_is_named(
+    secured: "Cluster", certificates: Certificates
+) -> None:
+    words = [sys.executable, "-m", "elastic_run", "--nnodes=2", f"--rdzv-endpoint=https://{secured.endpoint}"]
+    missing = {"--etcd-cacert": [], "--etcd-cert and --etcd-key": [f"--etcd-cacert={certificates.ca}"]}
+    started = {
+        flag: subprocess.Popen([*words, *given, __file__], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for flag, given in missing.items()
+    }
+    for flag, process in started.items():
+        said, _ = process.communicate(timeout=SOON)
+        assert process.returncode == 2 and "cannot be used: etcd and this node" in said and f"with {flag}" in said, said
 
 
 def test_a_certificate_that_cannot_be_read_is_told_by_its_name(tmp_path: Path) -> None:

@@ -165,7 +165,6 @@ _FINAL = frozenset(
         "DATA_LOSS",
     }
 )
-_TLS_SIGNS = ("ssl handshake failed", "tls handshake failed", "certificate_verify_failed", "peer name")
 
 
 def judge(endpoint: str, code: str, details: str) -> AttemptFailed:
@@ -190,11 +189,6 @@ def refusal(endpoint: str, why: str) -> StoreRefused:
     """The store's no, with what to do about it where we know."""
     hint = next((hint for sign, hint in _SAYS if sign in why.lower()), None)
     return StoreRefused(f"{hint} ({endpoint}: {why})" if hint else f"{endpoint} refuses: {why}")
-
-
-def is_tls_trouble(words: str) -> bool:
-    """The two sides do not agree on certificates, so that waiting is useless."""
-    return any(sign in words.lower() for sign in _TLS_SIGNS)
 
 
 class Endpoint:

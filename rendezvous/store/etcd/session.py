@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 from ...errors import MaybeApplied, StoreRefused, StoreUnavailable
 from ..contract import Health
 from ..revision_times import RevisionTimes
-from .connections import TOO_LATE, AttemptFailed, Credentials, M, Message, Metadata, is_tls_trouble
+from .connections import TOO_LATE, AttemptFailed, Credentials, M, Message, Metadata
 from .proto import elastic_run_etcd_pb2 as pb
 
 SHORTEST_ATTEMPT = 0.5
@@ -30,6 +30,15 @@ _LOG_INS = 2
 """Log-ins in a row before etcd's refusal is taken as its last word."""
 
 _AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
+
+_TLS_SAYS: Sequence[tuple[str, str]] = (
+    ("peer name", "write the endpoint as etcd's certificate names it"),
+    ("mismatch", "write the endpoint as etcd's certificate names it"),
+    ("certificate_verify_failed", "name the authority that has signed etcd's certificate with --etcd-cacert"),
+    # What etcd says, after the handshake with TLS 1.3, of a client's certificate.
+    ("unwrap failed", "etcd asks for a certificate of its authority's: give it with --etcd-cert and --etcd-key"),
+    ("handshake failed", "check --etcd-cacert, --etcd-cert and --etcd-key"),
+)
 
 R = TypeVar("R", covariant=True)
 
@@ -240,10 +249,9 @@ class Session:
 
     def _out_of_time(self, in_doubt: bool) -> StoreUnavailable | StoreRefused:
         said = "; ".join(self._failing.values()) or "no answer"
-        if self._failing and all(is_tls_trouble(words) for words in self._failing.values()):
+        if self._failing and all(_tls_advice(words) for words in self._failing.values()):
             return StoreRefused(
-                f"etcd and this node do not accept each other's TLS certificates ({said}): check the files that were "
-                "given, and that the certificate names the endpoint as you wrote it"
+                f"etcd and this node do not accept each other's TLS certificates ({said}): {_tls_advice(said)}"
             )
         if in_doubt:
             return MaybeApplied(
@@ -374,3 +382,8 @@ class Session:
         self.closed.set()
         await self.endpoints.close()
         self._set_health(False, "the store was closed")
+
+
+def _tls_advice(words: str) -> str:
+    """What to do where the two sides do not agree on certificates, so that waiting is useless; else empty."""
+    return next((advice for sign, advice in _TLS_SAYS if sign in words.lower()), "")
