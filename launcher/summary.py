@@ -21,6 +21,7 @@ from ..rendezvous.plural import plural
 from ..rendezvous.time_split import CATEGORIES, Category, Split
 from .goodput import marks
 from .goodput.words import SHORTEST, lost, span
+from .options.flags import FLAGS
 from .settings import Options
 from .tally import in_words
 
@@ -29,6 +30,11 @@ LINES = 15
 
 LONG = 60.0
 """Seconds from which on a job's goodput is worth a line."""
+
+MISPLACED = Hint(
+    rf"unrecognized arguments:(?: \S+)*? --(?:{'|'.join(flag.name.replace('-', '[-_]') for flag in FLAGS)})\b",
+    "what follows the script is its own: write a flag of elastic-run before the script",
+)
 
 TOLD: tuple[Category, ...] = tuple(each for each in CATEGORIES if each not in ("productive", "initialization", "other"))
 """What is worth a line: every job has the others."""
@@ -63,7 +69,7 @@ def last_lines(options: Options, result: Result, host: str, split: Split | None)
     python = options.command.python if options.command.kind != "executable" else ""
     before = _stood_still(result)
     room = LINES - 2 - len(before)
-    return [verdict, *before, *_root_cause(incident, room, python, options.adapter.hints), totals]
+    return [verdict, *before, *_root_cause(incident, room, python, (MISPLACED, *options.adapter.hints)), totals]
 
 
 def _final_incident(result: Result) -> Incident | None:

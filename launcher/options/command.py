@@ -7,13 +7,18 @@ import pwd
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ...elastic_agent.processes.regular_file import read_regular
 from ..errors import UsageError
 from ..settings import Command, Kind
+from ..source import LARGEST
 from .flags import Scanned
 from .preflight import check_executable, check_module, check_script, workers_python
+
+HARDLY_OTHERS = ("nproc-per-node", "nnodes", "standalone", "max-restarts", "rdzv-endpoint", "rdzv-backend", "rdzv-id")
+"""Flags whose names hardly any script has for its own."""
 
 
 def read_command(scanned: Scanned, environ: Mapping[str, str], notes: list[str], *, here: bool) -> Command:
@@ -31,6 +36,8 @@ def read_command(scanned: Scanned, environ: Mapping[str, str], notes: list[str],
     if not here:
         return Command(kind, target, tuple(args), "python")
     check_target(kind, target, environ)
+    if kind == "script" and (word := misplaced(args, read_regular(Path(target), LARGEST) or b"")):
+        notes.append(f"{word} stands after {target} and is its argument: for elastic-run write it before the script")
     python = environ.get("PYTHON_EXEC", "")
     if not python:
         python, why = workers_python(environ, sys.executable, Path(sys.prefix))
@@ -44,6 +51,13 @@ def read_command(scanned: Scanned, environ: Mapping[str, str], notes: list[str],
             "workers would run it, too: install it again, or name another with PYTHON_EXEC"
         )
     return Command(kind, target, tuple(args), python)
+
+
+def misplaced(args: Sequence[str], source: bytes) -> str:
+    """The first argument that is a flag of the launcher and is not named in the script's source; empty without one."""
+    text = source.decode(errors="replace").replace("_", "-")
+    names = [(word, word[2:].partition("=")[0].replace("_", "-")) for word in args if word.startswith("--")]
+    return next((word for word, name in names if name in HARDLY_OTHERS and name not in text), "")
 
 
 def check_target(kind: Kind, target: str, environ: Mapping[str, str]) -> None:

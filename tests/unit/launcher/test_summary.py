@@ -123,6 +123,15 @@ def test_a_failure_shows_the_head_and_the_end_of_the_workers_own_traceback(optio
     assert "in f0\n" in text and "f29" in text and "f2()" not in text
 
 
+@pytest.mark.parametrize(("typed", "told"), [("--lr 1 --nproc_per_node=2", True), ("--nproc-per", False)])
+def test_a_script_that_fails_on_the_launchers_flag_is_told_where_that_belongs(
+    options: Options, typed: str, told: bool
+) -> None:
+    exit_ = dataclasses.replace(RAISED, code=2, traceback="", message=f"t.py: error: unrecognized arguments: {typed}")
+    text = "\n".join(last_lines(options, result(1, exit_=exit_), "a.host"))
+    assert ("hint: what follows the script is its own: write a flag of elastic-run before the script" in text) is told
+
+
 def test_a_short_traceback_is_shown_whole(options: Options) -> None:
     short = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    f()\nValueError: no\n'
     text = "\n".join(last_lines(options, result(1, exit_=dataclasses.replace(RAISED, traceback=short)), "a.host"))

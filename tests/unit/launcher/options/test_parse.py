@@ -94,6 +94,17 @@ def test_what_follows_the_script_belongs_to_it() -> None:
     assert it.command.args == ("--nnodes=9", "--r", "1", "-m", "--no", "--unknown", "--", "--help")
 
 
+def test_a_launchers_flag_after_a_script_that_does_not_name_it_is_told(folder: Path) -> None:
+    (told,) = options("--nnodes=2", "train.py --lr=1 --nproc_per_node=2").notes
+    assert (
+        told
+        == "--nproc_per_node=2 stands after train.py and is its argument: for elastic-run write it before the script"
+    )
+    assert options("", "train.py --role=a --trace nnodes").notes == (), "scripts have such flags, too"
+    (folder / "train.py").write_text("parser.add_argument('--nproc-per-node')")
+    assert options("", "train.py --nproc_per_node=2").notes == ()
+
+
 def test_two_dashes_end_the_flags() -> None:
     assert options("--nnodes=2 --", "train.py -x").command.args == ("-x",)
 
