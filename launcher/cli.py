@@ -31,6 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from .trust import joined, take
 
     take(os.environ)
+    if words[:1] == ["help"] and not Path("help").exists():
+        words = [*words[1:], "--help"]
+    if words[0] in _HELP and words[1:2] in (["--help"], ["-h"]):
+        sys.stdout.write(_HELP[words[0]])
+        return 0
     leads = words[:1] == ["master"]
     if words[:1] == ["store"] and any(word.startswith("-") for word in words[1:2]):
         from . import store_member
@@ -140,6 +145,19 @@ _USAGE = """elastic-run [flags] train.py [the script's own arguments]
   elastic-run --help                                       every flag
 """
 """What somebody sees who types the name alone."""
+
+
+_HELP = {
+    "master": """elastic-run master [flags] train.py [the script's own arguments]
+
+Leads a job without workers. Flags and script are those of its nodes: elastic-run --help lists the flags.
+""",
+    "join": """elastic-run join LINE [flags] train.py [the script's own arguments]
+
+Joins a job. LINE is the line that its first node prints, a file of mode 0600 that holds it, or - for standard input.
+Flags and script are those of the other nodes: elastic-run --help lists the flags.
+""",
+}
 
 
 def _refuse(sentence: str) -> int:

@@ -10,7 +10,7 @@ launcher's flags) and does not tell a flag that was typed from its default; so `
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -809,11 +809,11 @@ def _unknown(typed: str) -> str:
     )
 
 
-def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
+def did_you_mean(word: str, known: Collection[str], prefix: str = "") -> str:
     """The end of a sentence: `: did you mean X?` with the known word nearest to `word`, a full stop without one."""
     from difflib import get_close_matches  # here, because words are rarely wrong
 
-    near = get_close_matches(word, list(known), n=1)
+    near = get_close_matches(word, known, n=1) or [each for each in known if word[4:] and each.startswith(word[:-1])]
     return f": did you mean {prefix}{near[0]}?" if near else "."
 
 
@@ -858,15 +858,12 @@ OTHERS = {
     "credentials": "write a file with which others may look at a job, and change nothing",
     "replay": "repeat the decisions that --trace has recorded",
 }
-"""The other commands, and what each does; all but `master` and `join` have a --help of their own."""
-
-
-def _other(item: tuple[str, str]) -> str:
-    return f"  elastic-run {item[0]:<11} {item[1]}"
+"""The other commands, and what each does; each has a --help of its own."""
 
 
 def help_text(width: int) -> str:
     """The help, wrapped to `width` columns."""
+    others = (f"  elastic-run {name:<11} {what}" for name, what in OTHERS.items())
     blocks = [
         "elastic-run [flags] train.py [the script's own arguments]",
         textwrap.fill(
@@ -874,7 +871,7 @@ def help_text(width: int) -> str:
             "every flag of torchrun, also with underscores and as PET_<NAME> in the environment.",
             width,
         ),
-        "Other commands (a script of the same name is written as ./status):\n" + "\n".join(map(_other, OTHERS.items())),
+        "Other commands (a script of the same name is written as ./status):\n" + "\n".join(others),
     ]
     for group in dict.fromkeys(flag.group for flag in FLAGS):
         lines = [f"{group}:"]

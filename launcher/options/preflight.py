@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import UsageError
+from .flags import OTHERS
 
 OLDEST_KERNEL = (5, 4)
 """A worker's exit is heard through pidfd_open and waitid(P_PIDFD)."""
@@ -178,9 +179,13 @@ def check_script(name: str) -> None:
         if not (script / "__main__.py").is_file():
             raise UsageError(f"{name} is a folder without a __main__.py: name the script in it")
     elif not script.exists():
+        from difflib import get_close_matches  # here, because names are rarely wrong
+
         hint = ""
         if "/" not in name and not name.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
             hint = f" Use -m {name} to run a module, and --no-python to run a program that is not Python."
+            if meant := get_close_matches(name, OTHERS, n=1):
+                hint = f" For the command write elastic-run {meant[0]}.{hint}"
         raise UsageError(_no_such_file("script", name) + hint)
     elif not os.access(script, os.R_OK):
         raise UsageError(f"the script {name} is not readable: check its permissions")

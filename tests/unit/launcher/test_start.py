@@ -119,3 +119,20 @@ def test_what_was_begun_before_is_ended(script: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError), asyncio.Runner() as runner:
         runner.run(wiring.run(options, worker_settings(options, os.environ), early=("tag", cast(Seed, early))))
     assert early.closed
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("help", "elastic-run [flags] train.py"),
+        ("help status", "elastic-run status ["),
+        ("master --help", "elastic-run master [flags] train.py"),
+        ("join -h", "elastic-run join LINE [flags] train.py"),
+    ],
+)
+def test_each_command_has_a_help_of_its_own(words: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = cli.main(words.split())
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 0 and capsys.readouterr().out.startswith(first)

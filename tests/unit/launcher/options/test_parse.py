@@ -137,6 +137,7 @@ def test_a_switch_takes_no_value() -> None:
         ("--nodes=2", "--nnodes"),
         ("-nnodes=2", "--nnodes"),
         ("--rdzv-endpiont=a", "--rdzv-endpoint"),
+        ("--nprocs=2", "--nproc-per-node"),
     ],
 )
 def test_an_unknown_flag_is_refused_with_the_nearest_one(typed: str, meant: str) -> None:
@@ -589,6 +590,7 @@ def test_a_script_that_does_not_exist_is_refused_with_its_neighbours(folder: Pat
 
 def test_a_word_that_could_be_a_module_gets_a_hint() -> None:
     assert "Use -m pkg.main" in refusal(command="pkg.main")
+    assert "For the command write elastic-run status." in refusal(command="statu")
 
 
 def test_a_folder_is_a_script_only_with_a_main(folder: Path) -> None:
