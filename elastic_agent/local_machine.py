@@ -14,7 +14,7 @@ from ..rendezvous import failure_detector
 from ..rendezvous.member import Exit
 from .diagnosis.running import Running
 from .logs.output import Output
-from .processes.guardian import Guardian
+from .processes.guard import Guardian
 from .processes.listening import has_address, listens
 from .worker_server import Respond, WorkerServer
 from .workers.ports import Ports

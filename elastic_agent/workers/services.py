@@ -19,7 +19,8 @@ from ...adapters.contract import Lifetime, Service
 from ...rendezvous.fields import signal_name
 from ..logs.backpressure import Backpressure
 from ..logs.output import Lines, Output, StreamName
-from ..processes.guardian import Guardian, service_tag
+from ..processes.guard import Guardian
+from ..processes.guardian import service_tag
 from ..zygotes.seed import shimmed, tagged
 from .failure import advice, last_line
 from .worker_processes import KILL_SECONDS, TAIL_BYTES, StartFailed

@@ -31,9 +31,9 @@ from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
 from ..diagnosis.running import Running
 from ..logs.backpressure import Backpressure
 from ..logs.output import Lines, Output, StreamName
+from ..processes.guard import Guardian
 from ..processes.guardian import (
     LOOK_AGAIN_SECONDS,
-    Guardian,
     Process,
     belonging,
     command_of,

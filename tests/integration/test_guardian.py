@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.processes import guardian as guardian_module
-from elastic_run.elastic_agent.processes.guardian import Guardian, Process, carries, children, descendants, process
+from elastic_run.elastic_agent.processes.guard import Guardian
+from elastic_run.elastic_agent.processes.guardian import Process, carries, children, descendants, process
 
 from .cluster import held
 
@@ -31,7 +32,7 @@ DEADLINE = 60.0
 AGENT = """
     import asyncio, os, sys
     from pathlib import Path
-    from elastic_run.elastic_agent.processes.guardian import Guardian
+    from elastic_run.elastic_agent.processes.guard import Guardian
     from elastic_run.elastic_agent.logs.output import Output
     from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.logs.output import Output
-from elastic_run.elastic_agent.processes.guardian import Guardian
+from elastic_run.elastic_agent.processes.guard import Guardian
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
 from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
 

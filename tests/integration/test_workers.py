@@ -21,7 +21,8 @@ import pytest
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.logs.writer import HIGH_BYTES
 from elastic_run.elastic_agent.processes import out_of_memory
-from elastic_run.elastic_agent.processes.guardian import Guardian, Process, process
+from elastic_run.elastic_agent.processes.guard import Guardian
+from elastic_run.elastic_agent.processes.guardian import Process, process
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
 from elastic_run.elastic_agent.workers.failure import describe, hint
 from elastic_run.elastic_agent.workers.worker_group import COMPUTES_SHARE, COMPUTES_WITHIN
@@ -989,7 +990,7 @@ def test_a_real_kill_for_lack_of_memory_is_named(small_group: Path, tmp_path: Pa
     agent = """
         import asyncio, os, sys
         from pathlib import Path
-        from elastic_run.elastic_agent.processes.guardian import Guardian
+        from elastic_run.elastic_agent.processes.guard import Guardian
         from elastic_run.elastic_agent.logs.output import Output
         from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
 
