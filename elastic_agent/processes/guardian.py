@@ -19,7 +19,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 TAG_VARIABLE = "ELASTIC_RUN_TAG"
@@ -27,6 +27,9 @@ TAG_VARIABLE = "ELASTIC_RUN_TAG"
 
 SWEEP_SECONDS = 10.0
 """How long a guardian whose agent is gone tries to kill what is left."""
+
+TRACKER_SECONDS = 0.5
+"""How long a tracker has to remove what dead processes left in shared memory."""
 
 LOOK_AGAIN_SECONDS = 0.05
 """Between two looks at processes where no descriptor was left for the first."""
@@ -220,15 +223,47 @@ def carries(pid: int, tag: str) -> bool:
     return False
 
 
-def command_of(pid: int) -> str:
-    """The command line of `pid`, cut; empty where it cannot be read."""
+def words_of(pid: int) -> list[bytes]:
+    """The command line of `pid`; empty where it cannot be read."""
     try:
-        words = _read(f"/proc/{pid}/cmdline").rstrip(b"\0").replace(b"\0", b" ")
+        return _read(f"/proc/{pid}/cmdline").rstrip(b"\0").split(b"\0")
     except OSError as error:
         _raise_if_blind(error)
-        return ""
-    text = " ".join(words.decode(errors="replace").split())
+        return []
+
+
+def command_of(pid: int) -> str:
+    """The command line of `pid` for a person, cut; empty where it cannot be read."""
+    text = " ".join(b" ".join(words_of(pid)).decode(errors="replace").split())
     return text if len(text) <= 60 else text[:56].rstrip() + " ..."
+
+
+def is_tracker(words: Sequence[bytes]) -> bool:
+    """So started is who removes what dead processes have left in shared memory: Python's or joblib's resource tracker.
+
+    It begins at their end, and ends itself.
+    """
+    code = words[words.index(b"-c") :][1:2] if b"-c" in words else []
+    return any(b"resource_tracker import main;" in word for word in code)
+
+
+def is_manager(words: Sequence[bytes]) -> bool:
+    """So started is who does the same for torch, and only 2 s after their end: it is let live, and ends itself."""
+    return words[:1] == [b"torch_shm_manager"]
+
+
+class Mercy:
+    """Spares trackers until TRACKER_SECONDS after all others have ended, look after look."""
+
+    def __init__(self) -> None:
+        self._until = float("inf")
+
+    def condemned(self, left: Sequence[Process], now: float) -> list[Process]:
+        """Those that are to be killed now: nobody while only trackers are `left`, and all when their time is over."""
+        others = [found for found in left if not is_tracker(words_of(found.pid))]
+        if not others:
+            self._until = min(self._until, now + TRACKER_SECONDS)
+        return others if now < self._until else list(left)
 
 
 def belonging(candidates: Iterable[Process], sessions: Collection[int], tag: str | None) -> list[Process]:
@@ -323,41 +358,33 @@ def sweep(sessions: Collection[int], tag: str, seconds: float) -> list[Process] 
 
     None where it never could look.
     """
-    until = time.monotonic() + seconds
+    until, mercy = time.monotonic() + seconds, Mercy()
     left: list[Process] | None = None
     while True:
-        try:
-            left = belonging(processes(), sessions, tag)
-        except OSError:  # the whole machine can open nothing more
-            if time.monotonic() >= until:
-                break
-            select.select([], [], [], LOOK_AGAIN_SECONDS)
-            continue
-        if not left:
-            break
         handles: list[int] = []
+        spares = False
         try:
-            for found in left:
-                try:
-                    handle = open_process(found)
-                except OSError:
-                    if not handles:
-                        select.select([], [], [], LOOK_AGAIN_SECONDS)
-                    break  # as many as there are descriptors for; the others come next
-                if handle is not None:
+            left = [each for each in belonging(processes(), sessions, tag) if not is_manager(words_of(each.pid))]
+            condemned = mercy.condemned(left, time.monotonic())
+            spares = not condemned
+            for found in condemned or left:
+                if (handle := open_process(found)) is not None:
                     handles.append(handle)
-            for handle in handles:
+        except OSError:  # as many as there are descriptors for; the others come next
+            if not handles:
+                select.select([], [], [], LOOK_AGAIN_SECONDS)
+        try:
+            for handle in () if spares else handles:
                 try:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
                 except OSError:
                     continue  # it ended, or it is another user's
-            _await_ends(handles, until)
+            _await_ends(handles, min(until, time.monotonic() + TRACKER_SECONDS) if spares else until)
         finally:
             for handle in handles:
                 os.close(handle)
-        if time.monotonic() >= until:
-            break
-    return left
+        if left == [] or time.monotonic() >= until:
+            return left
 
 
 def _await_ends(handles: list[int], until: float) -> None:

@@ -31,19 +31,23 @@ from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
 from ..diagnosis.running import Running
 from ..logs.backpressure import Backpressure
 from ..logs.output import Lines, Output, StreamName
+from ..processes.ending import ended, kill
 from ..processes.guard import Guardian
 from ..processes.guardian import (
-    LOOK_AGAIN_SECONDS,
+    TRACKER_SECONDS,
+    Mercy,
     Process,
     belonging,
     command_of,
     descendants,
-    open_process,
+    is_manager,
+    is_tracker,
     process,
     send,
     service_tag,
     started_with,
     waited,
+    words_of,
 )
 from ..processes.out_of_memory import OomKills
 from ..processes.reaper import Reaper
@@ -306,8 +310,7 @@ class Workers:
         for worker in self._current:
             if worker.spec.rank == rank and not worker.ended.is_set():
                 worker.condemned = why
-                with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
+                _kill(worker)
                 return True
         return False
 
@@ -500,7 +503,7 @@ class Workers:
             except OSError as error:
                 for worker in started:
                     worker.counts = False
-                    self._kill_group(worker)
+                    _kill(worker)
                 raise StartFailed(
                     f"cannot start the worker of rank {spec.rank} (local {spec.local_rank}): {error}{advice(error)}"
                 ) from error
@@ -764,13 +767,14 @@ class Workers:
                 if not left:
                     return
                 self._tell([found for found in left if found.group in orphaned and found.pid not in self._told])
-            await _ended(left, rest, self._hurry)
+            await ended(left, rest, self._hurry)
 
     def _tell(self, rest: Sequence[Process]) -> None:
         """The first signal of this stop goes to these, once."""
         with self._room(), contextlib.suppress(OSError):  # who is missed is told at the next look, or killed
             for found in rest:
-                send(found, self._first)
+                if not is_tracker(words_of(found.pid)):
+                    send(found, self._first)
                 self._told.add(found.pid)
 
     async def _clear(self, gone: Sequence[_Worker]) -> None:
@@ -814,18 +818,21 @@ class Workers:
 
         Who was given up before gets the signal once more, and no time.
         """
-        until = time.monotonic() + self._kill_seconds
+        until, mercy = time.monotonic() + self._kill_seconds, Mercy()
         for worker in workers:
-            self._kill_group(worker)
+            _kill(worker)
         while True:
             left = self._left(sessions)
-            with self._room(), contextlib.suppress(OSError):  # who is missed is still there at the next look
-                for found in left or ():
-                    send(found, signal.SIGKILL)
+            if left is None:
+                self._signal_groups(signal.SIGKILL)
             waited = None if left is None else [found for found in left if not self._is_unkillable(found)]
-            if waited == [] or time.monotonic() >= until:
+            with self._room():
+                condemned = kill(mercy, left or (), waited or ())
+            if not waited and left is not None:
                 return left
-            await _ended(waited, until - time.monotonic())
+            if (rest := until - time.monotonic()) <= 0:
+                return left and [found for found in left if found in condemned]
+            await ended(condemned or waited, rest if condemned else min(rest, TRACKER_SECONDS))
 
     def _give_up(self, workers: Sequence[_Worker], left: Sequence[Process]) -> None:
         """SIGKILL has not ended those that are `left`: they are said, and nothing waits for them again."""
@@ -870,6 +877,7 @@ class Workers:
                 # The kernel's list of children may skip some while others end: believed when it is empty twice.
                 left = self._belonging(own, all_of_ours=of is None) or self._belonging(own, all_of_ours=of is None)
                 self.reaper.adopt(found.pid for found in left if found.pid not in own)
+                left = [found for found in left if not is_manager(words_of(found.pid))]
             except OSError:
                 return None
         ends_only = self._ends_only if of is None else None
@@ -883,7 +891,7 @@ class Workers:
         with self._room():
             try:
                 sessions = {worker.pid for worker in (*self._current, *self._gone)}
-                detached = self._belonging(sessions)
+                detached = [each for each in self._belonging(sessions) if not is_manager(words_of(each.pid))]
             except OSError:
                 detached = []
             if detached:
@@ -962,12 +970,6 @@ class Workers:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(worker.pid, signum)
 
-    @staticmethod
-    def _kill_group(worker: _Worker) -> None:
-        if not worker.ended.is_set():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(worker.pid, signal.SIGKILL)
-
     def _forget(self) -> None:
         """Give up the ended set: what it left in pipes is read, what still holds them is not listened to."""
         for worker in self._current:
@@ -978,6 +980,12 @@ class Workers:
             worker.counts = False
         self._current, self._gone = [], []
         self._exits = []
+
+
+def _kill(worker: _Worker) -> None:
+    if not worker.ended.is_set():
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
 
 
 def describe_state(found: Process) -> str:
@@ -991,49 +999,3 @@ def describe_state(found: Process) -> str:
             return "Z (its first thread has exited, and another has not)"
         case state:
             return state
-
-
-def _handles(waited: Sequence[Process]) -> set[int] | None:
-    """Pidfds of those of `waited` that are there; None, and none is kept, where there are not descriptors for all."""
-    handles: set[int] = set()
-    try:
-        for found in waited:
-            if (handle := open_process(found)) is not None:
-                handles.add(handle)
-    except OSError:
-        for handle in handles:
-            os.close(handle)
-        return None
-    return handles
-
-
-async def _ended(waited: Sequence[Process] | None, seconds: float, hurry: asyncio.Event | None = None) -> None:
-    """Wait until all of `waited` have ended, `hurry` is set, or `seconds` have passed.
-
-    Where they are not known (None) or cannot be watched, for lack of descriptors: at most LOOK_AGAIN_SECONDS.
-    """
-    loop = asyncio.get_running_loop()
-    done = hurry or asyncio.Event()
-    handles = None if waited is None else _handles(waited)
-    blind = handles is None
-    if handles is None:
-        handles, seconds = set[int](), min(seconds, LOOK_AGAIN_SECONDS)
-    missing = set(handles)
-
-    def one(handle: int) -> None:
-        loop.remove_reader(handle)
-        missing.discard(handle)
-        if not missing:
-            done.set()
-
-    try:
-        for handle in handles:
-            loop.add_reader(handle, one, handle)
-        if missing or blind:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(seconds, 0)):
-                    await done.wait()
-    finally:
-        for handle in handles:
-            loop.remove_reader(handle)
-            os.close(handle)

@@ -34,7 +34,6 @@ REPLACED: Mapping[str, str] = {
     "integration/test_evidence.py: _read": "to count what is read of the kernel",
     "integration/test_guardian.py: _read": "what the guardian loads",
     "integration/test_guardian.py: _tell": "to hear what the guardian is told",
-    "integration/test_workers.py: _ended": "an error in the midst of the product's own code",
 }
 """Private names that tests replace still, each with what stands behind it. This list may only become shorter."""
 

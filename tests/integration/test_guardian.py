@@ -75,6 +75,8 @@ WORKER = """
             file.write(f"{{os.getpid()}}\\n")
         os.rename(f"{{folder}}/{{name}}.tmp", f"{{folder}}/{{name}}.pid")
         while True: signal.pause()
+    from multiprocessing import shared_memory
+    shared_memory.SharedMemory(f"elastic-run-{{os.getpid()}}", create=True, size=16)
     if os.fork() == 0:
         stay("child")
     if os.fork() == 0:
@@ -185,8 +187,11 @@ def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
 async def test_nothing_outlives_an_agent_that_was_killed(scene: Scene):
     pids = await scene.ready()
     guardian = await scene.pid("guardian")
+    shared = Path(f"/dev/shm/elastic-run-{pids[0]}")
+    assert shared.is_file()  # noqa: ASYNC240
     scene.agent.kill()
     await gone(*pids, guardian)
+    assert not shared.is_file()  # noqa: ASYNC240
 
 
 async def test_the_worker_itself_dies_with_its_agent_even_without_a_guardian(scene: Scene):

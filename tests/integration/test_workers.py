@@ -23,6 +23,7 @@ from elastic_run.elastic_agent.logs.writer import HIGH_BYTES
 from elastic_run.elastic_agent.processes import out_of_memory
 from elastic_run.elastic_agent.processes.guard import Guardian
 from elastic_run.elastic_agent.processes.guardian import Process, process
+from elastic_run.elastic_agent.processes.guardian import children as children_of
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
 from elastic_run.elastic_agent.workers.failure import describe, hint
 from elastic_run.elastic_agent.workers.worker_group import COMPUTES_SHARE, COMPUTES_WITHIN
@@ -488,6 +489,76 @@ async def test_nothing_that_a_worker_started_outlives_the_stop(
     assert all(process(exit.pid) is None for exit in machine.workers.exits)
 
 
+SHARES = """
+    import os, signal, sys, time
+    from multiprocessing import Process, shared_memory
+    shared_memory.SharedMemory({name!r}, create=True, size=16)  # tracked by a process of its own, until both have ended
+    Process(target=time.sleep, args=(600,), daemon=True).start()
+    print("shares")
+    {then}
+"""
+
+
+def in_shared_memory(start: str) -> list[Path]:
+    return list(Path("/dev/shm").glob(f"{start}*"))
+
+
+@pytest.mark.parametrize("then", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(1)", "time.sleep(600)"])
+async def test_the_next_round_finds_no_shared_memory_of_those_that_were_killed(machine: Machine, then: str):
+    name = f"elastic-run-{os.getpid()}"
+    for round in (1, 2, 3):
+        await machine.start(*(SHARES.format(name=f"{name}-{rank}", then=then) for rank in (0, 1)), round=round)
+        await machine.shown("shares", 2 * round)
+        assert len(in_shared_memory(name)) == 2
+        await machine.workers.stop(grace=0.0)
+        assert in_shared_memory(name) == []
+    assert machine.workers.unkillable == ()
+    assert b"FileExistsError" not in machine.err.getvalue()
+
+
+async def test_a_success_leaves_no_shared_memory_that_nobody_removed(machine: Machine):
+    name = f"elastic-run-{os.getpid()}"
+    await machine.run(SHARES.format(name=name, then="os._exit(0)"))
+    await machine.workers.close(keep_detached=True)
+    assert in_shared_memory(name) == []
+
+
+async def test_who_only_looks_like_a_tracker_is_killed_with_the_others(machine: Machine, tmp_path: Path):
+    (tmp_path / "resource_tracker.py").write_text("import time\ndef main():\n    print('up'); time.sleep(600)\n")
+    await machine.start(f"""
+        import subprocess, sys, time
+        tracker = [sys.executable, "-u", "-c", "from resource_tracker import main;main()"]
+        subprocess.Popen(tracker, cwd={str(tmp_path)!r})
+        time.sleep(600)
+    """)
+    await machine.shown("up")
+    (worker,) = machine.workers.pids.values()
+    (tracker,) = children_of(worker) or ()
+    await machine.workers.stop()
+    assert not is_alive(tracker)
+    assert machine.workers.unkillable == ()
+
+
+async def test_what_torch_shares_as_files_is_removed_by_its_manager_when_all_were_killed(machine: Machine):
+    pytest.importorskip("torch")
+    await machine.start("""
+        import os, time, torch, torch.multiprocessing
+        torch.multiprocessing.set_sharing_strategy("file_system")
+        shared = [torch.zeros(100).share_memory_() for _ in range(3)]
+        print("shares")
+        time.sleep(600)
+    """)
+    await machine.shown("shares")
+    (worker,) = machine.workers.pids.values()
+    (manager,) = children_of(worker) or ()
+    assert len(in_shared_memory(f"torch_{worker}_")) == 3
+    await machine.workers.stop()
+    assert machine.workers.unkillable == ()
+    await until(lambda: in_shared_memory(f"torch_{worker}_") == [])
+    await until(lambda: process(manager) is None)
+    assert b"keep running" not in machine.err.getvalue()
+
+
 async def test_what_has_left_its_session_may_outlive_the_end_and_still_be_heard(machine: Machine, tmp_path: Path):
     pids, go = tmp_path / "pids", tmp_path / "go"
     stays = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.005)\nprint('uploaded')"
@@ -832,7 +903,7 @@ async def test_who_was_given_up_is_not_waited_for_again(machine: Machine, monkey
     with held("exit", stuck.pids[0]):
         await stuck.stop()
         with monkeypatch.context() as patch:
-            patch.setattr("elastic_run.elastic_agent.workers.worker_processes._ended", None)
+            patch.setattr("elastic_run.elastic_agent.workers.worker_processes.ended", None)
             await stuck.close()
 
 

@@ -1,0 +1,69 @@
+"""Ends processes, look after look, and awaits their ends."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+from .guardian import LOOK_AGAIN_SECONDS, Mercy, Process, open_process, send
+
+
+def kill(mercy: Mercy, left: Sequence[Process], waited: Sequence[Process]) -> list[Process]:
+    """SIGKILL to those of `left` that are not spared; of them, those in `waited`.
+
+    Who is missed for want of descriptors is still there at the next look.
+    """
+    condemned: list[Process] = []
+    with contextlib.suppress(OSError):
+        condemned = mercy.condemned(waited, time.monotonic())
+        for found in (*condemned, *(each for each in left if each not in waited)):
+            send(found, signal.SIGKILL)
+    return condemned
+
+
+def _handles(waited: Sequence[Process]) -> set[int] | None:
+    """Pidfds of those of `waited` that are there; None, and none is kept, where there are not descriptors for all."""
+    handles: set[int] = set()
+    try:
+        for found in waited:
+            if (handle := open_process(found)) is not None:
+                handles.add(handle)
+    except OSError:
+        for handle in handles:
+            os.close(handle)
+        return None
+    return handles
+
+
+async def ended(waited: Sequence[Process] | None, seconds: float, hurry: asyncio.Event | None = None) -> None:
+    """Wait until all of `waited` have ended, `hurry` is set, or `seconds` have passed.
+
+    Where they are not known (None) or cannot be watched, for lack of descriptors: at most LOOK_AGAIN_SECONDS.
+    """
+    loop = asyncio.get_running_loop()
+    done = hurry or asyncio.Event()
+    handles = None if waited is None else _handles(waited)
+    blind = handles is None
+    if handles is None:
+        handles, seconds = set[int](), min(seconds, LOOK_AGAIN_SECONDS)
+    missing = set(handles)
+
+    def one(handle: int) -> None:
+        loop.remove_reader(handle)
+        missing.discard(handle)
+        if not missing:
+            done.set()
+
+    try:
+        for handle in handles:
+            loop.add_reader(handle, one, handle)
+        if missing or blind:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(seconds, 0)):
+                    await done.wait()
+    finally:
+        for handle in handles:
+            loop.remove_reader(handle)
+            os.close(handle)
