@@ -12,10 +12,10 @@ from typing import Protocol
 from ..adapters.contract import Lifetime, Service
 from ..rendezvous import failure_detector
 from ..rendezvous.member import Exit
+from ..rendezvous.tcp_sockets import has_address, listens
 from .diagnosis.running import Running
 from .logs.output import Output
 from .processes.guard import Guardian
-from .processes.listening import has_address, listens
 from .worker_server import Respond, WorkerServer
 from .workers.ports import Ports
 from .workers.process_groups import ProcessGroups

@@ -13,7 +13,7 @@ from ..master.pace import Stepped
 from ..rendezvous import membership
 from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
-from ..rendezvous.local_socket import own_peer
+from ..rendezvous.local_socket import is_own_peer
 from ..rendezvous.rpc.envelope import Caller
 from ..rendezvous.rpc.server import Method, Server
 from ..rendezvous.store.contract import Store
@@ -133,7 +133,7 @@ class WorkerServer:
             return await respond(call)
 
         methods = {kind: Method(Call, answer) for kind in get_args(Kind)}
-        self._server = Server(methods, lets_in=lambda peer: own_peer(peer) is not None)
+        self._server = Server(methods, lets_in=is_own_peer)
         self.address = ""
 
     async def start(self) -> None:

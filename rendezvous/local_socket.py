@@ -1,4 +1,4 @@
-"""Abstract Unix sockets between the processes of one user on one machine.
+"""Abstract Unix sockets, and TCP over loopback, between the processes of one user on one machine.
 
 They have no permissions: everybody on the machine can read their names, connect, fill the queue of who listens, and
 listen under a name whose owner has gone. So both ends ask the kernel whose process the other end is, and who finds the
@@ -10,6 +10,8 @@ import os
 import socket
 import struct
 import time
+
+from .tcp_sockets import user_at_other_end
 
 _CREDENTIALS = struct.Struct("3i")
 """What SO_PEERCRED gives: pid, uid, gid."""
@@ -26,6 +28,16 @@ def own_peer(connection: socket.socket) -> int | None:
     """The pid of the process at the other end, where it is this user's."""
     pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid if uid == os.getuid() else None
+
+
+def is_own_peer(connection: socket.socket) -> bool:
+    """Whether this user has the other end: asked once, before anything is read of it."""
+    if connection.family == socket.AF_UNIX:
+        return own_peer(connection) is not None
+    try:
+        return user_at_other_end(connection) == os.getuid()
+    except OSError:
+        return False
 
 
 def connected(address: str, seconds: float) -> socket.socket:

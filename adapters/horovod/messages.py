@@ -6,25 +6,24 @@ this machine's order, and the body, a pickle of an object with two attributes.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
-import io
 import pickle
 import pickletools
 import struct
 from dataclasses import dataclass
-from typing import NoReturn, cast
 
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 16
 """In what a worker registers; a machine with a hundred network interfaces needs some thousands."""
 
 _ADDED = 2
 """What a worker is told has happened. It always takes the state from rank 0 then; for "removed" (1) it would not."""
 
 
-_MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
-"""Operations of a pickle that store a value under a number of their own."""
+_FROM_MEMO = ("BINGET", "LONG_BINGET")
+_VALUES = ("SHORT_BINUNICODE", "BINUNICODE", "BININT1", "BININT2", "BININT", "SHORT_BINBYTES", *_FROM_MEMO)
+_IN_BETWEEN = ("PROTO", "FRAME", "EMPTY_DICT", "EMPTY_LIST", "MARK", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "STOP")
+"""Operations of a pickle, as far as Horovod writes them."""
 
 
 class Unexpected(ValueError):
@@ -44,57 +43,48 @@ class Registered:
     secret: bytes
 
 
-class _Plain(pickle.Unpickler):
-    """Reads numbers, texts, bytes, and tuples, lists and dicts of them; nothing that would run anything."""
-
-    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
-        raise Unexpected(f"it names {module_name}.{global_name}, and plain values were expected")
-
-    def persistent_load(self, pid: object, /) -> NoReturn:
-        raise Unexpected("it refers to an object, and plain values were expected")
-
-
-def _check_memo(data: bytes) -> None:
-    """Raises Unexpected where it would fill memory: whoever reads a pickle makes room for the memo that it names."""
-    for operation, argument, _ in pickletools.genops(data):
-        if operation.name in _MEMO and int(argument or 0) > len(data):
-            raise Unexpected(f"its memo has an entry {argument}, and the whole has {len(data)} bytes")
-
-
 def read_registration(body: bytes) -> Registered:
-    """What a worker has put at /worker_addresses. Raises Unexpected."""
+    """What a worker has put at /worker_addresses. Raises Unexpected.
+
+    Nothing is built of it but its addresses, in order: nesting and hashing of a stranger's lists have no bound.
+    """
     if len(body) > MOST_BYTES:
         raise Unexpected(f"it has {len(body)} bytes, and at most {MOST_BYTES} are read")
+    addresses: list[tuple[str, int]] = []
+    memo: list[object] = []
+    before: object = None
+    last: object = None
     try:
-        data = base64.b64decode(body, validate=True)
-        _check_memo(data)
-        value = cast(object, _Plain(io.BytesIO(data)).load())
+        for operation, argument, _ in pickletools.genops(base64.b64decode(body, validate=True)):
+            if operation.name == "MEMOIZE":
+                memo.append(last)
+            elif operation.name in _VALUES:
+                found = memo[int(argument or 0)] if operation.name in _FROM_MEMO else argument
+                before, last = last, found
+            elif operation.name == "TUPLE2":
+                last = _pair(before, last, addresses)
+            elif operation.name not in _IN_BETWEEN:
+                raise Unexpected(f"it has {operation.name}, and plain addresses and a secret were expected")
     except Unexpected:
         raise
-    except (binascii.Error, pickle.UnpicklingError, EOFError) as error:
+    except (ValueError, IndexError) as error:
         raise Unexpected(f"it is no pickle in base64: {error}") from error
-    except Exception as error:  # an unpickler raises whatever its bytes make it raise
-        raise Unexpected(f"it is no pickle that can be read: {error!r}") from error
-    if isinstance(value, tuple) and len(pair := cast(tuple[object, ...], value)) == 2:
-        by_interface, secret = pair
-        if isinstance(by_interface, dict) and isinstance(secret, bytes):
-            return Registered(tuple(_addresses(cast(dict[object, object], by_interface))), secret)
-    raise Unexpected("it is not a pair of addresses and a secret")
-
-
-def _addresses(by_interface: dict[object, object]) -> list[tuple[str, int]]:
-    found: list[tuple[str, int]] = []
-    for some in by_interface.values():
-        each_of = cast(list[object], some) if isinstance(some, list) else [None]
-        for each in each_of:
-            match each:
-                case (str() as host, int() as port) if 0 < port < 65536:
-                    found.append((host, port))
-                case _:
-                    raise Unexpected("its addresses are not lists of hosts and ports")
-    if not found:
+    if not isinstance(last, Registered):
+        raise Unexpected("it is not a pair of addresses and a secret")
+    if not last.addresses:
         raise Unexpected("it has no address")
-    return found
+    return last
+
+
+def _pair(first: object, second: object, addresses: list[tuple[str, int]]) -> object:
+    match first, second:
+        case str(), int() if 0 < second < 65536:
+            addresses.append((first, second))
+            return None
+        case _, bytes():
+            return Registered(tuple(addresses), second)
+        case _:
+            raise Unexpected("a pair in it is neither a host and a port nor addresses and a secret")
 
 
 def hosts_updated(timestamp: int, secret: bytes) -> bytes:

@@ -1,9 +1,9 @@
 """Where the Horovod workers of one node find those of the job: a process beside them, as long as the job.
 
-Each worker has a port of its own on loopback, so what it asks is known to be its. What it tells the others goes to the
-store of its round (`round_store.py`), which is on the node of rank 0: there directly, from elsewhere over one listener,
-on the port that elastic-run holds for the round. In the next round it is another node's, if that of rank 0 is lost, and
-no worker notices.
+Each worker has a port of its own on loopback, where nothing is read of another user's process, so what it asks is known
+to be its. What it tells the others goes to the store of its round (`round_store.py`), which is on the node of rank 0:
+there directly, from elsewhere over one listener, on the port that elastic-run holds for the round. In the next round it
+is another node's, if that of rank 0 is lost, and no worker notices.
 
 A worker that uses `hvd.elastic` registers here before it trains. From then on it keeps its process when the membership
 changes, and this process tells the agent what a worker that imports elastic-run would tell it itself
@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...rendezvous.identity.contexts import written_pair
-from ...rendezvous.local_socket import connected
+from ...rendezvous.local_socket import connected, is_own_peer
 from ...rendezvous.wire.frame import framed, read_frame
 from ...rendezvous.wire.values import decode, encode
 from ..client.context import AGENT
@@ -210,6 +210,7 @@ class LocalWorker:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     assigned: Mapping[str, str] = field(default_factory=dict[str, str])
     assigned_round: int = 0
+    strangers: int = 0
     tasks: set["asyncio.Task[None]"] = field(default_factory=set["asyncio.Task[None]"])
 
     @property
@@ -220,7 +221,16 @@ class LocalWorker:
 
     async def listen(self) -> None:
         """Begins to. Raises OSError."""
-        self.server = await asyncio.start_server(partial(serve, self.respond), "127.0.0.1", 0)
+        self.server = await asyncio.start_server(self._serve_own, "127.0.0.1", 0)
+
+    async def _serve_own(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if is_own_peer(writer.get_extra_info("socket")):
+            await serve(self.respond, reader, writer)
+            return
+        writer.transport.abort()
+        if not self.strangers:
+            say(f"local rank {self.local_rank}: a connection that is not of this user's process was closed unread")
+        self.strangers += 1
 
     def close(self) -> None:
         """It has ended, or will at once."""

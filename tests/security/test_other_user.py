@@ -9,11 +9,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from elastic_run.adapters.client.channel import AgentGone, Call, Channel
+from elastic_run.adapters.horovod import node_rendezvous
+from elastic_run.adapters.horovod.node_rendezvous import NodeRendezvous, Told
+from elastic_run.adapters.horovod.requests import Request, ask
 from elastic_run.launcher.node_check import collective
 from elastic_run.launcher.options.config_file import completed
 from elastic_run.launcher.options.flags import scan
@@ -155,6 +159,46 @@ def test_a_worker_says_nothing_to_another_user_who_listens_in_its_agents_place()
         with pytest.raises(AgentGone, match="another user's process"):
             Channel(f"@{name}").ask(Call("saved", 1))
         assert listening.stdout.readline() == b"b''\n"
+
+
+TAMPER = """
+import socket, sys
+
+for method, body in ((b"PUT", b"planted"), (b"GET", b"")):
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60) as asking:
+        try:
+            head = b"%s /global/0 HTTP/1.1\\r\\nContent-Length: %d\\r\\n\\r\\n" % (method, len(body))
+            asking.sendall(head + body)
+            while data := asking.recv(65536):
+                print(data.decode())
+        except OSError:
+            pass
+"""
+"""Replaces an address that Horovod's workers exchange, and reads it."""
+
+
+@pytest.mark.parametrize("protected", [False, True])
+async def test_another_user_is_not_answered_where_horovods_workers_find_each_other(
+    protected: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if python is None:
+        pytest.skip("another user needs a Python of the system")
+    if not protected:
+        monkeypatch.setattr(node_rendezvous, "is_own_peer", lambda _: True)
+    rendezvous = NodeRendezvous()
+    _, port = (await rendezvous.enter(Told(1, (1,), ("127.0.0.1",), 0, "127.0.0.1", 0))).split()
+    own = partial(ask, "127.0.0.1", int(port))
+    await own(Request("PUT", "/global/0", b"address"))
+    done = await asyncio.to_thread(as_another, python, "-c", TAMPER, port)
+    assert done.returncode == 0, done.stderr
+    assert ("planted" in done.stdout) == (not protected)
+    assert (await own(Request("GET", "/global/0"))).body == (b"address" if protected else b"planted")
+    shown = capsys.readouterr().out.count("a connection that is not of this user's process was closed unread")
+    assert shown == protected, "once, and not for each"
+    for worker in tuple(vars(rendezvous)["_workers"]):
+        rendezvous.forget(worker)
+    vars(rendezvous)["_rounds"][1].close()
 
 
 def test_logs_are_for_this_user_alone(alone: Cluster, tmp_path: Path) -> None:
