@@ -70,8 +70,7 @@ class AgentListener:
         self.incarnation = incarnation
         self.address = ""
         self._listen = listen or listener
-        self._tls = security.server
-        self._server = Server(methods or {}, token=security.token, admit=self._greet, say=say)
+        self._server = Server(methods or {}, tls=security.server, token=security.token, admit=self._greet, say=say)
 
     @property
     def connections(self) -> int:
@@ -82,7 +81,7 @@ class AgentListener:
         """Listens on a free port of `bind` (an address; "" is every interface); `address` becomes `host:port`."""
         listening = self._listen(bind)
         port: int = listening.getsockname()[1]
-        self._server.listen(listening, tls=self._tls, backlog=BACKLOG)
+        self._server.listen(listening, backlog=BACKLOG)
         self.address = f"[{advertise}]:{port}" if ":" in advertise else f"{advertise}:{port}"
 
     async def greet_as(self, incarnation: str) -> None:

@@ -88,6 +88,7 @@ class Server:
 
     Args:
         methods: what can be asked.
+        tls: what is spoken; None: no TLS. A handshake has GREETING_SECONDS.
         token: that whoever asks must have; empty: none. With one, nobody may be silent.
         lets_in: is asked of each socket at once, before anything is made of it; None: everybody.
         admit: is called with each connection before anything is read of it, and after the TLS handshake; whoever it
@@ -103,6 +104,7 @@ class Server:
         self,
         methods: Methods,
         *,
+        tls: "SSLContext | None" = None,
         token: str = "",
         lets_in: Callable[[socket.socket], bool] | None = None,
         admit: Callable[[asyncio.Transport], bool] | None = None,
@@ -111,7 +113,9 @@ class Server:
     ) -> None:
         self.methods = methods
         self.token = token
-        self.bounds = bounds or bounds_of_this_process(silent=not token)
+        self._tls = tls
+        self.proven = tls is not None and tls.verify_mode.name == "CERT_REQUIRED"
+        self.bounds = bounds or bounds_of_this_process(silent=not token and not self.proven)
         self.tasks = Tasks()
         self.census: Census[_Connection] = Census(self.bounds)
         self.turn = asyncio.Lock()  # one observer is written to
@@ -119,8 +123,6 @@ class Server:
         self._admit = admit
         self._say = say
         self._acceptor: Acceptor | None = None
-        self._tls: SSLContext | None = None
-        self.proven = False
         self._closed = False
         self._closings = 0  # because of a bound, since the last line about it
         self._told_at: float | None = None
@@ -130,17 +132,8 @@ class Server:
         """How many there are."""
         return self.census.count
 
-    def listen(self, listening: socket.socket, *, tls: "SSLContext | None" = None, backlog: int = 1024) -> None:
-        """Begins.
-
-        Args:
-            tls: what is spoken; None: no TLS. A handshake has GREETING_SECONDS.
-            backlog: peers that may wait to be accepted, where the kernel allows so many.
-
-        Raises OSError.
-        """
-        self._tls = tls
-        self.proven = tls is not None and tls.verify_mode.name == "CERT_REQUIRED"
+    def listen(self, listening: socket.socket, *, backlog: int = 1024) -> None:
+        """Begins; `backlog`: peers that may wait to be accepted, where the kernel allows so many. Raises OSError."""
         self._acceptor = Acceptor(listening, self._take, self._short)
         self._acceptor.start(backlog)
 
