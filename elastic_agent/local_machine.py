@@ -21,7 +21,7 @@ from .workers.ports import Ports
 from .workers.process_groups import ProcessGroups
 from .workers.services import Services
 from .workers.worker_processes import Workers, WorkerSpec
-from .zygotes.seed import Recipe, Seed
+from .zygotes.seed import Limits, Recipe, Seed
 
 
 class Reporter(Protocol):
@@ -330,7 +330,7 @@ class RealMachine:
     Args:
         output: where the workers' lines go.
         early: the agent's tag, and the process of a warm interpreter that carries it already.
-        files: the workers' soft limit of open files; None: this process's own.
+        limits: the workers' soft limits; None: this process's own.
         alone: this process is the launcher's own, and not that of a program which calls `launch`.
     """
 
@@ -338,13 +338,13 @@ class RealMachine:
         self,
         output: Output,
         early: tuple[str, Seed] | None = None,
-        files: int | None = None,
+        limits: Limits | None = None,
         *,
         alone: bool = False,
     ) -> None:
         self._output = output
         self._early = early
-        self._files = files
+        self._limits = limits
         self._alone = alone
         self._kept: tuple[Workers, Guardian] | None = None
 
@@ -358,7 +358,7 @@ class RealMachine:
         tag, seed = self._early or (tag, None)
         guardian = Guardian(tag=tag, silence=silence, say=self._output.say)
         workers = Workers(
-            tag=tag, output=self._output, guardian=guardian, seed=seed, files=self._files, alone=self._alone
+            tag=tag, output=self._output, guardian=guardian, seed=seed, limits=self._limits, alone=self._alone
         )
         self._kept = workers, guardian
         return workers, guardian
@@ -373,7 +373,7 @@ class RealMachine:
             output=self._output,
             guardian=guardian,
             apart=workers.apart,
-            files=self._files,
+            limits=self._limits,
             changed=changed,
         )
 

@@ -22,7 +22,7 @@ from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
 from ..elastic_agent.node.preemption import REPEAT_SECONDS
-from ..elastic_agent.processes.open_files import all_allowed
+from ..elastic_agent.processes.limits import all_allowed
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
 from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
@@ -138,8 +138,8 @@ async def run(
         early: what was begun before (`early.begin`).
         written: as for `setup`.
     """
-    with all_allowed() as files:
-        result = await _run(options, workers, entered, early, written, files)
+    with all_allowed() as limits:
+        result = await _run(options, workers, entered, early, written, limits)
     if result.code != plan.SUCCEEDED and (file := os.environ.get("TORCHELASTIC_ERROR_FILE")):
         try:
             write_error(Path(file), result, time.time())
@@ -154,12 +154,12 @@ async def _run(
     entered: float | None,
     early: "tuple[str, Seed] | None",
     written: Command | None,
-    files: int,
+    limits: tuple[int, int],
 ) -> Result:
     output, telemetry = _begun(options, early)
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded, patience = False, READER_SECONDS
-    machine = RealMachine(output, early, files, alone=entered is not None)
+    machine = RealMachine(output, early, limits, alone=entered is not None)
     trace = trace_of(options, output.say, telemetry)
     if entered is not None:
         recording.begin(trace, entered)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..elastic_agent.processes.limits import write_no_core
 from ..rendezvous.identity.secret import (
     SCHEME,
     VARIABLE,
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 INSECURE = (
     "--insecure: nothing of this job is encrypted or authenticated: anyone who reaches its ports can read, change and "
     "end it"
+)
+
+ON_COMMAND_LINE = (
+    "the line to join stood on the command line, where until now every user of this machine could read its secret: "
+    "give - in its place, and the line on standard input"
 )
 
 Say = Callable[[str], None]
@@ -89,8 +95,8 @@ def joined(words: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str],
     """
     if not words or words[0].startswith("--"):
         raise UsageError(
-            "elastic-run join: give the line that the first node prints, - to read it from standard input, or a file "
-            f"that holds it: elastic-run join {SCHEME}HOST:PORT/JOB#SECRET train.py"
+            "elastic-run join: give - to read the line that the first node prints from standard input, or a file that "
+            f"holds it: elastic-run join - train.py <<< '{SCHEME}HOST:PORT/JOB#SECRET'"
         )
     word, *rest = words
     try:
@@ -99,6 +105,7 @@ def joined(words: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str],
                 from ..rendezvous.identity.scrub import scrub
 
                 scrub(secret)
+                sys.stderr.write(f"[elastic-run] {ON_COMMAND_LINE}\n")
             invitation = parse_invitation(word, "the line to join")
         elif word == "-":
             invitation = parse_invitation(sys.stdin.readline(_LONGEST_LINE), "standard input")
@@ -126,12 +133,13 @@ def identity_of(
     Args:
         make: make the user's own secret where there is none; False for who only asks a job that runs.
 
-    Raises NoIdentity.
+    This process writes no core file from now on. Raises NoIdentity.
     """
     if trust.insecure:
         return None
     from ..rendezvous.identity.contexts import Identity, OwnFiles
 
+    write_no_core()
     own = OwnFiles(*trust.own) if trust.own is not None else None
     secret, cache = trust.secret, None
     if secret is None and not (own is not None and all(endpoint.own for endpoint in endpoints)):

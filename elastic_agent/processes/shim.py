@@ -1,11 +1,11 @@
 """The few lines that run between the agent's fork and a worker's own program.
 
-Run by path as `python -I -S shim.py AGENT_PID FILES -- COMMAND...`. It asks the kernel to kill the worker when the
+Run by path as `python -I -S shim.py AGENT_PID LIMITS -- COMMAND...`. It asks the kernel to kill the worker when the
 agent dies, and lets the agent's own programs read its stacks where the kernel wants to be asked (Yama). It gives the
-program the signal state that the launcher was started with and FILES as its soft limit of open files (the agent has
-raised its own; `-` changes nothing), and becomes the program: same pid, same session, no parent left. Standard library
-only, and as little of it as possible: every worker pays for this start (about 10 ms; importing `signal` alone would add
-4, so signals are set through libc).
+program the signal state that the launcher was started with and LIMITS as its soft limits of open files and of a core
+file (the agent has changed its own; `-` changes nothing), and becomes the program: same pid, same session, no parent
+left. Standard library only, and as little of it as possible: every worker pays for this start (about 10 ms; importing
+`signal` alone would add 4, so signals are set through libc).
 """
 
 import ctypes
@@ -25,17 +25,18 @@ NOT_EXECUTABLE = 126
 
 def main() -> int:
     """Become the command in `sys.argv`; returns (with an exit code as a shell's) only where that is not possible."""
-    agent, files, command = int(sys.argv[1]), sys.argv[2], sys.argv[4:]
+    agent, limits, command = int(sys.argv[1]), sys.argv[2], sys.argv[4:]
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     if os.getppid() != agent:
         # The agent died before the line above: its death will not be told to us.
         os.kill(os.getpid(), SIGKILL)
     libc.prctl(PR_SET_PTRACER, agent, 0, 0, 0)
-    if files != "-":
-        import resource  # here, because it is not needed where nothing was raised
+    if limits != "-":
+        import resource  # here, because it is not needed where nothing was changed
 
-        resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        for which, soft in zip((resource.RLIMIT_NOFILE, resource.RLIMIT_CORE), limits.split(","), strict=True):
+            resource.setrlimit(which, (int(soft), resource.getrlimit(which)[1]))
     # What is ignored stays ignored over exec: what the launcher's caller ignores (`nohup` does), and these two, which
     # this interpreter ignores by itself.
     for number in (SIGPIPE, SIGXFSZ):

@@ -21,7 +21,7 @@ from ..logs.backpressure import Backpressure
 from ..logs.output import Lines, Output, StreamName
 from ..processes.guard import Guardian
 from ..processes.guardian import service_tag
-from ..zygotes.seed import shimmed, tagged
+from ..zygotes.seed import Limits, shimmed, tagged
 from .failure import advice, last_line
 from .worker_processes import KILL_SECONDS, TAIL_BYTES, StartFailed
 
@@ -155,7 +155,7 @@ class Services:
         output: where what they print goes.
         guardian: is told of every session.
         apart: sessions that a stop of the workers leaves alone; those of services are added.
-        files: the soft limit of open files; None: this process's own.
+        limits: the soft limits; None: this process's own.
         changed: is called when one has ended.
     """
 
@@ -166,14 +166,14 @@ class Services:
         output: Output,
         guardian: Guardian,
         apart: set[int],
-        files: int | None,
+        limits: Limits | None,
         changed: Callable[[], None],
     ) -> None:
         self._tag = tag
         self._output = output
         self._guardian = guardian
         self._apart = apart
-        self._files = files
+        self._limits = limits
         self._changed = changed
         self._running: list[_Running] = []
         self._sessions: set[int] = set()
@@ -282,7 +282,7 @@ class Services:
     ) -> "subprocess.Popen[bytes]":
         try:
             return subprocess.Popen(
-                shimmed((*python, *service.arguments), self._files),
+                shimmed((*python, *service.arguments), self._limits),
                 env=tagged(tagged(environment, self._tag), service_tag(self._tag)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -53,7 +53,7 @@ from ..processes.out_of_memory import OomKills
 from ..processes.reaper import Reaper
 from ..processes.regular_file import read_regular
 from ..zygotes.choice import Zygotes
-from ..zygotes.seed import Recipe, Seed, shimmed, tagged
+from ..zygotes.seed import Limits, Recipe, Seed, shimmed, tagged
 from ..zygotes.zygote import AT_ONCE, Begin, NotForked
 from .failure import advice, last_line, last_words, read_failure
 
@@ -227,7 +227,7 @@ class Workers:
         cwd: where they start; None: here.
         reaper: collects orphans; None: one of its own.
         seed: the process of a warm interpreter that runs already.
-        files: the workers' soft limit of open files; None: this process's own.
+        limits: the workers' soft limits; None: this process's own.
         alone: nothing else in this process starts others, so that every daemon which appears below it is a worker's.
     """
 
@@ -240,7 +240,7 @@ class Workers:
         cwd: Path | None = None,
         reaper: Reaper | None = None,
         seed: Seed | None = None,
-        files: int | None = None,
+        limits: Limits | None = None,
         kill_seconds: float = KILL_SECONDS,
         alone: bool = False,
     ) -> None:
@@ -249,7 +249,7 @@ class Workers:
         self._guardian = guardian
         self._cwd = cwd
         self._seed = seed
-        self._files = files
+        self._limits = limits
         self._kill_seconds = kill_seconds
         self._since: int | None = None if alone else -1  # when the first worker was started; -1: no daemon is sought
         self.reaper = reaper or Reaper()
@@ -355,7 +355,7 @@ class Workers:
         """
         self.reaper.start()
         seed, self._seed = self._seed, None
-        made = replace(recipe.tagged(self._tag), files=self._files)
+        made = replace(recipe.tagged(self._tag), limits=self._limits)
         self._zygotes = Zygotes(made, cwd=self._cwd, say=self._output.say, seed=seed)
         self._zygotes.start()
 
@@ -515,7 +515,7 @@ class Workers:
             try:
                 # stdin is inherited, as torchrun does: a debugger in a single worker works.
                 popen = subprocess.Popen(
-                    shimmed(spec.argv, self._files),
+                    shimmed(spec.argv, self._limits),
                     env=tagged(spec.env, self._tag),
                     cwd=self._cwd,
                     stdout=out_end,

@@ -19,6 +19,9 @@ from ..warm.frames import VARIABLE
 WARM = Path(__file__).parents[1].joinpath("warm").absolute()
 SHIM = Path(__file__).parents[1].joinpath("processes", "shim.py").absolute()
 
+Limits = tuple[int, int]
+"""A worker's soft limits: of open files, and of the bytes of a core file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -32,7 +35,7 @@ class Recipe:
         preload: modules that the user wants to be imported ahead beyond that; None: nothing is.
         table: what may be imported ahead (`warm/declared.py`).
         news: a file that workers write to; empty: they tell nothing.
-        files: the workers' soft limit of open files; None: this process's own.
+        limits: the workers' soft limits; None: this process's own.
     """
 
     argv: tuple[str, ...]
@@ -43,7 +46,7 @@ class Recipe:
     preload: tuple[str, ...] | None = ()
     table: tuple[str, ...] = ()
     news: str = ""
-    files: int | None = None
+    limits: Limits | None = None
 
     def tagged(self, tag: str) -> "Recipe":
         """The same with the tag of one more agent."""
@@ -72,7 +75,7 @@ class Seed:
             environment["PYTHONPATH"] = f"{WARM}{os.pathsep}{python_path}" if python_path else str(WARM)
             environment[VARIABLE] = f"{theirs.fileno()},{reading},{'' if python_path is None else f'={python_path}'}"
             self.process = subprocess.Popen(
-                shimmed(recipe.argv, recipe.files),
+                shimmed(recipe.argv, recipe.limits),
                 env=environment,
                 cwd=cwd,
                 stdout=writing,
@@ -100,10 +103,10 @@ class Seed:
         self.process.wait()
 
 
-def shimmed(argv: Sequence[str], files: int | None) -> list[str]:
-    """The command line that becomes `argv` with that soft limit of open files (None: this process's own)."""
-    limit = "-" if files is None else str(files)
-    return [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), limit, "--", *argv]
+def shimmed(argv: Sequence[str], limits: Limits | None) -> list[str]:
+    """The command line that becomes `argv` with those soft limits (None: this process's own)."""
+    given = "-" if limits is None else f"{limits[0]},{limits[1]}"
+    return [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), given, "--", *argv]
 
 
 def tagged(environment: Mapping[str, str], tag: str) -> dict[str, str]:

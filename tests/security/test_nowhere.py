@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import resource
 import socket
 import subprocess
 import sys
@@ -67,6 +68,7 @@ def test_the_secret_is_in_no_worker_and_in_nothing_that_is_written_printed_or_se
         summary_json=str(written / "summary.json"),
         tee="3",
         max_restarts=1,
+        prefix=("prlimit", "--core=4096:8192"),
     )
     founded.workers(2).tell("raise ValueError('once')")
     workers = founded.workers(2)
@@ -74,6 +76,11 @@ def test_the_secret_is_in_no_worker_and_in_nothing_that_is_written_printed_or_se
     assert any(shown(secret, memory(node.process.pid)) for node in founded.nodes.values())
     others = set(founded.processes()) - {node.process.pid for node in founded.nodes.values()}
     assert {worker.pid for worker in workers} <= others
+    # They write no core file and have none collected, while workers have the limit that the user has set.
+    for node in founded.nodes.values():
+        assert resource.prlimit(node.process.pid, resource.RLIMIT_CORE) == (1, 8192)
+    for worker in workers:
+        assert resource.prlimit(worker.pid, resource.RLIMIT_CORE) == (4096, 8192)
     holders = {pid: command_line(pid) for pid in others if shown(secret, memory(pid))}
     assert not holders, "in the memory of processes that do not need it"
     assert not shown(secret, asyncio.run(kept(founded, Identity(secret))))

@@ -219,5 +219,6 @@ def test_a_line_to_join_is_gone_from_the_arguments(cluster: Cluster) -> None:
     shown = [pid for pid in cluster.processes() if any(secret.text.encode() in text for text in of_process(pid))]
     assert not shown, f"processes that show the secret: {shown}"
     assert os.getpid() not in shown
+    cluster.wait_for_line("B", "stood on the command line, where until now every user of this machine could read its")
     workers.release()
     assert cluster.finish() == {"A": 0, "B": 0}

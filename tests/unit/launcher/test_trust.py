@@ -96,7 +96,7 @@ def test_a_line_to_join_is_read_from_standard_input_or_a_file(tmp_path: Path, mo
 
 @pytest.mark.parametrize("words", [(), ("--nnodes=2",)])
 def test_join_needs_a_line(words: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="give the line that the first node prints"):
+    with pytest.raises(UsageError, match="give - to read the line that the first node prints"):
         trust.joined(words, {})
 
 
