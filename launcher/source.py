@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..rendezvous.named_files import LARGEST_SETTINGS, read_named
 from .settings import Command
 
 _IMPORT = re.compile(
@@ -21,9 +22,6 @@ _IMPORT = re.compile(
 """Found in the text: a parser takes seconds where a project has hundreds of files, and knows one version of Python."""
 
 _WORD = re.compile(r"[^\W\d][\w.]*")
-
-LARGEST = 4 << 20
-"""Bytes of a source file that are read."""
 
 MOST = 2000
 """Files that are read."""
@@ -140,8 +138,7 @@ class _Reader:
 
 def _read(file: Path) -> bytes:
     try:
-        with file.open("rb") as opened:
-            return opened.read(LARGEST)
+        return read_named(file, LARGEST_SETTINGS)
     except OSError as error:
         return f"cannot be read: {error.strerror}".encode()
 

@@ -5,7 +5,6 @@ On failure the last `LINES` lines say who failed, how, with its own traceback, o
 
 import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ..master import status
 from ..master.diagnosis.findings import HANGS, Finding
 from ..master.training_time import Goodput
 from ..rendezvous.header import Header, Incident, Tally
+from ..rendezvous.named_files import write_named
 from ..rendezvous.plural import plural
 from ..rendezvous.time_split import CATEGORIES, Category, Split
 from .goodput import marks
@@ -213,8 +213,4 @@ def write_error(path: Path, result: Result, now: float) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not to wait for the reader of a named pipe where there is none.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    os.set_blocking(descriptor, True)
-    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor is no path
-        file.write(text)
+    write_named(path, text)

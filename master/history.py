@@ -6,6 +6,7 @@ anew from them and compares its effects with those that were recorded.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO, Any, get_args
 
 from ..rendezvous.fields import Name
 from ..rendezvous.keys import Keys
+from ..rendezvous.named_files import open_to_write
 from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.wire.values import decode, encode
 from .controller import Controller, Terms
@@ -75,7 +77,7 @@ class History:
         self._path = file
         self._say = say
         try:
-            self._file = file.open("ab")
+            self._file = os.fdopen(open_to_write(file, append=True), "ab")
         except OSError as error:
             self._give_up(error)
 

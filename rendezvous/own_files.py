@@ -110,12 +110,6 @@ def _open_to_others(path: Path, found: os.stat_result, *, link: bool, shared: bo
     return ""
 
 
-def append_own(path: Path) -> int:
-    """A descriptor that appends to a file, which is made with mode 0600; a link is not followed. Raises OSError."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.open(path, flags, 0o600)
-
-
 def write_own(path: Path, text: str) -> None:
     """Writes a new file of mode 0600, which must not exist yet. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

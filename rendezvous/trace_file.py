@@ -21,7 +21,10 @@ import time
 import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from types import TracebackType
+
+from .named_files import open_to_write
 
 AGENT = "agent"
 """The row of the one that starts and stops the workers."""
@@ -74,8 +77,7 @@ class Trace:
             return
         try:
             # Not to wait: neither for the reader of a named pipe, nor for one that is slow.
-            flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | (os.O_CREAT if create else 0)
-            self._descriptor = os.open(file, flags, 0o666)
+            self._descriptor = open_to_write(Path(file), append=True, create=create)
             self._identity = self._is()
             if create:
                 self._begin()

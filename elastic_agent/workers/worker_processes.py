@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...rendezvous.member import Exit, out_of_memory
+from ...rendezvous.named_files import LARGEST_SETTINGS, read_named
 from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
 from ..diagnosis.running import Running
 from ..logs.backpressure import Backpressure
@@ -51,7 +52,6 @@ from ..processes.guardian import (
 )
 from ..processes.out_of_memory import OomKills
 from ..processes.reaper import Reaper
-from ..processes.regular_file import read_regular
 from ..zygotes.choice import Zygotes
 from ..zygotes.seed import Limits, Recipe, Seed, shimmed, tagged
 from ..zygotes.zygote import AT_ONCE, Begin, NotForked
@@ -68,9 +68,6 @@ HELD_SECONDS = 1.0
 
 OOM_SECONDS = 1.0
 """Between two looks at how many processes the kernel has killed on this machine for lack of memory."""
-
-ERROR_FILE_BYTES = 1 << 20
-"""Of an error file, at most this much is read."""
 
 NAMED = 5
 """Of the processes that live on, so many are named."""
@@ -708,7 +705,9 @@ class Workers:
         """Which of its streams tells most of its end, the message, and the traceback."""
         stream: StreamName = "stderr"
         error_file = worker.spec.error_file
-        told = read_regular(error_file, ERROR_FILE_BYTES) if error_file else None
+        told = None
+        with contextlib.suppress(OSError):
+            told = read_named(error_file, LARGEST_SETTINGS) if error_file else None
         message, trace = read_failure(worker.err.tail, told)
         if worker.condemned:
             return stream, worker.condemned, trace

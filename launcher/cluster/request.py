@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ...rendezvous.identity.secret import VARIABLE
+from ...rendezvous.named_files import LARGEST_SETTINGS, read_named, reason
 from ..errors import UsageError
 from ..options.parse import parse
 from .arguments import parser
@@ -215,9 +216,9 @@ def _template(file: str | None) -> Json:
     import yaml
 
     try:
-        found = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        found = yaml.safe_load(read_named(Path(file), LARGEST_SETTINGS).decode())
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"elastic-job submit: --pod-template={file} cannot be read: {error}") from None
+        raise UsageError(f"elastic-job submit: --pod-template={file} cannot be read: {reason(error)}") from None
     if not isinstance(found, dict) or not isinstance(cast(Json, found).get("spec"), dict):
         raise UsageError(f"elastic-job submit: --pod-template={file} is no pod: it has no spec")
     return cast(Json, found)

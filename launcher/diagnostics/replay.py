@@ -5,13 +5,12 @@ comes to the same decisions, unless it decides differently today or the file was
 """
 
 import json
-import os
-import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...master import history
+from ...rendezvous.named_files import read_named
 from ...rendezvous.visible import visible
 from ...rendezvous.wire.values import Malformed
 from ..errors import UsageError
@@ -78,12 +77,11 @@ def _replayed(file: Path) -> int:
 def _lines(file: Path) -> Sequence[bytes]:
     """Raises UsageError."""
     try:
-        # A device or a pipe may never end.
-        if not stat.S_ISREG(os.stat(file).st_mode):  # noqa: PTH116  the mode, whatever kind of file it is
-            raise UsageError(f"{file} is no file: name a file that --trace has written, ending in .history")
-        text = file.read_bytes()
+        text = read_named(file)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+        raise UsageError(
+            f"{file} cannot be read: {error.strerror}: name a file that --trace has written, ending in .history"
+        ) from None
     lines = text.split(b"\n")
     whole, cut = lines[:-1], lines[-1]
     if cut:  # the master was killed while it wrote

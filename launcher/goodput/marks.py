@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ...rendezvous.named_files import open_to_read
 from ...rendezvous.time_split import MARKED, Marked
 
 FIRST = 1 << 20
@@ -39,10 +40,8 @@ def of_file(file: Path) -> Mapping[Marked, int]:
 
     Of a file longer than FIRST and LAST together, what lies between is not read (`unread`).
     """
-    if not file.is_file():  # a named pipe would be waited for
-        return {}
     try:
-        with file.open("rb") as lines:
+        with open_to_read(file) as lines:
             return of_lowest_rank(read(_bounded(lines, unread(file))))
     except OSError:
         return {}

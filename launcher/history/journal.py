@@ -18,7 +18,8 @@ from ...rendezvous.errors import RendezvousError
 from ...rendezvous.fields import MAX_WORDS
 from ...rendezvous.header import Header
 from ...rendezvous.member import Exit
-from ...rendezvous.own_files import append_own, file_name
+from ...rendezvous.named_files import open_to_read, open_to_write
+from ...rendezvous.own_files import file_name
 from ...rendezvous.ranks import Assignment
 from .records import (
     MAX_TAIL,
@@ -243,13 +244,13 @@ class _File:
 
     def _append(self, record: Record) -> None:
         text = line(with_tail(record))
-        with os.fdopen(append_own(self._path), "wb") as file:
+        with os.fdopen(open_to_write(self._path, append=True, private=True), "wb") as file:
             file.write(text)
 
     def _rewrite(self, records: Sequence[Record]) -> None:
         beside = self._path.with_suffix(".new")
         beside.unlink(missing_ok=True)
-        with os.fdopen(append_own(beside), "wb") as file:
+        with os.fdopen(open_to_write(beside, private=True), "wb") as file:
             file.writelines(line(with_tail(record)) for record in records)
         beside.replace(self._path)
 
@@ -263,12 +264,9 @@ def with_tail(record: Record) -> Record:
 
 def _tail(log: str) -> str:
     """The last of a file; empty where it cannot be read."""
-    path = Path(log)
     try:
-        if not log or not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - MAX_TAIL))
+        with open_to_read(Path(log)) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_TAIL))
             return file.read(MAX_TAIL).decode(errors="replace")
     except OSError:
         return ""

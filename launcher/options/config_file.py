@@ -10,13 +10,13 @@ file further up would change jobs of people who do not know of it. What was take
 another user may have planted there is not taken unless it is named: it could turn the encryption off, or run commands.
 """
 
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...rendezvous.named_files import LARGEST_SETTINGS, planted, read_named, reason
 from ..errors import UsageError
 from .flags import BY_NAME, Flag, Given, Scanned, did_you_mean, value_of
 
@@ -46,10 +46,12 @@ def completed(scanned: Scanned, folder: Path | None) -> tuple[Scanned, tuple[str
         return scanned, ()
     if wanted == NONE:
         return scanned, ()
-    beside = folder / (OWN_FILE if (folder / OWN_FILE).is_file() else SHARED_FILE)
-    if not wanted and (whose := _planted(beside)):
-        return scanned, (f"{beside.name} is not used: {whose}; --config={beside.name} uses it all the same",)
-    found = _read(Path(wanted), whole=Path(wanted).name != SHARED_FILE) if wanted else _beside(beside)
+    file = Path(wanted or folder / (OWN_FILE if (folder / OWN_FILE).is_file() else SHARED_FILE))
+    if not wanted and not file.is_file():
+        return scanned, ()
+    if not wanted and (whose := planted(file) or _open_to_all(file)):
+        return scanned, (f"{file.name} is not used: {whose}; --config={file.name} uses it all the same",)
+    found = _read(file, whole=file.name != SHARED_FILE) if wanted or _mentions(file) else None
     if found is None:
         return scanned, ()
     name, values = found
@@ -60,33 +62,18 @@ def completed(scanned: Scanned, folder: Path | None) -> tuple[Scanned, tuple[str
     return replace(scanned, given={**scanned.given, **added}), (f"{name} adds {words}",)
 
 
-def _planted(file: Path) -> str:
-    """Why a file may be there without the knowledge of this user; empty where it may not, or concerns nobody."""
-    try:
-        folder, link, found = file.parent.stat(), file.lstat(), file.stat()
-    except OSError:
-        return ""
-    others = {link.st_uid, found.st_uid} - {0, os.geteuid()}
-    if found.st_mode & stat.S_IWOTH:
-        why = "every user of this machine may write to it"
-    elif others and folder.st_mode & stat.S_IWOTH:
-        why = f"it belongs to another user (uid {min(others)}), and every user of this machine may write to its folder"
-    else:
-        return ""
-    return why if file.name == OWN_FILE or _mentions(file) else ""
+def _open_to_all(file: Path) -> str:
+    """That others may have written to a file; empty where they may not, or it concerns nobody."""
+    everybodys = file.stat().st_mode & stat.S_IWOTH and _mentions(file)
+    return "every user of this machine may write to it" if everybodys else ""
 
 
-def _mentions(shared: Path) -> bool:
+def _mentions(file: Path) -> bool:
     """Most shared files have no table of ours, and a parser takes a while."""
     try:
-        return b"elastic-run" in shared.read_bytes()
+        return file.name == OWN_FILE or b"elastic-run" in read_named(file, LARGEST_SETTINGS)
     except OSError:
         return False
-
-
-def _beside(file: Path) -> tuple[str, Mapping[str, Any]] | None:  # Any: what TOML holds
-    whole = file.name == OWN_FILE
-    return _read(file, whole=whole) if whole or _mentions(file) else None
 
 
 def _read(file: Path, *, whole: bool) -> tuple[str, Mapping[str, Any]] | None:  # Any: what TOML holds
@@ -94,9 +81,9 @@ def _read(file: Path, *, whole: bool) -> tuple[str, Mapping[str, Any]] | None:  
     import tomllib  # here, because few have such a file
 
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        found = tomllib.loads(read_named(file, LARGEST_SETTINGS).decode())
     except (OSError, ValueError) as error:
-        raise UsageError(f"the configuration file {file} cannot be read: {error}") from None
+        raise UsageError(f"the configuration file {file} cannot be read: {reason(error)}") from None
     if whole:
         return file.name, found
     tool = found.get("tool", {})

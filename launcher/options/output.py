@@ -1,13 +1,14 @@
 """Where the output goes: logs, prefixes, the summary, the trace."""
 
-import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, cast
 from urllib.parse import urlsplit
 
+from ...rendezvous.named_files import open_to_read
 from ...rendezvous.store.endpoint import Endpoint, is_local
 from ..errors import UsageError
 from ..settings import Output, Std
@@ -69,10 +70,9 @@ def _trace(scanned: Scanned) -> Path | None:
         return None
     path, source = Path(text).absolute(), scanned.source("trace")
     check_writable_file(path, source)
-    if path.is_file() and os.access(path, os.R_OK):
-        with path.open("rb") as file:
-            if file.read(1) not in (b"", b"["):
-                raise UsageError(f"{source} is not a trace file: name another file")
+    with suppress(OSError), open_to_read(path) as file:
+        if file.read(1) not in (b"", b"["):
+            raise UsageError(f"{source} is not a trace file: name another file")
     return path
 
 

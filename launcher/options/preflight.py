@@ -14,6 +14,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
+from ...rendezvous.named_files import planted
 from ..errors import UsageError
 from .flags import OTHERS
 
@@ -215,11 +216,17 @@ def check_readable(name: str, source: str) -> None:
 def check_writable_file(path: Path, source: str) -> None:
     if path.is_dir():
         raise UsageError(f"{source} is a folder: name a file")
+    check_planted(path, source)
     if path.exists():
         if not os.access(path, os.W_OK):
             raise UsageError(f"{source} is not writable: name another file, or change its permissions")
     else:
         check_room(path.parent, source)
+
+
+def check_planted(path: Path, source: str) -> None:
+    if why := planted(path):
+        raise UsageError(f"{source} is not used: {why}: name another place")
 
 
 def check_room(folder: Path, source: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from .flags import Scanned
-from .preflight import check_room
+from .preflight import check_planted, check_room
 
 LONGEST_LABEL = 200
 """Characters of a name that this node gives itself; it becomes part of keys in the store, and may get a number."""
@@ -53,6 +53,7 @@ def folder_of(scanned: Scanned, name: str) -> Path | None:
     path = Path(text)
     if path.exists() and not path.is_dir():
         raise UsageError(f"{scanned.source(name)} is a file: name a folder")
+    check_planted(path, scanned.source(name))
     check_room(path, scanned.source(name))
     return path
 

@@ -1,10 +1,11 @@
 """`elastic-run report`: a job's history as one page."""
 
-import os
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...rendezvous.named_files import read_named, write_named
 from ...rendezvous.visible import visible
 from ..console import say
 from ..errors import UsageError
@@ -23,9 +24,6 @@ all nodes show more. The page loads nothing from elsewhere.
 
 Exit code: 0; 2 if there is no such history.
 """
-
-LARGEST = 256 << 20
-"""Bytes of a file that is read: a node writes far less."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -72,7 +70,7 @@ def _parsed(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
 def _paths(path: Path) -> list[Path]:
     """Raises UsageError."""
     if path.is_dir():
-        return sorted(each for each in path.rglob(f"*{SUFFIX}") if each.is_file())  # a pipe may never end
+        return sorted(each for each in path.rglob(f"*{SUFFIX}") if each.is_file())
     if not path.is_file():
         raise UsageError(f"{path} is no file or folder")
     return [path]
@@ -82,16 +80,15 @@ def _file(path: Path) -> File:
     """Raises UsageError."""
     records, unread = list[Record](), 0
     try:
-        if path.stat().st_size > LARGEST:
-            raise UsageError(f"{path} has more than {LARGEST >> 20} MiB: it is no history that a node has written")
-        with path.open("rb") as lines:
-            for each in read(lines):
-                if each is None:
-                    unread += 1
-                else:
-                    records.append(each)
+        for each in read(io.BytesIO(read_named(path))):
+            if each is None:
+                unread += 1
+            else:
+                records.append(each)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}: name a file or a folder that --history has written"
+        ) from None
     return File(path.name, tuple(records), unread)
 
 
@@ -99,11 +96,10 @@ def _write(output: str, text: str) -> None:
     if output == "-":
         sys.stdout.write(text)
         return
-    path = Path(output)
     try:
-        path.write_text(text, encoding="utf-8")
+        write_named(Path(output), text)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {os.strerror(error.errno or 0)}") from None
+        raise UsageError(f"{output} cannot be written: {error.strerror}: name another file with -o") from None
 
 
 def _summary(story: Story, output: str) -> str:

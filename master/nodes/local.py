@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...rendezvous.named_files import open_to_write
 from .platform import Observer, PlatformRefused
 from .replica import End, Exited, Launch, Replica
 
@@ -67,7 +68,8 @@ class LocalPlatform:
         with contextlib.ExitStack() as files:
             output = None
             if self._folder:
-                output = files.enter_context((self._folder / f"{name}.log").open("ab"))
+                output = open_to_write(self._folder / f"{name}.log", append=True)
+                files.callback(os.close, output)
             try:
                 process = await asyncio.create_subprocess_exec(
                     *self._command(launch.role, name),

@@ -18,9 +18,14 @@ from elastic_run.adapters.client.channel import AgentGone, Call, Channel
 from elastic_run.adapters.horovod import node_rendezvous
 from elastic_run.adapters.horovod.node_rendezvous import NodeRendezvous, Told
 from elastic_run.adapters.horovod.requests import Request, ask
+from elastic_run.launcher.errors import UsageError
+from elastic_run.launcher.history.records import SUFFIX, Begun, line
 from elastic_run.launcher.node_check import collective
 from elastic_run.launcher.options.config_file import completed
 from elastic_run.launcher.options.flags import scan
+from elastic_run.launcher.options.parse import parse
+from elastic_run.launcher.report.command import main as report
+from elastic_run.master.history import History
 from elastic_run.rendezvous.identity.secret import VARIABLE, new_secret
 
 from ..integration.cluster import Cluster, embedded_ports, failure
@@ -275,13 +280,81 @@ def test_flags_that_others_have_planted_in_the_working_folder_are_not_taken(name
     assert "insecure" in completed(wanted, shared)[0].given, "it is this user's own"
     os.chown(planted, NOBODY, NOBODY)
     scanned, [line] = completed(wanted, shared)
-    assert not scanned.given and line.startswith(f"{name} is not used: it belongs to another user (uid {NOBODY})")
+    assert not scanned.given and f"{name} is not used: {planted} belongs to another user (uid {NOBODY})" in line
     named = scan([f"--config={name}", "t.py"], {})
     assert "insecure" in completed(named, shared)[0].given
     shared.chmod(0o755)  # a colleague's project
     assert "insecure" in completed(wanted, shared)[0].given
     planted.chmod(0o666)
     assert not completed(wanted, shared)[0].given
+
+
+@pytest.mark.parametrize("name", ["elastic-run.toml", "pyproject.toml"])
+@pytest.mark.parametrize("what", ["pipe", "device", "file"])
+def test_a_planted_configuration_is_not_even_opened(
+    what: str, name: str, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = shared / name
+    if what == "pipe":
+        os.mkfifo(planted)
+    elif what == "device":
+        planted.symlink_to("/dev/zero")
+    else:
+        planted.write_text("[tool.other]\n")
+    os.chown(planted, NOBODY, NOBODY, follow_symlinks=False)
+    monkeypatch.setattr(os, "open", pytest.fail)
+    scanned, lines = completed(scan(["t.py"], {}), shared)
+    assert not scanned.given and len(lines) == (what == "file")
+
+
+OUTPUTS = {
+    "--summary-json=NAME": "file",
+    "--trace=NAME": "file",
+    "--history=NAME": "folder",
+    "--log-dir=NAME": "folder",
+    "--log-dir=NAME/below": "folder",
+    "report": "file",
+    "report.html": "pipe",
+    "a master's record": "file",
+}
+
+
+@pytest.mark.parametrize(("how", "kind"), OUTPUTS.items())
+def test_an_output_does_not_go_where_another_users_link_leads(
+    how: str, kind: str, shared: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    if kind == "folder":
+        own.mkdir()
+    else:
+        own.write_text("[mine")
+    planted = shared / "planted"
+    link = Path("planted")
+    if kind == "pipe":
+        os.mkfifo(planted)
+    else:
+        planted.symlink_to(own)
+    os.chown(planted, NOBODY, NOBODY, follow_symlinks=False)
+    (shared / "t.py").write_text("")
+    history = shared / f"job{SUFFIX}"
+    history.write_bytes(line(Begun(1.0, "job", "A", "a", "t.py", "1", 1, "1")))
+    said: list[str] = []
+    match how:
+        case "report" | "report.html":
+            with pytest.raises(UsageError, match="belongs to another user"):
+                report([str(history), "-o", str(link)])
+        case "a master's record":
+            History(link, said.append).close()
+            assert "belongs to another user" in said[0]
+        case _:
+            words = [how.replace("NAME", str(link)), "t.py"]
+            with pytest.raises(
+                UsageError, match=r"is not used: \S+/planted belongs to another user .*: name another place"
+            ):
+                parse(words, {})
+            os.chown(planted, 0, 0, follow_symlinks=False)
+            assert parse(words, {}), "one's own link is followed"
+    assert not list(own.iterdir()) if kind == "folder" else own.read_text() == "[mine"
 
 
 SPY = """

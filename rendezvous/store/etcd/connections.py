@@ -19,6 +19,7 @@ import grpc as _grpc
 import grpc.aio as _aio
 
 from ...errors import LeaseLost, NoThreads, StoreError, StoreRefused
+from ...named_files import LARGEST_SETTINGS, read_named
 
 grpc = cast(Any, _grpc)  # Any: it ships no types, and what type checkers bring of it lags behind
 aio = cast(Any, _aio)
@@ -492,11 +493,9 @@ _Files = tuple[bytes | None, bytes | None, bytes | None]
 class _Certificates:
     """What is in the files of `Tls`, and is read again when a connection fails: certificates are replaced in time.
 
-    Raises ValueError where a file cannot be read at the start, or one of a pair is missing.
+    `files`: as last read; `options`: for a channel that uses them.
 
-    Attributes:
-        files: as last read.
-        options: for a channel that uses them.
+    Raises ValueError where a file cannot be read at the start, or one of a pair is missing.
     """
 
     def __init__(self, tls: Tls | Proof) -> None:
@@ -508,7 +507,7 @@ class _Certificates:
             return
         if (tls.cert is None) != (tls.key is None):
             raise ValueError("a client certificate needs its key, and a key its certificate")
-        self._paths = (tls.ca, tls.key, tls.cert)
+        self._paths = tls.ca, tls.key, tls.cert
         try:
             self.files = self._read()
         except OSError as error:
@@ -523,5 +522,5 @@ class _Certificates:
     def _read(self) -> _Files:
         if self._proof is not None:
             return self._proof.read()
-        ca, key, cert = (None if path is None else Path(path).read_bytes() for path in self._paths)
+        ca, key, cert = (None if path is None else read_named(Path(path), LARGEST_SETTINGS) for path in self._paths)
         return ca, key, cert
