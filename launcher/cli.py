@@ -81,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .diagnostics import dry_run
 
             return dry_run.main(options)
+        if options.store.kind != "memory":
+            os.stat("/proc/self")  # noqa: PTH116  `_surroundings` says that it is missing
         if leads:
             from . import lead
 
@@ -98,8 +100,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run.main(options, workers, entered, early)
     except UsageError as error:
         return _refuse(str(error))
-    except KeyboardInterrupt:  # before the signal is a preemption notice to leave
-        return 130
 
 
 def run() -> NoReturn:
@@ -110,13 +110,13 @@ def run() -> NoReturn:
     """
     try:
         code = main()
+    except KeyboardInterrupt:  # before the signal is a preemption notice to leave
+        sys.stderr.write("[elastic-run] interrupted\n")
+        os._exit(130)
     except Exception as error:
-        what = "" if isinstance(error, MemoryError) else f" ({type(error).__name__}: {error})"
-        if what and not _cramped():
+        if not (why := _surroundings(error)):
             raise
-        sys.stderr.write(
-            f"[elastic-run] there is not enough memory here{what}: raise its limit (ulimit -v, or the container's)\n"
-        )
+        sys.stderr.write(f"[elastic-run] {why}\n")
         os._exit(2)
     try:
         for stream in (sys.stdout, sys.stderr):
@@ -125,6 +125,21 @@ def run() -> NoReturn:
     except (OSError, ValueError):
         sys.exit(code)  # the usual way says what could not be written
     os._exit(code)
+
+
+def _surroundings(error: Exception) -> str:
+    """What is wrong with the place where this command runs, if `error` comes of it; empty otherwise."""
+    if isinstance(error, FileNotFoundError):
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return "the working folder has been removed: change to one that exists, with cd"
+        if not Path("/proc/self").exists():
+            return "/proc is not mounted, and all but a job of one node needs it: mount -t proc proc /proc"
+    what = "" if isinstance(error, MemoryError) else f" ({type(error).__name__}: {error})"
+    if what and not _cramped():
+        return ""
+    return f"there is not enough memory here{what}: raise its limit (ulimit -v, or the container's)"
 
 
 def _cramped() -> bool:

@@ -241,5 +241,5 @@ def read_incarnation(line: bytes) -> str:
     """The incarnation that a greeting names; empty if the line is no greeting (pure)."""
     try:
         return str(json.loads(line)["incarnation"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""

@@ -45,7 +45,9 @@ def planted(path: Path) -> str:
 
 
 def reason(error: Exception) -> object:
-    """What a person is told of it: an OSError says it without its number and its path."""
+    """What a person is told of a file that cannot be used: an OSError says it without its number and its path."""
+    if isinstance(error, RecursionError):
+        return "its values are nested too deeply"
     return error.strerror if isinstance(error, OSError) else error
 
 

@@ -217,7 +217,7 @@ def _template(file: str | None) -> Json:
 
     try:
         found = yaml.safe_load(read_named(Path(file), LARGEST_SETTINGS).decode())
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"elastic-job submit: --pod-template={file} cannot be read: {reason(error)}") from None
     if not isinstance(found, dict) or not isinstance(cast(Json, found).get("spec"), dict):
         raise UsageError(f"elastic-job submit: --pod-template={file} is no pod: it has no spec")

@@ -80,7 +80,7 @@ def read(lines: Iterable[bytes]) -> Iterator[Mark]:
             if name and row in ranks:
                 begun = round(event["ts"])
                 yield Mark(ranks[row], name, begun, begun + round(event["dur"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
 
 

@@ -82,7 +82,7 @@ def _read(file: Path, *, whole: bool) -> tuple[str, Mapping[str, Any]] | None:  
 
     try:
         found = tomllib.loads(read_named(file, LARGEST_SETTINGS).decode())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"the configuration file {file} cannot be read: {reason(error)}") from None
     if whole:
         return file.name, found

@@ -1,6 +1,7 @@
 """What one process holds to prove itself: a certificate that it renews in time, and the TLS contexts made of it."""
 
 import contextlib
+import hashlib
 import os
 import ssl
 import time
@@ -184,7 +185,7 @@ class Identity:
         """From the file beside the user's own secret, where it is fresh: loading `cryptography` takes a while."""
         path = self.cache / f"{role}.pem" if self.cache is not None and not hosts else None
         if path is not None:
-            with contextlib.suppress(NoIdentity, ValueError):
+            with contextlib.suppress(NoIdentity, ValueError):  # it is damaged, or an older version's: it is made anew
                 issued = _read(read_private(path, str(path)), secret)
                 if issued.fresh(now):
                     return issued
@@ -237,16 +238,22 @@ _PARTS = "-----BEGIN "
 
 
 def _written(issued: Issued, secret: Secret) -> str:
-    head = f"{_HEAD} {secret.fingerprint} {issued.at:.0f} {issued.until:.0f}\n"
-    return head + issued.authority + issued.certificate + issued.key + issued.observers
+    body = f"{issued.at:.0f} {issued.until:.0f}\n"
+    body += issued.authority + issued.certificate + issued.key + issued.observers
+    return f"{_HEAD} {_digest(body, secret)} {body}"
+
+
+def _digest(body: str, secret: Secret) -> str:
+    return hashlib.blake2b(body.encode(), key=secret.derived("kept certificate"), digest_size=16).hexdigest()
 
 
 def _read(text: str, secret: Secret) -> Issued:
-    """Raises ValueError for what is not whole, and for what another secret has issued."""
-    head, *blocks = text.split(_PARTS)
-    name, fingerprint, at, until = head.split()
-    if name != _HEAD or fingerprint != secret.fingerprint:
-        raise ValueError("another secret's")
+    """Raises ValueError for what is not as it was written, and for what another secret has issued."""
+    name, digest, body = text.split(" ", 2)
+    if name != _HEAD or digest != _digest(body, secret):
+        raise ValueError("damaged, or another secret's")
+    head, *blocks = body.split(_PARTS)
+    at, until = head.split()
     authority, certificate, key, observers = (_PARTS + block for block in blocks)
     return Issued(float(at), float(until), authority, certificate, key, observers)
 

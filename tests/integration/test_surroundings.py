@@ -50,6 +50,47 @@ def test_what_is_not_yet_written_at_the_end_is_written_or_missed(output: str, co
     assert done.returncode == code  # 120 is the interpreter's own
 
 
+GONE = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
+NO_PROC = 'mount -t tmpfs tmpfs /proc; exec "$@"'
+
+
+@pytest.mark.parametrize(
+    ("prepared", "words", "code", "sentence"),
+    [
+        (GONE, ["--standalone", "t.py"], 2, "the working folder has been removed: change to one that exists, with cd"),
+        (GONE, ["master", "--nnodes=1"], 2, "the working folder has been removed: change to one that exists, with cd"),
+        (NO_PROC, ["--nnodes=2", "--rdzv-endpoint=127.0.0.1:1", "t.py"], 2, "/proc is not mounted, and all but"),
+        (
+            NO_PROC,
+            ["--insecure", "--nnodes=2", "--rdzv-endpoint=http://127.0.0.1:1", "t.py"],
+            2,
+            "/proc is not mounted",
+        ),
+    ],
+)
+def test_what_is_missing_where_the_command_runs_is_a_sentence(
+    prepared: str, words: list[str], code: int, sentence: str, tmp_path: Path
+) -> None:
+    if prepared == NO_PROC and os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    (tmp_path / "t.py").write_text("")
+    words = ["sh", "-c", prepared, "sh", sys.executable, "-m", "elastic_run", *words]
+    command = words if prepared == GONE else ["unshare", "--mount", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == code and sentence in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_ctrl_c_before_the_job_begins_is_no_traceback() -> None:
+    typed = (
+        "class Typed:\n def find_spec(self, name, *_):\n  if name.endswith('options.parse'): os.kill(os.getpid(), 2)"
+    )
+    code = f"import os, sys\n{typed}\nfrom elastic_run.launcher.cli import run\nsys.meta_path.insert(0, Typed())\nrun()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "t.py"], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "[elastic-run] interrupted\n")
+
+
 def test_under_nohup_a_closed_terminal_is_no_notice(script: Path) -> None:
     job = subprocess.Popen(
         ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *COMMAND, str(script)],

@@ -46,6 +46,8 @@ def test_a_decoder_raises_nothing_but_its_own_error(name: str, data: bytes) -> N
 AWKWARD = {
     "deep": b"[" * 100_000,
     "deep objects": b'{"a":' * 100_000,
+    "deep settings": b"x = " + b"[" * 100_000,
+    "deep names of settings": b"a." * 50_000 + b"b = 1",
     "a long number": b"9" * 100_000,
     "a number of an exponent": b"1e999999999",
     "half a character": b'{"version":"\\ud800"}',

@@ -251,7 +251,7 @@ def _object(text: bytes) -> Json:
     """Raises ApiUnavailable where that is none: a proxy on the way may say anything."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _senseless(text) from None
     if not isinstance(found, dict):
         raise _senseless(text)

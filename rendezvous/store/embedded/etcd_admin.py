@@ -234,7 +234,7 @@ def _understood(reply: bytes) -> dict[str, Any]:
         raise NotAnswered(Reach.FOREIGN, what)
     try:
         decoded: Any = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         decoded = None
     if not isinstance(decoded, dict) and b"HTTPS server" in body:
         raise _stranger(TLS_ONLY)

@@ -79,7 +79,7 @@ def _message(line: str) -> str:
         entry: Any = json.loads(line)  # Any: JSON
         fields = {key: value for key, value in entry.items() if key in ("error", "address", "remote-peer-id")}
         return f"{entry['level']}: {entry['msg']}" + (f" {fields}" if fields else "")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return line[:400]
 
 
@@ -111,7 +111,7 @@ class MemberFolder:
         try:
             raw: Any = json.loads((self.path / "member.json").read_text())  # Any: JSON
             return Data(endpoint, str(raw["birth"]), int(raw["member"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return Data(endpoint)
 
     def remember(self, birth: str, member: int) -> None:

@@ -269,7 +269,7 @@ def _ask(
             if not response.isclosed():
                 client.drop()
             return cast(dict[str, object], json.loads(data)) if response.status == 200 else None
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             client.drop()
             if not kept or isinstance(error, TimeoutError):
                 return None

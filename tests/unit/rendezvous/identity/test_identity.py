@@ -180,8 +180,28 @@ def test_a_certificate_is_kept_beside_the_users_secret_and_only_for_that(tmp_pat
     assert Identity(secret, cache=folder).pem == first
     assert (folder / "agent.pem").stat().st_mode & 0o777 == 0o600
     assert Identity(new_secret(), cache=folder).pem != first  # and replaces it, which harms nobody
-    (folder / "agent.pem").write_text("garbage")
-    assert Identity(secret, cache=folder).pem
+
+
+def test_a_kept_certificate_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
+    secret, _ = own_secret(tmp_path / "elastic-run")
+    folder = tmp_path / "elastic-run"
+    Identity(secret, cache=folder)
+    kept = (folder / "agent.pem").read_text()
+    for damaged in (
+        "garbage",
+        "",
+        kept[:-1],
+        kept[: len(kept) // 2],
+        *(_flipped(kept, at) for at in (40, 300, 900, -90)),
+    ):
+        (folder / "agent.pem").write_text(damaged)
+        assert Identity(secret, cache=folder).pem
+        assert (folder / "agent.pem").read_text() != damaged, "the next start has it as well"
+
+
+def _flipped(text: str, at: int) -> str:
+    place = at % len(text)
+    return f"{text[:place]}{'A' if text[place] != 'A' else 'B'}{text[place + 1 :]}"
 
 
 def test_what_a_member_of_the_store_needs_is_written_once_a_day(tmp_path: Path) -> None:
