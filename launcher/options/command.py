@@ -10,15 +10,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...elastic_agent.processes.regular_file import read_regular
+from ...rendezvous.named_files import LARGEST_SETTINGS, read_named
 from ..errors import UsageError
 from ..settings import Command, Kind
-from ..source import LARGEST
 from .flags import Scanned
 from .preflight import check_executable, check_module, check_script, workers_python
 
 HARDLY_OTHERS = ("nproc-per-node", "nnodes", "standalone", "max-restarts", "rdzv-endpoint", "rdzv-backend", "rdzv-id")
 """Flags whose names hardly any script has for its own."""
+
+
+def _source(script: Path) -> bytes:
+    """Of a script; empty where it is not read."""
+    try:
+        return read_named(script, LARGEST_SETTINGS)
+    except OSError:
+        return b""
 
 
 def read_command(scanned: Scanned, environ: Mapping[str, str], notes: list[str], *, here: bool) -> Command:
@@ -36,7 +43,7 @@ def read_command(scanned: Scanned, environ: Mapping[str, str], notes: list[str],
     if not here:
         return Command(kind, target, tuple(args), "python")
     check_target(kind, target, environ)
-    if kind == "script" and (word := misplaced(args, read_regular(Path(target), LARGEST) or b"")):
+    if kind == "script" and (word := misplaced(args, _source(Path(target)))):
         notes.append(f"{word} stands after {target} and is its argument: for elastic-run write it before the script")
     python = environ.get("PYTHON_EXEC", "")
     if not python:
