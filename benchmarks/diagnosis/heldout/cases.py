@@ -606,6 +606,7 @@ INNOCENTS: tuple[HeldOutCase, ...] = (
 MOVED = frozenset(
     (
         "asyncio_queue_of_failed_task",
+        "broadcast_from_itself",
         "debugger_waits_for_client",
         "loader_process_reads_silent_server",
         "lock_kept_while_waiting_for_server",

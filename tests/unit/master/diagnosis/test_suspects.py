@@ -756,7 +756,8 @@ def test_what_a_control_group_has_frozen_keeps_no_interpreters_lock(channel: str
     assert (found.kind, found.rank, found.strength) == (kind, 1, "certain")
 
 
-def test_who_waits_in_an_operation_that_has_a_root_may_be_right() -> None:
+def test_who_waits_in_an_operation_that_has_a_root_may_be_right_and_who_has_left_it_too() -> None:
     broadcast = (replace(BARRIER[0], function="broadcast"), *BARRIER[1:])
-    found = the_one(worker(0), worker(1), worker(2, broadcast))
-    assert (found.kind, found.strength) == ("mismatched-collective", "weak")
+    for stacks in ((ALL_REDUCE, ALL_REDUCE, broadcast), (broadcast, broadcast, ALL_REDUCE)):
+        found = the_one(*(worker(rank, stack) for rank, stack in enumerate(stacks)))
+        assert (found.kind, found.strength) == ("mismatched-collective", "weak")
