@@ -1,6 +1,7 @@
 """The command `elastic-run`: bad input ends here with a sentence and exit code 2, before anything starts."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from .errors import UsageError
     from .options.parse import parse
 
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # inherited: nobody would learn how a child has ended
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
         sys.stderr.write(_USAGE)

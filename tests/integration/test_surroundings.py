@@ -22,6 +22,8 @@ from elastic_run.elastic_agent.processes.guard import Guardian
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
 from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
 
+from .cluster import embedded_ports
+
 COMMAND = [sys.executable, "-m", "elastic_run", "--standalone"]
 DEADLINE = 60.0
 
@@ -277,6 +279,24 @@ def test_a_low_soft_limit_of_open_files_is_raised_for_the_agent_and_kept_for_the
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("may open 40\n") == 8
+
+
+def test_an_inherited_ignored_sigchld_hides_no_childs_end(tmp_path: Path) -> None:
+    """Among them the store's, whose version is asked, and the warm interpreter's."""
+    script = tmp_path / "train.py"
+    script.write_text("import signal\nprint('handles', signal.getsignal(signal.SIGCHLD).name)\n")
+    [port] = embedded_ports(1)
+    flags = ["--nnodes=1:2", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-conf=last_call_timeout=0", str(script)]
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" CHLD; exec "$@"', "sh", *COMMAND[:-1], *flags],
+        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0 and "handles SIG_DFL" in done.stdout, done.stderr
+    assert "No child processes" not in done.stderr
 
 
 def test_a_signal_while_the_store_is_awaited_ends_in_words_and_a_summary(script: Path, tmp_path: Path) -> None:
