@@ -311,18 +311,23 @@ class OwnFiles:
 
 
 NO_TLS = "it speaks no TLS"
+CLOCKS = "the clocks of the two machines differ by more than a day; set them"
 
 
 def in_words(error: ssl.SSLError) -> str:
     """What a failed handshake means, for a person; empty where it says nothing about the identity."""
     text = str(error).lower()
     if "not yet valid" in text:
-        return "its certificate is not valid yet: the clocks of the two machines differ by more than a day; set them"
+        return f"its certificate is not valid yet: {CLOCKS}"
     if "expired" in text:
         return "its certificate has expired: the clocks of the two machines differ by more than a day, or it is stale"
     if any(sign in text for sign in ("unable to get local issuer", "self-signed", "self signed", "signature failure")):
         return f"this node's secret is not that of the other side: {GIVE_IT}"
-    if any(sign in text for sign in ("unknown ca", "unknown_ca", "bad certificate", "certificate required")):
+    if (
+        "bad certificate" in text
+    ):  # the other side says so, whose own certificate this node has found to be of its secret
+        return f"the other side does not accept this node's certificate, though both have one secret: {CLOCKS}"
+    if any(sign in text for sign in ("unknown ca", "unknown_ca", "certificate required")):
         return f"the other side does not accept this node's secret: {GIVE_IT}"
     if any(sign in text for sign in ("wrong version", "record layer", "unknown protocol", "http request")):
         return NO_TLS

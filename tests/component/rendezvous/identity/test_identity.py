@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import os
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -141,6 +143,30 @@ async def test_a_clock_that_is_days_off_is_named(shift: float, words: str, monke
     with pytest.raises(ssl.SSLError) as told:
         await greeted(server, Identity(secret).client)
     assert words in in_words(told.value) and "clocks" in in_words(told.value)
+
+
+@pytest.mark.parametrize("shift", [3 * DAY, 80 * DAY])
+def test_a_clock_that_is_days_ahead_is_named_to_who_dials(shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, now = new_secret(), time.time()
+    server = Identity(secret).server
+    monkeypatch.setattr(contexts.time, "time", lambda: now + shift)
+    client = Identity(secret).client
+    monkeypatch.undo()
+    here, there = socket.socketpair()
+    with here, there:
+        for end in (here, there):
+            end.settimeout(10)
+
+        def serve() -> None:
+            with contextlib.suppress(ssl.SSLError), server.wrap_socket(there, server_side=True):
+                pass
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        with pytest.raises(ssl.SSLError) as told, client.wrap_socket(here, server_hostname=SERVER_NAME) as dialed:
+            dialed.recv(1)
+        serving.join(10)
+    assert "clocks" in in_words(told.value) and "join-file" not in in_words(told.value)
 
 
 @pytest.mark.parametrize("shift", [0.9 * DAY, -0.9 * DAY])
