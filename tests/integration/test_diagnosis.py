@@ -3,8 +3,15 @@
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
+import pytest
+
+from benchmarks.diagnosis.heldout.__main__ import run_all
+from benchmarks.diagnosis.heldout.cases import CASES, MOVED
+
+from ..sampling import SOAK, sample
 from .cluster import SCRIPTS, Cluster
 from .commands import asked
 
@@ -63,3 +70,12 @@ def test_a_standby_takes_the_place_of_a_slow_node(job: Cluster) -> None:
     assert job.finish() == {"A": 0, "B": 143, "C": 0}
     line = job.wait_for_line("C", "round 2: 2 -> 2 nodes.*").group()
     assert "node B left: a standby takes its place: rank" in line
+
+
+@pytest.mark.timeout(7200 if SOAK else 400)
+async def test_of_the_held_out_corpus_no_innocent_is_named_and_no_wrong_rank(tmp_path: Path) -> None:
+    """A sample; `python -m benchmarks.diagnosis.heldout` runs all and tells how many are found."""
+    names = [each.name for each in CASES if each.name not in MOVED]
+    chosen = [each for each in CASES if each.name in sample(names, 3, "held-out cases")]
+    trials = await run_all(chosen, sys.executable, tmp_path, 3)
+    assert [trial for trial in trials if trial.named and not trial.right] == []

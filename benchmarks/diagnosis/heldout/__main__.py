@@ -75,7 +75,7 @@ def main() -> None:
     chosen = [each for each in CASES if (each.name in names if names else (each.name in MOVED) == given.moved)]
     with tempfile.TemporaryDirectory(prefix="elastic-run-heldout_", ignore_cleanup_errors=True) as folder:
         python = _without_py_spy(Path(folder)) if given.without_stacks else sys.executable
-        trials = asyncio.run(_run_all(chosen, python, Path(folder), given.parallel))
+        trials = asyncio.run(run_all(chosen, python, Path(folder), given.parallel))
     if given.json:
         rows = ({**_row(each), "date": time.strftime("%Y-%m-%d")} for each in trials)
         given.json.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -99,7 +99,8 @@ def summary(trials: Sequence[Trial]) -> list[str]:
     ]
 
 
-async def _run_all(chosen: Sequence[HeldOutCase], python: str, folder: Path, parallel: int) -> list[Trial]:
+async def run_all(chosen: Sequence[HeldOutCase], python: str, folder: Path, parallel: int) -> list[Trial]:
+    """Runs the cases, so many at the same time, and prints what came of each."""
     few, done = asyncio.Semaphore(parallel), list[Trial]()
 
     async def one(case: HeldOutCase) -> None:
