@@ -22,7 +22,6 @@ from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
 from ..elastic_agent.node.preemption import REPEAT_SECONDS
-from ..elastic_agent.processes.limits import all_allowed
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
 from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
@@ -31,6 +30,7 @@ from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Fingerprint
 from ..rendezvous.plural import plural
+from ..rendezvous.process_limits import all_allowed
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.endpoint import Endpoint
 from ..rendezvous.trace_file import AGENT, Sink, Trace

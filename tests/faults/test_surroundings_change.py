@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -182,6 +183,31 @@ def test_an_etcd_that_may_not_have_the_addresses_that_it_reserves_is_a_sentence(
     founded.start("A", nnodes="1:2", prefix=("prlimit", f"--as={800 << 20}"))
     founded.wait_for_line("A", r"a process may have 800 MiB of addresses here.*raise that limit \(ulimit -v\)")
     assert founded.finish() == {"A": 2}
+
+
+def test_an_etcd_that_may_open_too_few_files_is_a_sentence_and_a_soft_limit_stops_none(
+    founded: Cluster, tmp_path: Path
+) -> None:
+    # etcd itself says so only in its log, of which the advice was that its data is damaged.
+    founded.start("A", nnodes="1:2", prefix=("prlimit", "--nofile=64"))
+    founded.wait_for_line("A", r"may open 64 files here, and the etcd .* needs 192: run ulimit -n 192 first")
+    assert founded.finish() == {"A": 2}
+    member = [
+        *(sys.executable, "-m", "elastic_run", "store", "--insecure", "--listen=127.0.0.1"),
+        f"--store-dir={tmp_path / 'store'}",
+    ]
+    [port] = embedded_ports(1)
+    ready = tmp_path / "ready"
+    member += [f"--rdzv-endpoint=127.0.0.1:{port}", f"--member=127.0.0.1:{port}", f"--ready-file={ready}"]
+    store = subprocess.Popen(["prlimit", "--nofile=64:4096", *member])
+    try:
+        until = time.monotonic() + 60
+        while not ready.exists() and store.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        assert ready.exists(), "the soft limit is raised for it"
+    finally:
+        store.terminate()
+        store.wait(60)
 
 
 # -- clocks -----------------------------------------------------------------------------------------------------------

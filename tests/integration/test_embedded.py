@@ -29,7 +29,7 @@ from elastic_run.rendezvous.store.embedded.binary import (
     NoEtcdBinary,
     binary_version,
     find_binary,
-    refuse_old,
+    refuse_unfit,
 )
 from elastic_run.rendezvous.store.embedded.folders import EmbeddedFailed
 from elastic_run.rendezvous.store.embedded.local_member import Hosting, ensure
@@ -1055,9 +1055,9 @@ async def test_an_etcd_that_dies_at_once_is_quoted(
 
 
 def test_versions_from_3_4_on_are_taken() -> None:
-    refuse_old((3, 4, 0), Path("etcd"))
-    refuse_old((3, 6, 1), Path("etcd"))
-    refuse_old((4, 0, 0), Path("etcd"))
+    refuse_unfit((3, 4, 0), Path("etcd"))
+    refuse_unfit((3, 6, 1), Path("etcd"))
+    refuse_unfit((4, 0, 0), Path("etcd"))
 
 
 def test_a_lock_is_held_by_one_and_survives_the_removal_of_its_file(tmp_path: Path) -> None:

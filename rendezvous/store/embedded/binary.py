@@ -21,6 +21,9 @@ OLDEST_VERSION: "Version" = (3, 4, 0)
 COMPACTION_REVISIONS = 10_000
 """Revisions that the store remembers; etcd's default never forgets, and fills its quota in days."""
 
+FILES = 192
+"""That an etcd may open at least: it keeps 150 for itself, and does not begin with less."""
+
 KEPT_VARIABLE = "ELASTIC_RUN_KEPT"
 """Marks a daemon of ours, and says which agent has started it: it becomes a child of that agent, and of no worker."""
 
@@ -104,8 +107,14 @@ def parse_version(output: str, path: Path) -> Version:
     return int(found[1]), int(found[2]), int(found[3])
 
 
-def refuse_old(version: Version, path: Path) -> None:
-    """Raises EtcdTooOld below 3.4, whose interface is another."""
+def refuse_unfit(version: Version, path: Path) -> None:
+    """Raises EtcdTooOld below 3.4, whose interface is another; NoUsableEtcd where it may not open enough files."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if files != resource.RLIM_INFINITY and files < FILES:
+        raise NoUsableEtcd(
+            f"a process may open {files} files here, and the etcd that is to be started needs {FILES}: "
+            f"run ulimit -n {FILES} first (as root, because that is the hard limit), or start the store elsewhere"
+        )
     if version[:2] < OLDEST:
         raise EtcdTooOld(
             f"{path} is etcd {_dotted(version)}, and at least {OLDEST[0]}.{OLDEST[1]} is needed: install a newer "

@@ -40,7 +40,7 @@ from .binary import (
     binary_version,
     etcd_arguments,
     find_binary,
-    refuse_old,
+    refuse_unfit,
     short_of_addresses,
     trying_out_only,
 )
@@ -569,7 +569,7 @@ class _Attempt:
         if self._binary is None:
             path = find_binary()
             version = await binary_version(path)
-            refuse_old(version, path)
+            refuse_unfit(version, path)
             warning = trying_out_only(version)
             if warning is not None:
                 self._notes.append(warning)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import NoUsableEtcd
+from ...process_limits import all_allowed
 from ..contract import Store
 from ..endpoint import Endpoint
 from . import supervisor
@@ -147,15 +148,16 @@ def take_lock(path: Path, *, shared: bool = False) -> int | None:
 
 async def start_supervisor(command: Sequence[str], lock: int) -> int:
     """Starts a supervisor that holds this lock, and returns its process id. Raises SupervisorFailed, OSError."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=child_environment(),
-        pass_fds=(lock,),
-        start_new_session=True,
-    )
+    with all_allowed():
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=child_environment(),
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
     output, errors = await process.communicate()
     if not output.strip().isdigit():
         raise SupervisorFailed(f"the supervisor of the store did not start: {errors.decode(errors='replace').strip()}")
