@@ -14,6 +14,7 @@ from ..elastic_agent.agent import Result
 from ..elastic_agent.workers.failure import describe, hint, shortened
 from ..master import status
 from ..master.diagnosis.findings import HANGS, Finding
+from ..master.incident import consequence
 from ..master.training_time import Goodput
 from ..rendezvous.header import Header, Incident, Tally
 from ..rendezvous.named_files import write_named
@@ -81,7 +82,8 @@ def _final_incident(result: Result) -> Incident | None:
 def _root_cause(incident: Incident, room: int, python: str, hints: Sequence[Hint]) -> list[str]:
     exit_ = incident.exit
     assert exit_ is not None
-    head = f"root cause: {describe(exit_)} on node {incident.node} (host {incident.host}) in round {incident.round}"
+    what = "the cause is not known; first to fail" if consequence(incident) else "root cause"
+    head = f"{what}: {describe(exit_)} on node {incident.node} (host {incident.host}) in round {incident.round}"
     tail = [f"hint: {words}"] if (words := hint(exit_, python=python, hints=hints)) else []
     tail.append(f"log: {exit_.log} on {incident.host}" if exit_.log else "log: above (--log-dir keeps it in files)")
     if exit_.message and not exit_.traceback:
@@ -133,14 +135,16 @@ def _tally(header: Header | None) -> Tally:
 
 def _cause(incident: Incident) -> dict[str, object]:
     exit_ = dataclasses.asdict(incident.exit) if incident.exit else None
+    accused = not consequence(incident)
     return {
         "round": incident.round,
         "cause": incident.cause,
         "code": incident.reason.code,
         "text": str(incident.reason),
-        "node": incident.node,
-        "host": incident.host,
-        "exit": exit_,
+        "node": incident.node if accused else "",
+        "host": incident.host if accused else "",
+        "exit": exit_ if accused else None,
+        "first_exit": None if accused else exit_,
         "ran": incident.ran,
     }
 

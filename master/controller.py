@@ -40,7 +40,7 @@ from ..rendezvous.node_reasons import (
 )
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment, NodeWorkers
-from ..rendezvous.reasons import NoChange, Reason, StandsStill
+from ..rendezvous.reasons import AwaitingReports, NoChange, Reason, StandsStill
 from ..rendezvous.round import (
     Cause,
     Finish,
@@ -210,7 +210,7 @@ class Controller:
         self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
         self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
-        self._said = ""
+        self._said: object = ""
         self._stalled: dict[str, int] = {}  # by incarnation: how often it has told of that in this round
         self._strained: dict[str, int] = {}  # the same: how often it has come near a limit
         self._findings: tuple[Finding, ...] = ()
@@ -753,7 +753,8 @@ class Controller:
                     continue
                 first = self._first_end
                 before = (first,) if first and first.exit.round == exit_.round else ()
-                self._note(Evidence(exit_.round, exits=(failed,), finished=before))
+                world = self._assigned[0].world_size if exit_.round == self._round.number and not self._given_up else 0
+                self._note(Evidence(exit_.round, exits=(failed,), finished=before, world=world))
 
     def _gives_up(self, member: Member, number: int, why: object) -> bool:
         """Round `number` goes on without the workers of this node, until the next is opened for another reason."""
@@ -850,7 +851,10 @@ class Controller:
         match decision:
             case Keep(until):
                 self._next = reason, until
-                self._say_once(str(reason))
+                known = self._incident_log.verdict(self._round.number)
+                # While more reports of one fault come in, who else waited in vain is no news.
+                root = (reason.whose, known.exit) if isinstance(reason, AwaitingReports) and known else None
+                self._say_once(str(reason), root)
                 self._do(effects.Wait(until))
             case Open():
                 self._open(decision, reason)
@@ -963,14 +967,8 @@ class Controller:
             return
         self._incident_log.turn(header.number, header.tally, header.incident)
         if header.state == "waiting":
-            node_workers = self._round.node_workers
-            self._round = Round(
-                header.number,
-                self._round.nodes,
-                False,
-                self._now,
-                grown_at=self._round.grown_at,
-                node_workers=node_workers,
+            self._round = dataclasses.replace(
+                self._round, number=header.number, running=False, opened_at=self._now, fault=None, saved_at=-math.inf
             )
             return
         self._correct(header.incident, header.number)
@@ -1025,10 +1023,10 @@ class Controller:
     def _say(self, line: str) -> None:
         self._do(effects.Say(line))
 
-    def _say_once(self, line: str) -> None:
-        if line and line != self._said:
+    def _say_once(self, line: str, news: object = None) -> None:
+        if line and self._said != (news or line):
             self._say(line)
-        self._said = line
+        self._said = news or line
 
 
 def _ranks(assigned: Sequence[Assignment]) -> Mapping[str, range]:

@@ -8,6 +8,7 @@ cause, and is charged to one budget:
   - else a failed worker is a failure, charged once against `--max-restarts`; the root cause is chosen by kind (a
     crash before an exception before an error that speaks of a lost connection), then by arrival at the master,
     never by comparing machines' clocks;
+  - whoever gave up waiting for another rank is no root cause: where nothing else is known, no rank is accused;
   - where all that failed speak of a lost connection, and a worker of the round has ended with exit code 0, that one's
     end is the root cause: the others still needed it;
   - a node that could not start its workers (a port was taken), or whose process group broke though nobody was lost, is
@@ -27,14 +28,15 @@ provisional until then. Only a verdict that ends the job waits for it; one that 
 import dataclasses
 import re
 import signal
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous import reasons
 from ..rendezvous.fields import MAX_WORDS
 from ..rendezvous.header import Incident, Tally
-from ..rendezvous.member import Exit
+from ..rendezvous.member import MAX_EXITS, Exit
 from ..rendezvous.node_reasons import NodeReason, Unfit
 from ..rendezvous.reasons import (
     FaultReason,
@@ -48,6 +50,7 @@ from ..rendezvous.reasons import (
     WorkerFailed,
 )
 from ..rendezvous.round import Outcome
+from .diagnosis.findings import ranks
 
 GATHER = 1.0
 """Seconds from the first evidence to the final verdict: connection errors of survivors arrive within this."""
@@ -75,7 +78,8 @@ _CRASHES = {
     signal.SIGTRAP,
     signal.SIGXCPU,
 }
-_COUPLED_KIND = 4
+_GAVE_UP_KIND = 4
+_COUPLED_KIND = 5
 _COUPLED = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|lost)|closed by peer|broken pipe|socket (timeout|error)"
     r"|rendezvous|remote (process|peer)|peer (closed|exited|is gone)|timed out .*waiting|RoundOver",
@@ -83,6 +87,12 @@ _COUPLED = re.compile(
 )
 """What is said of lost connections under any framework. What only one says is marked by the agent that has its adapter
 (`Exit.lost_peer`), so that this folder knows of none."""
+
+_GAVE_UP = re.compile(r"(?<!connection )tim(?:ed?|ing)[- ]?out|deadline.?exceeded|failed to pass", re.IGNORECASE)
+"""What of these says that a worker waited for another: it closes its connections then, which the next ones lose."""
+
+MANY = 64
+"""Ranks that are named one by one; it bounds what a verdict costs."""
 
 _CONNECTION_LOST = re.compile(r"(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b")
 _FRAME = re.compile(r'^\s*File "([^"]*)"', re.MULTILINE)
@@ -133,6 +143,7 @@ class Evidence:
         problems: (node, what) for every node where a round came to nothing though no worker failed; what it did not.
         finished: workers that ended with exit code 0, in order of arrival: no fault by itself, but maybe a cause.
         optional: the problems are of nodes with an optional role.
+        world: how many ranks the round has; 0 where that is not known.
     """
 
     round: int
@@ -142,6 +153,7 @@ class Evidence:
     problems: tuple[tuple[str, NodeReason], ...] = ()
     finished: tuple[FailedWorker, ...] = ()
     optional: bool = False
+    world: int = 0
 
 
 class Gathering:
@@ -151,14 +163,15 @@ class Gathering:
     is known already: thousands of workers may fail at once, each of them is news, and the master judges after each.
     """
 
-    __slots__ = ("_exits", "_finished", "_left", "_lost", "_needed", "_problems", "_root", "_root_kind", "round")
-
     def __init__(self, number: int) -> None:
         self.round = number
         self._exits: set[FailedWorker] = set()
         self._root: FailedWorker | None = None  # the first to arrive of the lowest kind
         self._root_kind = 0
         self._finished: FailedWorker | None = None  # the first to arrive
+        self._failed, self._waited = set[int](), set[int]()  # ranks; these are among those
+        self._told = Counter[str]()  # exits by node
+        self._world = 0
         self._needed = False  # not only optional roles are concerned
         # Dictionaries without values, which keep the order of arrival.
         self._lost: dict[tuple[str, NodeReason], None] = {}
@@ -171,8 +184,13 @@ class Gathering:
         self._exits.update(new)
         for failed in new:
             kind = _kind(failed.exit)
+            self._failed.add(failed.exit.rank)
+            self._told[failed.node] += 1
+            if kind == _GAVE_UP_KIND:
+                self._waited.add(failed.exit.rank)
             if self._root is None or kind < self._root_kind:
                 self._root, self._root_kind = failed, kind
+        self._world = max(self._world, evidence.world)
         if self._finished is None and evidence.finished:
             self._finished = evidence.finished[0]
         self._lost.update(dict.fromkeys(evidence.lost))
@@ -193,16 +211,28 @@ class Gathering:
         if self._left:
             return Incident(number, "left", reasons.NodesLeft(Notes.of(self._left)), node=next(iter(self._left))[0])
         root = self._root
-        if root is not None and (not self._problems or self._root_kind < _COUPLED_KIND):
-            if self._finished is not None and self._root_kind == _COUPLED_KIND:
+        if root is not None and (not self._problems or self._root_kind < _GAVE_UP_KIND):
+            if self._finished is not None and self._root_kind >= _GAVE_UP_KIND:
                 return dataclasses.replace(_early_end(number, self._finished, root), optional=optional)
-            return Incident(
-                number, "failure", describe(root), node=root.node, host=root.host, exit=root.exit, optional=optional
-            )
+            why = describe(root)
+            if isinstance(why, PeerLost) and why.waited:
+                why = dataclasses.replace(why, waited=_named(self._waited), behind=self._behind())
+            return Incident(number, "failure", why, node=root.node, host=root.host, exit=root.exit, optional=optional)
         if not self._problems:
             return None
         node, what = next(iter(self._problems))
         return Incident(number, "problem", reasons.NodeFailed(node, what), node=node, optional=optional)
+
+    def _behind(self) -> str:
+        """The ranks that have not failed; empty where there is none, or not all that failed are known."""
+        count = self._world - len(self._failed)
+        if count <= 0 or max(self._told.values()) >= MAX_EXITS:
+            return ""
+        return _named(set(range(self._world)) - self._failed) if count <= MANY else f"{count} ranks"
+
+
+def _named(those: Collection[int]) -> str:
+    return ranks(tuple(those)) if len(those) <= MANY else f"{len(those)} ranks"
 
 
 def judge(evidence: Evidence) -> Incident:
@@ -224,14 +254,14 @@ def _early_end(number: int, first: FailedWorker, peer: FailedWorker) -> Incident
 
 
 def consequence(incident: Incident) -> bool:
-    """All that is known are ranks that lost another: what of is not."""
-    return incident.exit is not None and _kind(incident.exit) == _COUPLED_KIND
+    """All that is known are ranks that lost another, or waited for it: what of is not."""
+    return incident.exit is not None and _kind(incident.exit) >= _GAVE_UP_KIND
 
 
 def describe(failed: FailedWorker) -> WorkerFailed | OutOfMemory | PeerLost:
     """What one failed worker amounts to. Whoever lost a peer is no cause, even where no other is known (yet)."""
     exit_ = failed.exit
-    if _kind(exit_) == _COUPLED_KIND:
+    if _kind(exit_) >= _GAVE_UP_KIND:
         return _lost(failed)
     if exit_.oom_kills:
         return OutOfMemory(failed.node, exit_.rank, exit_.oom_kills)
@@ -239,21 +269,32 @@ def describe(failed: FailedWorker) -> WorkerFailed | OutOfMemory | PeerLost:
 
 
 def _lost(peer: FailedWorker) -> PeerLost:
-    return PeerLost(peer.node, peer.exit.rank, peer.exit.code, peer.exit.brief)
+    exit_ = peer.exit
+    return PeerLost(peer.node, exit_.rank, exit_.code, exit_.brief, ranks([exit_.rank]) if gave_up(exit_) else "")
 
 
 def _kind(exit_: Exit) -> int:
-    """0: a crash. 1: an exception. 2: it does not say. 3: maybe an abort on account of another. 4: a lost peer."""
+    """0: a crash. 1: an exception. 2: it does not say. 3: maybe an abort due to another. From 4 on: a consequence."""
     if exit_.code == 0:
         return 2  # the cause, where it is looked at: others lost it
+    if exit_.signal in _CRASHES:
+        return 0
+    if gave_up(exit_):
+        return _GAVE_UP_KIND
     if exit_.signal is not None:
-        return 0 if exit_.signal in _CRASHES else 3
-    if _lost_peer(exit_):
+        return 3
+    if lost_peer(exit_):
         return _COUPLED_KIND
     return 1 if exit_.message else 2
 
 
-def _lost_peer(exit_: Exit) -> bool:
+def gave_up(exit_: Exit) -> bool:
+    """A worker that waited for another until its time-out."""
+    return lost_peer(exit_) and _GAVE_UP.search(exit_.message) is not None
+
+
+def lost_peer(exit_: Exit) -> bool:
+    """A worker that lost its connection to another, or gave up waiting for it."""
     if exit_.lost_peer:
         return True
     return _COUPLED.search(exit_.message) is not None and not lost_own_process(exit_)
@@ -349,7 +390,7 @@ was an accident. open: it may be gone by then."""
 def prospect(exit_: Exit) -> Prospect:
     """What a restart can do about this failure, if every rank of the round has it."""
     message = exit_.message
-    if not likeness(exit_) or _lost_peer(exit_):
+    if not likeness(exit_) or lost_peer(exit_):
         return "open"
     if _SYNTAX.match(message):
         # Text that the script itself gave to eval() may be another one at the next start.

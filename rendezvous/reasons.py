@@ -119,10 +119,8 @@ class TooFewNodes(Tagged):
     """Of which role how many are missing; empty in a job without roles."""
 
     def __str__(self) -> str:
-        if self.roles:
-            have = f"{self.have} of {self.span} nodes joined within {self.seconds:g} s"
-            return f"{have}, and these are missing: {self.roles}"
-        return f"only {self.have} of {self.span} nodes joined within {self.seconds:g} s"
+        joined = f"{self.have} of {self.span} nodes joined within {self.seconds:g} s"
+        return f"{joined}, and these are missing: {self.roles}" if self.roles else f"only {joined}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +146,7 @@ class LastCallOver(Tagged):
     seconds: float
 
     def __str__(self) -> str:
-        have = f"{self.have} of {self.span} nodes have joined"
-        return f"{have}, and no other node joined within {self.seconds:g} s"
+        return f"{self.have} of {self.span} nodes have joined, and no other node joined within {self.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +306,8 @@ class WorkerFailed(Tagged):
     message: Words
 
     def __str__(self) -> str:
-        how = f"exited with code {self.exit_code}"
-        if self.signal:
-            how = f"died by {signal_name(self.signal)} ({self.signal})"
+        by, code = self.signal, self.exit_code
+        how = f"died by {signal_name(by)} ({by})" if by else f"exited with code {code}"
         return f"rank {self.rank} on node {self.node} {how}{f': {self.message}' if self.message else ''}"
 
 
@@ -329,14 +325,19 @@ class OutOfMemory(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class PeerLost(Tagged):
-    """A worker ended because it had lost another, and nobody says (yet) why that one had gone."""
+    """A worker lost another, or ranks `waited` for it in vain, and `behind` had not failed; nobody says (yet) why."""
 
     node: Name
     rank: Number
     exit_code: int | None
     message: Words
+    waited: Words = ""
+    behind: Words = ""
 
     def __str__(self) -> str:
+        behind = f"; {self.behind} had not failed by then" if self.behind else ""
+        if self.waited:
+            return f"{self.waited} gave up waiting for another rank ({self.message}){behind}"
         how = f"exit code {self.exit_code}: {self.message}"
         return f"rank {self.rank} on node {self.node} lost its connection to another rank ({how})"
 
@@ -404,8 +405,7 @@ class RestartsSpent(Tagged):
     allowed: int
 
     def __str__(self) -> str:
-        budget = f"--max-restarts={self.allowed} allows {self.allowed}"
-        return f"{self.what}; this is failure {self.failures}, and {budget}"
+        return f"{self.what}; this is failure {self.failures}, and --max-restarts={self.allowed} allows {self.allowed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,8 +417,7 @@ class SameFailure(Tagged):
     seconds: float
 
     def __str__(self) -> str:
-        times = f"{self.times} times in a row, each within {self.seconds:g} s of the start"
-        return f"{self.what}; the same failure {times}"
+        return f"{self.what}; the same failure {self.times} times in a row, each within {self.seconds:g} s of the start"
 
 
 @dataclass(frozen=True, slots=True)

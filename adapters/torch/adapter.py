@@ -21,6 +21,7 @@ class Torch(Plain):
         r"DistStoreError",
         r"store.*(timed? ?out|closed)",
         r"timed out .*store",
+        r"monitoredBarrier",
     )
     hints = (
         Hint(

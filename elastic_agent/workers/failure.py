@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from ...adapters.contract import Hint
+from ...master.incident import gave_up, lost_peer
 from ...rendezvous.fields import signal_name
 from ...rendezvous.member import MAX_TRACEBACK_BYTES, Exit
 
@@ -224,6 +225,10 @@ def hint(exit: Exit, python: str = "", hints: Sequence[Hint] = ()) -> str:
     for wanted, words in (*_HINTS_BY_MESSAGE, *of_framework, *_HINTS_AFTER_THE_FRAMEWORK):
         if wanted.search(message) or (exit.code == 1 and wanted.search(exit.traceback[-2000:])):
             return f"{words} (workers here run {python})" if python and words == _LACKS_MODULE else words
+    if gave_up(exit):
+        return "the others were late or stood still: see what they did meanwhile, or raise the collectives' time-out"
+    if lost_peer(exit):
+        return "it lost its connection to another rank: usually the other rank's failure is the cause"
     if exit.signal is not None:
         return _HINTS_BY_SIGNAL.get(exit.signal, "")
     if exit.traceback:
@@ -262,10 +267,6 @@ _HINTS_AFTER_THE_FRAMEWORK = (
     (
         re.compile(r"Too many open files"),
         "the limit of open files is reached: raise it with `ulimit -n`",
-    ),
-    (
-        re.compile(r"[Cc]onnection (?:reset|closed|refused)|Broken pipe|Socket Timeout"),
-        "it lost its connection to another rank: usually the other rank's failure is the cause",
     ),
 )
 

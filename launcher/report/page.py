@@ -12,6 +12,7 @@ from html import escape
 
 from ...elastic_agent.workers.failure import describe, hint
 from ...master.diagnosis.findings import ranks
+from ...master.incident import consequence
 from ...master.status import Diagnosis
 from ...rendezvous.header import Incident
 from ...rendezvous.plural import plural
@@ -147,9 +148,8 @@ def _root_cause(incident: Incident | None, story: Story) -> str:
     if incident is None:
         return ""
     where = f" on node {_text(incident.node)} (host {_text(incident.host)})" if incident.node else ""
-    made = [
-        f'<section aria-labelledby="cause"><h2 id="cause" class="bad">Root cause</h2><p>{_text(incident.reason)}</p>'
-    ]
+    title = "First failure" if consequence(incident) else "Root cause"
+    made = [f'<section aria-labelledby="cause"><h2 id="cause" class="bad">{title}</h2><p>{_text(incident.reason)}</p>']
     if exit_ := incident.exit:
         made.append(f"<p>{_text(describe(exit_))}{where}, in round {incident.round}.</p>")
         if exit_.traceback:

@@ -61,6 +61,18 @@ def test_an_exception_with_a_long_traceback_keeps_its_first_and_last_lines(job: 
         assert "KeyError: 'learning_rate'" in end
 
 
+@pytest.mark.torch
+def test_ranks_that_gave_up_waiting_for_a_late_one_are_not_accused(job: Cluster) -> None:
+    job.start("A", "B", "C", script=SCRIPTS / "fails.py", args=["late"], nnodes=3, max_restarts=0)
+    assert job.finish() == {"A": 1, "B": 1, "C": 1}
+    for node in "ABC":
+        end = job.last_lines(node)
+        assert re.search(
+            r"failed: rank.* gave up waiting for another rank .*; ranks? \S*1\S* had not failed by then;", end
+        ), end
+        assert "the cause is not known; first to fail: rank" in end and "root cause" not in end
+
+
 def test_a_kill(job: Cluster) -> None:
     for node, end in run(job, "SIGKILL").items():
         message, _, code = error_of_launcher(job, node)

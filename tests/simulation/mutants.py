@@ -318,12 +318,12 @@ MUTANTS: tuple[Mutant, ...] = (
         Edit(
             "master/incident.py",
             """
-            if _lost_peer(exit_):
+            if lost_peer(exit_):
                 return _COUPLED_KIND
             return 1 if exit_.message else 2
             """,
             """
-            if _lost_peer(exit_):
+            if lost_peer(exit_):
                 return 1
             return 1 if exit_.message else 2
             """,

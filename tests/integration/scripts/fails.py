@@ -1,7 +1,9 @@
-"""Rank 1 ends in the way that `fails.py HOW` says; the other ranks wait for ever."""
+"""Rank 1 ends in the way that `fails.py HOW` says; the other ranks wait for ever, or until they give up."""
 
+import datetime
 import os
 import signal
+import socket
 import sys
 
 
@@ -9,7 +11,17 @@ def prepare(table: dict[str, int]) -> int:
     return table["learning_rate"]
 
 
-if os.environ["RANK"] != "1":
+def meet(seconds: float) -> None:
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
+    if os.environ["RANK"] != "1":
+        dist.barrier()
+
+
+if sys.argv[1] in ("late", "refused"):
+    meet(2 if sys.argv[1] == "late" else 60)
+if os.environ["RANK"] != "1" or sys.argv[1] == "late":
     signal.pause()
 match sys.argv[1]:
     case "exception":
@@ -19,6 +31,8 @@ match sys.argv[1]:
         code = [f"def f{level}():\n    return f{level + 1}()" for level in range(60)]
         exec("\n".join(code) + "\ndef f60():\n    return prepare({})", globals())
         globals()["f0"]()
+    case "refused":
+        socket.create_connection(("127.0.0.1", 1))  # its database
     case "SIGKILL":
         os.kill(os.getpid(), signal.SIGKILL)
     case "SIGSEGV":

@@ -26,7 +26,7 @@ from elastic_run.master.incident import (
     prospect,
 )
 from elastic_run.rendezvous.header import Incident, Tally
-from elastic_run.rendezvous.member import Exit
+from elastic_run.rendezvous.member import MAX_EXITS, Exit
 from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, ProcessGone, StartFailed, Unfit
 from elastic_run.rendezvous.reasons import NodeFailed, OutOfMemory, WorkerFailed
 from elastic_run.rendezvous.round import Cause
@@ -203,6 +203,47 @@ class TestTheRootCause:
         assert str(describe(failed("b", "ValueError: no"))) == "rank 0 on node b exited with code 1: ValueError: no"
         assert "SIGKILL (9)" in str(describe(failed("b", by=9)))
         assert "signal 42" in str(describe(failed("b", by=42)))
+
+
+RECEIVE = "RuntimeError: [/p/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation"
+
+
+def ranked(rank: int, message: str, node: str = "a") -> FailedWorker:
+    worker = failed(node, message)
+    return dataclasses.replace(worker, exit=dataclasses.replace(worker.exit, rank=rank))
+
+
+class TestAWaitInVain:
+    """Ranks that waited for a late one until their time-out."""
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            RECEIVE,
+            "RuntimeError: [/p/gloo/gloo/transport/tcp/pair.cc:553] Application timeout caused pair closure",
+            "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 4000 ms",
+            "torch.distributed.DistStoreError: wait timeout after 4000ms, keys: /default_pg/0//cpu//0/0",
+            "torch.distributed.DistStoreError: Timed out after 5 seconds waiting for clients. 2/3 clients joined.",
+            "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE)",
+        ],
+    )
+    def test_accuses_none_of_them_and_says_who_had_not_failed(self, message: str) -> None:
+        lost = ranked(3, LOST_PEER)  # those that gave up closed their connections
+        incident = judge(Evidence(1, (lost, ranked(0, message), ranked(2, message)), world=4))
+        words = str(incident.reason)
+        assert words.startswith("ranks 0, 2 gave up waiting for another rank (")
+        assert words.endswith("); rank 1 had not failed by then")
+        assert consequence(incident) and root(ranked(0, message), ranked(1, "ValueError: no", "b")) == "b"
+
+    def test_of_which_not_all_is_known_names_nobody_who_had_not_failed(self) -> None:
+        told = [ranked(rank, RECEIVE) for rank in range(MAX_EXITS)]
+        assert "by then" not in str(judge(Evidence(1, tuple(told), world=20)).reason)
+        assert "by then" not in str(judge(Evidence(1, (ranked(0, RECEIVE),))).reason)
+
+    def test_of_thousands_names_how_many_and_the_few_that_had_not_failed(self) -> None:
+        told = tuple(ranked(rank, RECEIVE, f"n{rank}") for rank in range(2000) if rank != 17)
+        words = str(judge(Evidence(1, told, world=2000)).reason)
+        assert words.startswith("1999 ranks gave up") and words.endswith("; rank 17 had not failed by then")
 
 
 class TestAnEarlyEnd:

@@ -60,6 +60,7 @@ SENTENCES = [
         "rank 1 on node a died by SIGKILL (9): killed by the kernel: out of memory (oom_kill rose by 2)",
     ),
     (PEER, "rank 2 on node b lost its connection to another rank (exit code 1: Connection reset)"),
+    (r.PeerLost("b", 0, 1, "Timed out", waited="rank 0"), "rank 0 gave up waiting for another rank (Timed out)"),
     (r.EndedEarly("a", 1, PEER), f"rank 1 on node a ended with exit code 0 while other ranks still needed it; {PEER}"),
     (r.NodeFailed("a", n.StartFailed("port 5 is taken")), "node a could not start its workers: port 5 is taken"),
     (r.NodesMissing(1, 3), "1 of 3 nodes were lost"),

@@ -300,6 +300,8 @@ def test_out_of_memory_is_named_only_with_evidence():
         ({"code": 1, "message": "ModuleNotFoundError: No module named 'x'"}, "lacks that module"),
         ({"code": 1, "message": "OSError: [Errno 98] Address already in use"}, "MASTER_PORT"),
         ({"code": 1, "message": "torch.OutOfMemoryError: CUDA out of memory."}, "accelerator"),
+        ({"code": 1, "message": "RuntimeError: [/p/gloo/pair.cc:1] Connection closed by peer"}, "another rank"),
+        ({"code": 1, "message": "RuntimeError: gloo: Timed out waiting 4000ms", "lost_peer": True}, "were late"),
         ({"signal": 11}, "PYTHONFAULTHANDLER"),
         ({"signal": 15}, "SIGTERM"),
         ({"code": 127}, "not found"),
