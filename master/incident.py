@@ -20,9 +20,10 @@ other exception does so after one repetition, where *every* rank failed alike so
 node alone has may be gone at the next start, and so may a port that is taken or a server that does not answer: those
 are restarted until `--same-failure-limit` or `--max-restarts` is reached.
 
-The evidence is complete `GATHER` seconds after the first of it. A new round does not wait for that: the verdict is
-provisional until then. Only a verdict that ends the job waits for it; one that knows of consequences only waits for
-`ROOT_SECONDS`, and one that ends the job if every rank has the same failure waits for `ALIKE_SECONDS`.
+The evidence is complete `GATHER` seconds after the first of it, or when every worker has failed by itself. A new round
+does not wait for that: the verdict is provisional until then. Only a verdict that ends the job waits for it; one that
+knows of consequences only waits for `ROOT_SECONDS`, and one that ends the job if every rank has the same failure waits
+for `ALIKE_SECONDS`.
 """
 
 import dataclasses
@@ -78,8 +79,7 @@ _CRASHES = {
     signal.SIGTRAP,
     signal.SIGXCPU,
 }
-_GAVE_UP_KIND = 4
-_COUPLED_KIND = 5
+_ENDED_KIND, _GAVE_UP_KIND, _COUPLED_KIND = 3, 4, 5
 _COUPLED = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|lost)|closed by peer|broken pipe|socket (timeout|error)"
     r"|rendezvous|remote (process|peer)|peer (closed|exited|is gone)|timed out .*waiting|RoundOver",
@@ -172,6 +172,8 @@ class Gathering:
         self._failed, self._waited = set[int](), set[int]()  # ranks; these are among those
         self._told = Counter[str]()  # exits by node
         self._world = 0
+        self._ranks: set[tuple[str, int]] = set()  # node and rank of whoever failed
+        self._outside = False  # somebody has ended one of them, and may be ending its node
         self._needed = False  # not only optional roles are concerned
         # Dictionaries without values, which keep the order of arrival.
         self._lost: dict[tuple[str, NodeReason], None] = {}
@@ -188,6 +190,8 @@ class Gathering:
             self._told[failed.node] += 1
             if kind == _GAVE_UP_KIND:
                 self._waited.add(failed.exit.rank)
+            self._ranks.add((failed.node, failed.exit.rank))
+            self._outside = self._outside or kind == _ENDED_KIND
             if self._root is None or kind < self._root_kind:
                 self._root, self._root_kind = failed, kind
         self._world = max(self._world, evidence.world)
@@ -202,6 +206,14 @@ class Gathering:
             or (bool(evidence.problems) and not evidence.optional)
         )
         return new
+
+    def all_failed(self, workers: int) -> bool:
+        """All `workers` of the round have failed; 0: it is not known how many there are."""
+        return 0 < workers <= len(self._ranks)
+
+    def complete(self, workers: int) -> bool:
+        """Nothing is left to come: all have failed, by themselves."""
+        return self.all_failed(workers) and not self._outside
 
     def judge(self) -> Incident | None:
         """The incident that it amounts to so far; None where nothing has happened."""
@@ -282,7 +294,7 @@ def _kind(exit_: Exit) -> int:
     if gave_up(exit_):
         return _GAVE_UP_KIND
     if exit_.signal is not None:
-        return 3
+        return _ENDED_KIND
     if lost_peer(exit_):
         return _COUPLED_KIND
     return 1 if exit_.message else 2

@@ -10,7 +10,7 @@ nobody trains belongs to the incident that suspended the job.
 
 import dataclasses
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.round import Fault, Round
@@ -37,27 +37,22 @@ class _Case:
         since: when the first of it came, on the master's clock.
         ran: seconds for which the round had been open then.
         evidence: all of it.
-        alike: node and rank of every worker that failed as the first one did; None once one failed otherwise.
-        likeness: how the first one failed.
+        alike: every worker that has failed did so as the first one.
+        likeness: how that one failed; empty where nobody has, or where it tells nothing.
     """
 
     since: float
     ran: float
     evidence: Gathering
-    alike: set[tuple[str, int]] | None = field(default_factory=set[tuple[str, int]])
+    alike: bool = True
     likeness: str = ""
 
     def compare(self, failed: FailedWorker) -> None:
         """Whether this worker failed as the others did."""
-        if self.alike is None:
-            return
-        found = likeness(failed.exit)
-        if not self.alike:
+        if self.alike:
+            found = likeness(failed.exit)
+            self.alike = bool(found) and found == (self.likeness or found)
             self.likeness = found
-        if found and found == self.likeness:
-            self.alike.add((failed.node, failed.exit.rank))
-        else:
-            self.alike = None
 
 
 class IncidentLog:
@@ -112,13 +107,14 @@ class IncidentLog:
             tally = charge(self.settled(), incident)
             end = fatal(tally, incident, max_restarts, same_failure_limit)
             if end is None and same_failure_limit and workers and case.alike and (last := hopeless(tally, incident)):
-                if len(case.alike) >= workers:
+                if case.evidence.all_failed(workers):
                     end = last
                 else:
                     alike_by = case.since + ALIKE_SECONDS
         root_by = case.since + ROOT_SECONDS if consequence(incident) else -math.inf
         outcome, reason = end or (None, incident.reason)
-        return Fault(reason, incident.cause, outcome, case.since + GATHER, root_by, alike_by)
+        settled_at = case.since + (0.0 if case.evidence.complete(workers) else GATHER)
+        return Fault(reason, incident.cause, outcome, settled_at, root_by, alike_by)
 
     def settled(self) -> Tally:
         """The tally with the incident that opened the current round."""

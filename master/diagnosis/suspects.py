@@ -415,7 +415,7 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
         if tie:  # of two ranks, say: who is further on has left something out
             odd = [max(waiting, key=lambda each: [line for _, line, _ in reversed(each.place.spot)])]
             majority = [each for each in waiting if each is not odd[0]]
-        # An operation that has a root ends for each rank at another time: who waits in it, or has left it, may be right.
+        # An operation with a root ends for each rank at another time: who waits in it, or has left it, may be right.
         unsure = tie or any(each.place.spot[0][2] in _ROOTED for each in waiting)
         return [
             Finding(

@@ -2,7 +2,10 @@
 
 import sys
 from collections.abc import Callable
+from signal import SIGSEGV, SIGTERM
 from types import FrameType
+
+import pytest
 
 from elastic_run.master.incident import ALIKE_SECONDS, QUICK_SECONDS, Evidence, FailedWorker
 from elastic_run.master.incident_log import IncidentLog
@@ -95,6 +98,20 @@ def test_any_other_exception_is_restarted_at_once_and_ends_the_job_at_its_repeti
     second = told(log, 2, error, workers=2)
     assert second.fatal is None and second.alike_by > 0
     assert told(log, 2, error, error, workers=2).fatal == "repeated"
+
+
+@pytest.mark.parametrize(
+    ("workers", "signal", "settled"),
+    [(1, None, 2.0), (1, SIGSEGV, 2.0), (2, None, 3.0), (0, None, 3.0), (1, SIGTERM, 3.0)],
+)
+def test_a_verdict_that_ends_the_job_waits_for_reports_only_while_somebody_may_send_one(
+    workers: int, signal: int | None, settled: float
+) -> None:
+    log, code = IncidentLog(), None if signal else 1
+    exit_ = Exit(1, 0, 0, 1, code=code, signal=signal, message="ValueError: no", seconds=2.0)
+    log.note(Evidence(1, (FailedWorker("a", "host", exit_),)), round_of(1, 0.0), 2.0)
+    fault = log.fault(1, 0, 0, workers)
+    assert fault and fault.fatal == "failed" and fault.settled_at == settled
 
 
 def test_the_same_report_twice_is_not_two_ranks() -> None:
