@@ -238,7 +238,8 @@ def _judged(living: Sequence[_Rank], ended: Sequence[_Ended], round: int, *, who
         # Who waits for an accelerator may wait for a rank that is stuck in another way, or for the few that are apart.
         causes = [each for each in stuck if each.place.what != "device"]
         if causes or len(on_devices) <= len(waiting):
-            return [_finding(each, waiting, round) for each in _roots(causes or stuck)]
+            roots = _roots(causes or stuck)
+            return [_finding(each, waiting, round, design=_is_alike(each, waiting)) for each in roots]
         return []
     if any(map(_comes_on, others)):
         return []
@@ -248,7 +249,7 @@ def _judged(living: Sequence[_Rank], ended: Sequence[_Ended], round: int, *, who
         return []  # they come on
     if waiting and not others:
         if ended:
-            return [_early(each, waiting, round) for each in ended]
+            return [_name(each, "uneven-steps", "strong", "", waiting, round) for each in ended]
         return _all_wait(waiting, round, whole=whole, seen=seen) if apart or hidden else []
     if any(each.place.wakes and _may_come_on(each.worker) for each in others):
         return []
@@ -265,6 +266,11 @@ def _judged(living: Sequence[_Rank], ended: Sequence[_Ended], round: int, *, who
     if seen and still and len(still) == len(living):
         return [_standstill(living, round)]
     return []
+
+
+def _is_alike(each: _Rank, waiting: Sequence[_Rank]) -> bool:
+    """The others wait in the same place of the script, so by design: for work that comes from outside, say."""
+    return bool(each.place.spot) and not each.place.sure and all(one.place.spot == each.place.spot for one in waiting)
 
 
 def _comes_on(each: _Rank) -> bool:
@@ -337,17 +343,18 @@ def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int, *, design: bo
         each.place.peers or (each.place.what != "peer" and not each.worker.spins) for each in waiting
     )
     strength = _STRENGTH.get(kind, "strong" if known and not design else "weak")
+    return _name(suspect, kind, strength, where, waiting, round)
+
+
+def _name(
+    suspect: "_Rank | _Ended", kind: Kind, strength: Strength, where: str, waiting: Sequence[_Rank], round: int
+) -> Finding:
+    worker, alone = suspect.worker, [suspect] if isinstance(suspect, _Rank) else []
+    numbers = tuple(each.worker.rank for each in waiting)
+    since = _since(waiting or alone)
+    places_of = _common_place(waiting)
     return Finding(
-        kind,
-        worker.rank,
-        suspect.node,
-        strength,
-        where,
-        tuple(each.worker.rank for each in waiting),
-        _common_place(waiting),
-        _since(waiting or [suspect]),
-        worker.last_lines,
-        round,
+        kind, worker.rank, suspect.node, strength, where, numbers, places_of, since, worker.last_lines, round
     )
 
 
@@ -383,21 +390,6 @@ def _common_place(waiting: Sequence[_Rank]) -> str:
     return counted.most_common(1)[0][0] if counted else ""
 
 
-def _early(ended: _Ended, waiting: Sequence[_Rank], round: int) -> Finding:
-    return Finding(
-        "uneven-steps",
-        ended.worker.rank,
-        ended.node,
-        "strong",
-        "",
-        tuple(each.worker.rank for each in waiting),
-        _common_place(waiting),
-        _since(waiting),
-        ended.worker.last_lines,
-        round,
-    )
-
-
 def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) -> list[Finding]:
     """All ranks wait for each other; those of one role may wait for another, unless they are the `whole` job.
 
@@ -417,38 +409,12 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
             majority = [each for each in waiting if each is not odd[0]]
         # An operation with a root ends for each rank at another time: who waits in it, or has left it, may be right.
         unsure = tie or any(each.place.spot[0][2] in _ROOTED for each in waiting)
-        return [
-            Finding(
-                "mismatched-collective",
-                each.worker.rank,
-                each.node,
-                "weak" if unsure else "strong",
-                each.place.where,
-                tuple(other.worker.rank for other in majority),
-                _common_place(majority),
-                _since(waiting),
-                each.worker.last_lines,
-                round,
-            )
-            for each in odd[:4]
-        ]
-    lost = [each for each in waiting if places.stuck(each.worker)]
-    if lost:
-        return [
-            Finding(
-                "lost-route",
-                each.worker.rank,
-                each.node,
-                "strong",
-                f"to {places.stuck(each.worker)[0].remote}",
-                tuple(other.worker.rank for other in waiting if other is not each),
-                _common_place(waiting),
-                _since(waiting),
-                each.worker.last_lines,
-                round,
-            )
-            for each in lost[:4]
-        ]
+        strength: Strength = "weak" if unsure else "strong"
+        return [_name(each, "mismatched-collective", strength, each.place.where, majority, round) for each in odd[:4]]
+    for each in waiting:
+        if lost := places.stuck(each.worker):
+            peers = [other for other in waiting if other is not each]
+            return [_name(each, "lost-route", "strong", f"to {lost[0].remote}", peers, round)]
     return [_standstill(waiting, round)] if len(waiting) > 1 and whole and seen else []
 
 

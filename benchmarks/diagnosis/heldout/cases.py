@@ -605,6 +605,7 @@ INNOCENTS: tuple[HeldOutCase, ...] = (
 
 MOVED = frozenset(
     (
+        "all_wait_for_queued_work",
         "asyncio_queue_of_failed_task",
         "broadcast_from_itself",
         "debugger_waits_for_client",

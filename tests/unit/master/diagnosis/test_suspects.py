@@ -697,6 +697,10 @@ def test_what_all_ranks_wait_for_by_design_is_weak_evidence_at_most() -> None:
     server = Blocked("recvfrom", "socket", "10.0.0.9:80")
     found = judged(*(worker(rank, ELSEWHERE, quiet=LONG, on=server) for rank in range(3)))
     assert {each.strength for each in found} == {"weak"}
+    served = replace(server, sockets=(Socket("127.0.0.1:4001", "127.0.0.1:4000"),))
+    asks = [worker(rank, ELSEWHERE, quiet=LONG, on=served) for rank in (1, 2)]  # a queue that rank 0 serves
+    serves = worker(0, ELSEWHERE, quiet=LONG, on=server, connections=(Socket("127.0.0.1:4000", "127.0.0.1:4001"),))
+    assert the_one(serves, *asks).strength == "weak"
     locks = [worker(rank, ELSEWHERE, quiet=LONG, on=Blocked("flock", "file", "/data/lock")) for rank in (0, 1)]
     found = the_one(*locks, worker(2, ELSEWHERE, quiet=LONG, on=server))
     assert (found.kind, found.rank, found.strength, found.waiting) == ("silent-server", 2, "strong", (0, 1))
