@@ -16,9 +16,6 @@ LARGEST = 256 << 20
 LARGEST_SETTINGS = 4 << 20
 """Bytes of a file with settings, of a source, or of an error."""
 
-MOST_LINKS = 40
-"""On the way to a file, as in the kernel."""
-
 HANDED_OVER = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """What this process got open from its shell, as by `<(command)`: it may be a pipe."""
 
@@ -26,7 +23,7 @@ HANDED_OVER = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 def planted(path: Path) -> str:
     """Why another user may have put there what `path` names or leads through; empty where nobody may. Opens nothing."""
     here, rest, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
-    while rest and links < MOST_LINKS:
+    while rest and links < 40:  # as in the kernel
         folder, here = here, here / rest.pop()
         try:
             found, around = here.lstat(), folder.stat()
@@ -46,9 +43,8 @@ def planted(path: Path) -> str:
 
 def reason(error: Exception) -> object:
     """What a person is told of a file that cannot be used: an OSError says it without its number and its path."""
-    if isinstance(error, RecursionError):
-        return "its values are nested too deeply"
-    return error.strerror if isinstance(error, OSError) else error
+    told = error.strerror if isinstance(error, OSError) else error
+    return "its values are nested too deeply" if isinstance(error, RecursionError) else told
 
 
 def open_to_read(path: Path, *, pipe: bool = False) -> BinaryIO:
@@ -77,10 +73,7 @@ def read_named(path: Path, most: int = LARGEST) -> bytes:
 def open_to_write(path: Path, *, append: bool = False, create: bool = True, private: bool = False) -> int:
     """A descriptor that does not wait for the reader of a pipe. Raises OSError, also where another user planted it.
 
-    Args:
-        append: what is there stays.
-        create: it is made where it is missing.
-        private: only this user may read it, and not even an own link is followed.
+    `private`: only this user may read it, and not even an own link is followed.
     """
     if why := planted(path):
         raise OSError(errno.EPERM, why, str(path))

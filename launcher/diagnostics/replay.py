@@ -23,16 +23,8 @@ SAME, DIFFERENT = 0, 1
 LONGEST = 400
 """Characters of a decision that are printed."""
 
-UNREADABLE = (
-    Malformed,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+_WRONG = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+UNREADABLE = (Malformed, *_WRONG)
 """What comes of a file that no master has written."""
 
 MOST = 20

@@ -47,9 +47,10 @@ def completed(scanned: Scanned, folder: Path | None) -> tuple[Scanned, tuple[str
     if wanted == NONE:
         return scanned, ()
     file = Path(wanted or folder / (OWN_FILE if (folder / OWN_FILE).is_file() else SHARED_FILE))
-    if not wanted and not file.is_file():
-        return scanned, ()
-    if not wanted and (whose := planted(file) or _open_to_all(file)):
+    whose = "" if wanted else planted(file)
+    if not wanted and not whose and _mentions(file) and file.stat().st_mode & stat.S_IWOTH:
+        whose = "every user of this machine may write to it"
+    if whose:
         return scanned, (f"{file.name} is not used: {whose}; --config={file.name} uses it all the same",)
     found = _read(file, whole=file.name != SHARED_FILE) if wanted or _mentions(file) else None
     if found is None:
@@ -60,12 +61,6 @@ def completed(scanned: Scanned, folder: Path | None) -> tuple[Scanned, tuple[str
         return scanned, ()
     words = " ".join(f"--{flag}" + (f"={each.text}" if BY_NAME[flag].metavar else "") for flag, each in added.items())
     return replace(scanned, given={**scanned.given, **added}), (f"{name} adds {words}",)
-
-
-def _open_to_all(file: Path) -> str:
-    """That others may have written to a file; empty where they may not, or it concerns nobody."""
-    everybodys = file.stat().st_mode & stat.S_IWOTH and _mentions(file)
-    return "every user of this machine may write to it" if everybodys else ""
 
 
 def _mentions(file: Path) -> bool:

@@ -68,11 +68,8 @@ def _parsed(words: Sequence[str]) -> tuple[str, str | None, list[str]]:
 
 
 def _paths(path: Path) -> list[Path]:
-    """Raises UsageError."""
     if path.is_dir():
         return sorted(each for each in path.rglob(f"*{SUFFIX}") if each.is_file())
-    if not path.is_file():
-        raise UsageError(f"{path} is no file or folder")
     return [path]
 
 

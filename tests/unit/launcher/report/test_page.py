@@ -238,7 +238,7 @@ def test_a_time_that_no_calendar_has_is_shown_as_that(unix: float) -> None:
     ("words", "sentence"),
     [
         ((), "needs a FILE or a DIR"),
-        (("nowhere",), "is no file or folder"),
+        (("nowhere",), "cannot be read: No such file or directory"),
         ((".", "--run=x"), "there is no such run; there are none"),
         ((".",), "tells of a job"),
         (("--what",), "does not take --what"),
