@@ -168,6 +168,7 @@ class Agent:
             self._rounds.peers,
             store,
             keys,
+            lambda exit_: self._worker_server.rounds.get(exit_.rank) == exit_.round,
         )
         self._guardian = self._workers.guardian
         self._node = NodeRegistration(
@@ -224,10 +225,7 @@ class Agent:
             self._tasks.begin(self._beat(), "guardian's beat")
             if self._setup.hang_timeout:
                 self._tasks.begin(self._diagnosis.watch(), "progress")
-            self._master_task = self._tasks.begin(
-                self._campaign(),
-                "leadership",
-            )
+            self._master_task = self._tasks.begin(self._campaign(), "leadership")
             self._trace.ready()
             result = await self._decide()
             # A round that follows must not meet anything of this one; after the last there is no such round.

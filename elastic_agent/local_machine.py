@@ -164,6 +164,7 @@ class WorkerServerOnMachine(Protocol):
 
     address: str
     calls: Counter[int]
+    rounds: dict[int, int]
 
     async def start(self) -> None:
         """Begins to listen; OSError."""

@@ -122,14 +122,17 @@ class WorkerServer:
     Attributes:
         address: for ELASTIC_RUN_AGENT, once it is started.
         calls: by rank, how often a worker has told of a checkpoint or of steps, or asked for data.
+        rounds: by rank, for which round the worker was started that has last done so.
     """
 
     def __init__(self, respond: Respond) -> None:
         self.calls: Counter[int] = Counter()
+        self.rounds: dict[int, int] = {}
 
         async def answer(caller: Caller, call: Call) -> Back:
             if caller.rank is not None and call.kind in STEPS:
                 self.calls[caller.rank] += 1
+                self.rounds[caller.rank] = call.round
             return await respond(call)
 
         methods = {kind: Method(Call, answer) for kind in get_args(Kind)}

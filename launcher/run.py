@@ -109,6 +109,7 @@ def terms(options: Options, written: Command | None = None, identity: "Identity 
         policy=options.policy,
         max_restarts=options.max_restarts,
         same_failure_limit=options.same_failure_limit,
+        own_failure_limit=options.own_failure_limit,
         on_hang=options.on_hang,
         on_straggler=options.on_straggler,
         compare_after=options.hang_timeout,

@@ -196,6 +196,7 @@ class Options:
         job_id_given: the user chose it; False where it was derived from the command.
         max_restarts: failures of the script that are recovered from.
         same_failure_limit: repeats of one failure without progress that end the job; 0 never does.
+        own_failure_limit: the same for an exception of the script's own; 0: no other, as the user has given a number.
         on_hang: what is done about a job that stands still.
         on_straggler: what is done about a rank for which the others wait in each step.
         hang_timeout: seconds without progress after which workers are looked at; 0: they are not watched.
@@ -230,6 +231,7 @@ class Options:
     timing: Timing
     max_restarts: int
     same_failure_limit: int
+    own_failure_limit: int
     on_hang: OnHang
     on_straggler: OnStraggler
     hang_timeout: float

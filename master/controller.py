@@ -100,6 +100,8 @@ class Terms:
     """What is done about a rank for which the others wait in each step, beside saying which."""
     compare_after: float = 0.0
     """Seconds after which the ranks of a round are compared, and again each time after twice as long; 0: never."""
+    own_failure_limit: int = 0
+    """The limit for an exception of the script's own; 0: the same as for any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -685,13 +687,7 @@ class Controller:
             and node not in self._mismatched
         ]
         found = verdicts(
-            findings,
-            before,
-            self._assigned,
-            self.ranks,
-            standbys,
-            self._gave_way,
-            roles=bool(self._terms.policy.roles),
+            findings, before, self._assigned, self.ranks, standbys, self._gave_way, roles=bool(self._terms.policy.roles)
         )
         for each in found:
             self._say(each.words)
@@ -844,8 +840,8 @@ class Controller:
             return
         fault = None
         if self._round.running:
-            limit = self._terms.same_failure_limit
-            fault = self._incident_log.fault(self._round.number, self._max_restarts, limit, self._exits)
+            limit, own = self._terms.same_failure_limit, self._terms.own_failure_limit
+            fault = self._incident_log.fault(self._round.number, self._max_restarts, limit, self._exits, own)
         current = dataclasses.replace(self._round, fault=fault)
         decision, reason = decide(found, current, self._terms.policy, self._now)
         match decision:

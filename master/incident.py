@@ -16,9 +16,10 @@ cause, and is charged to one budget:
   - where only workers of optional roles failed (`Role.optional`), a budget of their own is charged. It ends no job.
 
 A failure that no restart can change (a missing module, a syntax error, a wrong argument) ends the job at once, and any
-other exception does so after one repetition, where *every* rank failed alike soon after its start. What one rank or one
-node alone has may be gone at the next start, and so may a port that is taken or a server that does not answer: those
-are restarted until `--same-failure-limit` or `--max-restarts` is reached.
+other exception does so after one repetition, where *every* rank failed alike soon after its start; unless the user has
+said how often to restart, an exception of the script's own (`its_own`) does so wherever it came. What one rank or one
+node alone has may else be gone at the next start, and so may a port that is taken or a server that does not answer:
+those are restarted until `--same-failure-limit` or `--max-restarts` is reached.
 
 The evidence is complete `GATHER` seconds after the first of it, or when every worker has failed by itself. A new round
 does not wait for that: the verdict is provisional until then. Only a verdict that ends the job waits for it; one that
@@ -109,6 +110,7 @@ _MISSING = re.compile(
 )
 _NOT_RUN = re.compile(rf"{_LAST_LINE}(?:cannot run |\S+: can't open file .*\[Errno 2\])")
 _USAGE = re.compile(rf"{_LAST_LINE}(?:[^:]+: error: |Error: )")
+_PLACE = re.compile(r'^\s*File "(?:[^"]*/)?([^"]*)", line (\d+)', re.MULTILINE)
 _EXCEPTION = re.compile(r"[^\W\d][\w.]*(?::|$)")
 _MAY_PASS = re.compile(
     r"address already in use|EADDRINUSE|time(?:d )?-?out|deadline|temporar|unavailable|try again|busy|locked|refused"
@@ -116,6 +118,12 @@ _MAY_PASS = re.compile(
     r"|stale|input/output error|transport endpoint|cannot open shared object|slow ?down|rate ?limit|\b429\b",
     re.IGNORECASE,
 )
+_NOT_ITS_OWN = re.compile(
+    r"\b(?:OS|IO|\w*(?:File\w*|Directory|Process|Permission|Interrupted|Connection|Pipe|EOF|Memory))Error\b"
+    r"|\[Errno|killed by|exited unexpectedly|cudnn",
+    re.IGNORECASE,
+)
+"""An error of the machine, or of another process, which the next start may not meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +352,7 @@ def charge(tally: Tally, incident: Incident | None) -> Tally:
         return dataclasses.replace(tally, joined=tally.joined + nodes)
     if incident.cause != "failure":
         return tally
-    signature = likeness(incident.exit) if incident.exit else ""
+    signature = (likeness(incident.exit) and likeness(incident.exit) + _place(incident.exit)) if incident.exit else ""
     repeats = tally.repeats + 1 if signature and signature == tally.signature else 1 if signature else 0
     return dataclasses.replace(tally, failures=tally.failures + 1, signature=signature, repeats=repeats)
 
@@ -415,6 +423,18 @@ def prospect(exit_: Exit) -> Prospect:
     if exit_.code == 2 and _USAGE.match(message):
         return "none"
     return "poor" if exit_.traceback and _EXCEPTION.match(message) else "open"
+
+
+def its_own(exit_: Exit) -> bool:
+    """An exception of the script at a line of it, before it has made a step: the next start most likely meets it."""
+    own = prospect(exit_) == "poor" and not _NOT_ITS_OWN.search(exit_.message)
+    return own and not exit_.advanced and bool(_place(exit_))
+
+
+def _place(exit_: Exit) -> str:
+    """Where it was raised: without the folder, which another node may not have."""
+    places = _PLACE.findall(exit_.traceback)
+    return f" at {places[-1][0]}:{places[-1][1]}" if places else ""
 
 
 def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, FaultReason] | None:

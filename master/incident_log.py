@@ -25,6 +25,7 @@ from .incident import (
     consequence,
     fatal,
     hopeless,
+    its_own,
     likeness,
 )
 
@@ -92,10 +93,13 @@ class IncidentLog:
         incident = case.evidence.judge() if case else None
         return dataclasses.replace(incident, ran=case.ran) if case and incident else None
 
-    def fault(self, number: int, max_restarts: int, same_failure_limit: int, workers: int = 0) -> Fault | None:
+    def fault(
+        self, number: int, max_restarts: int, same_failure_limit: int, workers: int = 0, own_failure_limit: int = 0
+    ) -> Fault | None:
         """The same as `round.decide` wants it, with how the job must end on account of it.
 
         Args:
+            own_failure_limit: takes the other limit's place for exceptions of the script's own; 0: nothing does.
             workers: how many exits of round `number` can be reported; 0 where that is not known.
         """
         incident = self.verdict(number)
@@ -105,6 +109,8 @@ class IncidentLog:
         end, alike_by = None, -math.inf
         if incident.cause in ("failure", "problem"):  # the others are free, whatever the tally
             tally = charge(self.settled(), incident)
+            if own_failure_limit and incident.exit and its_own(incident.exit):
+                same_failure_limit = own_failure_limit
             end = fatal(tally, incident, max_restarts, same_failure_limit)
             if end is None and same_failure_limit and workers and case.alike and (last := hopeless(tally, incident)):
                 if case.evidence.all_failed(workers):

@@ -47,6 +47,7 @@ class Exit:
         log: where what explains its end is kept on its machine, its stderr or stdout; empty where it is not kept.
         seconds: how long it had run.
         stopped: its agent had told it to stop, so that its exit says nothing about the job.
+        advanced: it had told of steps or of a checkpoint, or had asked for data.
         lost_peer: by its message it has lost another worker, as far as its framework's adapter knows: a consequence.
         oom_kills: where it died by SIGKILL, and is one of them: how many processes the kernel killed meanwhile for
             lack of memory, in the control group of its agent; else 0.
@@ -64,6 +65,7 @@ class Exit:
     seconds: float = 0.0
     stopped: bool = False
     lost_peer: bool = False
+    advanced: bool = False
     oom_kills: Number = 0
 
     @property

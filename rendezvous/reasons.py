@@ -417,7 +417,8 @@ class SameFailure(Tagged):
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.what}; the same failure {self.times} times in a row, each within {self.seconds:g} s of the start"
+        times = f"{self.times} times in a row, each within {self.seconds:g} s of the start"
+        return f"{self.what}; the same failure {times} ({_OVERRIDE})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,6 +317,7 @@ class NoWorkerServer:
 
     def __init__(self) -> None:
         self.calls: Counter[int] = Counter()
+        self.rounds: dict[int, int] = {}
 
     async def start(self) -> None:
         return

@@ -98,8 +98,10 @@ class WorkerGroup:
         peers: Callable[[Header, int], Awaitable[tuple[NodePeers, ...] | None]],
         store: Store,
         keys: Keys,
+        stepped: Callable[[Exit], bool],
     ) -> None:
         self._setup = setup
+        self._stepped = stepped
         self._facts = facts
         self._reporter = reporter
         self._trace = trace
@@ -116,7 +118,7 @@ class WorkerGroup:
         self._first_local = 0  # the local rank of the node's lowest rank
         self._began: dict[int, int] = {}  # by pid: the round for which it was started
         self._ended: tuple[Exit, ...] = ()  # of workers that ended before the others went on into another round
-        self._lost_peer = re.compile("|".join(setup.workers.adapter.consequences) or "(?!)", re.IGNORECASE)
+        self._lost_peer = re.compile("|".join(setup.workers.adapter.consequences) or "(?!)", re.IGNORECASE).search
         self._process_groups = machine.process_groups(
             self._heard,
             lambda local_rank: self._workers.pids.get(local_rank),
@@ -165,9 +167,7 @@ class WorkerGroup:
     def exits(self) -> tuple[Exit, ...]:
         """How workers have ended, in order; those of the round before are not among them."""
         return tuple(
-            dataclasses.replace(exit_, lost_peer=True)
-            if exit_.message and self._lost_peer.search(exit_.message)
-            else exit_
+            dataclasses.replace(exit_, lost_peer=bool(self._lost_peer(exit_.message)), advanced=self._stepped(exit_))
             for exit_ in (*self._ended, *self._workers.exits)
         )
 

@@ -278,8 +278,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "same-failure-limit",
         CHANGES,
-        "Stop early when the same failure repeats this often without progress. Where every rank fails in the same way, "
-        "the limit is two, or one if a restart cannot fix it (a missing module). 0 never stops early.",
+        "Stop early when the same failure repeats this often without progress: 2 where all ranks fail alike (1 if it "
+        "cannot be fixed, as a missing module) or, without --max-restarts and this flag, the script raises. 0: never.",
         "N",
         "3",
         torchrun=False,

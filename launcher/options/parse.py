@@ -118,6 +118,7 @@ def parse(
         timing=timing,
         max_restarts=whole(scanned, "max-restarts", 0),
         same_failure_limit=whole(scanned, "same-failure-limit", 0),
+        own_failure_limit=0 if scanned.has("max-restarts") or scanned.has("same-failure-limit") else 2,
         on_hang=cast(OnHang, scanned.text("on-hang")),  # one of the table's choices
         on_straggler=cast(OnStraggler, scanned.text("on-straggler")),  # as above
         hang_timeout=seconds(scanned.text("hang-timeout") or "", scanned.source("hang-timeout")),

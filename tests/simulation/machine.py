@@ -347,6 +347,7 @@ class SimulatedWorkerServer:
         self._respond = respond
         self._tasks: dict[asyncio.Task[Back], None] = {}
         self._closed = False
+        self.rounds: dict[int, int] = {}
         self.address = ""
 
     async def start(self) -> None:

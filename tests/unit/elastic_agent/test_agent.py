@@ -10,7 +10,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -212,6 +212,7 @@ class PretendedWorkerServer:
     """Nobody asks."""
 
     address = ""
+    rounds: ClassVar[dict[int, int]] = {}
 
     async def start(self) -> None:
         return

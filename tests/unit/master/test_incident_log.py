@@ -100,6 +100,40 @@ def test_any_other_exception_is_restarted_at_once_and_ends_the_job_at_its_repeti
     assert told(log, 2, error, error, workers=2).fatal == "repeated"
 
 
+OWN, ELSEWHERE = ('  File "/work/train.py", line 7, in step', '  File "/work/train.py", line 9, in step')
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message", "advanced", "limit", "ends"),
+    [
+        (OWN, OWN, "ValueError: 3 columns, not 4", False, 2, True),
+        (OWN, OWN.replace("/work", "/scratch"), "ValueError: 3 columns, not 4", False, 2, True),
+        (OWN, OWN, "ValueError: 3 columns, not 4", False, 0, False),  # the user has given a number
+        (OWN, OWN, "ValueError: 3 columns, not 4", True, 2, False),
+        (OWN, ELSEWHERE, "ValueError: 3 columns, not 4", False, 2, False),
+        ("", "", "ValueError: 3 columns, not 4", False, 2, False),
+        (OWN, OWN, "FileNotFoundError: [Errno 2] No such file or directory: 'x'", False, 2, False),
+        (OWN, OWN, "PermissionError: not yet", False, 2, False),
+        (OWN, OWN, "MemoryError", False, 2, False),
+        (OWN, OWN, "TimeoutError", False, 2, False),
+        (OWN, OWN, "sqlalchemy.exc.OperationalError: connection lost", False, 2, False),
+        (OWN, OWN, "RuntimeError: DataLoader worker (pid 7) exited unexpectedly", False, 2, False),
+        (OWN, OWN, "subprocess.CalledProcessError: died with SIGKILL", False, 2, False),
+    ],
+)
+def test_an_exception_of_the_scripts_own_ends_the_job_at_its_repetition_by_any_rank(
+    first: str, second: str, message: str, advanced: bool, limit: int, ends: bool
+) -> None:
+    log = IncidentLog()
+    for number, place in ((1, first), (2, second)):
+        trace = f"Traceback (most recent call last):\n{place}\n{message}"
+        exit_ = Exit(number, 1, 1, 7, code=1, message=message, traceback=trace, seconds=2.0, advanced=advanced)
+        log.note(Evidence(number, (FailedWorker("a", "host", exit_),)), round_of(number, 0.0), 2.0)
+        fault = log.fault(number, 3, 3, 8, limit)
+        assert fault and (fault.fatal == "repeated") == (ends and number == 2)
+        log.turn(number + 1, log.settled(), log.verdict(number))
+
+
 @pytest.mark.parametrize(
     ("workers", "signal", "settled"),
     [(1, None, 2.0), (1, SIGSEGV, 2.0), (2, None, 3.0), (0, None, 3.0), (1, SIGTERM, 3.0)],

@@ -66,7 +66,11 @@ SENTENCES = [
     (r.NodesMissing(1, 3), "1 of 3 nodes were lost"),
     (r.NodesLeaving(TWO), "a, b left the job"),
     (r.RestartsSpent(FAILED, 4, 3), f"{FAILED}; this is failure 4, and --max-restarts=3 allows 3"),
-    (r.SameFailure(FAILED, 3, 60.0), f"{FAILED}; the same failure 3 times in a row, each within 60 s of the start"),
+    (
+        r.SameFailure(FAILED, 3, 60.0),
+        f"{FAILED}; the same failure 3 times in a row, each within 60 s of the start "
+        "(--same-failure-limit=0 restarts anyway)",
+    ),
     (r.StartsFailed(FAILED, 5), f"{FAILED}; rounds failed to start 5 times in a row"),
     (
         r.CannotBeFixed(FAILED),

@@ -59,7 +59,7 @@ def test_the_script_alone_is_a_whole_command_line() -> None:
     it = options()
     assert (it.command.kind, it.command.target, it.command.args) == ("script", "train.py", ())
     assert (it.nodes.minimum, it.nodes.maximum, it.nodes.unit, it.nproc) == (1, 1, 1, 1)
-    assert (it.max_restarts, it.same_failure_limit, it.scale_up) == (3, 3, "now")
+    assert (it.max_restarts, it.same_failure_limit, it.own_failure_limit, it.scale_up) == (3, 3, 2, "now")
     assert (it.store.kind, it.notes) == ("memory", ())
 
 
@@ -76,6 +76,11 @@ def test_the_script_alone_is_a_whole_command_line() -> None:
 )
 def test_a_flag_may_be_written_in_many_ways_and_the_last_one_counts(line: str) -> None:
     assert options(line).nproc == 4
+
+
+@pytest.mark.parametrize("line", ["--max-restarts=3", "--same-failure-limit=3"])
+def test_who_says_how_often_to_restart_is_obeyed(line: str) -> None:
+    assert options(line).own_failure_limit == 0
 
 
 @pytest.mark.parametrize("line", ["-r 3", "-r3", "-r=3", "--redirects=3", "--redirects 3"])
