@@ -4,11 +4,12 @@ Times are the agent's monotonic clock, in seconds. "Training" here means that ev
 script does in that time (imports, loading a checkpoint, steps) the launcher cannot see.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..rendezvous.header import Header
 from ..rendezvous.plural import plural
 from ..rendezvous.ranks import Assignment
+from ..rendezvous.reasons import WorkerFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,11 @@ class Timeline:
             self._since = now
 
 
-def describe_round(header: Header, assignment: Assignment, down: float, kept: int = 0) -> str:
+def describe_round(header: Header, assignment: Assignment, down: float, kept: int = 0, here: str = "") -> str:
     """The one line for a change of membership: old size, new size, cause, seconds without workers.
 
-    `kept`: so many workers here have kept their process.
+    `kept`: so many workers here have kept their process. `here`: the node that prints it, and has told already what its
+    own workers failed of.
     """
     ranks = f"rank {assignment.first_rank}"
     if assignment.nproc > 1:
@@ -109,4 +111,7 @@ def describe_round(header: Header, assignment: Assignment, down: float, kept: in
     if kept:
         those = "all workers" if kept == assignment.nproc else f"{kept} of {assignment.nproc} workers"
         lost = f"; {those} here keep running"
-    return f"round {header.number}: {size}, {workers}, {ranks} here: {header.reason}{lost}"
+    reason = header.reason
+    if isinstance(reason, WorkerFailed) and reason.node == here:
+        reason = replace(reason, message="")
+    return f"round {header.number}: {size}, {workers}, {ranks} here: {reason}{lost}"

@@ -847,10 +847,7 @@ class Controller:
         match decision:
             case Keep(until):
                 self._next = reason, until
-                known = self._incident_log.verdict(self._round.number)
-                # While more reports of one fault come in, who else waited in vain is no news.
-                root = (reason.whose, known.exit) if isinstance(reason, AwaitingReports) and known else None
-                self._say_once(str(reason), root)
+                self._say_once("" if isinstance(reason, AwaitingReports) else str(reason))  # it is over in a moment
                 self._do(effects.Wait(until))
             case Open():
                 self._open(decision, reason)
@@ -1019,10 +1016,10 @@ class Controller:
     def _say(self, line: str) -> None:
         self._do(effects.Say(line))
 
-    def _say_once(self, line: str, news: object = None) -> None:
-        if line and self._said != (news or line):
+    def _say_once(self, line: str) -> None:
+        if line and self._said != line:
             self._say(line)
-        self._said = news or line
+        self._said = line
 
 
 def _ranks(assigned: Sequence[Assignment]) -> Mapping[str, range]:

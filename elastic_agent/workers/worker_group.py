@@ -26,9 +26,9 @@ from ..diagnosis.running import Running, list_workers
 from ..event import CountingEvent
 from ..facts import Facts, Setup
 from ..local_machine import Machine, PortSet, Reporter, ServiceSet
+from ..say_once import ExitLines
 from ..timeline import Timeline, describe_round
 from ..zygotes.zygote import AT_ONCE
-from .failure import describe
 from .head_start import HeadStart
 from .ports import OFFERED
 from .services import GRACE_SECONDS
@@ -593,7 +593,8 @@ class WorkerGroup:
         self._trace.started(header, assignment, down=down)
         self._began = {pid: self._began.get(pid, header.number) for pid in self.pids}
         self._facts.failed_starts = 0
-        self._reporter.say(describe_round(header, assignment, down, kept))
+        here = self._facts.registration.member.node if self._facts.registration else ""
+        self._reporter.say(describe_round(header, assignment, down, kept, here))
 
     def _heard(self) -> None:
         """A worker that keeps its process has said something."""
@@ -610,16 +611,15 @@ class WorkerGroup:
     async def watch(self) -> None:
         """Notes and tells how workers end."""
         known: tuple[Exit, ...] = ()
+        say_exit = ExitLines(self._reporter.say)
         while True:
             await self._workers.changed()
             exits = self._workers.exits
             self._trace.exits(exits)
-            for exit_ in exits:
-                if exit_ not in known:
-                    self._process_groups.forget(exit_.pid)
-                if not exit_.ok and not exit_.stopped and exit_ not in known:
-                    what = f": {exit_.brief}" if exit_.message else ""
-                    self._reporter.say(f"{describe(exit_)} after {exit_.seconds:.1f} s{what}")
+            for exit_ in (each for each in exits if each not in known):
+                self._process_groups.forget(exit_.pid)
+                if not exit_.ok and not exit_.stopped:
+                    say_exit(exit_)
             known = exits
             early = any(exit_.round == 0 and not exit_.stopped for exit_ in exits)  # of those that were to get ready
             if early and not self._facts.unready:

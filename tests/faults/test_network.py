@@ -164,7 +164,7 @@ def test_a_node_cut_off_while_the_job_failed_does_not_begin_it_again(job: Machin
     lost = other_than_master(job)
     job.net.cut(lost)
     job.workers(1).tell("raise ValueError('no such column')")
-    job.wait_for_line(survivor(job, lost), "failed: rank 0 .*ValueError: no such column")
+    job.wait_for_line(survivor(job, lost), "root cause: rank 0 .* exited with code 1")
     job.wait_until(lambda: job.nodes[survivor(job, lost)].ended or None, "the survivor ends")
     job.net.heal()
     job.wait_for_line(lost, "no longer a member of the job")
@@ -176,7 +176,7 @@ def test_a_node_cut_off_while_the_job_failed_does_not_begin_it_again(job: Machin
     if founds():
         job.kill_machine(lost)
     # The survivor's last word goes with its lease: the store still has it, or tells only that there was one.
-    told = ("ended while this node was not a member", "failed: rank 0 on node")
+    told = ("ended while this node was not a member", "root cause: rank 0")
     assert any(words in job.log(lost) for words in told)
     assert job.finish() == {survivor(job, lost): 1, lost: 1}
 

@@ -686,9 +686,9 @@ MUTANTS: tuple[Mutant, ...] = (
             "elastic_agent/workers/worker_group.py::WorkerGroup",
             """
             self._facts.failed_starts = 0
-            self._reporter.say(describe_round(header, assignment, down, kept))
+            here = self._facts.registration.member.node if self._facts.registration else ""
             """,
-            "self._reporter.say(describe_round(header, assignment, down, kept))",
+            'here = self._facts.registration.member.node if self._facts.registration else ""',
         ),
         "a node that can start workers stays",
         "seed 1 / job / assigned.1+0 failed_start n1 1 / running.2+1 failed_start n1 1 / running.2+1 worker n2 0 raise",

@@ -5,11 +5,12 @@ import dataclasses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elastic_run.elastic_agent.say_once import ExitLines
 from elastic_run.elastic_agent.timeline import Timeline, describe_round
 from elastic_run.rendezvous.header import Header
-from elastic_run.rendezvous.member import Fingerprint
+from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.reasons import NodeFailed
+from elastic_run.rendezvous.reasons import NodeFailed, WorkerFailed
 
 FINGERPRINT = Fingerprint("train.py", (), "2:4", "1", "0")
 
@@ -94,6 +95,30 @@ def assignment(nproc: int = 1) -> Assignment:
 def test_a_change_is_one_line_with_both_sizes_the_cause_and_the_seconds_that_it_cost() -> None:
     line = describe_round(header(7), assignment(), 1.234)
     assert line == "round 7: 3 -> 2 nodes, 4 workers, rank 2 here: node b was lost; downtime 1.23 s"
+
+
+def test_what_a_node_has_told_of_its_own_worker_is_not_told_again() -> None:
+    failed = dataclasses.replace(header(7), reason=WorkerFailed("A", 1, 3, None, "ValueError: no"))
+    for here, reason in (("A", "exited with code 3; "), ("B", "exited with code 3: ValueError: no; ")):
+        line = describe_round(failed, assignment(), 1.234, here=here)
+        assert line == f"round 7: 3 -> 2 nodes, 4 workers, rank 2 here: rank 1 on node A {reason}downtime 1.23 s"
+
+
+def test_an_error_that_several_workers_have_is_told_once() -> None:
+    said: list[str] = []
+    say_exit = ExitLines(said.append)
+    for round, rank, message in (
+        (1, 0, "KeyError: 7"),
+        (1, 1, "KeyError: 8"),
+        (2, 0, "KeyError: 9"),
+        (2, 1, "OSError"),
+    ):
+        say_exit(Exit(round, rank, rank, 7, code=1, message=message, seconds=2.0))
+    say_exit(Exit(4, 0, 0, 7, code=1, message="KeyError: 7", seconds=2.0))
+    say_exit(Exit(4, 1, 1, 7, signal=9))
+    again = "the same error again"
+    assert [line.rpartition(" s: ")[2] for line in said[:5]] == ["KeyError: 7", again, again, "OSError", "KeyError: 7"]
+    assert said[5] == "rank 1 (local 1, pid 7) died by SIGKILL (9) after 0.0 s"
 
 
 def test_the_first_round_cost_nothing_and_replaced_nothing() -> None:

@@ -16,7 +16,7 @@ from elastic_run.launcher.summary import LINES
 from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.rendezvous.header import Header, HeaderState, Incident, Tally
 from elastic_run.rendezvous.member import Exit, Fingerprint
-from elastic_run.rendezvous.reasons import AllJoined, WorkerFailed
+from elastic_run.rendezvous.reasons import AllJoined, RestartsSpent, WorkerFailed
 from elastic_run.rendezvous.time_split import Split
 from elastic_run.rendezvous.trace_file import Trace
 
@@ -114,6 +114,15 @@ def test_a_failure_names_host_rank_exit_code_and_log(options: Options) -> None:
     text = "\n".join(last_lines(options, result(1, exit_=RAISED), "a.host"))
     for words in ("b.host", "rank 5", "code 1", "/logs/5/stderr.log", "round 3", "because"):
         assert words in text
+
+
+def test_a_failure_is_said_once(options: Options) -> None:
+    whole = result(1, exit_=RAISED)
+    assert whole.header and whole.header.incident
+    spent = RestartsSpent(whole.header.incident.reason, 4, 3)
+    verdict, *rest = last_lines(options, dataclasses.replace(whole, reason=str(spent)), "a.host")
+    assert verdict.endswith(" failed: this is failure 4, and --max-restarts=3 allows 3")
+    assert "".join(rest).count("ValueError: no") == 1
 
 
 def test_a_failure_shows_the_head_and_the_end_of_the_workers_own_traceback(options: Options) -> None:
