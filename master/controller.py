@@ -212,7 +212,7 @@ class Controller:
         self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
         self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
-        self._said: object = ""
+        self._said = ""
         self._stalled: dict[str, int] = {}  # by incarnation: how often it has told of that in this round
         self._strained: dict[str, int] = {}  # the same: how often it has come near a limit
         self._findings: tuple[Finding, ...] = ()
