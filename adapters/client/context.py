@@ -21,10 +21,6 @@ SCALE_UP = "ELASTIC_RUN_SCALE_UP"
 """The variable that says when joining nodes are admitted: the launcher's --scale-up."""
 
 
-_FORMER = {"size": "world_size", "local_size": "local_world_size"}
-"""Attributes of earlier versions, which keep working, and their new names."""
-
-
 class BadEnvironment(ElasticRunError, ValueError):
     """The environment says where this worker stands, but not all of it, or what cannot be."""
 
@@ -54,11 +50,6 @@ class Context:
     round: int
     restart_count: int
     job_id: str
-
-    def __getattr__(self, name: str) -> int:
-        if name in _FORMER:
-            return getattr(self, _FORMER[name])
-        raise AttributeError(f"a Context has no {name!r}")
 
 
 def context(environment: Mapping[str, str] | None = None) -> Context:

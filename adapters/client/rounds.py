@@ -22,7 +22,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ...rendezvous.errors import ElasticRunError
 from ...rendezvous.local_socket import connected
@@ -90,10 +90,6 @@ class NoAgent(ElasticRunError, RuntimeError):
     __module__ = "elastic_run.exceptions"
 
 
-_FORMER = {"hold": "register_sockets", "holds": "report_state", "place": "context", "unplaced": "standby"}
-"""Names of earlier versions, which keep working, and their new ones."""
-
-
 class Rounds(Iterator[Context]):
     """An iterator of this worker's contexts, one for each round; `elastic_run.rounds` makes it.
 
@@ -123,11 +119,6 @@ class Rounds(Iterator[Context]):
         if agent := given.get(AGENT, ""):
             self._socket = _connected(agent)
             self._say(Word("stay", self.context.round))
-
-    def __getattr__(self, name: str) -> Any:  # Any: whatever has that name
-        if name in _FORMER:
-            return getattr(self, _FORMER[name])
-        raise AttributeError(f"Rounds has no {name!r}")
 
     @property
     def alone(self) -> bool:

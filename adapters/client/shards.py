@@ -85,11 +85,6 @@ class Shard:
         """Which shard in the order of all epochs it is, from 0: what `Shards.mark` takes."""
         return self._span.shard_index
 
-    def __getattr__(self, name: str) -> int:
-        if name == "place":  # of earlier versions
-            return self.index
-        raise AttributeError(f"a Shard has no {name!r}")
-
     @property
     def file(self) -> str:
         """The file that `start`, `stop` and `indices` count in; empty where the dataset has no files."""

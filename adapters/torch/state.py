@@ -71,10 +71,6 @@ _SHARDED_KINDS = (
 )
 
 
-_FORMER = {"on_reset": "_on_reset", "place": "context"}
-"""Names of earlier versions, which keep working."""
-
-
 class HostsUpdated(BaseException):
     """Nodes come or go in order, and the process group ends at a commit. No error, so `except Exception` lets it by.
 
@@ -157,8 +153,6 @@ class State:
         try:
             return self.__dict__["_values"][name]
         except KeyError:
-            if name in _FORMER:
-                return getattr(self, _FORMER[name])
             raise AttributeError(f"this State has no {name!r}: give it to State({name}=...)") from None
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -314,11 +308,6 @@ class State:
             callbacks: without arguments; called in this order.
         """
         self._callbacks += callbacks
-
-    def _on_reset(self, callback: Callable[[], object]) -> Callable[[], object]:
-        """Former `on_reset`, which is another method in Horovod."""
-        self._callbacks.append(callback)
-        return callback
 
     def ddp(self, module: nn.Module | None = None, **options: Any) -> nn.parallel.DistributedDataParallel:
         """DistributedDataParallel around `module` for this round's process group; with `options` as torch has them.

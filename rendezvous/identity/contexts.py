@@ -185,7 +185,7 @@ class Identity:
         """From the file beside the user's own secret, where it is fresh: loading `cryptography` takes a while."""
         path = self.cache / f"{role}.pem" if self.cache is not None and not hosts else None
         if path is not None:
-            with contextlib.suppress(NoIdentity, ValueError):  # it is damaged, or an older version's: it is made anew
+            with contextlib.suppress(NoIdentity, ValueError):  # it is damaged: it is made anew
                 issued = _read(read_private(path, str(path)), secret)
                 if issued.fresh(now):
                     return issued

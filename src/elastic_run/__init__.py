@@ -59,28 +59,10 @@ _HOMES = {
 }
 """The module that each name is loaded from; the other public names are modules."""
 
-_FORMER = {
-    "Membership": "elastic_run.Rounds",
-    "Shard": "elastic_run.data.Shard",
-    "Shards": "elastic_run.data.Shards",
-    "World": "elastic_run.Context",
-    "elastic_launch": "elastic_run.compat.elastic_launch",
-    "is_current": "elastic_run.is_current_round",
-    "mark": "elastic_run.trace.mark",
-    "membership": "elastic_run.rounds",
-    "shards": "elastic_run.data.shards",
-    "span": "elastic_run.trace.span",
-    "world": "elastic_run.context",
-}
-"""Names of earlier versions, which keep working, and their new ones."""
-
 
 def __getattr__(name: str) -> object:
-    if name in _FORMER:
-        module, _, former = _FORMER[name].rpartition(".")
-        found: object = getattr(import_module(module), former)
-    elif name in _HOMES:
-        found = getattr(import_module(_HOMES[name], __name__), name)
+    if name in _HOMES:
+        found: object = getattr(import_module(_HOMES[name], __name__), name)
     elif name in __all__:
         found = import_module(f".{name}", __name__)
     else:

@@ -1,4 +1,4 @@
-"""The public names: what stands behind each, the page that lists them, and the names of earlier versions.
+"""The public names: what stands behind each, the page that lists them.
 
 What loads a framework is checked in tests/integration/test_loading.py.
 """
@@ -10,8 +10,6 @@ import pytest
 import elastic_run
 
 from . import pages
-from .pages import PAGES
-from .sources import files, place, text
 from .surface import (
     DOCUMENTED,
     MEMBERS,
@@ -24,20 +22,6 @@ from .surface import (
     loaded,
     without_frameworks,
 )
-
-FORMER = {
-    "Membership": "Rounds",
-    "Shard": "data.Shard",
-    "Shards": "data.Shards",
-    "World": "Context",
-    "elastic_launch": "compat.elastic_launch",
-    "is_current": "is_current_round",
-    "mark": "trace.mark",
-    "membership": "rounds",
-    "shards": "data.shards",
-    "span": "trace.span",
-    "world": "context",
-}
 
 
 @pytest.mark.parametrize("module", without_frameworks(SURFACE))
@@ -82,36 +66,6 @@ def test_every_error_derives_from_the_base_and_shows_its_public_path(name: str) 
     kind = loaded(f"elastic_run.exceptions.{name}")
     assert issubclass(kind, elastic_run.exceptions.ElasticRunError) and issubclass(kind, Exception)
     assert f"{kind.__module__}.{kind.__qualname__}" == f"elastic_run.exceptions.{name}"
-
-
-@pytest.mark.parametrize("name", FORMER)
-def test_names_of_earlier_versions_go_on_working_and_are_not_listed(name: str) -> None:
-    module, _, new = FORMER[name].rpartition(".")
-    assert getattr(elastic_run, name) is loaded(".".join(filter(None, ("elastic_run", module, new))))
-    assert name not in dir(elastic_run)
-
-
-def test_members_of_earlier_versions_go_on_working() -> None:
-    alone = elastic_run.Rounds({})
-    place = alone.place
-    assert place == elastic_run.Context(0, 1, 0, 1, 0, 0, 0, "") and (place.size, place.local_size) == (1, 1)
-    assert not alone.unplaced and alone.holds == alone.report_state and alone.hold == alone.register_sockets
-    shard = next(elastic_run.data.shards("data", 100, shard_size=10))
-    assert shard.place == shard.index == 0
-    for found in (alone, place, shard):
-        with pytest.raises(AttributeError, match="'nonsense'"):
-            _ = found.nonsense
-
-
-def test_no_page_and_no_example_has_a_name_of_an_earlier_version() -> None:
-    old = re.compile(rf"elastic_run\.(?:{'|'.join(FORMER)})\b|adapters\.pytorch")
-    found = [
-        f"{place(path)}: {line.strip()}"
-        for path in (*PAGES, *files("examples"))
-        for line in text(path).splitlines()
-        if old.search(line)
-    ]
-    assert found == []
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -13,10 +13,7 @@ import pytest
 import torch
 import torch.distributed.run as run
 
-import elastic_run
-from elastic_run.adapters import pytorch as former
 from elastic_run.launcher.options.flags import FLAGS
-from elastic_run.torch import State
 
 from ..house.sources import ROOT, product
 from ..house.surface import (
@@ -161,26 +158,6 @@ def test_every_error_that_a_script_may_meet_is_public() -> None:
 
 def test_a_script_that_catches_errors_lets_a_planned_change_by() -> None:
     assert not issubclass(loaded("elastic_run.torch.HostsUpdated"), Exception)
-
-
-def test_a_state_of_earlier_versions_goes_on_working(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "ELASTIC_RUN_AGENT"):
-        monkeypatch.delenv(name, raising=False)
-    state, called = State(steps=0), list[int]()
-
-    @state.on_reset
-    def callback() -> None:
-        called.append(1)
-
-    state.register_reset_callbacks([lambda: called.append(2)])
-    state._reset()
-    assert called == [1, 2] and callable(callback)
-    assert state.place == state.context == elastic_run.context()
-
-
-def test_the_former_module_for_pytorch_goes_on_working() -> None:
-    for name in (*SURFACE["elastic_run.torch"], "StateLost"):
-        assert getattr(former, name) is getattr(elastic_run.torch, name)
 
 
 # -- torch's own parser -----------------------------------------------------------------------------------------------

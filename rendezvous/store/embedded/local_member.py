@@ -505,7 +505,7 @@ class _Attempt:
         await self._use(slot)
         home = MemberFolder(killed.folder)
         try:
-            # A supervisor of this version does not ask with the files that an earlier version wrote.
+            # Files of another secret, or none, stay as they are.
             if self._identity is not None and self._identity.vouches_for(home.tls):
                 self._protect(slot, await self._binding(slot), home)
             kept = await watchdog.start_again(killed, lock, self._announce)

@@ -169,7 +169,7 @@ def test_a_client_may_name_some_of_the_endpoints_or_spell_them_in_another_way() 
 
 
 def test_a_member_slot_that_the_store_does_not_know_of_is_never_taken() -> None:
-    """A store of an earlier version does not keep its endpoints, and a new one has not written them yet."""
+    """A new store has not written its endpoints yet."""
     probes = (Probe(A, DEAD), Probe(B, UP), Probe(C, UP))
     assert decide(View(probes, local=ONE, members=MEMBERS[1:])).action == "wait"
     assert decide(View(probes, local=ONE, members=MEMBERS[1:], patient=True)).action == "use"
