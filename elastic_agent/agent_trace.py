@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Protocol
 
 from ..rendezvous.fields import signal_name
@@ -20,6 +19,7 @@ from ..rendezvous.header import Header
 from ..rendezvous.member import Exit
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.trace_file import AGENT, Trace
+from .processes.guardian import stat_fields
 
 ROUNDS = "rounds"
 
@@ -166,7 +166,6 @@ def begin(trace: Trace, entered: float) -> None:
 
 def _process_began() -> float:
     """On the monotonic clock; the kernel counts in ticks of 10 ms, and also while the machine is suspended."""
-    fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    since_boot = int(stat_fields("self")[19]) / os.sysconf("SC_CLK_TCK")
     suspended = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
     return since_boot - suspended

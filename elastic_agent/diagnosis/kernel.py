@@ -86,14 +86,13 @@ class Used:
 def used(pid: int, *, moved: bool = True) -> Used | None:
     """Of process `pid`; None where it has gone."""
     try:
-        text = _read(f"/proc/{pid}/stat")
-        fields = text[text.rindex(")") + 2 :].split()
+        fields = guardian.stat_fields(pid)
         main, ready, switches = map(int, _read(f"/proc/{pid}/schedstat").split())
     except (OSError, ValueError, IndexError):
         return None
     cpu = (int(fields[11]) + int(fields[12])) / TICK
     return Used(
-        fields[0],
+        fields[0].decode(),
         cpu,
         main / 1e9,
         int(fields[21]) * PAGE,
@@ -228,9 +227,8 @@ def network() -> str:
 def thread_state(pid: int, number: int, sockets: Mapping[int, Socket], *, child: bool = False) -> ThreadState | None:
     """One thread of process `pid`; None where it has gone."""
     try:
-        text = _read(f"/proc/{pid}/task/{number}/stat")
+        state = guardian.stat_fields(f"{pid}/task/{number}")[0].decode()
         ran, ready, _ = map(int, _read(f"/proc/{pid}/task/{number}/schedstat").split())
-        state = text[text.rindex(")") + 2]
     except (OSError, ValueError, IndexError):
         return None
     return ThreadState(number, child, state, (ran + ready) / 1e9, blocked(pid, sockets, number))

@@ -81,7 +81,7 @@ def process(pid: int) -> Process | None:
     if not _has_our_numbers():
         return None
     try:
-        fields = _stat(pid)
+        fields = stat_fields(pid)
     except OSError as error:
         _raise_if_blind(error)
         return None
@@ -175,12 +175,12 @@ def _is_loading(pid: int) -> bool:
 
 def _environment_end(pid: int | str) -> int:
     """Where the environment of `pid` ends in its memory; 0: not yet, or the kernel does not tell."""
-    return int(_stat(pid)[48])
+    return int(stat_fields(pid)[48])
 
 
-def _stat(pid: int | str) -> list[bytes]:
-    """The fields after the name, which is in parentheses and may hold anything, also spaces and parentheses."""
-    text = _read(f"/proc/{pid}/stat")
+def stat_fields(of: int | str) -> list[bytes]:
+    """What follows the name of a process, or of a thread `PID/task/TID`; the name may hold anything. Raises OSError."""
+    text = _read(f"/proc/{of}/stat")
     return text[text.rindex(b")") + 2 :].split()
 
 
