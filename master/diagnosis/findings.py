@@ -18,11 +18,10 @@ Outlook = Literal["helps", "may help", "in vain"]
 Strength = Literal["certain", "strong", "weak"]
 """certain: the kernel says so. strong: it is the only rank for which the others wait. weak: it fits what is seen."""
 
-Kind = Literal[
+Hang = Literal[
     "stopped",
     "deadlock",
     "mismatched-collective",
-    "mismatched-sizes",
     "uneven-steps",
     "sleeps",
     "waits-for-child",
@@ -35,12 +34,18 @@ Kind = Literal[
     "gil-held",
     "busy-loop",
     "device-wait",
+    "lost-route",
+    "standstill",
+]
+"""Kinds of a job that stands still: `--on-hang` is about these."""
+
+Kind = Literal[
+    Hang,
+    "mismatched-sizes",
     "cpu-taken",
     "slow-compute",
     "slow-data",
     "slow-network",
-    "lost-route",
-    "standstill",
     "silent-node",
     "clock-skew",
     "memory-near",
@@ -54,139 +59,58 @@ Kind = Literal[
     "crash",
 ]
 
-DOMAIN: Mapping[Kind, Domain] = {
-    "stopped": "host",
-    "deadlock": "script",
-    "mismatched-collective": "script",
-    "mismatched-sizes": "script",
-    "uneven-steps": "data",
-    "sleeps": "script",
-    "waits-for-child": "script",
-    "blocked-pipe": "data",
-    "blocked-file": "host",
-    "file-lock": "host",
-    "silent-server": "network",
-    "loader-died": "data",
-    "loader-stuck": "data",
-    "gil-held": "framework",
-    "busy-loop": "script",
-    "device-wait": "framework",
-    "cpu-taken": "host",
-    "slow-compute": "script",
-    "slow-data": "data",
-    "slow-network": "network",
-    "lost-route": "network",
-    "standstill": "script",
-    "silent-node": "host",
-    "clock-skew": "host",
-    "memory-near": "host",
-    "descriptors-near": "script",
-    "processes-near": "host",
-    "disk-full": "host",
-    "out-of-memory": "host",
-    "descriptor-limit": "script",
-    "thread-limit": "host",
-    "abort": "framework",
-    "crash": "framework",
+HANGS: frozenset[Kind] = frozenset(get_args(Hang))
+
+_KINDS: Mapping[Kind, tuple[Domain, Outlook, str]] = {
+    "stopped": ("host", "helps", "is stopped by a signal (SIGSTOP, a debugger or a freezer)"),
+    "deadlock": ("script", "may help", "waits for a lock that nobody releases"),
+    "mismatched-collective": ("script", "in vain", "is in another collective operation than the others"),
+    "uneven-steps": (
+        "data",
+        "in vain",
+        "has ended with exit code 0 while the others still wait for it: it had fewer steps",
+    ),
+    "sleeps": ("script", "may help", "sleeps"),
+    "waits-for-child": ("script", "may help", "waits for a process that it has started"),
+    "blocked-pipe": ("data", "may help", "waits for a pipe whose other end does nothing"),
+    "blocked-file": ("host", "may help", "waits for a file system that does not answer"),
+    "file-lock": ("host", "may help", "waits for a lock on a file"),
+    "silent-server": ("network", "may help", "waits for a server that does not answer"),
+    "loader-died": ("data", "helps", "waits for a data-loading process that has died"),
+    "loader-stuck": ("data", "may help", "waits for data, and its data-loading processes do nothing"),
+    "gil-held": ("framework", "may help", "is blocked in a call that keeps the interpreter's lock"),
+    "busy-loop": ("script", "may help", "computes in one place and does not come on"),
+    "device-wait": ("framework", "may help", "waits for its accelerator (GPU), which does not end what it computes"),
+    "lost-route": ("network", "in vain", "has sent what does not arrive: the network to its peer is interrupted"),
+    "standstill": ("script", "may help", "no rank is proven to be the cause"),
+    "mismatched-sizes": (
+        "script",
+        "in vain",
+        "was sent data of another size than it expected in a collective operation: the ranks give it "
+        "tensors of different shapes, or are in different operations",
+    ),
+    "cpu-taken": ("host", "in vain", "is ready to run and gets no processor"),
+    "slow-compute": ("script", "may help", "computes for longer than the others in each step"),
+    "slow-data": ("data", "may help", "waits for its data for longer than the others in each step"),
+    "slow-network": ("network", "may help", "waits for the network for longer than the others in each step"),
+    "silent-node": ("host", "may help", "is on a node whose agent does not answer"),
+    "clock-skew": ("host", "in vain", "is on a node with a wrong clock"),
+    "memory-near": ("host", "in vain", "is on a node that has almost no memory left"),
+    "descriptors-near": ("script", "may help", "has almost as many open files as it may have"),
+    "processes-near": ("host", "may help", "is on a node that has almost as many processes and threads as it may have"),
+    "disk-full": ("host", "in vain", "had no room left on a disk"),
+    "out-of-memory": ("host", "may help", "ran out of memory"),
+    "descriptor-limit": ("script", "may help", "had as many open files as it may have"),
+    "thread-limit": ("host", "may help", "could start no further thread or process"),
+    "abort": ("framework", "may help", "was aborted by a library"),
+    "crash": ("framework", "may help", "crashed in native code"),
 }
 
-OUTLOOK: Mapping[Kind, Outlook] = {
-    "stopped": "helps",
-    "deadlock": "may help",
-    "mismatched-collective": "in vain",
-    "mismatched-sizes": "in vain",
-    "uneven-steps": "in vain",
-    "sleeps": "may help",
-    "waits-for-child": "may help",
-    "blocked-pipe": "may help",
-    "blocked-file": "may help",
-    "file-lock": "may help",
-    "silent-server": "may help",
-    "loader-died": "helps",
-    "loader-stuck": "may help",
-    "gil-held": "may help",
-    "busy-loop": "may help",
-    "device-wait": "may help",
-    "cpu-taken": "in vain",
-    "slow-compute": "may help",
-    "slow-data": "may help",
-    "slow-network": "may help",
-    "lost-route": "in vain",
-    "standstill": "may help",
-    "silent-node": "may help",
-    "clock-skew": "in vain",
-    "memory-near": "in vain",
-    "descriptors-near": "may help",
-    "processes-near": "may help",
-    "disk-full": "in vain",
-    "out-of-memory": "may help",
-    "descriptor-limit": "may help",
-    "thread-limit": "may help",
-    "abort": "may help",
-    "crash": "may help",
-}
+DOMAIN: Mapping[Kind, Domain] = {kind: domain for kind, (domain, _, _) in _KINDS.items()}
+OUTLOOK: Mapping[Kind, Outlook] = {kind: outlook for kind, (_, outlook, _) in _KINDS.items()}
+WORDS: Mapping[Kind, str] = {kind: words for kind, (_, _, words) in _KINDS.items()}
 
-HANGS: frozenset[Kind] = frozenset(
-    (
-        "stopped",
-        "deadlock",
-        "mismatched-collective",
-        "uneven-steps",
-        "sleeps",
-        "waits-for-child",
-        "blocked-pipe",
-        "blocked-file",
-        "file-lock",
-        "silent-server",
-        "loader-died",
-        "loader-stuck",
-        "gil-held",
-        "busy-loop",
-        "device-wait",
-        "lost-route",
-        "standstill",
-    )
-)
-"""Kinds of a job that stands still: `--on-hang` is about these."""
-
-WORDS: Mapping[Kind, str] = {
-    "stopped": "is stopped by a signal (SIGSTOP, a debugger or a freezer)",
-    "deadlock": "waits for a lock that nobody releases",
-    "mismatched-collective": "is in another collective operation than the others",
-    "mismatched-sizes": "was sent data of another size than it expected in a collective operation: the ranks give it "
-    "tensors of different shapes, or are in different operations",
-    "uneven-steps": "has ended with exit code 0 while the others still wait for it: it had fewer steps",
-    "sleeps": "sleeps",
-    "waits-for-child": "waits for a process that it has started",
-    "blocked-pipe": "waits for a pipe whose other end does nothing",
-    "blocked-file": "waits for a file system that does not answer",
-    "file-lock": "waits for a lock on a file",
-    "silent-server": "waits for a server that does not answer",
-    "loader-died": "waits for a data-loading process that has died",
-    "loader-stuck": "waits for data, and its data-loading processes do nothing",
-    "gil-held": "is blocked in a call that keeps the interpreter's lock",
-    "busy-loop": "computes in one place and does not come on",
-    "device-wait": "waits for its accelerator (GPU), which does not end what it computes",
-    "cpu-taken": "is ready to run and gets no processor",
-    "slow-compute": "computes for longer than the others in each step",
-    "slow-data": "waits for its data for longer than the others in each step",
-    "slow-network": "waits for the network for longer than the others in each step",
-    "lost-route": "has sent what does not arrive: the network to its peer is interrupted",
-    "standstill": "no rank is proven to be the cause",
-    "silent-node": "is on a node whose agent does not answer",
-    "clock-skew": "is on a node with a wrong clock",
-    "memory-near": "is on a node that has almost no memory left",
-    "descriptors-near": "has almost as many open files as it may have",
-    "processes-near": "is on a node that has almost as many processes and threads as it may have",
-    "disk-full": "had no room left on a disk",
-    "out-of-memory": "ran out of memory",
-    "descriptor-limit": "had as many open files as it may have",
-    "thread-limit": "could start no further thread or process",
-    "abort": "was aborted by a library",
-    "crash": "crashed in native code",
-}
-
-assert set(get_args(Kind)) == set(WORDS) == set(DOMAIN) == set(OUTLOOK)
+assert set(get_args(Kind)) == set(_KINDS)
 
 MAX_FINDINGS = 8
 """Of one diagnosis: more than a person reads."""
