@@ -1,7 +1,6 @@
 """Looks at this node's workers closely, when the master asks: the evidence of one node."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -301,19 +300,28 @@ class _Looking:
             return None
         newest = found[max(found)][0] if found else Stack(trouble=SCARCE if scarce else "")
         snapshots = [*(_with(each, found.get(number)) for number, each in enumerate(self._snapshots)), last]
-        worker = self.worker
-        with contextlib.suppress(OSError):
-            if not self.blocks:
-                seen = await self._threads.run(lambda: _worker(worker, snapshots, newest, quiet, sockets), READ_SECONDS)
-                return replace(seen, throttled=kernel.throttled(worker.pid) - self._throttled)
-        self.blocks = True
-        return _brief_worker(worker, snapshots, newest, quiet)
+        each = self.worker
+        brief = Worker(
+            each.rank,
+            each.local_rank,
+            each.pid,
+            None,
+            quiet.seconds,
+            quiet.allowed,
+            quiet.woken,
+            quiet.spins,
+            tuple(snapshots),
+            stacks=newest.trouble,
+            last_lines=last_lines(each.tail),
+        )
+        seen = await self._read(lambda: _with_details(brief, sockets), brief)
+        return brief if self.blocks else replace(seen, throttled=kernel.throttled(each.pid) - self._throttled)
 
     async def _snapshot(self) -> Snapshot | None:
         """A brief one, of what never blocks, once something that is read of this worker has blocked."""
         worker, sockets = self.worker, self.sockets
         seen = await self._read(lambda: _snapshot(worker, self.begun, sockets), None)
-        return _brief(worker, self.begun) if self.blocks else seen
+        return _snapshot(worker, self.begun, None) if self.blocks else seen
 
 
 def _is_scarce(memory: tuple[int, int], processes: tuple[int, int]) -> bool:
@@ -349,34 +357,9 @@ def _thread_states(
     return tuple(found[:MAX_THREADS])
 
 
-def _brief(each: Running, begun: float) -> Snapshot | None:
-    at, used = time.monotonic() - begun, kernel.used(each.pid, moved=False)
-    if used is None:
-        return None
-    return Snapshot(
-        at, used.state, kernel.channel(each.pid), used.cpu, used.main_cpu, 0.0, used.ready, used.switches, each.output
-    )
-
-
-def _brief_worker(each: Running, snapshots: Sequence[Snapshot], stack: Stack, quiet: Quiet) -> Worker:
-    lines = last_lines(each.tail)
-    return Worker(
-        each.rank,
-        each.local_rank,
-        each.pid,
-        None,
-        quiet.seconds,
-        quiet.allowed,
-        quiet.woken,
-        quiet.spins,
-        tuple(snapshots),
-        stacks=stack.trouble,
-        last_lines=lines,
-    )
-
-
-def _snapshot(each: Running, begun: float, sockets: Mapping[int, Socket]) -> Snapshot | None:
-    at, used = time.monotonic() - begun, kernel.used(each.pid)
+def _snapshot(each: Running, begun: float, sockets: Mapping[int, Socket] | None) -> Snapshot | None:
+    """`sockets`: its connections; None: only what never blocks is read."""
+    at, used = time.monotonic() - begun, kernel.used(each.pid, moved=sockets is not None)
     if used is None:
         return None
     return Snapshot(
@@ -385,42 +368,25 @@ def _snapshot(each: Running, begun: float, sockets: Mapping[int, Socket]) -> Sna
         kernel.channel(each.pid),
         used.cpu,
         used.main_cpu,
-        kernel.child_cpu(each.pid),
+        0.0 if sockets is None else kernel.child_cpu(each.pid),
         used.ready,
         used.switches,
         each.output,
         used.moved,
-        kernel.blocked(each.pid, sockets),
+        Blocked() if sockets is None else kernel.blocked(each.pid, sockets),
     )
 
 
-def _worker(
-    each: Running,
-    snapshots: Sequence[Snapshot],
-    stack: Stack,
-    quiet: Quiet,
-    sockets: Mapping[int, Socket],
-) -> Worker:
-    used = kernel.used(each.pid)
-    count, limit = kernel.descriptors(each.pid)
-    return Worker(
-        each.rank,
-        each.local_rank,
-        each.pid,
-        None,
-        quiet.seconds,
-        quiet.allowed,
-        quiet.woken,
-        quiet.spins,
-        tuple(snapshots),
-        tuple(sockets.values())[:MAX_SOCKETS],
-        kernel.children(each.pid),
-        count,
-        limit,
-        used.threads if used else 0,
-        used.resident if used else 0,
-        stack.trouble,
-        last_lines(each.tail),
+def _with_details(brief: Worker, sockets: Mapping[int, Socket]) -> Worker:
+    used, (count, limit) = kernel.used(brief.pid), kernel.descriptors(brief.pid)
+    return replace(
+        brief,
+        connections=tuple(sockets.values())[:MAX_SOCKETS],
+        children=kernel.children(brief.pid),
+        descriptors=count,
+        descriptor_limit=limit,
+        threads=used.threads if used else 0,
+        resident=used.resident if used else 0,
     )
 
 
