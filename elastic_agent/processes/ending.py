@@ -11,12 +11,9 @@ from .guardian import LOOK_AGAIN_SECONDS, Mercy, Process, open_process, send
 
 
 def kill(mercy: Mercy, left: Sequence[Process], waited: Sequence[Process]) -> list[Process]:
-    """SIGKILL to those of `left` that are not spared; of them, those in `waited`.
-
-    Who is missed for want of descriptors is still there at the next look.
-    """
+    """SIGKILL to those of `left` that are not spared; of them, those in `waited`."""
     condemned: list[Process] = []
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # who is missed for want of descriptors is still there at the next look
         condemned = mercy.condemned(waited, time.monotonic())
         for found in (*condemned, *(each for each in left if each not in waited)):
             send(found, signal.SIGKILL)

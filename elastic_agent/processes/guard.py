@@ -142,7 +142,8 @@ class Guardian:
         lived = time.monotonic() - self._born
         pause = 0.0 if lived > RESTART_PAUSE_SECONDS else RESTART_PAUSE_SECONDS
         if self._lost_words == 0:
-            self._say(f"the guardian of this machine's workers exited ({_ending(code)}) and is restarted")
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            self._say(f"the guardian of this machine's workers exited ({how}) and is restarted")
         self._lost_words += 1
         if pause:
             self._again = self._loop.call_later(pause, self._retry)
@@ -177,12 +178,10 @@ class Guardian:
         """No session is watched, and nothing below this process carries the tag. False where that cannot be seen."""
         try:
             # Twice: the kernel's list of children may skip some while others end.
-            return not self._sessions and not any(self._tagged() for _ in range(2))
+            looks = (guardian.belonging(guardian.descendants(os.getpid()), (), self._tag) for _ in range(2))
+            return not self._sessions and not any(looks)
         except OSError:
             return False
-
-    def _tagged(self) -> list[guardian.Process]:
-        return guardian.belonging(guardian.descendants(os.getpid()), (), self._tag)
 
     def _shut_pipe(self) -> None:
         if self._process and self._process.stdin:
@@ -198,7 +197,3 @@ class Guardian:
         os.close(self._pidfd)
         self._process, self._pidfd = None, -1
         return code
-
-
-def _ending(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"

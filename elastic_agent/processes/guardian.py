@@ -28,8 +28,8 @@ TAG_VARIABLE = "ELASTIC_RUN_TAG"
 SWEEP_SECONDS = 10.0
 """How long a guardian whose agent is gone tries to kill what is left."""
 
-TRACKER_SECONDS = 0.5
-"""How long a tracker has to remove what dead processes left in shared memory."""
+TRACKER_SECONDS, BUSY_TRACKER_SECONDS = 0.5, 5.0
+"""How long a tracker has to remove what dead processes left in shared memory; the second where it is busy."""
 
 LOOK_AGAIN_SECONDS = 0.05
 """Between two looks at processes where no descriptor was left for the first."""
@@ -239,11 +239,8 @@ def command_of(pid: int) -> str:
 
 
 def is_tracker(words: Sequence[bytes]) -> bool:
-    """So started is who removes what dead processes have left in shared memory: Python's or joblib's resource tracker.
-
-    It begins at their end, and ends itself.
-    """
-    code = words[words.index(b"-c") :][1:2] if b"-c" in words else []
+    """So started is who removes what dead processes have left in shared memory: Python's or joblib's tracker."""
+    code = words[words.index(b"-c") + 1 :][:1] if b"-c" in words else []
     return any(b"resource_tracker import main;" in word for word in code)
 
 
@@ -256,14 +253,14 @@ class Mercy:
     """Spares trackers until TRACKER_SECONDS after all others have ended, look after look."""
 
     def __init__(self) -> None:
-        self._until = float("inf")
+        self._alone = float("inf")  # since then only trackers are left
 
     def condemned(self, left: Sequence[Process], now: float) -> list[Process]:
         """Those that are to be killed now: nobody while only trackers are `left`, and all when their time is over."""
         others = [found for found in left if not is_tracker(words_of(found.pid))]
-        if not others:
-            self._until = min(self._until, now + TRACKER_SECONDS)
-        return others if now < self._until else list(left)
+        self._alone = self._alone if others else min(self._alone, now)
+        busy = any(found.state in "RD" for found in left)
+        return others if now < self._alone + (BUSY_TRACKER_SECONDS if busy else TRACKER_SECONDS) else list(left)
 
 
 def belonging(candidates: Iterable[Process], sessions: Collection[int], tag: str | None) -> list[Process]:
@@ -361,28 +358,24 @@ def sweep(sessions: Collection[int], tag: str, seconds: float) -> list[Process] 
     until, mercy = time.monotonic() + seconds, Mercy()
     left: list[Process] | None = None
     while True:
-        handles: list[int] = []
-        spares = False
+        handles, condemned = list[int](), list[Process]()
         try:
             left = [each for each in belonging(processes(), sessions, tag) if not is_manager(words_of(each.pid))]
             condemned = mercy.condemned(left, time.monotonic())
-            spares = not condemned
             for found in condemned or left:
                 if (handle := open_process(found)) is not None:
                     handles.append(handle)
         except OSError:  # as many as there are descriptors for; the others come next
             if not handles:
                 select.select([], [], [], LOOK_AGAIN_SECONDS)
-        try:
-            for handle in () if spares else handles:
-                try:
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                except OSError:
-                    continue  # it ended, or it is another user's
-            _await_ends(handles, min(until, time.monotonic() + TRACKER_SECONDS) if spares else until)
-        finally:
-            for handle in handles:
-                os.close(handle)
+        for handle in handles if condemned else ():
+            try:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            except OSError:
+                continue  # it ended, or it is another user's
+        _await_ends(handles, until if condemned else min(until, time.monotonic() + TRACKER_SECONDS))
+        for handle in handles:
+            os.close(handle)
         if left == [] or time.monotonic() >= until:
             return left
 

@@ -824,14 +824,14 @@ class Workers:
             left = self._left(sessions)
             if left is None:
                 self._signal_groups(signal.SIGKILL)
-            waited = None if left is None else [found for found in left if not self._is_unkillable(found)]
+            waited = [found for found in left or () if not self._is_unkillable(found)]
             with self._room():
-                condemned = kill(mercy, left or (), waited or ())
-            if not waited and left is not None:
+                condemned = kill(mercy, left or (), waited)
+            if left is not None and not waited:
                 return left
             if (rest := until - time.monotonic()) <= 0:
                 return left and [found for found in left if found in condemned]
-            await ended(condemned or waited, rest if condemned else min(rest, TRACKER_SECONDS))
+            await ended(condemned or waited or None, rest if condemned else min(rest, TRACKER_SECONDS))
 
     def _give_up(self, workers: Sequence[_Worker], left: Sequence[Process]) -> None:
         """SIGKILL has not ended those that are `left`: they are said, and nothing waits for them again."""
