@@ -90,15 +90,36 @@ def _torch(module: Any) -> None:
     module.default_generator.seed()
 
 
-GLOO_SECONDS = 0.02
-"""For a thread of gloo to get Python's lock, which it waits for since before."""
+GLOO_SECONDS, BUSY_GLOO_SECONDS = 0.02, 5.0
+"""For a thread of gloo to get Python's lock, which it waits for since before; at most, where it gets no processor."""
+
+
+def _settle_gloo() -> None:
+    """Lets gloo's threads let go of the last step's tensors, for which they need Python's lock.
+
+    Where they come too late, Python's end meets them on their way, and C++ aborts the process.
+    """
+    import contextlib
+    import os
+    import time
+
+    def busy(thread: str) -> bool:
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/stat", "rb") as file:
+            return b"(pt_gloo_runloop)" in (line := file.read()) and b") S " not in line
+        return False
+
+    time.sleep(GLOO_SECONDS)
+    until, idle = time.monotonic() + BUSY_GLOO_SECONDS, 0
+    with contextlib.suppress(OSError):  # no /proc
+        while idle < 2 and time.monotonic() < until:  # twice: one may be about to ask for the lock, which is taken here
+            idle = 0 if any(map(busy, os.listdir("/proc/self/task"))) else idle + 1
+            time.sleep(GLOO_SECONDS / 10)
 
 
 def _torch_distributed(module: Any) -> None:
     import atexit
     import functools
     import sys
-    import time
 
     # torch deadlocks where the last to let go of a group (say, a DDP model) ends it while it holds Python's lock, and
     # gloo's thread has not had that lock since the last step. A script that has imported everything ahead comes there
@@ -109,13 +130,13 @@ def _torch_distributed(module: Any) -> None:
 
     @functools.wraps(own)
     def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
-        time.sleep(GLOO_SECONDS)
+        _settle_gloo()
         return own(*args, **kwargs)
 
     def at_exit() -> None:
         # A group that the script leaves to the end of the process is ended by Python, in the same way.
         if module.is_initialized():
-            time.sleep(GLOO_SECONDS)
+            _settle_gloo()
 
     atexit.register(at_exit)
     for owner in (module, sys.modules.get("torch.distributed.distributed_c10d")):
