@@ -9,6 +9,7 @@ cause, and is charged to one budget:
     crash before an exception before an error that speaks of a lost connection), then by arrival at the master,
     never by comparing machines' clocks;
   - whoever gave up waiting for another rank is no root cause: where nothing else is known, no rank is accused;
+  - a connection of the script's own, to its database, say, is a cause before these, and after all others;
   - where all that failed speak of a lost connection, and a worker of the round has ended with exit code 0, that one's
     end is the root cause: the others still needed it;
   - a node that could not start its workers (a port was taken), or whose process group broke though nobody was lost, is
@@ -53,6 +54,7 @@ from ..rendezvous.reasons import (
 )
 from ..rendezvous.round import Outcome
 from .diagnosis.findings import ranks
+from .diagnosis.places import COLLECTIVES, LIBRARY, STANDARD
 
 GATHER = 1.0
 """Seconds from the first evidence to the final verdict: connection errors of survivors arrive within this."""
@@ -80,7 +82,7 @@ _CRASHES = {
     signal.SIGTRAP,
     signal.SIGXCPU,
 }
-_ENDED_KIND, _GAVE_UP_KIND, _COUPLED_KIND = 3, 4, 5
+_ENDED_KIND, _OWN_KIND, _GAVE_UP_KIND, _COUPLED_KIND = 3, 4, 5, 6
 _COUPLED = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|lost)|closed by peer|broken pipe|socket (timeout|error)"
     r"|rendezvous|remote (process|peer)|peer (closed|exited|is gone)|timed out .*waiting|RoundOver",
@@ -96,7 +98,8 @@ MANY = 64
 """Ranks that are named one by one; it bounds what a verdict costs."""
 
 _CONNECTION_LOST = re.compile(r"(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b")
-_FRAME = re.compile(r'^\s*File "([^"]*)"', re.MULTILINE)
+_FRAME = re.compile(r'^\s*File "([^"]*)".*(?:\n(?!\s*File ")\s+(.*))?', re.MULTILINE)
+_CHAINED = re.compile(r"^(?:During handling of the above|The above exception was)", re.MULTILINE)
 _OWN_PROCESS = re.compile(
     r"/data/dataloader\.py|/multiprocessing/(?:reduction|resource_sharer|queues|pool|managers)\.py"
 )
@@ -231,7 +234,7 @@ class Gathering:
         if self._left:
             return Incident(number, "left", reasons.NodesLeft(Notes.of(self._left)), node=next(iter(self._left))[0])
         root = self._root
-        if root is not None and (not self._problems or self._root_kind < _GAVE_UP_KIND):
+        if root is not None and (not self._problems or self._root_kind < _OWN_KIND):
             if self._finished is not None and self._root_kind >= _GAVE_UP_KIND:
                 return dataclasses.replace(_early_end(number, self._finished, root), optional=optional)
             why = describe(root)
@@ -278,6 +281,11 @@ def consequence(incident: Incident) -> bool:
     return incident.exit is not None and _kind(incident.exit) >= _GAVE_UP_KIND
 
 
+def unproven(incident: Incident) -> bool:
+    """A consequence, or maybe one."""
+    return incident.exit is not None and _kind(incident.exit) >= _OWN_KIND
+
+
 def describe(failed: FailedWorker) -> WorkerFailed | OutOfMemory | PeerLost:
     """What one failed worker amounts to. Whoever lost a peer is no cause, even where no other is known (yet)."""
     exit_ = failed.exit
@@ -294,7 +302,7 @@ def _lost(peer: FailedWorker) -> PeerLost:
 
 
 def _kind(exit_: Exit) -> int:
-    """0: a crash. 1: an exception. 2: it does not say. 3: maybe an abort due to another. From 4 on: a consequence."""
+    """0: a crash. 1: an exception. 2: it does not say. 3: maybe an abort due to another. From 4 on: see above."""
     if exit_.code == 0:
         return 2  # the cause, where it is looked at: others lost it
     if exit_.signal in _CRASHES:
@@ -305,6 +313,8 @@ def _kind(exit_: Exit) -> int:
         return _ENDED_KIND
     if lost_peer(exit_):
         return _COUPLED_KIND
+    if own_connection(exit_):
+        return _OWN_KIND
     return 1 if exit_.message else 2
 
 
@@ -315,9 +325,30 @@ def gave_up(exit_: Exit) -> bool:
 
 def lost_peer(exit_: Exit) -> bool:
     """A worker that lost its connection to another, or gave up waiting for it."""
-    if exit_.lost_peer:
-        return True
-    return _COUPLED.search(exit_.message) is not None and not lost_own_process(exit_)
+    return _lost_any(exit_) and not lost_own_process(exit_) and not own_connection(exit_)
+
+
+def _lost_any(exit_: Exit) -> bool:
+    return exit_.lost_peer or _COUPLED.search(exit_.message) is not None
+
+
+def own_connection(exit_: Exit) -> bool:
+    """A worker that lost a connection which the script itself has, to its database, say.
+
+    That is told by who raised the first exception: Python's sockets or a library, and no collective's, which raises in
+    its own files, or in native code on the script's line. At its other end may be another rank all the same.
+    """
+    frames = _FRAME.findall(_CHAINED.split(exit_.traceback)[0])
+    outside = [frame for frame in frames if not STANDARD.search(frame[0])]
+    if not _lost_any(exit_) or not outside:
+        return False
+    file, line = outside[-1]
+    if any(part in file for part in COLLECTIVES):
+        return False
+    if LIBRARY.search(file):
+        return not exit_.lost_peer
+    raised = outside[-1] is not frames[-1] or line.startswith("raise ")
+    return raised or _CONNECTION_LOST.match(exit_.message) is not None
 
 
 def lost_own_process(exit_: Exit) -> bool:
@@ -328,7 +359,7 @@ def lost_own_process(exit_: Exit) -> bool:
     if not _CONNECTION_LOST.match(exit_.message) or not _OWN_PROCESS.search(exit_.traceback):
         return False
     files = _FRAME.findall(exit_.traceback)
-    return bool(files) and _TO_OWN_PROCESS.search(files[-1]) is not None
+    return bool(files) and _TO_OWN_PROCESS.search(files[-1][0]) is not None
 
 
 def charge(tally: Tally, incident: Incident | None) -> Tally:
@@ -415,7 +446,7 @@ def prospect(exit_: Exit) -> Prospect:
     if _SYNTAX.match(message):
         # Text that the script itself gave to eval() may be another one at the next start.
         files = _FRAME.findall(exit_.traceback)
-        return "poor" if files and files[-1].startswith("<") else "none"
+        return "poor" if files and files[-1][0].startswith("<") else "none"
     if _MISSING.match(message) or (exit_.code in (2, 126, 127) and _NOT_RUN.match(message)):
         return "none"
     if _MAY_PASS.search(message):

@@ -22,11 +22,11 @@ from .incident import (
     FailedWorker,
     Gathering,
     charge,
-    consequence,
     fatal,
     hopeless,
     its_own,
     likeness,
+    unproven,
 )
 
 
@@ -117,7 +117,7 @@ class IncidentLog:
                     end = last
                 else:
                     alike_by = case.since + ALIKE_SECONDS
-        root_by = case.since + ROOT_SECONDS if consequence(incident) else -math.inf
+        root_by = case.since + ROOT_SECONDS if unproven(incident) else -math.inf
         outcome, reason = end or (None, incident.reason)
         settled_at = case.since + (0.0 if case.evidence.complete(workers) else GATHER)
         return Fault(reason, incident.cause, outcome, settled_at, root_by, alike_by)

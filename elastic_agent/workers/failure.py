@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from ...adapters.contract import Hint
-from ...master.incident import gave_up, lost_peer
+from ...master.incident import gave_up, lost_peer, own_connection
 from ...rendezvous.fields import signal_name
 from ...rendezvous.member import MAX_TRACEBACK_BYTES, Exit
 
@@ -229,6 +229,8 @@ def hint(exit: Exit, python: str = "", hints: Sequence[Hint] = ()) -> str:
         return "the others were late or stood still: see what they did meanwhile, or raise the collectives' time-out"
     if lost_peer(exit):
         return "it lost its connection to another rank: usually the other rank's failure is the cause"
+    if own_connection(exit):
+        return "a server that the script calls closed or refused the connection: is it up, and is its address right?"
     if exit.signal is not None:
         return _HINTS_BY_SIGNAL.get(exit.signal, "")
     if exit.traceback:

@@ -65,8 +65,8 @@ LOADERS = (
 PROCESSES = ("/multiprocessing/", "/concurrent/futures/", "/subprocess.py")
 """Of the standard library, what waits for a process that was started."""
 
-_STANDARD = re.compile(r"/lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|^<")
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/elastic_agent/warm/|/_elastic_run")
+STANDARD = re.compile(r"/lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|^<")
+LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/elastic_agent/warm/|/_elastic_run")
 
 _WRAPS = re.compile(r"<locals>|wrapper|decorate|^_fn$|^__(call|enter)__$")
 
@@ -394,7 +394,7 @@ def _is_in_one_native_call(snapshots: Sequence[Snapshot]) -> bool:
 
 def deciding(frames: Sequence[Frame]) -> Frame | None:
     """The innermost call that is not the standard library's."""
-    return next((each for each in frames if not _STANDARD.search(each.file)), None)
+    return next((each for each in frames if not STANDARD.search(each.file)), None)
 
 
 def decides(frames: Sequence[Frame], parts: Sequence[str]) -> bool:
@@ -419,7 +419,7 @@ def _functions(frames: Sequence[Frame]) -> tuple[tuple[str, str], ...]:
 
 def script_frames(frames: Sequence[Frame]) -> list[Frame]:
     """Those of the user's own files, the innermost first."""
-    return [frame for frame in frames if not _LIBRARY.search(frame.file)]
+    return [frame for frame in frames if not LIBRARY.search(frame.file)]
 
 
 def spot_of(frames: Sequence[Frame]) -> tuple[tuple[str, int, str], ...]:

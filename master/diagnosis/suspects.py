@@ -114,7 +114,7 @@ class _Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _EndedRank:
     node: str
     role: str
     worker: Worker
@@ -146,7 +146,7 @@ def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
     if not seen or any(each.evidence and each.evidence.blind for each in answers):
         seen = seen and not any(each.place.what == "server" for each in living)
         living = [_waits_for_somebody(each) if each.place.what == "server" else each for each in living]
-    ended = [_Ended(node.node, role, worker) for role, node, worker in workers if worker.ended == 0]
+    ended = [_EndedRank(node.node, role, worker) for role, node, worker in workers if worker.ended == 0]
     ranks = dict[str, set[int]]()
     for role, _, worker in workers:
         ranks.setdefault(role, set()).add(worker.rank)
@@ -204,7 +204,9 @@ def _waits_for_others(each: _Rank, own: set[int]) -> bool:
     return each.place.peers.isdisjoint(own) and (bool(each.place.peers) or each.place.what == "peer")
 
 
-def _judged(living: Sequence[_Rank], ended: Sequence[_Ended], round: int, *, whole: bool, seen: bool) -> list[Finding]:
+def _judged(
+    living: Sequence[_Rank], ended: Sequence[_EndedRank], round: int, *, whole: bool, seen: bool
+) -> list[Finding]:
     """What is found among some ranks; `whole`: they are all ranks of the job; `seen`: all of the job are seen."""
     on_devices = [each for each in living if each.place.what == "device"]
     in_collectives = [each for each in living if each.place.what in WAITS_FOR_RANKS]
@@ -347,7 +349,7 @@ def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int, *, design: bo
 
 
 def _name(
-    suspect: "_Rank | _Ended", kind: Kind, strength: Strength, where: str, waiting: Sequence[_Rank], round: int
+    suspect: "_Rank | _EndedRank", kind: Kind, strength: Strength, where: str, waiting: Sequence[_Rank], round: int
 ) -> Finding:
     worker, alone = suspect.worker, [suspect] if isinstance(suspect, _Rank) else []
     numbers = tuple(each.worker.rank for each in waiting)

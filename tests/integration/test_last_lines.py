@@ -73,6 +73,14 @@ def test_ranks_that_gave_up_waiting_for_a_late_one_are_not_accused(job: Cluster)
         assert "the cause is not known; first to fail: rank" in end and "root cause" not in end
 
 
+@pytest.mark.torch
+def test_a_refused_connection_of_the_scripts_own_is_no_lost_rank(job: Cluster) -> None:
+    for end in run(job, "refused").values():
+        check(end, "exited with code 1")
+        assert "failed: rank 1 on node" in end and "lost its connection to another rank" not in end
+        assert "root cause: rank 1" in end and "hint: a server that the script calls" in end
+
+
 def test_a_kill(job: Cluster) -> None:
     for node, end in run(job, "SIGKILL").items():
         message, _, code = error_of_launcher(job, node)

@@ -320,12 +320,10 @@ MUTANTS: tuple[Mutant, ...] = (
             """
             if lost_peer(exit_):
                 return _COUPLED_KIND
-            return 1 if exit_.message else 2
             """,
             """
             if lost_peer(exit_):
                 return 1
-            return 1 if exit_.message else 2
             """,
         ),
         "the root cause is what was done",

@@ -24,6 +24,7 @@ from elastic_run.master.incident import (
     joins,
     judge,
     prospect,
+    unproven,
 )
 from elastic_run.rendezvous.header import Incident, Tally
 from elastic_run.rendezvous.member import MAX_EXITS, Exit
@@ -139,8 +140,8 @@ class TestTheRootCause:
         handle = trace("torch/utils/data/dataloader.py", "multiprocessing/resource_sharer.py", MULTIPROCESSING)
         assert root(failed("a", LOST_PEER), failed("b", "ConnectionRefusedError: [Errno 111]", trace=handle)) == "b"
 
-    @pytest.mark.parametrize("inside", [COLLECTIVE, ("home/me/train.py", "python3.11/socket.py")])
-    @pytest.mark.parametrize("message", [LOST_PEER, "ConnectionResetError: [Errno 104] Connection reset by peer"])
+    @pytest.mark.parametrize("inside", [COLLECTIVE, ("home/me/train.py",)])
+    @pytest.mark.parametrize("message", [LOST_PEER, "RuntimeError: Connection reset by peer"])
     def test_is_no_rank_that_lost_a_peer_inside_a_data_loader(self, message: str, inside: Sequence[str]) -> None:
         victim = failed("a", message, trace=trace("torch/utils/data/dataloader.py", *inside))
         assert root(victim, failed("b", "ValueError: no")) == "b"
@@ -244,6 +245,76 @@ class TestAWaitInVain:
         told = tuple(ranked(rank, RECEIVE, f"n{rank}") for rank in range(2000) if rank != 17)
         words = str(judge(Evidence(1, told, world=2000)).reason)
         assert words.startswith("1999 ranks gave up") and words.endswith("; rank 17 had not failed by then")
+
+
+SOCKET = "lib/python3.11/socket.py"
+REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
+RAISES = trace().replace("f()", "raise RuntimeError('connection lost')")
+
+
+class TestAConnectionOfTheScriptsOwn:
+    """To its database, say: Python raised it, and no library of collective operations."""
+
+    OWN = (
+        failed("a", REFUSED, trace=trace(SOCKET)),
+        failed("a", REFUSED, trace=trace()),  # on the script's line: sock.connect(...)
+        failed("a", "BrokenPipeError: [Errno 32] Broken pipe", trace=trace("torch/hub.py", SOCKET)),
+        failed(
+            "a",
+            "redis.exceptions.ConnectionError: Error 111 connecting to localhost:6379. Connection refused.",
+            trace=trace("lib/python3.11/site-packages/redis/connection.py", SOCKET)
+            + f"{REFUSED}\n\nDuring handling of the above exception, another exception occurred:\n\n"
+            + trace("lib/python3.11/site-packages/redis/connection.py"),
+        ),
+        failed(
+            "a",
+            "psycopg2.OperationalError: connection to server at localhost failed: Connection refused",
+            trace=trace("lib/python3.11/site-packages/psycopg2/__init__.py"),
+        ),
+        failed(
+            "a",
+            "http.client.RemoteDisconnected: Remote end closed: connection reset",
+            trace=trace("lib/python3.11/http/client.py"),
+        ),
+        failed("a", "RuntimeError: connection lost to the store of gloo's logs", trace=RAISES),
+    )
+
+    PEERS = (
+        failed("a", "RuntimeError: Connection reset by peer", trace=trace()),  # work.wait() on the script's line
+        failed("a", "RuntimeError: Connection reset by peer", trace=trace("torch/autograd/graph.py")),
+        failed(
+            "a", "BrokenPipeError: [Errno 32] Broken pipe", trace=trace("elastic_run/adapters/client/call.py", SOCKET)
+        ),
+        failed(
+            "a",
+            REFUSED,  # of whoever wants to tell of the first
+            trace=trace("torch/distributed/distributed_c10d.py")
+            + f"{LOST_PEER}\n\nDuring handling of the above exception, another exception occurred:\n\n"
+            + trace(SOCKET),
+        ),
+        failed("a", REFUSED),
+        failed(  # only its adapter knows
+            "a",
+            "RuntimeError: gloo closed",
+            trace=trace("lib/python3.11/site-packages/x/core.py").replace("f()", "raise E"),
+        ),
+    )
+
+    @pytest.mark.parametrize("worker", OWN)
+    def test_is_the_cause_where_the_others_only_lost_a_peer(self, worker: FailedWorker) -> None:
+        incident = judge(Evidence(1, (failed("b", LOST_PEER), worker), finished=(failed("c", code=0),)))
+        assert incident.node == "a" and isinstance(incident.reason, WorkerFailed) and not consequence(incident)
+
+    @pytest.mark.parametrize("worker", OWN)
+    def test_may_be_one_to_a_rank_so_any_other_failure_is_rather_the_cause(self, worker: FailedWorker) -> None:
+        for other in (failed("b", "ValueError: no"), failed("b"), failed("b", by=signal.SIGABRT)):
+            assert root(worker, other) == "b"
+        assert unproven(judge(Evidence(1, (worker,))))
+        assert judge(Evidence(1, (worker,), problems=(("b", StartFailed("no port")),))).cause == "problem"
+
+    @pytest.mark.parametrize("worker", PEERS)
+    def test_is_none_of_a_collective(self, worker: FailedWorker) -> None:
+        assert consequence(judge(Evidence(1, (worker,))))
 
 
 class TestAnEarlyEnd:

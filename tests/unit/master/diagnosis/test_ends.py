@@ -52,7 +52,7 @@ def test_a_worker_that_ended_while_others_needed_it_had_fewer_steps() -> None:
 
 
 def test_a_peer_that_was_lost_inside_a_data_loader_is_no_data_loader_that_died() -> None:
-    frames = 'File "/p/torch/utils/data/dataloader.py", line 1\n  File "/p/python3.11/socket.py", line 2'
+    frames = 'File "/p/torch/utils/data/dataloader.py", line 1\n  File "/p/lib/python3.11/socket.py", line 2'
     assert of_incident(incident("ConnectionResetError: [Errno 104]", trace=frames)) is None
 
 
