@@ -32,7 +32,7 @@ def test_every_rule_of_the_simulator_is_on_the_page_and_no_other() -> None:
     assert sorted(listed) == sorted(rules())
 
 
-def test_every_planted_defect_is_on_the_page_with_its_schedule() -> None:
+def test_every_planted_defect_is_on_the_page_with_the_rule_that_it_breaks() -> None:
     from ..simulation.mutants import MUTANTS, row
 
     rows = [line for line in section("Planted defects").splitlines() if line.startswith("| ")][1:]

@@ -1682,7 +1682,7 @@ MUTANTS: tuple[Mutant, ...] = (
 
 def row(mutant: Mutant) -> str:
     """As `docs/simulator.md` lists it."""
-    return f"| {mutant.title} | {mutant.rule} | `{mutant.schedule}` |"
+    return f"| {mutant.title} | {mutant.rule} |"
 
 
 def find_schedule(mutant: Mutant, schedules: Iterable[str | int], *, shrunk: bool = False) -> Catch | None:
@@ -1733,7 +1733,7 @@ def main() -> int:
         if arguments.json:
             print(json.dumps({"name": mutant.name, "rule": found.rule, "what": found.what}), flush=True)
         else:
-            print(f"{mutant.title}\n    {found.rule or 'NOT SEEN'}: {found.what}")
+            print(f"{mutant.title}\n    {mutant.schedule}\n    {found.rule or 'NOT SEEN'}: {found.what}")
     return 1 if missed else 0
 
 
