@@ -112,7 +112,8 @@ def _run(wanted: Wanted) -> int:
     if wanted.markdown:
         try:  # a missing marker is found now, not after ten minutes
             document = wanted.markdown.read_text(encoding="utf-8")
-            table.replaced(document, {case.name: "" for name in wanted.names for case in cases[name]})
+            names = {table.MACHINES, *(case.name for name in wanted.names for case in cases[name])}
+            table.replaced(document, dict.fromkeys(names, ""))
         except (OSError, ValueError) as error:
             return _refuse(f"{wanted.markdown}: {error}")
     facts = hardware.facts()
@@ -137,9 +138,9 @@ def _run(wanted: Wanted) -> int:
                     again += f" --goodput-minutes {wanted.goodput_minutes:g}"
                 if name == "rendezvous_scale" and wanted.nodes:
                     again += f" --nodes {' '.join(map(str, wanted.nodes))}"
-                section = report.markdown(result, again, hardware.sentence(facts))
                 document = wanted.markdown.read_text(encoding="utf-8")  # somebody may have written in it meanwhile
-                document = table.replaced(document, {case.name: section})
+                machine, document = table.machine(document, hardware.sentence(facts))
+                document = table.replaced(document, {case.name: report.markdown(result, again, machine)})
                 wanted.markdown.write_text(document, encoding="utf-8")
                 reader = wanted.markdown.with_name("performance.md")
                 if reader.exists():  # the page whose rows are copied from this one

@@ -31,6 +31,7 @@ class Case:
         name: one word, which marks the case's section of a document.
         title: what is timed, from when to when.
         about: what a reader must know of how it is run.
+        common: the same of all cases of its kind; a document has it once, above their tables.
         until: what ends a run, in few words.
         bound: seconds after which a run is given up.
         ours: what the others are compared with.
@@ -57,4 +58,5 @@ class Case:
     own_rows: int = 0
     unit: str = "s"
     parts: str = "median seconds of"
+    common: str = ""
     warm_up: bool = False

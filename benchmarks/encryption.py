@@ -11,11 +11,6 @@ PLAIN = Launcher("elastic-run, --insecure", "elastic-run", words=("--insecure",)
 
 CLIENTS = 4
 
-_ABOUT = (
-    "Every run is a first one, as everywhere here: it makes the user's secret and its certificates, which later jobs "
-    "of that user find. "
-)
-
 
 def _leases(arena: Arena, launcher: Launcher, number: int) -> Outcome:
     return leases.measured(arena, leases.SINGLY, CLIENTS, launcher)
@@ -25,7 +20,8 @@ CASES = (
     Case(
         name="encrypted_startup",
         title=f"encryption: from the launcher's start to the first line of the last of {startup.WORKERS} workers",
-        about=f"{_ABOUT}The launcher starts an etcd first.",
+        about="Each run makes the user's secret and its certificates, which later jobs of that user find. The launcher "
+        "starts an etcd first.",
         until="user's first line",
         bound=startup.BOUND,
         ours=PLAIN,
@@ -36,7 +32,8 @@ CASES = (
     Case(
         name="encrypted_worker_kill",
         title="encryption: SIGKILL of a worker, to the next full step of all ranks",
-        about=worker_kill.ABOUT,
+        about="",
+        common=worker_kill.COMMON,
         until="next full step",
         bound=worker_kill.BOUND,
         ours=PLAIN,
@@ -47,7 +44,8 @@ CASES = (
     Case(
         name="encrypted_node_kill",
         title="encryption: SIGKILL of a node's agent, to the next full step of the two nodes that survive",
-        about="Three nodes on one machine, as in the benchmark of that name.",
+        about="",
+        common=node_kill.COMMON,
         until="next full step",
         bound=node_kill.BOUND,
         ours=PLAIN,

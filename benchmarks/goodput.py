@@ -10,7 +10,7 @@ import time
 from .arena import Arena, DidNotCome, free_port
 from .case import Case, Outcome
 from .journal import full_steps, pids, step_seconds
-from .launchers import IN_PLACE, NOSHARE, OURS, TORCHRUN, Job, Launcher
+from .launchers import IN_PLACE, OURS, TORCHRUN, Job, Launcher
 from .nodes import START_BOUND, script
 
 WORKERS = 2
@@ -55,7 +55,7 @@ def cases(minutes: float) -> tuple[Case, ...]:
             about="Goodput is the number of full steps, those that were done again not counted, times the usual time "
             "of a step, divided by the time since the launcher's start. The table shows its inverse: the time that an "
             "hour of steps takes, in hours. The DDP script of the other tables; its checkpoint is at most ten steps "
-            f"old. --max-restarts={RESTARTS}. noshare: {NOSHARE}=1.",
+            f"old. --max-restarts={RESTARTS}.",
             until="end of the time",
             bound=minutes * 60,
             ours=OURS,

@@ -33,7 +33,7 @@ HOROVODRUN_COOLDOWN = Launcher(
     script="horovod_steps.py",
 )
 
-ABOUT = (
+COMMON = (
     f"`hvd.elastic` in PyTorch, with a commit after each step of 0.02 s; it has trained for {SETTLED_SECONDS:g} s. "
     "Horovod is built without optimization, for both alike. horovodrun: --gloo, with a discovery script that names two "
     "hosts, localhost and 127.0.0.1, of one slot each."
@@ -105,8 +105,9 @@ CASES = (
     Case(
         name="horovod_lost",
         title=f"one of {WORKERS} hosts of an hvd.elastic job is lost, to the survivor's next step",
-        about=f"{ABOUT} elastic-run: two nodes of one worker; all processes of the second get SIGKILL. horovodrun: the "
+        about="elastic-run: two nodes of one worker; all processes of the second get SIGKILL. horovodrun: the "
         "worker on the second host gets SIGKILL, and the host is not used again.",
+        common=COMMON,
         until="survivor's next step",
         bound=BOUND,
         ours=OURS,
@@ -116,8 +117,9 @@ CASES = (
     Case(
         name="horovod_kill",
         title=f"SIGKILL of one of {WORKERS} workers of an hvd.elastic job, to the next step of {WORKERS} workers",
-        about=f"{ABOUT} elastic-run: one node of two workers; the survivor waits for the new one. horovodrun: the "
+        about="elastic-run: one node of two workers; the survivor waits for the new one. horovodrun: the "
         "survivor trains alone until the host of the lost one may be used again, after the least time that it allows.",
+        common=COMMON,
         until=f"next step of {WORKERS}",
         bound=BOUND,
         ours=OURS,

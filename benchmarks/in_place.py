@@ -7,17 +7,16 @@ import time
 from .arena import Arena
 from .case import Case, Outcome
 from .journal import full_steps, pids
-from .launchers import IN_PLACE, NOSHARE, OURS, RESTARTS, TORCHRUN, TORCHRUN_TUNED, TUNED, Launcher
+from .launchers import IN_PLACE, OURS, RESTARTS, TORCHRUN, TORCHRUN_TUNED, Launcher
 from .membership import arrives
 from .nodes import NODES, RANGE, Nodes, lost
 from .worker_kill import WORKERS, killed
 
 BOUND = 90.0
 
-_ABOUT = (
+COMMON = (
     "*In place* is the same script with a `State` and a commit in each step (`benchmarks/scripts/in_place_steps.py`): "
-    f"its workers stay, and it reads no checkpoint. The others have the script as it is. --max-restarts={RESTARTS}. "
-    f"noshare: {NOSHARE}=1; tuned: --rdzv-conf={TUNED}."
+    f"its workers stay, and it reads no checkpoint. The others have the script as it is. --max-restarts={RESTARTS}."
 )
 
 
@@ -48,7 +47,8 @@ CASES = (
     Case(
         name="in_place_worker_kill",
         title=f"in place: SIGKILL of one of {WORKERS} workers of the only node, to the next full step of both",
-        about=f"{_ABOUT} One node. The time has the new worker's start in it, for which the other one waits.",
+        about="One node. The time has the new worker's start in it, for which the other one waits.",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=IN_PLACE,
@@ -59,8 +59,9 @@ CASES = (
     Case(
         name="in_place_peer_kill",
         title="in place: SIGKILL of the worker of one of three nodes, to the others' next full step",
-        about=f"{_ABOUT} Three nodes on one machine, --nnodes={RANGE}. In place, the node comes back later, when its "
+        about=f"Three nodes on one machine, --nnodes={RANGE}. In place, the node comes back later, when its "
         "new worker is ready; with the others all workers start anew.",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=IN_PLACE,
@@ -71,7 +72,8 @@ CASES = (
     Case(
         name="in_place_node_kill",
         title="in place: SIGKILL of a node's agent, to the next full step of the two nodes that survive",
-        about=f"{_ABOUT} Three nodes on one machine, --nnodes={RANGE}; the last to have come dies.",
+        about=f"Three nodes on one machine, --nnodes={RANGE}; the last to have come dies.",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=IN_PLACE,
@@ -82,7 +84,8 @@ CASES = (
     Case(
         name="in_place_arrival",
         title="in place: a third node arrives: how long two nodes that train stand still",
-        about=f"{_ABOUT} On one machine, --nnodes={RANGE}.",
+        about=f"On one machine, --nnodes={RANGE}.",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=IN_PLACE,

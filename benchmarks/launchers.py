@@ -10,6 +10,9 @@ from typing import Literal
 SCRIPTS = Path(__file__).parent / "scripts"
 NOSHARE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 TUNED = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3"
+NAMES = f"noshare: {NOSHARE}=1; tuned: --rdzv-conf={TUNED}"
+"""What the names of torchrun's variants mean."""
+
 RESTARTS = 5
 
 

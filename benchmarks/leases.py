@@ -38,14 +38,20 @@ def measured(arena: Arena, launcher: Launcher, clients: int, started: Launcher =
     return Outcome(seconds, phases=(quantile(waits, 0.5), quantile(waits, 0.99)))
 
 
+COMMON = (
+    "One node. elastic-run: worker, agent, master, and an etcd whose fsync is waited for before each answer; one "
+    "exchange marks a shard done and leases the next. DLRover: its client and its local master over gRPC, two calls "
+    "for that; it keeps what it deals out in memory and loses it with the master, so this compares durable with not "
+    "durable."
+)
+
+
 def _case(clients: int) -> Case:
     return Case(
         name=f"leases_{clients}",
         title=f"{SHARDS[clients]:,} shards, leased and marked done by {clients} client{'s' if clients > 1 else ''}",
-        about="One node. elastic-run: worker, agent, master, and an etcd whose fsync is waited for before each answer; "
-        "one exchange marks a shard done and leases the next. DLRover: its client and its local master over gRPC, two "
-        "calls for that; it keeps what it deals out in memory and loses it with the master, so this compares "
-        "durable with not durable.",
+        about="",
+        common=COMMON,
         until="last shard",
         bound=BOUND,
         ours=SINGLY,

@@ -5,15 +5,14 @@ import signal
 from .arena import Arena
 from .case import Case, Outcome
 from .journal import PHASES
-from .launchers import NOSHARE, OURS, RESTARTS, TORCHRUN_SLOW, TORCHRUN_TUNED, TUNED, Launcher
+from .launchers import OURS, RESTARTS, TORCHRUN_SLOW, TORCHRUN_TUNED, Launcher
 from .nodes import NODES, RANGE, Nodes, stopped
 
 BOUND = 90.0
 
-_ABOUT = (
-    "What counts is the time without a full step, from the last of the old size to the first of the new one: who "
-    f"trains on until the newcomer is ready stands still for less. On one machine, --nnodes={RANGE} --nproc-per-node=1 "
-    f"--max-restarts={RESTARTS}. noshare: {NOSHARE}=1; tuned: --rdzv-conf={TUNED}."
+COMMON = (
+    "What counts is the time without a full step, from the last of the old size to the first of the new one. Three "
+    f"nodes on one machine, --nnodes={RANGE} --nproc-per-node=1 --max-restarts={RESTARTS}."
 )
 
 
@@ -31,7 +30,8 @@ CASES = (
     Case(
         name="arrival",
         title="a third node arrives: how long two nodes that train stand still",
-        about=_ABOUT,
+        about="",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=OURS,
@@ -42,7 +42,8 @@ CASES = (
     Case(
         name="departure",
         title="one of three nodes is told to leave (SIGTERM to its agent): how long the others stand still",
-        about=_ABOUT,
+        about="",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=OURS,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .arena import Arena
 from .case import Case, Outcome
 from .journal import PHASES
-from .launchers import NOSHARE, OURS, RESTARTS, TORCHRUN_AS_IS, TORCHRUN_SLOW, TORCHRUN_TUNED, TUNED, Launcher
+from .launchers import OURS, RESTARTS, TORCHRUN_AS_IS, TORCHRUN_SLOW, TORCHRUN_TUNED, Launcher
 from .nodes import RANGE, Nodes, lost
 
 BOUND = 90.0
@@ -18,12 +18,11 @@ WHOLE = Launcher("elastic-run, agent and worker", "elastic-run")
 
 _LEADS = re.compile(r"the job's master now runs here")
 
-_HOW = (
+COMMON = (
     f"Three nodes on one machine, --nnodes={RANGE} --nproc-per-node=1 --max-restarts={RESTARTS}. With elastic-run the "
     "agent's process alone is killed, and its guardian ends the worker; with torchrun its worker is killed too, "
-    "which would go on by itself, and nobody would notice. "
+    "which would go on by itself, and nobody would notice."
 )
-_NAMES = f"noshare: {NOSHARE}=1; tuned: --rdzv-conf={TUNED}."
 
 
 def leader(logs: Sequence[str]) -> int:
@@ -54,8 +53,8 @@ CASES = (
     Case(
         name="node_kill",
         title="SIGKILL of a node's agent, to the next full step of the two nodes that survive (script unchanged)",
-        about=f"{_HOW}The node is the last to have come; the first hosts the store (torchrun's TCPStore, elastic-run's "
-        f"etcd). {_NAMES}",
+        about="The node is the last to have come; the first hosts the store (torchrun's TCPStore, elastic-run's etcd).",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=ALONE,
@@ -66,9 +65,9 @@ CASES = (
     Case(
         name="master_kill",
         title="SIGKILL of the node that leads, to the next full step of the two nodes that survive",
-        about=f"{_HOW}With elastic-run the node is the one whose agent runs the job's master, which also was the first "
-        "to start its etcd: that one survives its agent. With torchrun it is the one whose agent hosts the TCPStore: "
-        f"the job dies. {_NAMES}",
+        about="With elastic-run its agent runs the job's master, and started the etcd, which survives it. With "
+        "torchrun it hosts the TCPStore: the job dies.",
+        common=COMMON,
         until="next full step",
         bound=MASTER_BOUND,
         ours=ALONE,

@@ -302,26 +302,28 @@ def _measured(arena: Arena, launcher: Launcher, nodes: int) -> Outcome:
         return Outcome(None, str(error))
 
 
+COMMON = (
+    "Until the last one holds its assignment; where one arrives, from when it has registered, all others waiting. Real "
+    "agents without workers, on a real etcd; the first, with the master in it, the one that is killed and the last "
+    "have each a process of their own, all others share the cores that are left but one. One that falls silent, and is "
+    "not killed, adds its lease (5 s unless set). torch: DynamicRendezvousHandler over a C10dRendezvousBackend with "
+    "its defaults, one process for each node and one for the TCPStore; its loss of a node is in benchmark node_kill."
+)
+
+
 def case(nodes: int) -> Case:
     """The case of so many nodes."""
-    many = peer = ""
+    many = ""
     if nodes >= MANY:
         many = (
-            f" Leases are of {LONG_LEASE_SECONDS} s, the agents of a process share a connection to etcd, and they do "
+            f"Leases are of {LONG_LEASE_SECONDS} s, the agents of a process share a connection to etcd, and they do "
             "not begin at once, because this one machine is all of them."
-        )
-    if nodes <= PEER_NODES:
-        peer = (
-            " torch: DynamicRendezvousHandler over a C10dRendezvousBackend with its defaults, one process for each "
-            "node and one for the TCPStore; its loss of a node is part of the benchmark node_kill."
         )
     return Case(
         name=f"rendezvous_{nodes}",
         title=f"{nodes:,} agents agree on a round",
-        about="Until the last one holds its assignment; where one arrives, from when it has registered, all others "
-        "waiting. Real agents without workers, on a real etcd; the first, with the master in it, the one that is "
-        "killed and the last have each a process of their own, all others share the cores that are left but one. One "
-        f"that falls silent, and is not killed, adds its lease (5 s unless set).{many}{peer}",
+        about=many,
+        common=COMMON,
         until=AT_ONCE if nodes <= AT_ONCE_NODES else ARRIVES,
         bound=MANY_BOUND if nodes >= MANY else BOUND,
         ours=OURS,

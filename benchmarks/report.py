@@ -4,7 +4,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from . import table
+from .case import Case
 from .contest import Result
+from .launchers import NAMES
 from .table import Series
 
 Draw = Callable[[Sequence[str], Iterable[Sequence[str]]], str]
@@ -12,14 +14,20 @@ Draw = Callable[[Sequence[str], Iterable[Sequence[str]]], str]
 
 def text(result: Result) -> str:
     """For a terminal."""
-    return f"{result.case.title}\n{result.case.about}\n\n{_tables(result, table.plain)}"
+    names = f"{NAMES}." if any("noshare" in peer.name for peer in result.case.peers) else ""
+    about = " ".join(filter(None, (result.case.about, result.case.common, names)))
+    return f"{result.case.title}\n{about}\n\n{_tables(result, table.plain)}"
 
 
-def markdown(result: Result, command: str, facts: str) -> str:
-    """A section of a document, with the command that makes it again."""
-    case = result.case
-    made = f"Made by `{command}` on: {facts}; {_load(result)}."
-    return f"**{case.title[0].upper()}{case.title[1:]}.** {case.about}\n\n{_tables(result, table.markdown)}\n\n{made}"
+def markdown(result: Result, command: str, machine: int) -> str:
+    """A section of a document, with the command that makes it again, on a machine that `table.machine` has listed."""
+    made = f"Made by `{command}` on machine {machine}; {_load(result)}."
+    return f"{caption(result.case)}\n\n{_tables(result, table.markdown)}\n\n{made}"
+
+
+def caption(case: Case) -> str:
+    """What stands above a table of a document."""
+    return f"**{case.title[0].upper()}{case.title[1:]}.** {case.about}".rstrip()
 
 
 def _tables(result: Result, draw: Draw) -> str:
@@ -34,8 +42,9 @@ def _tables(result: Result, draw: Draw) -> str:
         if ours is not None:
             rows += table.rows(result.case.first_phase, ours, [peer for peer in peers if peer is not None])
     parts = [draw(table.headings(result.case.unit), rows)]
-    if len(headings) > 1:
-        parts.append(draw(headings, phases[result.case.own_rows :]))
+    below = phases[result.case.own_rows :]
+    if len(headings) > 1 and below:
+        parts.append(draw(headings, below))
     notes = [f"{one.name}: {note}" for one in everyone for note in one.notes]
     short = len(result.ours.seconds) < result.wanted
     if short:

@@ -5,7 +5,7 @@ import dataclasses
 from .arena import Arena
 from .case import Case, Outcome
 from .journal import PHASES
-from .launchers import NOSHARE, OURS, RESTARTS, TORCHRUN, TORCHRUN_TUNED, TUNED, Launcher
+from .launchers import OURS, RESTARTS, TORCHRUN, TORCHRUN_TUNED, Launcher
 from .nodes import RANGE, lost
 
 BOUND = 60.0
@@ -23,8 +23,7 @@ CASES = (
         about=f"Three nodes on one machine, --nnodes={RANGE} --nproc-per-node=1 --max-restarts={RESTARTS}; the node is "
         "the last to have come. No connection closes and none is refused, as where a machine loses its network. With "
         "elastic-run its lease ends (--rdzv-conf=lease_ttl, 5 s unless set). torchrun's agents look at their own "
-        "workers only, and these wait for the silent one within gloo, for its time-out of 30 minutes. "
-        f"noshare: {NOSHARE}=1; tuned: --rdzv-conf={TUNED}.",
+        "workers only, and these wait for the silent one within gloo, for its time-out of 30 minutes.",
         until="next full step",
         bound=BOUND,
         ours=OURS,

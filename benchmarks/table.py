@@ -17,6 +17,8 @@ MANY = 10
 """From so many runs on, percentiles say more than extremes."""
 
 BEGIN, END = "<!-- begin: {} -->", "<!-- end: {} -->"
+MACHINES = "machines"
+"""The section of a document that lists what its tables were made on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,16 @@ def markdown(headings: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     """The same as a table of a document."""
     lines = [tuple(headings), tuple("---" for _ in headings), *(tuple(row) for row in body)]
     return "\n".join("| " + " | ".join(row) + " |" for row in lines)
+
+
+def machine(document: str, facts: str) -> tuple[int, str]:
+    """The number under which `document` lists the machine with these facts, and the document with a line for it."""
+    section = document.partition(BEGIN.format(MACHINES))[2].partition(END.format(MACHINES))[0]
+    known = [line.partition(". ")[2] for line in section.splitlines() if line]
+    if facts not in known:
+        known.append(facts)
+    lines = "\n".join(f"{number}. {line}" for number, line in enumerate(known, 1))
+    return known.index(facts) + 1, replaced(document, {MACHINES: lines})
 
 
 def replaced(document: str, sections: Mapping[str, str]) -> str:

@@ -8,17 +8,16 @@ from . import dlrover
 from .arena import Arena, DidNotCome, free_port
 from .case import Case, Outcome
 from .journal import PHASES, pids
-from .launchers import NOSHARE, OURS, OURS_SPAWNED, RESTARTS, TORCHRUN, TORCHRUN_AS_IS, Job, Launcher
-from .nodes import SETTLED_SECONDS, START_BOUND, recovered, script, settled
+from .launchers import OURS, OURS_SPAWNED, RESTARTS, TORCHRUN, TORCHRUN_AS_IS, Job, Launcher
+from .nodes import START_BOUND, recovered, script, settled
 
 WORKERS = 2
 BOUND = 60.0
 TROUBLE = "trouble"
 
-ABOUT = (
+COMMON = (
     f"One node, --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:PORT --max-restarts={RESTARTS}; elastic-run on an etcd "
-    f"that it started there. The script has trained for {SETTLED_SECONDS:g} s, and loads its last checkpoint, at most "
-    f"ten steps old. noshare: {NOSHARE}=1."
+    "that it started there."
 )
 
 
@@ -57,7 +56,8 @@ CASES = (
     Case(
         name="worker_kill",
         title=f"SIGKILL of one of {WORKERS} workers, to the next full step of all ranks (script unchanged)",
-        about=f"{ABOUT} DLRover: dlrover-run, whose local master is started before.",
+        about="",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=OURS,
@@ -68,7 +68,8 @@ CASES = (
     Case(
         name="worker_raise",
         title=f"one of {WORKERS} workers raises an exception, to the next full step of all ranks",
-        about=f"{ABOUT} The time begins just before the script's `raise`, so that the end of its interpreter is in it.",
+        about="The time begins just before the script's `raise`, so that the end of its interpreter is in it.",
+        common=COMMON,
         until="next full step",
         bound=BOUND,
         ours=OURS,

@@ -19,6 +19,7 @@ from benchmarks import (
     nodes,
     pictures,
     recovery,
+    report,
     summary,
     table,
     third_party,
@@ -185,11 +186,23 @@ def test_a_document_without_the_sections_markers_is_refused() -> None:
         table.replaced("<!-- begin: x --><!-- end: x -->", {"y": "new"})
 
 
-def test_the_document_of_the_figures_has_a_section_for_each_case() -> None:
+def test_the_document_of_the_figures_says_of_each_case_what_its_benchmark_says() -> None:
     cases = [case for name in ROUNDS for case in importlib.import_module(f"benchmarks.{name}").CASES]
     document = page("benchmarks")
     assert len(cases) > 20
     assert table.replaced(document, {case.name: "new" for case in cases}) != document
+    words = " ".join(document.split())
+    assert [case.name for case in cases if f"--> {report.caption(case)} | until |" not in words] == []
+    assert [case.name for case in cases if case.common not in words] == []
+
+
+def test_a_machine_is_listed_once_and_called_by_its_number() -> None:
+    empty = f"{table.BEGIN.format(table.MACHINES)}{table.END.format(table.MACHINES)}"
+    first, document = table.machine(empty, "cores 2. etcd 3.4")
+    second, document = table.machine(document, "cores 4")
+    assert (first, second) == (1, 2)
+    assert table.machine(document, "cores 2. etcd 3.4") == (1, document)
+    assert "\n1. cores 2. etcd 3.4\n2. cores 4\n" in document
 
 
 # The journal.
