@@ -22,6 +22,7 @@ class TaskQueue:
             time.sleep(16 if task == 2 else 0)
             for connection in connections:
                 connection.sendall(bytes([task + 1]))
+            for connection in connections:
                 connection.recv(1)
 
 
