@@ -1,10 +1,13 @@
 """What checkpoints of every framework have in common, where model and position of the data are saved together."""
 
 import os
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from ...rendezvous.errors import ElasticRunError
+from .steps import Steps
 
 
 class BadCheckpoint(ElasticRunError, ValueError):
@@ -13,7 +16,41 @@ class BadCheckpoint(ElasticRunError, ValueError):
     __module__ = "elastic_run.exceptions"
 
 
-def checked_every(every: object) -> int:
+class SavedEvery(ABC):
+    """What is saved at `path`, by all ranks together, each time that so many steps have passed."""
+
+    def __init__(self, path: str | os.PathLike[str], every: object) -> None:
+        self._path = Path(path)
+        self._every = _checked_every(every)
+        self._step = self._saved = 0
+        self._counted = Steps()
+
+    @property
+    def step(self) -> int:
+        """Commits so far, in this job and in those whose checkpoint it continues from."""
+        return self._step
+
+    def commit(self) -> bool:
+        """Counts a step of the optimizer, and saves where `every` steps have passed. On every rank, after each step.
+
+        Returns:
+            whether it has saved.
+
+        Raises: as `save`.
+        """
+        self._step += 1
+        self._counted.committed()
+        if self._step - self._saved < self._every:
+            return False
+        self.save()
+        return True
+
+    @abstractmethod
+    def save(self) -> None:
+        """Saves all parts now."""
+
+
+def _checked_every(every: object) -> int:
     """The steps between two saves. Raises TypeError and ValueError."""
     if not isinstance(every, int) or isinstance(every, bool):
         raise TypeError(f"every={every!r} must be a whole number of steps")
@@ -22,11 +59,28 @@ def checked_every(every: object) -> int:
     return every
 
 
-def checked_step(step: object, where: str) -> int:
-    """The step of a checkpoint. Raises BadCheckpoint."""
+def checked(found: object, where: Path, what: str, format: tuple[str, int], names: Iterable[str]) -> dict[str, Any]:
+    """What a checkpoint holds, of which it says so itself. Raises BadCheckpoint.
+
+    Args:
+        what: a file or a folder.
+        format: its name and version.
+        names: of the parts.
+    """
+    held = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if held.get("format") != format[0]:
+        raise BadCheckpoint(f"{where} is no {what} that Checkpoint has written: give it another path, or move it")
+    if held["version"] != format[1]:
+        raise BadCheckpoint(f"{where} is of version {held['version']}, and this elastic-run reads {format[1]}")
+    step: object = held["step"]
     if not isinstance(step, int) or isinstance(step, bool) or step < 0:
         raise BadCheckpoint(f"{where} is damaged: its step is {step!r}")
-    return step
+    if sorted(held["parts"]) != sorted(names):
+        raise BadCheckpoint(
+            f"{where} has the parts {', '.join(sorted(held['parts']))}, and not {', '.join(sorted(names))}: give "
+            "Checkpoint the same parts, or another path"
+        )
+    return held
 
 
 def differ(steps: Sequence[int], where: str) -> str:

@@ -11,15 +11,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import tensorflow
 
-from ..client.checkpoints import BadCheckpoint, checked_every, checked_step, sync_directory
+from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, sync_directory
 from ..client.context import context
 from ..client.current_round import is_current_round
 from ..client.shards import Shards
-from ..client.steps import Steps
 from .dataset import ShardsDataset
 
 __all__ = ["BadCheckpoint", "Checkpoint"]
@@ -32,7 +31,7 @@ VERSION = 1
 _POSITION, _MODEL = "position.json", "model"
 
 
-class Checkpoint:
+class Checkpoint(SavedEvery):
     """Saves and restores the model and the position of the data together.
 
         data = elastic_run.tensorflow.shards_dataset(source, read, batch_size=64, output_signature=...)
@@ -58,8 +57,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int, **parts: Any) -> None:
-        self._path = Path(path)
-        self._every = checked_every(every)
+        super().__init__(path, every)
         if not parts:
             raise ValueError("a Checkpoint of no parts: name them, model=model, data=data")
         self._leased: dict[str, Any] = {
@@ -73,13 +71,6 @@ class Checkpoint:
         except ValueError as error:
             raise TypeError(f"a part cannot be in a Checkpoint: {error}") from None
         self._rank = context().rank
-        self._step = self._saved = 0
-        self._counted = Steps()
-
-    @property
-    def step(self) -> int:
-        """Commits so far, in this job and in those whose checkpoint it continues from."""
-        return self._step
 
     def restore(self) -> bool:
         """Gives each part its state of the last save. On every rank, before the first batch.
@@ -105,21 +96,6 @@ class Checkpoint:
         for name, part in self._leased.items():
             part.load_state_dict(held["positions"][name])
         self._step = self._saved = held["step"]
-        return True
-
-    def commit(self) -> bool:
-        """Counts a step, and saves where `every` steps have passed. On every rank, after each step.
-
-        Returns:
-            whether it has saved.
-
-        Raises: as `save`.
-        """
-        self._step += 1
-        self._counted.committed()
-        if self._step - self._saved < self._every:
-            return False
-        self.save()
         return True
 
     def save(self) -> None:
@@ -210,18 +186,7 @@ class Checkpoint:
             found: object = json.loads((folder / _POSITION).read_text())
         except (OSError, ValueError) as error:
             raise BadCheckpoint(f"{folder} is no checkpoint, or is damaged: {error}") from error
-        held = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-        if held.get("format") != FORMAT:
-            raise BadCheckpoint(f"{folder} is no folder that Checkpoint has written: give it another path, or move it")
-        if held["version"] != VERSION:
-            raise BadCheckpoint(f"{folder} is of version {held['version']}, and this elastic-run reads {VERSION}")
-        checked_step(held["step"], str(folder))
-        if held["parts"] != self._names:
-            raise BadCheckpoint(
-                f"{folder} has the parts {', '.join(held['parts'])}, and not {', '.join(self._names)}: give Checkpoint "
-                "the same parts, or another path"
-            )
-        return held
+        return checked(found, folder, "folder", (FORMAT, VERSION), self._names)
 
 
 def _sync(file: Path) -> None:

@@ -12,10 +12,9 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 import torch.distributed as dist
 
-from ..client.checkpoints import BadCheckpoint, checked_every, checked_step, differ, sync_directory
+from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, differ, sync_directory
 from ..client.current_round import is_current_round
 from ..client.shards import Shards
-from ..client.steps import Steps
 from .leased_batches import ElasticIterableDataset, ElasticLoader
 from .ranks import device_of_group, initialised, rank_and_size
 
@@ -34,7 +33,7 @@ class Stateful(Protocol):
     def load_state_dict(self, state_dict: Any, /) -> Any: ...
 
 
-class Checkpoint:
+class Checkpoint(SavedEvery):
     """Saves and restores the model and the position of the data together, in one file.
 
         data = elastic_run.data.shards("train", len(dataset), shard_size=1024, epochs=10)
@@ -61,8 +60,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int, **parts: Stateful) -> None:
-        self._path = Path(path)
-        self._every = checked_every(every)
+        super().__init__(path, every)
         if not parts:
             raise ValueError("a Checkpoint of no parts: name them, model=model, optimizer=optimizer, data=data")
         for name, part in parts.items():
@@ -72,14 +70,7 @@ class Checkpoint:
                     "load_state_dict()"
                 )
         self._parts: dict[str, Any] = dict(parts)
-        self._step = self._saved = 0
-        self._counted = Steps()
         self._read_back = False
-
-    @property
-    def step(self) -> int:
-        """Commits so far, in this job and in those whose checkpoint it continues from."""
-        return self._step
 
     def restore(self) -> bool:
         """Gives each part its state of the last save. On every rank, before the first shard or batch.
@@ -94,7 +85,9 @@ class Checkpoint:
             elastic_run.exceptions.BadSamplerState: the same, with an `ElasticBatchSampler`.
         """
         rank, _ = rank_and_size()
-        found = self._load() if self._path.exists() else None
+        found = None
+        if self._path.exists():
+            found = checked(_read(self._path), self._path, "file", (FORMAT, VERSION), self._parts)
         step = found["step"] if found else 0
         self._compare(step)
         if rank == 0:  # of ranks 0 that were lost while they wrote
@@ -105,21 +98,6 @@ class Checkpoint:
         for name, part in self._parts.items():
             part.load_state_dict(found["parts"][name])
         self._step = self._saved = step
-        return True
-
-    def commit(self) -> bool:
-        """Counts an optimizer step, and saves where `every` steps have passed. On every rank, after each step.
-
-        Returns:
-            whether it has saved.
-
-        Raises: as `save`.
-        """
-        self._step += 1
-        self._counted.committed()
-        if self._step - self._saved < self._every:
-            return False
-        self.save()
         return True
 
     def save(self) -> None:
@@ -164,23 +142,6 @@ class Checkpoint:
                 sync_directory(self._path.parent)
         finally:
             new.unlink(missing_ok=True)
-
-    def _load(self) -> dict[str, Any]:
-        found = _read(self._path)
-        held = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-        if held.get("format") != FORMAT:
-            raise BadCheckpoint(
-                f"{self._path} is no file that Checkpoint has written: give it another path, or move it"
-            )
-        if held["version"] != VERSION:
-            raise BadCheckpoint(f"{self._path} is of version {held['version']}, and this elastic-run reads {VERSION}")
-        checked_step(held["step"], str(self._path))
-        if held["parts"].keys() != self._parts.keys():
-            raise BadCheckpoint(
-                f"{self._path} has the parts {', '.join(sorted(held['parts']))}, and not "
-                f"{', '.join(sorted(self._parts))}: give Checkpoint the same parts, or another path"
-            )
-        return held
 
     def _compare(self, step: int) -> None:
         _, size = rank_and_size()
