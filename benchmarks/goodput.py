@@ -54,8 +54,7 @@ def cases(minutes: float) -> tuple[Case, ...]:
             title=f"goodput: {minutes:g} minutes, and every {FAULT_SECONDS:g} s one of {WORKERS} workers is killed",
             about="Goodput is the number of full steps, those that were done again not counted, times the usual time "
             "of a step, divided by the time since the launcher's start. The table shows its inverse: the time that an "
-            "hour of steps takes, in hours. The DDP script of the other tables; its checkpoint is at most ten steps "
-            f"old. --max-restarts={RESTARTS}.",
+            f"hour of steps takes, in hours. --max-restarts={RESTARTS}.",
             until="end of the time",
             bound=minutes * 60,
             ours=OURS,
