@@ -283,7 +283,7 @@ class Agent:
                     await self._interrupt.unless(self._workers.stop(first, grace), self._worse_than(view))
                 case Leave(code):
                     exits = self._workers.exits
-                    self.timeline.ended(self._loop.time())
+                    self.timeline.down(self._loop.time())
                     self._trace.instant("leave", code=code, why=why)
                     with self._trace.span("farewell"):
                         await self._farewell()

@@ -14,7 +14,7 @@ from ..rendezvous.reasons import WorkerFailed
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One round that started on this node. `down` is how long its workers had not run before, in seconds.
+    """One round that started on this node. `down`: its downtime, seconds since its workers' end in the round before.
 
     `code` and `reason`: why it was opened, for programs and for a person.
     """
@@ -37,7 +37,6 @@ class Timeline:
     begun: float
     changes: list[Change] = field(default_factory=list[Change])
     trained: float = 0.0
-    stopped: float = 0.0
     _since: float = 0.0
     _running: bool = False
     _finished: bool = False  # all workers have ended with exit code 0: what follows is no downtime
@@ -49,12 +48,16 @@ class Timeline:
         """Since when no worker runs, or one has failed; `now` where all run."""
         return now if self._running else self._since
 
+    @property
+    def stopped(self) -> float:
+        """The downtime in all."""
+        return sum(change.down for change in self.changes)
+
     def up(self, now: float, header: Header) -> float:
-        """All local workers of `header`'s round have been started; returns how long none ran before."""
+        """All local workers of `header`'s round have been started; returns the downtime: 0 for the node's first."""
         if self._running:
             self.down(now)
-        down = now - self._since
-        self.stopped += down
+        down = now - self._since if self.changes else 0.0
         self._since, self._running, self._finished = now, True, False
         self.changes.append(
             Change(
@@ -85,17 +88,9 @@ class Timeline:
             self.down(now)
             self._finished = True
 
-    def ended(self, now: float) -> None:
-        """The node's part is over."""
-        if self._running:
-            self.down(now)
-        elif not self._finished:
-            self.stopped += now - self._since
-            self._since = now
-
 
 def describe_round(header: Header, assignment: Assignment, down: float, kept: int = 0, here: str = "") -> str:
-    """The one line for a change of membership: old size, new size, cause, seconds without workers.
+    """The one line for a change of membership: old size, new size, cause, downtime where there was any.
 
     `kept`: so many workers here have kept their process. `here`: the node that prints it, and has told already what its
     own workers failed of.
@@ -107,7 +102,7 @@ def describe_round(header: Header, assignment: Assignment, down: float, kept: in
     if header.previous_nodes:
         size = f"{header.previous_nodes} -> {size}"
     workers = plural(header.world_size, "worker")
-    lost = f"; downtime {down:.2f} s" if header.previous_nodes else ""
+    lost = f"; downtime {down:.2f} s" if down else ""
     if kept:
         those = "all workers" if kept == assignment.nproc else f"{kept} of {assignment.nproc} workers"
         lost = f"; {those} here keep running"

@@ -263,7 +263,7 @@ async def _take_part(
             raise
         code, reason = plan.REFUSED, _no_thread(error)
     if agent:
-        agent.timeline.ended(asyncio.get_running_loop().time())
+        agent.timeline.down(asyncio.get_running_loop().time())
         return agent.result(code, reason)
     return Result(code, reason, None, agent_setup.workers.node, (), Timeline(begun))
 

@@ -14,6 +14,7 @@ from ...elastic_agent.workers.failure import describe, hint
 from ...master.diagnosis.findings import ranks
 from ...master.incident import consequence
 from ...master.status import Diagnosis
+from ...master.training_time import Goodput
 from ...rendezvous.header import Incident
 from ...rendezvous.plural import plural
 from ...rendezvous.time_split import MICROSECONDS, Split
@@ -123,8 +124,7 @@ def _head(story: Story) -> str:
 
 
 def _tiles(story: Story) -> str:
-    split = story.split
-    share = f"{100 * split.productive / split.total:.1f} %" if split.total else "-"
+    share = Goodput.of(story.split).share
     last = story.changes[-1] if story.changes else None
     opened = [each for each in story.changes if each.state == "open"]
     world = last.world_size if last and not story.over else max((each.world_size for each in opened), default=0)
@@ -132,7 +132,7 @@ def _tiles(story: Story) -> str:
     tally = last.tally if last else None
     failures = f"{tally.failures} of {last.max_restarts}" if tally and last else "-"
     tiles = (
-        (share, "goodput"),
+        ("-" if share is None else f"{100 * share:.1f} %", "goodput"),
         (str(world), "workers at most" if story.over else "workers now"),
         (str(len(opened)), "rounds"),
         (str(sum(not each.ended for each in story.interruptions)), "changes of membership"),

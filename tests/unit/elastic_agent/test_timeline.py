@@ -21,11 +21,12 @@ def header(number: int = 1) -> Header:
     )
 
 
-def test_time_before_the_first_round_did_not_train() -> None:
+def test_the_start_and_the_end_of_a_node_are_no_downtime() -> None:
     line = Timeline(100.0)
-    assert line.up(103.0, header()) == 3.0
-    line.ended(110.0)
-    assert (line.trained, line.stopped) == (7.0, 3.0)
+    assert line.up(103.0, header()) == 0.0
+    line.down(110.0)
+    line.down(111.0)
+    assert (line.trained, line.stopped) == (7.0, 0.0)
 
 
 def test_time_between_two_rounds_did_not_train() -> None:
@@ -33,8 +34,8 @@ def test_time_between_two_rounds_did_not_train() -> None:
     line.up(1.0, header(1))
     line.down(5.0)
     assert line.up(5.5, header(2)) == 0.5
-    line.ended(10.0)
-    assert (line.trained, line.stopped) == (8.5, 1.5)
+    line.down(10.0)
+    assert (line.trained, line.stopped) == (8.5, 0.5)
 
 
 def test_the_first_failed_worker_ends_the_training_of_the_node() -> None:
@@ -42,14 +43,14 @@ def test_the_first_failed_worker_ends_the_training_of_the_node() -> None:
     line.up(0.0, header())
     line.down(2.0)
     line.down(3.0)
-    line.ended(4.0)
-    assert (line.trained, line.stopped) == (2.0, 2.0)
+    line.down(4.0)
+    assert (line.trained, line.stopped) == (2.0, 0.0)
 
 
-def test_a_node_that_never_trained_only_waited() -> None:
+def test_a_node_that_never_trained_has_no_downtime() -> None:
     line = Timeline(5.0)
-    line.ended(9.0)
-    assert (line.trained, line.stopped, line.changes) == (0.0, 4.0, [])
+    line.down(9.0)
+    assert (line.trained, line.stopped, line.changes) == (0.0, 0.0, [])
 
 
 def test_each_round_is_a_change_with_its_cause_and_its_sizes() -> None:
@@ -63,7 +64,7 @@ def test_each_round_is_a_change_with_its_cause_and_its_sizes() -> None:
         "NodeFailed",
         "node b was lost",
     )
-    assert (change.previous_nodes, change.nodes, change.world_size, change.down) == (3, 2, 4, 3.0)
+    assert (change.previous_nodes, change.nodes, change.world_size, change.down) == (3, 2, 4, 0.0)
 
 
 def test_a_round_that_follows_without_a_stop_does_not_count_training_as_standstill() -> None:
@@ -83,8 +84,9 @@ def test_no_second_is_lost_or_counted_twice(steps: list[tuple[str, int]]) -> Non
             line.up(now, header())
         else:
             line.down(now)
-    line.ended(now + 1)
-    assert line.trained + line.stopped == now + 1
+    line.down(now + 1)
+    first = next((change.at for change in line.changes), now + 1)
+    assert line.trained + line.stopped <= now + 1 - first
     assert line.trained >= 0 and line.stopped >= 0
 
 
@@ -123,15 +125,15 @@ def test_an_error_that_several_workers_have_is_told_once() -> None:
 
 def test_the_first_round_cost_nothing_and_replaced_nothing() -> None:
     first = dataclasses.replace(header(), previous_nodes=0, nodes=1)
-    assert describe_round(first, assignment(2), 5.0) == "round 1: 1 node, 4 workers, ranks 2-3 here: node b was lost"
+    assert describe_round(first, assignment(2), 0.0) == "round 1: 1 node, 4 workers, ranks 2-3 here: node b was lost"
 
 
 def test_a_node_whose_workers_have_ended_with_0_has_no_downtime_while_it_waits_for_others() -> None:
     timeline = Timeline(0.0)
     timeline.up(2.0, header(1))
     timeline.finished(12.0)
-    timeline.ended(100.0)
-    assert (timeline.trained, timeline.stopped) == (10.0, 2.0)
+    timeline.down(100.0)
+    assert (timeline.trained, timeline.stopped) == (10.0, 0.0)
 
 
 def test_workers_that_are_needed_once_more_have_a_downtime_from_then_on() -> None:

@@ -45,7 +45,7 @@ def result(code: int, state: HeaderState = "failed", exit_: Exit | None = None, 
     header = Header(4, "run", state, "failure", AllJoined(2), FINGERPRINT, tally=tally, incident=incident, **spent)
     timeline = Timeline(0.0)
     timeline.up(2.0, dataclasses.replace(header, state="open"))
-    timeline.ended(12.0)
+    timeline.down(12.0)
     return Result(code, reason, header, "a", (), timeline)
 
 
@@ -89,7 +89,7 @@ def test_where_something_took_time_from_training_a_line_says_what(options: Optio
 def test_the_totals_name_what_happened_and_the_time_with_and_without_workers(options: Options) -> None:
     totals = last_lines(options, result(0, "succeeded"), "a.host")[-1]
     assert "1 round " in totals and "1 worker failure," in totals and "2 lost nodes" in totals
-    assert "10.0 s" in totals and "2.0 s" in totals
+    assert "ran for 10.0 s" in totals and "downtime 0.0 s" in totals
     assert "arrival" not in totals
 
 
@@ -98,7 +98,7 @@ def test_where_nothing_happened_the_totals_are_those_of_this_node(options: Optio
     assert quiet.header
     quiet = dataclasses.replace(quiet, header=dataclasses.replace(quiet.header, tally=Tally()))
     assert last_lines(options, quiet, "a.host")[-1] == (
-        "summary: 1 round on this node; workers ran for 10.0 s, downtime 2.0 s"
+        "summary: 1 round on this node; workers ran for 10.0 s, downtime 0.0 s"
     )
 
 
@@ -176,7 +176,7 @@ def test_a_node_that_left_is_not_told_that_the_job_failed(options: Options) -> N
 
 def test_a_node_that_never_saw_a_round_still_reads_why_it_ended(options: Options) -> None:
     timeline = Timeline(0.0)
-    timeline.ended(60.0)
+    timeline.down(60.0)
     lines = last_lines(options, Result(4, "the store is gone", None, "a", (), timeline), "a.host")
     assert "the store is gone" in lines[0] and "0 rounds" in lines[-1]
 
@@ -196,7 +196,7 @@ def test_the_json_holds_the_same_for_programs(options: Options, tmp_path: Path) 
         "arrivals": 0,
         "start_problems": 0,
     }
-    assert (summary["seconds_with_workers"], summary["seconds_without_workers"]) == (10.0, 2.0)
+    assert (summary["seconds_with_workers"], summary["seconds_without_workers"]) == (10.0, 0.0)
     assert summary["goodput"] == 0.75
     assert [(change["round"], change["code"]) for change in summary["rounds"]] == [(4, "AllJoined")]
     assert summary["root_cause"]["node"] == "b" and summary["root_cause"]["exit"]["rank"] == 5

@@ -332,3 +332,8 @@ def test_the_page_has_throughput_below_the_size_of_the_world() -> None:
     text = page(story(*files(a=records)))
     world = text.partition("World size over time")[2].partition("</section>")[0]
     assert "Records a second" in world and "Steps a second" in world
+
+
+def test_the_goodput_of_the_page_is_that_of_the_summary_though_the_script_tells_of_spans() -> None:
+    spent = Split(productive=60, data_loading=30, wasted_progress_from_disruption=10)
+    assert "<b>90.0 %</b><span>goodput</span>" in body(dataclasses.replace(story(), split=spent))
