@@ -603,6 +603,215 @@ INNOCENTS: tuple[HeldOutCase, ...] = (
     ),
 )
 
+MORE_FAULTS: tuple[HeldOutCase, ...] = (
+    # Threads of one rank.
+    _fault(
+        "semaphore_permits_leak",
+        {0},
+        "the rank waits for a permit of a semaphore that failed tasks did not give back",
+        "bounds on saves and uploads in flight",
+    ),
+    _fault(
+        "readers_never_let_the_writer_in",
+        {1},
+        "the rank waits until no reader is left, and a thread that died of an exception still counts as one",
+        "hand-written readers-writer locks",
+    ),
+    _fault(
+        "handler_logs_while_it_logs",
+        {2},
+        "a log handler waits for its own lock, since formatting a record logs again",
+        "custom logging handlers, __str__ with side effects",
+    ),
+    _fault(
+        "double_buffer_never_filled",
+        {2},
+        "the rank waits for a buffer that a thread, which has returned, was to fill",
+        "double buffering with a pair of events",
+    ),
+    _fault(
+        "timer_cancelled_by_clean_up",
+        {1},
+        "the rank waits for an event, and the timer that was to set it was cancelled",
+        "threading.Timer and registries of timers",
+    ),
+    _fault(
+        "request_dropped_by_dispatcher",
+        {2},
+        "the rank waits for a future that its dispatcher thread dropped",
+        "actors and batchers that answer with futures",
+    ),
+    _fault(
+        "recorded_main_waits_in_a_callback",
+        {0},
+        "the rank waits on a condition in a call-back for an evaluation thread that has returned",
+        "trainers' call-backs, below @record",
+    ),
+    # Services.
+    _fault(
+        "half_a_line_from_tracker",
+        {2},
+        "the rank waits for the rest of a line from a tracker that is silent",
+        "line protocols over TCP without a timeout",
+    ),
+    _fault(
+        "unix_socket_backlog_full",
+        {1},
+        "the rank waits to connect to a local socket whose server does not accept any more",
+        "metrics and log agents on a Unix socket",
+    ),
+    _fault(
+        "peer_stopped_reading_the_artifact",
+        {0},
+        "the rank waits to send to a server that has stopped reading",
+        "uploads to a store that is over its quota",
+    ),
+    _fault(
+        "blocking_pop_from_empty_broker",
+        {2},
+        "the rank waits for a task of a broker that has none",
+        "BLPOP with timeout 0, Redis queues",
+    ),
+    _fault(
+        "event_stream_of_keep_alives",
+        {1},
+        "the rank reads a stream that says only that it is alive",
+        "server-sent events, watch APIs",
+    ),
+    _fault(
+        "asyncio_event_of_cancelled_task",
+        {1},
+        "the rank's event loop waits for an event that a cancelled task was to set",
+        "asyncio trainers that cancel all tasks",
+    ),
+    # Processes.
+    _fault(
+        "asyncio_child_that_idles",
+        {0},
+        "the rank awaits the end of a child that waits for ever",
+        "asyncio.create_subprocess_exec",
+    ),
+    _fault(
+        "background_job_keeps_the_pipe",
+        {1},
+        "the rank reads the output of a shell that has ended, and a job that it left behind keeps the pipe open",
+        "subprocess.run(capture_output=True) of scripts with `&`",
+    ),
+    _fault(
+        "pipe_end_left_open_in_parent",
+        {2},
+        "the rank waits for a dead child at a pipe whose other end it holds open itself",
+        "multiprocessing.Pipe without close() in the parent",
+    ),
+    _fault(
+        "environment_and_trainer_both_receive",
+        {0},
+        "the rank waits for an observation of a simulator that waits for `reset`",
+        "vectorised environments with a process each",
+    ),
+    _fault(
+        "simulator_left_before_it_was_ready",
+        {1},
+        "the rank waits for an event of a child that has ended with code 0",
+        "simulators that find no free port",
+    ),
+    _fault(
+        "loader_workers_meet_at_a_barrier",
+        {1},
+        "the rank waits for DataLoader processes, of which one waits for another that has ended",
+        "iterable datasets whose workers are in step",
+    ),
+    _fault(
+        "collate_never_fills_the_row",
+        {0},
+        "the rank waits for a DataLoader process that loops for ever",
+        "sequence packing in collate_fn",
+    ),
+    # Files, signals, sleeps.
+    _fault(
+        "mkdir_lock_left_after_exception",
+        {0},
+        "the rank polls for a lock that it left behind itself",
+        "locks made with mkdir or O_EXCL",
+    ),
+    _fault(
+        "index_locked_by_rank_in_fifo",
+        {1},
+        "the rank holds a file lock, for which the others wait, and waits to write to a full pipe",
+        "manifests under a lock, FIFOs of dashboards",
+    ),
+    _fault(
+        "merge_waits_for_a_missing_part",
+        {0},
+        "the rank polls for a part that was written under another's name",
+        "predictions merged on rank 0",
+    ),
+    # Loops and C.
+    _fault(
+        "camera_driver_reads_with_gil",
+        {2},
+        "the rank reads in C from a device that is silent, and keeps the interpreter lock",
+        "drivers bound without releasing the GIL",
+    ),
+    _fault(
+        "native_mutex_locked_twice",
+        {0},
+        "the rank waits in C for a mutex that it holds itself",
+        "call-backs from C libraries",
+    ),
+    # Collectives that do not match, and ranks that owe something.
+    _fault(
+        "budget_used_up_and_gone",
+        {2},
+        "the rank has ended with code 0, and the others poll for its report",
+        "ranks with a time or token budget of their own",
+    ),
+    _fault(
+        "norm_reduced_only_when_large",
+        {1},
+        "the rank alone is in a reduction of its gradient's norm",
+        "collectives below a condition on a rank's own value",
+    ),
+    _fault(
+        "rank_0_validates_through_the_wrapper",
+        {0},
+        "the rank alone is in the forward pass of DDP, which broadcasts buffers",
+        "`if rank == 0: validate(ddp_model)` with batch norm",
+    ),
+    _fault(
+        "non_finite_loss_skips_the_step",
+        {2},
+        "the rank left out an all-reduce, and is in the next gathering",
+        "steps skipped at NaN by one rank",
+    ),
+    _fault(
+        "token_not_passed_on",
+        {1},
+        "the rank did not send a message for which the next one waits, and is at the next all-reduce",
+        "hand-written rings with an early return",
+    ),
+    _fault(
+        "next_seed_awaited_by_one_rank",
+        {1},
+        "the rank alone waits for a broadcast",
+        "prefetched broadcasts with async_op=True",
+    ),
+    _fault(
+        "expert_without_tokens",
+        {2},
+        "the rank left out an all-to-all, and is in an all-reduce",
+        "mixtures of experts with an empty expert",
+    ),
+)
+
+MORE_INNOCENTS: tuple[HeldOutCase, ...] = (
+    # One rank computes.
+    # One rank waits for its own threads and processes, which work.
+    # One rank waits for a service, which answers.
+    # Waits on purpose.
+    # Ranks wait for one another, by design.
+)
+
 MOVED = frozenset(
     (
         "all_wait_for_queued_work",
@@ -616,4 +825,4 @@ MOVED = frozenset(
 )
 """Cases whose result led to a change of a rule: they are of the first half, and run with `--moved`."""
 
-CASES: tuple[HeldOutCase, ...] = FAULTS + INNOCENTS
+CASES: tuple[HeldOutCase, ...] = FAULTS + INNOCENTS + MORE_FAULTS + MORE_INNOCENTS
