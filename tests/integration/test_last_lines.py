@@ -142,7 +142,7 @@ def test_an_out_of_memory_kill(job: Cluster, memory_limit: Path) -> None:
         check(end, r"died by SIGKILL \(9\)")
         assert "killed by the kernel: out of memory" in end
         told = "\n".join(job.nodes[node].lines)
-        assert re.search(r"\(9\): killed by the kernel: out of memory \(oom_kill rose by \d+\)", told)
+        assert re.search(r"killed by the kernel: out of memory \(oom_kill rose by \d+\)", told)
         assert "use less memory per worker, or raise the limit" in end
 
 
