@@ -40,7 +40,7 @@ from .node.farewell import farewell
 from .node.preemption import PreemptionSignals
 from .node.registration import NodeRegistration
 from .node.round_follower import RoundFollower
-from .observation import Observation
+from .observation import Observation, local_methods
 from .plan import Adopt, Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
 from .say_once import SayOnce
 from .timeline import Timeline
@@ -149,7 +149,8 @@ class Agent:
             store, keys, lambda: leads.ledgers, lambda: facts.known.header, self._caller, setup.security, leads.stepped
         )
         self._worker_server = machine.worker_server(
-            CallHandler(store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped).answer
+            CallHandler(store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped).answer,
+            local_methods(self.job_status, self.look),
         )
         self._signals = PreemptionSignals(setup, facts, output, recorder, changed, interrupt)
         self._rounds = RoundFollower(

@@ -16,7 +16,7 @@ from ..rendezvous.tcp_sockets import has_address, listens
 from .diagnosis.running import Running
 from .logs.output import Output
 from .processes.guard import Guardian
-from .worker_server import Respond, WorkerServer
+from .worker_server import Methods, Respond, WorkerServer
 from .workers.ports import Ports
 from .workers.process_groups import ProcessGroups
 from .workers.services import Services
@@ -310,8 +310,8 @@ class Machine(Protocol):
         """Whether an interface of this machine still has it; True where that cannot be known."""
         ...
 
-    def worker_server(self, respond: Respond) -> WorkerServerOnMachine:
-        """Where workers ask, and get what `respond` answers."""
+    def worker_server(self, respond: Respond, also: Methods) -> WorkerServerOnMachine:
+        """Where workers ask, and get what `respond` answers; `also` for other processes of this user."""
         ...
 
     def listens(self, port: int) -> bool:
@@ -390,9 +390,9 @@ class RealMachine:
         """See `Machine.has_address`."""
         return has_address(address)
 
-    def worker_server(self, respond: Respond) -> WorkerServer:
+    def worker_server(self, respond: Respond, also: Methods) -> WorkerServer:
         """See `Machine.worker_server`."""
-        return WorkerServer(respond)
+        return WorkerServer(respond, also)
 
     def listens(self, port: int) -> bool:
         """See `Machine`."""

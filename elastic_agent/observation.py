@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from ..master.diagnosis.evidence import NodeEvidence
+from ..master.diagnosis.requests import Look
 from ..master.status import Diagnosis, Status
 from ..rendezvous.errors import RendezvousError
 from ..rendezvous.node_reasons import cut
@@ -18,6 +20,9 @@ from ..rendezvous.wire.values import encode
 
 OBSERVE = "observe"
 """The method that takes `Nothing` and gives the job's `Status`, whichever agent of the job is asked."""
+
+JOB, RANK = "job", "rank"
+"""Methods for this user's processes on this machine: the whole `Status`, and what is seen of a `Look`'s rank."""
 
 FRESH = 0.5
 """Seconds for which an answer is good: however many observers ask, the master is asked no more often than that."""
@@ -64,6 +69,29 @@ class Observation:
             return Encoded(encode(shown(await self._ask())))
         except (RendezvousError, OSError) as error:
             return f"the job's master does not answer this agent: {error}"
+
+
+def local_methods(
+    ask: Callable[[], Awaitable[Status]], look: Callable[[str, Look], Awaitable[NodeEvidence]]
+) -> Methods:
+    """What this user's other processes on this machine may ask; `ask`, `look`: of the agent."""
+
+    async def tell_job(_: Caller, __: Nothing) -> Status:
+        try:
+            return await ask()
+        except (RendezvousError, OSError) as error:
+            raise RpcError("moved", f"the job's master does not answer this node's agent: {error}") from None
+
+    async def see_rank(caller: Caller, wanted: Look) -> NodeEvidence:
+        node = (await tell_job(caller, Nothing())).node_of(wanted.rank or 0)
+        if node is None:
+            raise RpcError("moved", f"the job has no rank {wanted.rank}")
+        try:
+            return await look(node.node, wanted)
+        except (RendezvousError, OSError) as error:
+            raise RpcError("moved", f"node {node.node} does not tell: {error}") from None
+
+    return {JOB: Method(Nothing, tell_job), RANK: Method(Look, see_rank)}
 
 
 def shown(status: Status) -> Status:

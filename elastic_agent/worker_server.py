@@ -1,4 +1,7 @@
-"""Where this node's workers ask their agent, and who answers them; their side is `adapters/client/channel.py`."""
+"""Where this node's workers ask their agent, and who answers them; their side is `adapters/client/channel.py`.
+
+Other processes of this user on this machine, as `elastic-run status`, find the agent there too.
+"""
 
 import asyncio
 import secrets
@@ -15,7 +18,7 @@ from ..rendezvous.errors import StoreError
 from ..rendezvous.keys import Keys
 from ..rendezvous.local_socket import is_own_peer
 from ..rendezvous.rpc.envelope import Caller
-from ..rendezvous.rpc.server import Method, Server
+from ..rendezvous.rpc.server import Method, Methods, Server
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.wire.frame import TooLong
@@ -118,6 +121,7 @@ class WorkerServer:
 
     Args:
         respond: answers a call.
+        also: what other processes may ask.
 
     Attributes:
         address: for ELASTIC_RUN_AGENT, once it is started.
@@ -125,7 +129,7 @@ class WorkerServer:
         rounds: by rank, for which round the worker was started that has last done so.
     """
 
-    def __init__(self, respond: Respond) -> None:
+    def __init__(self, respond: Respond, also: Methods) -> None:
         self.calls: Counter[int] = Counter()
         self.rounds: dict[int, int] = {}
 
@@ -135,7 +139,7 @@ class WorkerServer:
                 self.rounds[caller.rank] = call.round
             return await respond(call)
 
-        methods = {kind: Method(Call, answer) for kind in get_args(Kind)}
+        methods = {**also, **{kind: Method(Call, answer) for kind in get_args(Kind)}}
         self._server = Server(methods, lets_in=is_own_peer)
         self.address = ""
 

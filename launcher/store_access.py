@@ -220,6 +220,14 @@ def etcd_at(
     return store, security(identity), identity
 
 
+async def nobody_listens(endpoints: Sequence[Endpoint]) -> bool:
+    """Each of them refuses a connection: to ask on would only be to wait."""
+    from ..rendezvous.store.embedded import etcd_admin
+    from ..rendezvous.store.embedded.member_slot import Reach
+
+    return all(each.reach is Reach.REFUSED for each in await asyncio.gather(*map(etcd_admin.probe, endpoints)))
+
+
 async def stranger(endpoints: Sequence[Endpoint], trust: Trust) -> str:
     """Why the store there does not take what `etcd_at` proves itself with; empty where that is not the matter.
 

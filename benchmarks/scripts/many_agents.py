@@ -39,6 +39,7 @@ from elastic_run.rendezvous import failure_detector
 from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.rpc.server import Methods
 from elastic_run.rendezvous.store.contract import Compare, KeyValue, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 from elastic_run.rendezvous.version import VERSION
@@ -188,7 +189,7 @@ class NoMachine:
     def listener(self, bind: str) -> socket.socket:
         return failure_detector.listener(bind)
 
-    def worker_server(self, respond: Respond) -> "NoWorkerServer":
+    def worker_server(self, respond: Respond, also: Methods) -> "NoWorkerServer":
         return NoWorkerServer()
 
     def has_address(self, address: str) -> bool:

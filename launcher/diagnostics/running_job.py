@@ -89,7 +89,7 @@ class RunningJob:
                     raise NoAnswer(f"job {job!r} has not answered for {patience:g} s: {error}") from None
             await asyncio.sleep(AGAIN)
 
-    async def look(self, status: Status, rank: int, *, tail: bool) -> NodeEvidence:
+    async def see_rank(self, status: Status, rank: int, *, tail: bool) -> NodeEvidence:
         """What the agent of a rank's node sees of that rank.
 
         Args:

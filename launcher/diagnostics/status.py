@@ -1,4 +1,4 @@
-"""`elastic-run status`: how a running job is, asked from any machine that reaches its store and its nodes."""
+"""`elastic-run status`: how a running job is, asked on a machine of it, or from any that reaches its store."""
 
 import asyncio
 import sys
@@ -11,11 +11,11 @@ from ...rendezvous.identity.secret import NoIdentity
 from ...rendezvous.visible import visible
 from ...rendezvous.wire.values import encode
 from ..console import say
-from ..errors import UsageError
 from ..options.reach import Reach, parse_reach
-from ..store_access import asked_at, etcd_at, renewed, stranger
+from ..store_access import asked_at, etcd_at, nobody_listens, renewed, stranger
 from ..terminal.watched import EACH, Watched, possible
 from .credentials import credentials_in
+from .local_jobs import LocalJob, local_jobs
 from .observed_job import ObservedJob
 from .running_job import NoAnswer, RunningJob, only_job
 from .status_lines import lines
@@ -26,8 +26,8 @@ elastic-run status --credentials=FILE [--json] [--watch]
 
 Prints the state of a running job.
 
-  --rdzv-endpoint  the store, as the job's nodes name it; default: this machine
-  --rdzv-id        the job; needed only if the store has several
+  --rdzv-endpoint  the store, as the job's nodes name it; default: your jobs on this machine, then a store here
+  --rdzv-id        the job; needed only if there are several
   --json           one line of JSON instead of text
   --watch, -w      until the job is over: on a terminal each second, with keys for the log and the stacks of a rank; to
                    a file or a pipe when something has changed
@@ -60,10 +60,7 @@ def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _ask(words: Sequence[str], environ: Mapping[str, str], *, as_json: bool, watch: bool) -> int:
-    reach = parse_reach(words, environ, "status")
-    if reach.store.kind == "memory":
-        raise UsageError("elastic-run status: a job of one node keeps its store in its agent, so it cannot be asked")
-    return asyncio.run(_run(reach, as_json=as_json, watch=watch))
+    return asyncio.run(_run(parse_reach(words, environ, "status"), as_json=as_json, watch=watch))
 
 
 async def _observe(credentials: Credentials, *, as_json: bool, watch: bool) -> int:
@@ -77,6 +74,15 @@ async def _observe(credentials: Credentials, *, as_json: bool, watch: bool) -> i
 async def _run(reach: Reach, *, as_json: bool, watch: bool) -> int:
     endpoints = asked_at(reach)
     where = ",".join(map(str, endpoints))
+    try:
+        if not reach.store.endpoints and (local := await _local(reach.job_id)):
+            return await _tell(local, local.job, as_json=as_json, watch=watch)
+        if reach.store.kind == "memory" or await nobody_listens(endpoints):
+            here = "" if reach.store.endpoints else "no such job of yours runs on this machine, and "
+            raise NoAnswer(f"{here}nothing listens at {where}: --rdzv-endpoint says where the store of a job is")
+    except NoAnswer as error:
+        say(str(error))
+        return NOBODY
     try:
         store, security, identity = etcd_at(endpoints, reach.store.credentials, reach.trust, say)
     except NoIdentity as error:
@@ -98,7 +104,16 @@ async def _run(reach: Reach, *, as_json: bool, watch: bool) -> int:
         await store.close()
 
 
-async def _tell(running: RunningJob | ObservedJob, job: str, *, as_json: bool, watch: bool) -> int:
+async def _local(job: str | None) -> LocalJob | None:
+    """This user's job on this machine, or the one of that name. Raises NoAnswer where there are several."""
+    found = [each for each in await local_jobs() if job in (None, each.job)]
+    if len(found) > 1 and job is None:
+        names = ", ".join(sorted(visible(each.job) for each in found))
+        raise NoAnswer(f"you have {len(found)} jobs on this machine, name one of them with --rdzv-id: {names}")
+    return found[0] if found else None
+
+
+async def _tell(running: RunningJob | ObservedJob | LocalJob, job: str, *, as_json: bool, watch: bool) -> int:
     """Prints the status, again and again if it is watched. Raises NoAnswer."""
     last: tuple[object, ...] = ()
     try:
@@ -123,9 +138,9 @@ async def _tell(running: RunningJob | ObservedJob, job: str, *, as_json: bool, w
         await running.close()
 
 
-async def _on_terminal(running: RunningJob | ObservedJob, job: str) -> int:
+async def _on_terminal(running: RunningJob | ObservedJob | LocalJob, job: str) -> int:
     """Raises NoAnswer where there is no such job."""
-    watched = Watched(running, running.look if isinstance(running, RunningJob) else None)
+    watched = Watched(running, None if isinstance(running, ObservedJob) else running.see_rank)
     try:
         await watched.run()
     except NoAnswer as error:

@@ -56,12 +56,28 @@ def test_it_is_watched_until_it_is_over(job: Cluster) -> None:
     assert job.finish() == {"A": 0}
 
 
-def test_a_store_that_does_not_answer_is_told_in_one_sentence() -> None:
+def test_a_store_that_is_not_there_is_told_in_one_sentence() -> None:
     own_secret(own_folder(os.environ))
     done = run("status", "--rdzv-endpoint=127.0.0.1:1")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("[elastic-run] the store at 127.0.0.1:1 does not answer: ")
+    assert line.startswith("[elastic-run] nothing listens at 127.0.0.1:1: ")
+
+
+def test_a_job_is_found_on_its_machine_without_its_store(alone: Cluster) -> None:
+    alone.start("A")
+    workers = alone.workers(1)
+    told = json.loads(run("status", f"--rdzv-id={alone.job}", "--json").stdout)
+    assert (told["job"], told["state"], told["world_size"]) == (alone.job, "open", 1)
+    command = [sys.executable, "-m", "elastic_run", "status", "--watch", f"--rdzv-id={alone.job}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline().startswith(f"job {alone.job}: trains in round 1")
+        workers.release()
+        assert watching.wait(60) == 0
+    assert alone.finish() == {"A": 0}
+    over = run("status", f"--rdzv-id={alone.job}")
+    assert over.returncode == 1 and "no such job of yours runs on this machine" in over.stderr, over
 
 
 def test_a_history_is_decided_again_and_a_changed_one_tells_where(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from elastic_run.adapters.client.channel import AgentGone, Call, Channel
 from elastic_run.adapters.horovod import node_rendezvous
 from elastic_run.adapters.horovod.node_rendezvous import NodeRendezvous, Told
 from elastic_run.adapters.horovod.requests import Request, ask
+from elastic_run.launcher.diagnostics.local_jobs import local_jobs
 from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.history.records import SUFFIX, Begun, line
 from elastic_run.launcher.node_check import collective
@@ -204,6 +205,18 @@ async def test_another_user_is_not_answered_where_horovods_workers_find_each_oth
     for worker in tuple(vars(rendezvous)["_workers"]):
         rendezvous.forget(worker)
     vars(rendezvous)["_rounds"][1].close()
+
+
+def test_who_looks_for_jobs_here_says_nothing_to_another_user_who_listens_as_an_agent_does() -> None:
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if python is None:
+        pytest.skip("another user needs a Python of the system")
+    name = f"elastic-run-{secrets.token_hex(16)}"
+    words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", python, "-c", LISTEN, name]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd="/") as listening:
+        assert listening.stdout is not None and listening.stdout.readline() == b"listening\n"
+        asyncio.run(local_jobs())
+        assert listening.stdout.readline() == b"b''\n"
 
 
 def test_logs_are_for_this_user_alone(alone: Cluster, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.worker_processes import KILL_SECONDS, StartFailed, WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.rendezvous.member import Exit
+from elastic_run.rendezvous.rpc.server import Methods
 
 from .process_groups import SimulatedProcessGroups
 from .script import Worker
@@ -61,7 +62,7 @@ class SimulatedMachine:
         """See `Machine.listener`."""
         return self._listener()
 
-    def worker_server(self, respond: Respond) -> "SimulatedWorkerServer":
+    def worker_server(self, respond: Respond, also: Methods) -> "SimulatedWorkerServer":
         """See `Machine.worker_server`."""
         worker_server = self._world.worker_servers[self._owner] = SimulatedWorkerServer(
             self._world, self._owner, respond

@@ -31,6 +31,7 @@ from elastic_run.rendezvous.keys import Keys
 from elastic_run.rendezvous.member import Exit, Fingerprint, Member
 from elastic_run.rendezvous.node_reasons import ProcessGone
 from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.rpc.server import Methods
 from elastic_run.rendezvous.store.contract import Compare, Delete, Event, Health, KeyValue, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.wire.values import decode, encode
@@ -253,7 +254,7 @@ class PretendedMachine:
     def listens(self, port: int) -> bool:
         raise AssertionError("nobody waits for rank 0")
 
-    def worker_server(self, respond: Respond) -> PretendedWorkerServer:
+    def worker_server(self, respond: Respond, also: Methods) -> PretendedWorkerServer:
         return PretendedWorkerServer()
 
     def process_groups(

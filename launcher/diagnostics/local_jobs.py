@@ -1,0 +1,89 @@
+"""This user's jobs on this machine, as their agents tell it: no store is asked, and no secret is needed.
+
+Each agent listens on an abstract Unix socket. Everybody may listen under such a name, so the kernel is asked whose
+process it is before a word is sent.
+"""
+
+import asyncio
+import contextlib
+import re
+import socket
+from pathlib import Path
+
+from ...elastic_agent.observation import JOB, RANK
+from ...master.diagnosis.evidence import NodeEvidence
+from ...master.diagnosis.requests import Look
+from ...master.status import Status
+from ...rendezvous.errors import RendezvousError
+from ...rendezvous.local_socket import own_peer
+from ...rendezvous.rpc.client import Connection
+from ...rendezvous.rpc.envelope import Caller, Nothing
+from .running_job import PATIENCE, NoAnswer
+
+FIRST = 0.7
+"""Seconds for the first answers: an agent whose master is elsewhere has to ask it."""
+
+MOST = 256
+"""Agents that are asked."""
+
+LISTENS = re.compile(r" 00010000 0001 01 +\d+ (@elastic-run-[0-9a-f]{32})$", re.MULTILINE)
+"""A row of /proc/net/unix: a stream's listening socket with an agent's kind of name."""
+
+
+class LocalJob:
+    """A job, by an agent of it that runs here. `job`: its id, once it has said how it is."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.job = ""
+
+    async def status(self, patience: float = PATIENCE) -> Status:
+        """Raises NoAnswer."""
+        try:
+            async with asyncio.timeout(patience):
+                status = await self._connection.ask(JOB, Nothing(), Status, patience)
+        except (RendezvousError, OSError) as error:
+            why = str(error) or f"the job's agent here has not answered for {patience:g} s"
+            raise NoAnswer(why, over=self._connection.lost) from None
+        self.job = status.job
+        return status
+
+    async def see_rank(self, status: Status, rank: int, *, tail: bool) -> NodeEvidence:
+        """As `RunningJob.see_rank`. Raises NoAnswer."""
+        try:
+            return await self._connection.ask(RANK, Look(status.round, rank=rank, tail=tail), NodeEvidence, PATIENCE)
+        except (RendezvousError, OSError) as error:
+            raise NoAnswer(str(error)) from None
+
+    async def close(self) -> None:
+        """Hangs up."""
+        await self._connection.close()
+
+
+async def local_jobs() -> list[LocalJob]:
+    """One for each job that has an agent here which answers."""
+    names = ""
+    with contextlib.suppress(OSError):
+        names = await asyncio.to_thread(Path("/proc/net/unix").read_text, errors="replace")
+    dialled = [await _dial(name) for name in dict.fromkeys(LISTENS.findall(names))]
+    agents = [each for each in dialled if each is not None][:MOST]
+    answers = await asyncio.gather(*(each.status(FIRST) for each in agents), return_exceptions=True)
+    jobs: dict[tuple[str, str], LocalJob] = {}
+    for agent, answer in zip(agents, answers, strict=True):
+        if isinstance(answer, Status):
+            jobs.setdefault((answer.job, answer.run), agent)
+        if agent not in jobs.values():
+            await agent.close()
+    return list(jobs.values())
+
+
+async def _dial(name: str) -> LocalJob | None:
+    """To who listens under that name, where it is this user and has room; waits for nobody."""
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    with contextlib.suppress(OSError):
+        found.connect("\0" + name.removeprefix("@"))
+        if own_peer(found) is not None:
+            streams = await asyncio.open_connection(sock=found)
+            return LocalJob(Connection(*streams, "the job's agent here", Caller(node="status")))
+    found.close()
+    return None
