@@ -20,8 +20,8 @@ from ...rendezvous.rpc.client import Connection
 from ...rendezvous.rpc.envelope import Caller, Nothing
 from .running_job import PATIENCE, NoAnswer
 
-FIRST = 0.7
-"""Seconds for the first answers: an agent whose master is elsewhere has to ask it."""
+FIRST = 2.0
+"""Seconds for the first answers, which take milliseconds where no agent is stopped."""
 
 MOST = 256
 """Agents that are asked."""

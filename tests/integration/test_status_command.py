@@ -65,9 +65,11 @@ def test_a_store_that_is_not_there_is_told_in_one_sentence() -> None:
 
 
 def test_a_job_is_found_on_its_machine_without_its_store(alone: Cluster) -> None:
-    alone.start("A")
+    alone.start("A", rdzv_id=alone.job)
     workers = alone.workers(1)
-    told = json.loads(run("status", f"--rdzv-id={alone.job}", "--json").stdout)
+    done = run("status", f"--rdzv-id={alone.job}", "--json")
+    assert done.returncode == 0, done
+    told = json.loads(done.stdout)
     assert (told["job"], told["state"], told["world_size"]) == (alone.job, "open", 1)
     command = [sys.executable, "-m", "elastic_run", "status", "--watch", f"--rdzv-id={alone.job}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
