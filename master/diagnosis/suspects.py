@@ -263,11 +263,16 @@ def _judged(
         roots = _roots(stuck)
         chained = [each for each in stuck if each not in roots and each.place.what in _MAY_WAIT_FOR_RANKS]
         # What all ranks of a job wait for may come, by design.
-        found = [_finding(each, chained, round, design=not (chained or ended or each.place.sure)) for each in roots]
+        found = [_finding(each, chained, round, design=not (chained or ended or _is_fault(each))) for each in roots]
         return found if seen else [each for each in found if each.strength == "certain"]
     if seen and still and len(still) == len(living):
         return [_standstill(living, round)]
     return []
+
+
+def _is_fault(each: _Rank) -> bool:
+    """Also where nobody waits for it: who sleeps for long does so on purpose."""
+    return each.place.sure and each.place.what != "sleep"
 
 
 def _is_alike(each: _Rank, waiting: Sequence[_Rank]) -> bool:

@@ -697,6 +697,8 @@ def test_what_all_ranks_wait_for_by_design_is_weak_evidence_at_most() -> None:
     server = Blocked("recvfrom", "socket", "10.0.0.9:80")
     found = judged(*(worker(rank, ELSEWHERE, quiet=LONG, on=server) for rank in range(3)))
     assert {each.strength for each in found} == {"weak"}
+    assert the_one(worker(0, ELSEWHERE, on=SLEEP)).strength == "weak"
+    assert the_one(worker(0, (PASSES, *ELSEWHERE))).strength == "strong"
     served = replace(server, sockets=(Socket("127.0.0.1:4001", "127.0.0.1:4000"),))
     asks = [worker(rank, ELSEWHERE, quiet=LONG, on=served) for rank in (1, 2)]  # a queue that rank 0 serves
     serves = worker(0, ELSEWHERE, quiet=LONG, on=server, connections=(Socket("127.0.0.1:4000", "127.0.0.1:4001"),))
