@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,38 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(_HELP[words[0]])
         return 0
     leads = words[:1] == ["master"]
-    if words[:1] == ["store"] and any(word.startswith("-") for word in words[1:2]):
-        from . import store_member
-
-        try:
-            return store_member.main(words[1:], environ)
-        except UsageError as error:
-            return _refuse(str(error))
+    store = words[:1] == ["store"] and any(word.startswith("-") for word in words[1:2])
     try:
-        if words[:1] == ["replay"]:
-            from .diagnostics import replay
-
-            return replay.main(words[1:])
-        if words[:1] == ["report"]:
-            from .report import command as report
-
-            return report.main(words[1:])
-        if words[:1] == ["doctor"]:
-            from .doctor import command
-
-            return command.main(words[1:], environ)
-        if words[:1] == ["exporter"]:
-            from .diagnostics.exporter import command as exporter
-
-            return exporter.main(words[1:], environ)
-        if words[:1] == ["status"]:
-            from .diagnostics import status as job_status
-
-            return job_status.main(words[1:], environ)
-        if words[:1] == ["credentials"]:
-            from .diagnostics import credentials
-
-            return credentials.main(words[1:], environ)
+        if module := ".store_member" if store else _COMMANDS.get(words[0]):
+            code: int = import_module(module, __package__).main(words[1:], environ)
+            return code
         if words[:1] == ["join"]:
             words, environ = joined(words[1:], environ)
         options = parse(words[1:] if leads else words, environ, workers=not leads, folder=Path.cwd())
@@ -154,6 +128,16 @@ def _cramped() -> bool:
         return False
     return allowed.isdecimal() and int(allowed) < CRAMPED_BYTES
 
+
+_COMMANDS = {
+    "credentials": ".diagnostics.credentials",
+    "doctor": ".doctor.command",
+    "exporter": ".diagnostics.exporter.command",
+    "replay": ".diagnostics.replay",
+    "report": ".report.command",
+    "status": ".diagnostics.status",
+}
+"""The module of each command that starts no job: its `main` takes the words after the command, and the environment."""
 
 _USAGE = """elastic-run [flags] train.py [the script's own arguments]
 

@@ -6,7 +6,7 @@ comes to the same decisions, unless it decides differently today or the file was
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...master import history
@@ -31,7 +31,7 @@ MOST = 20
 """Differences that are printed of one file; the rest is counted."""
 
 
-def main(words: Sequence[str]) -> int:
+def main(words: Sequence[str], _: Mapping[str, str] | None = None) -> int:
     """Replays each file, and returns the exit code. Raises UsageError for a file that holds no history."""
     if words and words[0] in ("-h", "--help"):
         sys.stdout.write(f"{USAGE}\n\n{__doc__}")

@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...rendezvous.named_files import read_named, write_named
@@ -26,7 +26,7 @@ Exit code: 0; 2 if there is no such history.
 """
 
 
-def main(words: Sequence[str]) -> int:
+def main(words: Sequence[str], _: Mapping[str, str] | None = None) -> int:
     """Writes the page, and returns the exit code. Raises UsageError."""
     if {"-h", "--help"} & set(words):
         sys.stdout.write(USAGE)
