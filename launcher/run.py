@@ -302,37 +302,38 @@ def _full_once(
 @contextlib.contextmanager
 def ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[None]:
     """Until the agent handles these signals itself, the first of them ends the running task."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    task = asyncio.current_task()
     assert task is not None
 
     def end(number: int) -> None:
         told.append(number)
         task.cancel()
 
-    taken = heeded(signals)
-    for number in taken:
-        loop.add_signal_handler(number, end, number)
-    try:
+    with _handled(signals, end):
         yield
-    finally:
-        for number in taken:
-            loop.remove_signal_handler(number)
 
 
 @contextlib.contextmanager
 def _hurried_by(signals: Iterable[signal.Signals]) -> Generator[asyncio.Event]:
     """An event that is set by the first of these signals; one that repeats the preemption notice does not count."""
     loop, hurry = asyncio.get_running_loop(), asyncio.Event()
-    begun, taken = loop.time(), heeded(signals)
+    begun = loop.time()
 
-    def told() -> None:
+    def told(_: int) -> None:
         if loop.time() - begun >= REPEAT_SECONDS:
             hurry.set()
 
-    for number in taken:
-        loop.add_signal_handler(number, told)
-    try:
+    with _handled(signals, told):
         yield hurry
+
+
+@contextlib.contextmanager
+def _handled(signals: Iterable[signal.Signals], handler: Callable[[int], None]) -> Generator[None]:
+    loop, taken = asyncio.get_running_loop(), heeded(signals)
+    for number in taken:
+        loop.add_signal_handler(number, handler, number)
+    try:
+        yield
     finally:
         for number in taken:
             loop.remove_signal_handler(number)

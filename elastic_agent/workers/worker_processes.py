@@ -198,6 +198,12 @@ class _Worker:
         """Its two streams."""
         return ("stdout", self.out), ("stderr", self.err)
 
+    def end_output(self) -> None:
+        """What it left in its pipes is read, and what still holds them is not listened to."""
+        for _, pipe in self.pipes:
+            pipe.drain()
+            pipe.close()
+
     def collect(self) -> int | None:
         """Its exit code, or minus the signal, if it has ended; closes the handle."""
         found = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
@@ -630,8 +636,7 @@ class Workers:
             pipe.drain()
             pipe.lines.end_line()
         if not worker.counts:
-            worker.out.close()
-            worker.err.close()
+            worker.end_output()
             self._guardian.forget(worker.pid)
             return
         self._exits.append(self._exit(worker, ending))
@@ -739,10 +744,7 @@ class Workers:
             if self._ends_only is not None:
                 self._leave_detached()
             for worker in self._current:
-                worker.out.drain()
-                worker.err.drain()
-                worker.out.close()
-                worker.err.close()
+                worker.end_output()
                 if not worker.given_up:
                     self._guardian.forget(worker.pid)
             with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at stays a zombie
@@ -783,9 +785,7 @@ class Workers:
         left = await self._kill_until_gone(gone, {worker.pid for worker in gone})
         for worker in gone:
             self._look(worker)
-            for pipe in (worker.out, worker.err):
-                pipe.drain()
-                pipe.close()
+            worker.end_output()
             if worker.ended.is_set():
                 self._guardian.forget(worker.pid)
         if left is not None:
@@ -970,11 +970,9 @@ class Workers:
                     os.killpg(worker.pid, signum)
 
     def _forget(self) -> None:
-        """Give up the ended set: what it left in pipes is read, what still holds them is not listened to."""
+        """Give up the ended set."""
         for worker in self._current:
-            for pipe in (worker.out, worker.err):
-                pipe.drain()
-                pipe.close()
+            worker.end_output()
             # An unkillable one is still waited for, so that it does not stay as a zombie.
             worker.counts = False
         self._current, self._gone = [], []

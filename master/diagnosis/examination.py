@@ -1,8 +1,9 @@
 """Has all nodes of a round looked at closely, and says who is named for it: the edge of `suspects.py`."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,10 +83,10 @@ class Examination:
         self._wanted: tuple[int, tuple[Suspected, ...]] | None = None
         self._too_many = False  # that has been said
         self._task: asyncio.Task[None] | None = None
-        self._orders: set[asyncio.Task[None]] = set()
+        self._orders: set[asyncio.Task[object]] = set()
 
     @property
-    def tasks(self) -> list[asyncio.Task[None]]:
+    def tasks(self) -> list[asyncio.Task[Any]]:
         """Those that were begun; who ends the leadership ends them."""
         return [*self._orders, *([self._task] if self._task else [])]
 
@@ -101,20 +102,17 @@ class Examination:
 
     def end(self, node: Suspected, condemned: Condemned) -> None:
         """Has a worker killed."""
-        self._begin(self._end(node, condemned))
+        self._begin(self._order(node, CONDEMN, condemned, lambda here: here.condemn(condemned)))
 
     def replace(self, node: Suspected, replacement: Replacement) -> None:
         """Has a node leave."""
         self._begin(self._replace(node, replacement))
 
-    async def _end(self, node: Suspected, condemned: Condemned) -> None:
-        await self._order(node, CONDEMN, condemned, lambda here: here.condemn(condemned))
-
     async def _replace(self, node: Suspected, replacement: Replacement) -> None:
         if not await self._order(node, REPLACE, replacement, lambda here: here.replace(replacement)):
             self._say(f"node {node.node} was told to leave and has not agreed; it stays until it is found slow again")
 
-    def _begin(self, order: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, order: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(order, name="master: acts on a diagnosis")
         self._orders.add(task)
         task.add_done_callback(self._orders.discard)
@@ -170,13 +168,10 @@ class Examination:
             async with asyncio.timeout(SECONDS):
                 if self._here and node.incarnation == self._here.incarnation():
                     return Answer(node.node, node.host, await self._here.look(wanted))
-                connection = await self._connect(node)
-                try:
+                async with self._connected(node) as connection:
                     before = time.time()
                     evidence = await connection.ask(EVIDENCE, wanted, NodeEvidence, SECONDS)
                     after = time.time()
-                finally:
-                    await connection.close()
         except (RpcError, OSError) as error:  # a TimeoutError is one
             if isinstance(error, RpcError) and error.code == "too long":  # its agent has answered
                 self._say(f"the evidence of node {node.node} is too long to be sent: its workers are not diagnosed")
@@ -192,18 +187,21 @@ class Examination:
             async with asyncio.timeout(SECONDS):
                 if self._here and node.incarnation == self._here.incarnation():
                     return here(self._here).done
-                connection = await self._connect(node)
-                try:
+                async with self._connected(node) as connection:
                     return (await connection.ask(method, order, Done, SECONDS)).done
-                finally:
-                    await connection.close()
         except (RpcError, OSError):
             return False  # an agent that does not answer is the failure detector's affair
 
-    async def _connect(self, node: Suspected) -> Connection:
+    @contextlib.asynccontextmanager
+    async def _connected(self, node: Suspected) -> AsyncGenerator[Connection]:
         """Raises OSError."""
         reader, writer = await failure_detector.dial(node.address, node.incarnation, self._security.client)
-        return Connection(reader, writer, f"node {node.node}", Caller(self._run(), "master"), self._security.token)
+        name, caller = f"node {node.node}", Caller(self._run(), "master")
+        connection = Connection(reader, writer, name, caller, self._security.token)
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
 
 INNERMOST = 2

@@ -128,8 +128,7 @@ def stragglers(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
     ends = ends_of([(node.network, worker) for _, node, worker in workers])
     roles = dict[str, list[_Sharing]]()
     for role, node, worker in workers:
-        sharing = _Sharing(node.node, worker.rank, works(node.network, worker, ends))
-        roles.setdefault(role, []).append(sharing)
+        roles.setdefault(role, []).append(_Sharing(node.node, worker.rank, works(node.network, worker, ends)))
     return tuple([each for ranks in roles.values() for each in _slow(ranks, round)][:MAX_FINDINGS])
 
 

@@ -111,24 +111,25 @@ class Identity:
     @property
     def pem(self) -> tuple[bytes, bytes, bytes]:
         """The authority, the key and the certificate, as grpc takes them, and as they are now."""
-        issued = self._issued
-        if issued is None:
-            raise ValueError("there is no secret, and so no certificate that it has issued")
+        issued = self._certificate()
         return issued.authority.encode(), issued.key.encode(), issued.certificate.encode()
 
     def written(self) -> Mapping[str, str]:
         """What `server` and `client` are made of, for `written_pair` in another process. Raises OSError."""
         if self._own is not None:
             return self._own.written()
-        if self._issued is None:
-            raise ValueError("there is no secret, and so no certificate that it has issued")
-        issued = self._issued
+        issued = self._certificate()
         return {
             "authority": issued.authority,
             "certificate": issued.certificate,
             "key": issued.key,
             "name": SERVER_NAME,
         }
+
+    def _certificate(self) -> Issued:
+        if self._issued is None:
+            raise ValueError("there is no secret, and so no certificate that it has issued")
+        return self._issued
 
     def renew(self, now: float) -> bool:
         """Replaces the certificate where it is old, and loads files of the user's that have changed.
@@ -291,12 +292,8 @@ class OwnFiles:
 
     def written(self) -> Mapping[str, str]:
         """See `Identity.written`. Raises OSError."""
-        return {
-            "authority": self.authorities.read_text("ascii"),
-            "certificate": self.cert.read_text("ascii"),
-            "key": self.key.read_text("ascii"),
-            "name": "",
-        }
+        authorities, cert, key = (path.read_text("ascii") for path in (self.authorities, self.cert, self.key))
+        return {"authority": authorities, "certificate": cert, "key": key, "name": ""}
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         found: list[tuple[int, int, int]] = []
