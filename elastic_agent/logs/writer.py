@@ -46,9 +46,6 @@ PROMPT_SECONDS, PIPE_PROMPT_SECONDS = 0.2, 1.0
 """A line without end, such as a prompt, is shown when nothing more of it has come for so long: on a terminal, and on a
 pipe, where a line that is torn would hurt more."""
 
-DRAW_SECONDS = 0.25
-"""Between two drawings of a live line."""
-
 WIPE = b"\r\x1b[K"
 """The cursor's line becomes empty."""
 
@@ -319,7 +316,6 @@ class Lane:
         self._workers: dict[Stream, object] = {}
         self._live: str = ""  # the live line as it is wanted, and as it stands there
         self._drawn: str = ""
-        self._drawn_at = float("-inf")
 
     @property
     def waits(self) -> bool:
@@ -370,26 +366,22 @@ class Lane:
         if self.terminal.interactive:
             self._live = text
 
-    def draw(self, now: float) -> float | None:
-        """Makes the live line ready where nothing else waits; seconds until it may be, None: it is as wanted."""
+    def draw(self) -> None:
+        """Makes the live line ready where it is not as wanted, and nothing else waits."""
         if self.waits or self._owner is not None or self.terminal.closed or self._live == self._drawn:
-            return None
-        if self._live and not self.terminal.in_foreground:
-            return None  # what is typed there is for another program
-        if self._live and now - self._drawn_at < DRAW_SECONDS:
-            return DRAW_SECONDS - (now - self._drawn_at)
-        self._drawn_at = now
-        wiped = self._wiped()
-        self._drawn = self._live
-        shown = visible(self._live)[: self.terminal.columns - 1]  # a line that wraps could not be wiped
-        self._ready = memoryview(wiped + shown.encode(errors="replace"))
-        return None
+            return
+        if not self._live or self.terminal.in_foreground:  # else what is typed there is for another program
+            self._ready = memoryview(self._wiped() + self._live_line())
 
     def _wiped(self) -> bytes:
         """Before anything else is written."""
-        wipe = WIPE if self._drawn else b""
-        self._drawn = ""
+        wipe, self._drawn = WIPE if self._drawn else b"", ""
         return wipe
+
+    def _live_line(self) -> bytes:
+        """Where nothing else stands in its line."""
+        self._drawn = self._live
+        return visible(self._live)[: self.terminal.columns - 1].encode(errors="replace")  # one that wraps stays
 
     def write(self, now: float) -> tuple[bool, OSError | ValueError | None]:
         """Gives the terminal what it takes: whether it took anything, and why it takes nothing any more."""
@@ -459,11 +451,13 @@ class Lane:
         if size >= READ_BYTES:
             return  # nothing is copied: a line of megabytes is ready at once, and is written in small portions
         parts = [bytes(self._ready)]
-        if self._entries:
+        if there := bool(self._entries and self._drawn):
             parts.append(self._wiped())
         while size < READ_BYTES and self._entries:
             parts.append(self._next(now))
             size += len(parts[-1])
+        if there and not self._entries and self._owner is None and self.terminal.in_foreground:
+            parts.append(self._live_line())  # in one write with the lines: it is never seen to be missing
         self._ready = memoryview(b"".join(parts))
 
     def _next(self, now: float) -> bytes:
@@ -647,7 +641,8 @@ class Writer(threading.Thread):
                 job[1]()
             now = time.monotonic()
             prompts = [seconds for lane in self._lanes if (seconds := lane.prompt(now)) is not None]
-            prompts += [seconds for lane in self._lanes if (seconds := lane.draw(now)) is not None]
+            for lane in self._lanes:
+                lane.draw()
             moved = [self._show(lane, now) for lane in self._lanes if lane.waits and lane.terminal.has_room()]
             if any(moved) or self._jobs:
                 continue

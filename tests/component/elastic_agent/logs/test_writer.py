@@ -599,6 +599,24 @@ async def test_a_live_line_stays_below_all_others_and_leaves_nothing(make: Make)
     os.close(master)
 
 
+async def test_a_live_line_is_never_missing_below_whole_lines(make: Make):
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with os.fdopen(slave, "wb") as terminal:
+        output = make(stream_out=terminal, stream_err=terminal)
+        output.live("round 1")
+        await screenful(master, b"round 1")
+        lines = output.open(1, 0, 0, "stdout")
+        for number in range(5):
+            lines.feed(b"line %d\n" % number)
+            whole = b"\r\x1b[K[node1 rank 0] line %d\n[elastic-run] round 1" % number
+            assert await screenful(master, b"line %d\n" % number) == whole, "it comes with the line, not after it"
+        output.live("")
+        lines.close()
+        await output.close(succeeded=True)
+    os.close(master)
+
+
 async def test_a_live_line_is_cut_to_the_width_of_the_terminal(make: Make):
     master, slave = os.openpty()
     tty.setraw(slave)
