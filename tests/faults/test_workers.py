@@ -9,7 +9,7 @@ from .job import Job
 pytestmark = pytest.mark.torch
 
 WAYS = {
-    "raise ValueError('the loss is not a number')": "exited with code 1: ValueError: the loss is not a number",
+    "raise ValueError('the loss is not a number')": "exited with code 1",
     "sys.exit(3)": "exited with code 3",
     "import ctypes; ctypes.string_at(0)": "died by SIGSEGV (11)",
 }
