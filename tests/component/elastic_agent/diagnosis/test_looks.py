@@ -13,7 +13,7 @@ from elastic_run.elastic_agent.diagnosis.running import Running
 from elastic_run.elastic_agent.diagnosis.stacks import Stack, Stacks
 from elastic_run.elastic_agent.diagnosis.threads import Threads
 from elastic_run.elastic_agent.diagnosis.watch import ProgressWatch
-from elastic_run.master.diagnosis.evidence import Blocked, Socket
+from elastic_run.master.diagnosis.evidence import Blocked, Frame, Socket
 
 ME = Running(0, 0, os.getpid())
 
@@ -33,7 +33,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     async def take(_: Stacks, pid: int, seconds: float = 0.0) -> Stack:
         found.append(pid)
-        return Stack(trouble=f"a double, {seconds}")
+        return Stack((Frame("train.py", 1, "train"),), trouble=f"a double, {seconds}")
 
     monkeypatch.setattr(Stacks, "take", take)
     monkeypatch.setattr(looks, "PAUSE", 0.0)
