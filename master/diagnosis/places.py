@@ -81,7 +81,10 @@ READY, STARVED = 0.8, 0.02
 machine that is merely busy, everybody gets a share."""
 
 ENDLESS = 20.0
-"""Times as long as a worker must have been quiet: a wait that ends by itself no sooner is one that does not end."""
+"""Times as long as a worker must have been quiet: a sleep that is over sooner is no standstill."""
+
+DAY = 86400.0
+"""Seconds: a wait that ends by itself no sooner is one that does not end."""
 
 LOOKS = 10
 """Stacks that must be alike, where a worker computes."""
@@ -115,6 +118,7 @@ class Place:
         sure: as far as can be seen, nothing ends its wait: no time-out, no other machine, no other thread or process.
         wakes: its main thread waits for what is to come from outside, and woke up meanwhile: something came, or it
             asked again.
+        main: it is the place of its main thread.
     """
 
     what: What
@@ -124,6 +128,7 @@ class Place:
     spot: tuple[tuple[str, int, str], ...]
     sure: bool = False
     wakes: bool = False
+    main: bool = True
 
 
 Ends = Mapping[tuple[str, str], int]
@@ -179,7 +184,7 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     sure = False
     acting = main
     if what in _WAITS:
-        acting, what, sure = _acting(network, worker, main, others, what, ends, bar)
+        acting, what, sure = _acting(network, worker, main, others, what, ends)
     stacks = acting.stacks
     if what == "computes" and acting is not main:
         still = False
@@ -195,9 +200,9 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         still = True
     elif what in ("disk", "file") and acting.blocked.call in ("fsync", "fdatasync"):
         still = quiet and worker.quiet >= SYNC * bar  # so much to write may take its time
-    elif what == "sleep" and not sure and not worker.woken:
+    elif what == "sleep" and not sure and not worker.woken and (acting.blocked.ends or 0.0) < ENDLESS * bar:
         still = False  # one that ends by itself, and soon
-    elif what in ("server", "pipe", "device"):
+    elif what in ("server", "pipe", "device", "disk", "file", "memory"):
         # What comes in small parts, with pauses that are longer than all looks together, wakes it up now and then; so
         # does a time-out after which it asks again. See `wakes`.
         still = quiet and last.switches <= first.switches + 1
@@ -209,7 +214,7 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
             f"{where}, its control group has used up its quota" if where else "its control group has used up its quota"
         )
     wakes = acting is main and what in ("server", "pipe") and worker.woken > WOKEN
-    return Place(what, where, peers, still, spot_of(acting.frames), sure or what in _PROVEN, wakes)
+    return Place(what, where, peers, still, spot_of(acting.frames), sure or what in _PROVEN, wakes, acting is main)
 
 
 _WAITS: frozenset[What] = frozenset(
@@ -217,7 +222,7 @@ _WAITS: frozenset[What] = frozenset(
 )
 """What a main thread does that may wait for another thread, or for a process."""
 
-_PROVEN: frozenset[What] = frozenset(("stopped", "starved", "gil", "disk", "file", "memory"))
+_PROVEN: frozenset[What] = frozenset(("stopped", "starved", "gil", "disk", "memory"))
 _FOR_THREADS: frozenset[What] = frozenset(("lock", "either", "child", "loader", "pipe", "unknown"))
 _TELLS: frozenset[What] = frozenset(("server", "peer", "pipe", "file", "file lock"))
 """What another thread waits for that is also why the main thread waits."""
@@ -247,7 +252,7 @@ def _tracks(worker: Worker) -> tuple[_Track, list[_Track]]:
 
 
 def _acting(
-    network: str, worker: Worker, main: _Track, others: Sequence[_Track], what: What, ends: Ends, bar: float
+    network: str, worker: Worker, main: _Track, others: Sequence[_Track], what: What, ends: Ends
 ) -> tuple[_Track, What, bool]:
     """The thread that tells where a worker is whose main thread waits, what it does, and whether nothing ends that."""
     own = [each for each in others if each.child or script_frames(each.frames) or decides(each.frames, LIBRARIES)]
@@ -265,28 +270,31 @@ def _acting(
             if does in _TELLS:
                 return each, does, False
     # A thread that wakes up by itself, or that a machine may wake up, may end the wait of the main one.
-    ended = any(does in _TELLS or not _is_endless(each.blocked, bar) for each, does in found)
-    ended = ended or any(each.blocked.on in ("socket", "pipe", "file") for each in others if each not in own)
+    ended = any(does in (*_TELLS, "idle") or not _is_endless(each.blocked) for each, does in found)
+    ended = ended or any(each.blocked.on in _OUTSIDE for each in others if each not in own)
     if process and (what == "child" or not main.frames):  # which does the work in its place
         instead = _wait(process, frozenset(), worker)
-        return process, instead, not ended and instead in ("lock", "either", "sleep")
+        return process, instead, not ended and instead in ("lock", "sleep") and process.blocked.on in ("lock", "time")
     if what in ("child", "loader"):
-        ended = ended or not worker.children or not all(_is_stuck(each, bar) for each in worker.children)
-    sure = not ended and _is_endless(main.blocked, bar)
-    if what == "pipe":
-        sure = sure and main.blocked.on == "terminal"
-    return main, what, sure and what in ("lock", "either", "sleep", "child", "loader", "pipe")
+        ended = ended or not worker.children or not all(map(_is_stuck, worker.children))
+    sure = not ended and _is_endless(main.blocked) and main.blocked.on != "terminal"
+    # What an event loop waits for is not seen, nor who may end a wait in native code.
+    sure = sure and (what != "lock" or main.blocked.on == "lock")
+    return main, what, sure and what in ("lock", "sleep", "child", "loader")
 
 
-def _is_endless(blocked: Blocked, bar: float) -> bool:
-    return blocked.ends is None or blocked.ends >= ENDLESS * bar > 0
+_OUTSIDE = ("socket", "local socket", "listener", "pipe", "file")
 
 
-def _is_stuck(child: Child, bar: float) -> bool:
+def _is_endless(blocked: Blocked) -> bool:
+    return blocked.ends is None or blocked.ends >= DAY
+
+
+def _is_stuck(child: Child) -> bool:
     """A process that waits for nothing that comes by itself; a pipe is what it gets its work by."""
-    if child.state in ("T", "t", "Z", "X", "D") or child.blocked.on in ("pipe", "local socket"):
+    if child.state in ("T", "t") or child.blocked.on == "pipe":
         return True
-    return child.blocked.on in ("lock", "time", "child") and _is_endless(child.blocked, bar)
+    return child.blocked.on == "time" and _is_endless(child.blocked)
 
 
 def _peers(network: str, worker: Worker, blocked: Blocked, ends: Ends) -> frozenset[int]:
@@ -312,9 +320,10 @@ def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, dela
     if max(delayed, ready) >= READY and busy < STARVED:
         return "starved"
     if all(state == "D" for state in main.states):
-        if worker.blocked.on not in ("", "file"):
-            return "stopped"  # in a wait that a signal could end: a control group has frozen it
-        return "memory" if "mem_cgroup" in channel else "disk"
+        if "mem_cgroup" in channel:
+            return "memory"
+        # In a wait that a signal could end, it was frozen by a control group.
+        return "stopped" if worker.blocked.on in ("lock", "time", "child", "pipe", "terminal") else "disk"
     if _keeps_gil(worker.snapshots, busy + delayed):
         return "gil"
     if main.busy < BUSY and (found := _for_ranks(main)):
@@ -330,6 +339,8 @@ def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, dela
 
 def _for_ranks(track: _Track) -> What | None:
     """What it waits for, by its stack, where that is for other ranks or for an accelerator."""
+    if track.blocked.on in ("file", "pipe", "child", "terminal"):
+        return None  # it writes what a collective operation has brought
     if is_in(track.frames[:1], HELD):
         return "collective"  # before its own first line, until rank 0 is there
     if is_in(track.frames[:1], DEVICES):

@@ -124,7 +124,11 @@ def _work(look: Snapshot) -> Work:
 
 def stragglers(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
     """Ranks that the others wait for in each step, from long looks at ranks that come on."""
-    workers = [each for each in workers_of(answers, round) if len(each[2].snapshots) >= ENOUGH]
+    workers = [
+        each
+        for each in workers_of(answers, round)
+        if len(each[2].snapshots) >= ENOUGH and any(look.frames for look in each[2].snapshots)
+    ]
     ends = ends_of([(node.network, worker) for _, node, worker in workers])
     roles = dict[str, list[_Sharing]]()
     for role, node, worker in workers:

@@ -95,9 +95,6 @@ _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blo
 DEAD, HALTED = ("Z", "X"), ("T", "t")
 """States of a process that has ended, and of one that is stopped."""
 
-_FOR_CHILDREN: frozenset[What] = frozenset(("loader", "child", "pipe"))
-"""What a rank does that waits for a process which it has started."""
-
 _ROOTED = frozenset(
     ("broadcast", "broadcast_object_list", "scatter", "scatter_object_list", "gather", "gather_object", "reduce",
      "send", "recv", "isend", "irecv", "batch_isend_irecv")
@@ -136,7 +133,7 @@ def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
 def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
     workers = workers_of(answers, round)
     ends = places.ends_of([(node.network, worker) for _, node, worker in workers])
-    bar = QUIET * min((worker.allowed for _, _, worker in workers if worker.ended is None), default=0.0)
+    bar = QUIET * min((worker.allowed for _, _, worker in workers if worker.allowed), default=0.0)
     living = [
         _Rank(node.node, role, worker, places.place(node.network, worker, ends, bar))
         for role, node, worker in workers
@@ -170,7 +167,7 @@ def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
 
     rest = list(filter(tells, living))
     roles = {worker.rank: role for role, _, worker in workers}
-    across = _judged(rest, ended, round, whole=len(rest) == len(living), seen=seen)
+    across = _judged(rest, ended, round, whole=len(rest) == len(living), seen=seen, across=True)
     return _weak([kept for each in across if (kept := _without_its_role(each, roles))])
 
 
@@ -205,9 +202,17 @@ def _waits_for_others(each: _Rank, own: set[int]) -> bool:
 
 
 def _judged(
-    living: Sequence[_Rank], ended: Sequence[_EndedRank], round: int, *, whole: bool, seen: bool
+    living: Sequence[_Rank], ended: Sequence[_EndedRank], round: int, *, whole: bool, seen: bool, across: bool = False
 ) -> list[Finding]:
-    """What is found among some ranks; `whole`: they are all ranks of the job; `seen`: all of the job are seen."""
+    """What is found among some ranks.
+
+    Args:
+        living, ended: of them.
+        round: of the job.
+        whole: they are all ranks of the job.
+        seen: all of the job are seen.
+        across: they are of several roles.
+    """
     on_devices = [each for each in living if each.place.what == "device"]
     in_collectives = [each for each in living if each.place.what in WAITS_FOR_RANKS]
     waiting = in_collectives or on_devices
@@ -233,7 +238,7 @@ def _judged(
         and not (each.place.wakes and _may_come_on(each.worker))
     ]
     proven = [each for each in still if each.place.what in _BY_THE_KERNEL or _lost_child(each)]
-    anyone = any(not each.place.peers for each in waiting)
+    anyone = not across or any(not each.place.peers for each in waiting)
     if waiting and any(_comes_on(each) and (anyone or each.worker.rank in awaited) for each in others):
         return [_finding(each, waiting, round) for each in _roots(proven)]
     if waiting and stuck:
@@ -251,11 +256,12 @@ def _judged(
         return []  # they come on
     if waiting and not others:
         if ended:
-            return [_name(each, "uneven-steps", "strong", "", waiting, round) for each in ended]
+            strength: Strength = "strong" if apart else "weak"  # who waits in native code may wait for something else
+            return [_name(each, "uneven-steps", strength, "", waiting, round) for each in ended]
         return _all_wait(waiting, round, whole=whole, seen=seen) if apart or hidden else []
     if any(each.place.wakes and _may_come_on(each.worker) for each in others):
         return []
-    if waiting and seen and len(still) == len(others):
+    if waiting and whole and seen and all(each.place.still for each in others):
         return [_standstill(living, round)]
     if waiting or not whole:
         return []
@@ -272,7 +278,7 @@ def _judged(
 
 def _is_fault(each: _Rank) -> bool:
     """Also where nobody waits for it: who sleeps for long does so on purpose."""
-    return each.place.sure and each.place.what != "sleep"
+    return each.place.sure and each.place.what == "lock"
 
 
 def _is_alike(each: _Rank, waiting: Sequence[_Rank]) -> bool:
@@ -300,11 +306,17 @@ def _has_stack(worker: Worker) -> bool:
 
 
 def _lost_child(each: _Rank) -> bool:
-    """It waits for a process that has ended or is stopped; without a stack, one that waits may wait for that."""
+    """It waits for a process that has ended or is stopped.
+
+    One that has ended and is not collected may be one that nobody waits for; a wait for its end would be over.
+    """
     states = [child.state for child in each.worker.children]
-    if each.place.what in _FOR_CHILDREN or not _has_stack(each.worker):
-        return any(state in (*DEAD, *HALTED) for state in states)
-    return each.place.what in _KINDS and any(state in HALTED for state in states)
+    if any(state in HALTED for state in states):
+        return each.place.what in _KINDS
+    dead = [state in DEAD for state in states]
+    if not _has_stack(each.worker):
+        return False
+    return any(dead) if each.place.what == "loader" else each.place.what == "pipe" and bool(dead) and all(dead)
 
 
 def _waited(each: _Rank) -> float:
@@ -416,6 +428,10 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
             majority = [each for each in waiting if each is not odd[0]]
         # An operation with a root ends for each rank at another time: who waits in it, or has left it, may be right.
         unsure = tie or any(each.place.spot[0][2] in _ROOTED for each in waiting)
+        # Nor is it known what a call of native code waits for, and whose other threads wait for what.
+        unsure = unsure or len({each.place.main for each in waiting}) > 1
+        hidden = any(each.place.what == "either" for each in waiting)
+        unsure = unsure or (hidden and _since(waiting) < PATIENT * min(each.worker.allowed for each in waiting))
         strength: Strength = "weak" if unsure else "strong"
         return [_name(each, "mismatched-collective", strength, each.place.where, majority, round) for each in odd[:4]]
     for each in waiting:

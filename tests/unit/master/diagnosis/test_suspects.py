@@ -35,8 +35,10 @@ BARRIER = (
     Frame("/home/me/train.py", 41, "train"),
     Frame("/home/me/train.py", 60, "<module>"),
 )
-ELSEWHERE = (Frame("/home/me/train.py", 12, "log"), Frame("/home/me/train.py", 60, "<module>"))
-EVALUATION = (Frame("/home/me/train.py", 90, "metric"), *ELSEWHERE)
+PASSES = Frame("/usr/lib/python3.11/threading.py", 320, "wait")
+NATIVE = (Frame("/home/me/train.py", 12, "log"), Frame("/home/me/train.py", 60, "<module>"))
+ELSEWHERE = (PASSES, *NATIVE)
+EVALUATION = (Frame("/home/me/train.py", 90, "metric"), *NATIVE)
 
 LOCK = Blocked("futex", "lock")
 LONG = 350.0
@@ -80,7 +82,7 @@ def test_a_rank_that_waits_for_a_lock_while_the_others_wait_for_it_is_a_deadlock
     assert (found.kind, found.rank, found.strength) == ("deadlock", 1, "strong")
     assert found.waiting == (0, 2)
     assert str(found) == (
-        "rank 1 on node A waits for a lock that nobody releases (train.py:12 in log), for 70 s; "
+        "rank 1 on node A waits for a lock that nobody releases (wait(), train.py:12 in log), for 70 s; "
         "ranks 0, 2 wait in all_reduce(), train.py:38 in train"
     )
 
@@ -130,7 +132,7 @@ def test_a_rank_that_is_ready_to_run_and_gets_no_processor_is_named() -> None:
     found = the_one(worker(0), worker(1, ELSEWHERE, state="R"))
     assert (found.kind, found.rank) == ("cpu-taken", 1)
     found = the_one(worker(0), worker(1, ELSEWHERE, state="R", throttled=0.5))
-    assert "gets no processor (train.py:12 in log, its control group has used up its quota)" in str(found)
+    assert "gets no processor (wait(), train.py:12 in log, its control group has used up its quota)" in str(found)
 
 
 def test_a_rank_that_computes_at_changing_places_is_busy_and_no_fault() -> None:
@@ -616,7 +618,7 @@ def thread(stack: tuple[Frame, ...], on: Blocked = LOCK, *, child: bool = False)
 @pytest.mark.parametrize("around", [RECORD, FORWARD, ADAPTER, BACKWARD])
 def test_a_stack_that_passes_through_a_framework_is_the_users(around: Frame) -> None:
     """A hook, a forward pass and all below a decorator: as the culprit, and as the one that waits."""
-    stands = worker(1, (PASSES, ELSEWHERE[0], around, *ELSEWHERE[1:]))
+    stands = worker(1, (PASSES, NATIVE[0], around, NATIVE[1]))
     waits = [worker(rank, (*ALL_REDUCE[:2], around, ALL_REDUCE[2])) for rank in (0, 2)]
     found = the_one(waits[0], stands, waits[1])
     assert (found.kind, found.rank, found.waiting) == ("deadlock", 1, (0, 2))
@@ -626,12 +628,15 @@ def test_a_stack_that_passes_through_a_framework_is_the_users(around: Frame) -> 
 
 def test_a_wait_in_native_code_is_no_cause_while_another_rank_is_elsewhere() -> None:
     """`work.wait()` of an operation that was begun before shows no Python call."""
-    hidden = worker(1, ELSEWHERE)
+    hidden = worker(1, NATIVE)
     found = the_one(worker(0), hidden, worker(2, EVALUATION, on=SLEEP))
     assert (found.kind, found.rank, found.waiting) == ("sleeps", 2, (0, 1))
     assert judged(worker(0), hidden, worker(2, EVALUATION, on=replace(SLEEP, ends=15.0))) == ()
-    found = the_one(hidden, worker(0, ELSEWHERE), worker(2, EVALUATION))
-    assert (found.kind, found.rank, found.strength) == ("mismatched-collective", 2, "strong")
+    assert the_one(worker(0), hidden, worker(2)).kind == "standstill", "a pool of native threads may read or write"
+    for quiet, strength in ((70.0, "weak"), (LONG, "strong")):
+        ranks = (worker(rank, stack, quiet=quiet) for rank, stack in enumerate((NATIVE, NATIVE, EVALUATION)))
+        found = the_one(*ranks)
+        assert (found.kind, found.rank, found.strength) == ("mismatched-collective", 2, strength)
 
 
 @pytest.mark.parametrize(
@@ -639,7 +644,7 @@ def test_a_wait_in_native_code_is_no_cause_while_another_rank_is_elsewhere() -> 
     [
         worker(2, ELSEWHERE, on=replace(SLEEP, ends=1.0), woken=60),  # for the file that rank 0 will write
         worker(2, ELSEWHERE, on=Blocked("flock", "file", "/data/lock")),  # which rank 0 holds
-        worker(2, (PASSES, *ELSEWHERE)),
+        worker(2, ELSEWHERE),
     ],
 )
 def test_a_chain_of_waits_ends_at_a_rank_that_is_busy_and_not_at_one_that_stands_still(waits: Worker) -> None:
@@ -652,7 +657,7 @@ def test_a_chain_of_waits_ends_at_a_rank_that_is_busy_and_not_at_one_that_stands
 
 def test_the_place_of_a_rank_is_the_thread_that_takes_part_and_not_the_main_threads_join() -> None:
     trains = [with_threads(worker(rank, JOIN), thread(ALL_REDUCE)) for rank in (0, 2)]
-    found = the_one(trains[0], with_threads(worker(1, JOIN), thread((PASSES, *ELSEWHERE))), trains[1])
+    found = the_one(trains[0], with_threads(worker(1, JOIN), thread(ELSEWHERE)), trains[1])
     assert (found.kind, found.rank, found.waiting_where) == ("deadlock", 1, "all_reduce(), train.py:38 in train")
     asyncio = (Frame("/usr/lib/python3.11/asyncio/base_events.py", 1900, "_run_once"), *ELSEWHERE)
     loop = worker(1, asyncio, on=Blocked("epoll_wait", "local socket"))
@@ -665,7 +670,7 @@ def test_the_place_of_a_rank_is_the_thread_that_takes_part_and_not_the_main_thre
 def test_the_place_of_a_rank_is_the_process_that_trains_where_a_script_of_the_shell_waits_for_it() -> None:
     shell = worker(0, (), on=Blocked("wait4", "child"))
     trains = [with_threads(replace(shell, rank=rank), thread(ALL_REDUCE, child=True)) for rank in (0, 2)]
-    stands = with_threads(replace(shell, rank=1), thread((PASSES, *ELSEWHERE), child=True))
+    stands = with_threads(replace(shell, rank=1), thread(ELSEWHERE, child=True))
     found = the_one(trains[0], stands, trains[1])
     assert (found.kind, found.rank, found.where) == ("deadlock", 1, "wait(), train.py:12 in log")
 
@@ -673,7 +678,7 @@ def test_the_place_of_a_rank_is_the_process_that_trains_where_a_script_of_the_sh
 @pytest.mark.parametrize("ends", [replace(LOCK, ends=1.0), replace(SLEEP, ends=0.5), Blocked("poll", "pipe", ends=5.0)])
 def test_a_wait_that_another_thread_may_end_is_no_proof(ends: Blocked) -> None:
     """A thread fills the queue now and then; when it has not for long, the rank is named."""
-    waits = with_threads(worker(1, (PASSES, *ELSEWHERE)), thread(EVALUATION, on=ends))
+    waits = with_threads(worker(1, ELSEWHERE), thread(EVALUATION, on=ends))
     assert the_one(worker(0), waits).kind == "standstill"
     (found,) = judged(worker(0, quiet=LONG), replace(waits, quiet=LONG))
     assert (found.rank, found.strength) == (1, "strong")
@@ -681,7 +686,7 @@ def test_a_wait_that_another_thread_may_end_is_no_proof(ends: Blocked) -> None:
 
 def test_a_thread_that_computes_makes_its_rank_busy() -> None:
     first, last = (ThreadState(7, False, "R", cpu, Blocked(), EVALUATION) for cpu in (0.0, 0.2))
-    waits = worker(1, (PASSES, *ELSEWHERE))
+    waits = worker(1, ELSEWHERE)
     looks = (replace(waits.snapshots[0], threads=(first,)), *waits.snapshots[1:-1])
     looks = (*looks, replace(waits.snapshots[-1], threads=(last,)))
     assert judged(worker(0, quiet=LONG), replace(waits, snapshots=looks, quiet=LONG)) == ()
@@ -698,7 +703,7 @@ def test_what_all_ranks_wait_for_by_design_is_weak_evidence_at_most() -> None:
     found = judged(*(worker(rank, ELSEWHERE, quiet=LONG, on=server) for rank in range(3)))
     assert {each.strength for each in found} == {"weak"}
     assert the_one(worker(0, ELSEWHERE, on=SLEEP)).strength == "weak"
-    assert the_one(worker(0, (PASSES, *ELSEWHERE))).strength == "strong"
+    assert the_one(worker(0, ELSEWHERE)).strength == "strong"
     served = replace(server, sockets=(Socket("127.0.0.1:4001", "127.0.0.1:4000"),))
     asks = [worker(rank, ELSEWHERE, quiet=LONG, on=served) for rank in (1, 2)]  # a queue that rank 0 serves
     serves = worker(0, ELSEWHERE, quiet=LONG, on=server, connections=(Socket("127.0.0.1:4000", "127.0.0.1:4001"),))
@@ -723,7 +728,7 @@ def test_a_rank_that_waits_for_a_debugger_to_connect_is_named_when_it_has_for_lo
 def test_a_collective_that_a_pool_of_threads_runs_without_a_call_of_the_script_is_one() -> None:
     pool = Frame("/usr/lib/python3.11/concurrent/futures/thread.py", 83, "_worker")
     loop = (Frame("/usr/lib/python3.11/asyncio/base_events.py", 1900, "_run_once"), *ELSEWHERE)
-    ranks = [worker(rank, loop, on=Blocked("epoll_wait", "local socket")) for rank in range(3)]
+    ranks = [worker(rank, loop, quiet=LONG, on=Blocked("epoll_wait", "local socket")) for rank in range(3)]
     found = the_one(
         with_threads(ranks[0], thread((PASSES, pool))),
         *(with_threads(each, thread((ALL_REDUCE[0], pool))) for each in ranks[1:]),
@@ -767,3 +772,45 @@ def test_who_waits_in_an_operation_that_has_a_root_may_be_right_and_who_has_left
     for stacks in ((ALL_REDUCE, ALL_REDUCE, broadcast), (broadcast, broadcast, ALL_REDUCE)):
         found = the_one(*(worker(rank, stack) for rank, stack in enumerate(stacks)))
         assert (found.kind, found.strength) == ("mismatched-collective", "weak")
+
+
+RUN = (Frame("/usr/lib/python3.11/subprocess.py", 1264, "wait"), *NATIVE)
+
+
+@pytest.mark.parametrize(
+    "innocent",
+    [
+        worker(1, RUN, on=Blocked("wait4", "child"), children=(Child(7, "aws", "S", 0.0, blocked=LOCK),)),
+        worker(
+            1,
+            RUN,
+            on=Blocked("wait4", "child"),
+            children=(Child(7, "curl", "S", 0.0, blocked=Blocked("poll", "local socket")),),
+        ),
+        worker(1, RUN, on=Blocked("wait4", "child"), children=(Child(6, "git", "Z", 0.0), Child(7, "cp", "D", 0.0))),
+        worker(1, (Frame("/x/site-packages/pyarrow/parquet/core.py", 9, "read"), *NATIVE)),
+        worker(
+            1,
+            (Frame("/usr/lib/python3.11/asyncio/base_events.py", 9, "run"), *NATIVE),
+            on=Blocked("epoll_wait", "local socket"),
+        ),
+        worker(1, NATIVE, on=Blocked("select", "terminal", "/dev/pts/3")),
+        worker(1, ELSEWHERE, on=replace(LOCK, ends=830.0)),
+        worker(
+            1,
+            (Frame("/x/site-packages/torch/distributed/checkpoint/filesystem.py", 9, "_write_files"), *NATIVE),
+            on=Blocked("write", "file", "/mnt/x"),
+        ),
+        with_threads(worker(1, JOIN), thread(EVALUATION, on=Blocked("poll", "listener"))),
+    ],
+)
+def test_what_somebody_outside_may_end_is_no_proof_at_the_first_look(innocent: Worker) -> None:
+    assert [each.kind for each in judged(worker(0), innocent, worker(2))] in (["standstill"], [])
+    assert {each.strength for each in judged(replace(innocent, rank=0))} <= {"weak"}
+
+
+def test_a_file_system_that_wakes_a_rank_up_answers() -> None:
+    maps = worker(1, NATIVE, state="D", on=Blocked())
+    assert the_one(worker(0), maps).kind == "blocked-file"
+    last = replace(maps.snapshots[-1], switches=20)
+    assert judged(worker(0), replace(maps, snapshots=(*maps.snapshots[:-1], last))) == ()
