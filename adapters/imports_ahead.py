@@ -205,19 +205,16 @@ NAMELESS: Mapping[str, str] = {
 name that ends in `*` stands for all names that begin so."""
 
 NAMESPACES: Mapping[str, str] = {
-    "google": "accelerate asks whether it runs in Google's notebooks, and finds the folder of protobuf",
+    "google": "accelerate asks whether it runs in Google's notebooks, and finds the folder of protobuf"
 }
 """Packages that are only a folder which several distributions share. They may be loaded; nothing in them may."""
 
 THREADS: Mapping[str, str] = {
-    "jemalloc_bg_thd": "jemalloc holds its locks during a fork, and has no such thread in the child",
+    "jemalloc_bg_thd": "jemalloc holds its locks during a fork, and has no such thread in the child"
 }
 """Threads that may stay after an import, by the name in /proc/self/task/*/comm, and why a fork does no harm to them."""
 
-WALKS: Mapping[str, str] = {
-    "fsspec.config": "FSSPEC_",
-    "tqdm.utils": "TQDM_",
-}
+WALKS: Mapping[str, str] = {"fsspec.config": "FSSPEC_", "tqdm.utils": "TQDM_"}
 """Modules that go through all environment variables when they are imported, and use only those that begin so."""
 
 _RANKS = ("RANK", "LOCAL_RANK")
@@ -232,9 +229,7 @@ READS_RANK: Mapping[str, tuple[str, ...]] = {
 READS_FOLDER: frozenset[str] = frozenset(["torch._dynamo.config", "torch._inductor.config"])
 """Modules below a late import that note the working directory, which a script may have changed before it."""
 
-DRAWS: Mapping[str, str] = {
-    "rich": "the number at which links in a terminal begin, which each worker draws anew",
-}
+DRAWS: Mapping[str, str] = {"rich": "the number at which links in a terminal begin, which each worker draws anew"}
 """Packages whose import draws from the generator that all Python code shares, by top-level name, and why that does no
 harm."""
 

@@ -25,11 +25,7 @@ class SayOnce:
 
 
 class ExitLines:
-    """Says how workers ended, a line for each; the error that several of two rounds have is told once.
-
-    Args:
-        say: prints one line for a person.
-    """
+    """Says how workers ended, a line for each; the error that several of two rounds have is told once."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

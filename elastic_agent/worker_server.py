@@ -1,7 +1,4 @@
-"""Where this node's workers ask their agent, and who answers them; their side is `adapters/client/channel.py`.
-
-Other processes of this user on this machine, as `elastic-run status`, find the agent there too.
-"""
+"""Where this node's workers ask their agent, and who answers them; their side is `adapters/client/channel.py`."""
 
 import asyncio
 import secrets

@@ -419,10 +419,7 @@ def _output(options: Options) -> Output:
         host=node_name(options),
         log_dir=wanted.log_dir,
         job_id=options.job_id,
-        color={
-            "stdout": _is_coloured(wanted.color, sys.stdout),
-            "stderr": _is_coloured(wanted.color, sys.stderr),
-        },
+        color={"stdout": _is_coloured(wanted.color, sys.stdout), "stderr": _is_coloured(wanted.color, sys.stderr)},
         redirects={rank: int(std) for rank, std in enumerate(wanted.redirects)},
         tee={rank: int(std) for rank, std in enumerate(wanted.tee)},
         line_prefix=_line_prefix(wanted.line_prefix, options.role),

@@ -184,7 +184,7 @@ class Gathering:
         self._told = Counter[str]()  # exits by node
         self._world = 0
         self._ranks: set[tuple[str, int]] = set()  # node and rank of whoever failed
-        self._outside = False  # somebody has ended one of them, and may be ending its node
+        self.outside = False  # somebody has ended one of them, and may be ending its node
         self._needed = False  # not only optional roles are concerned
         # Dictionaries without values, which keep the order of arrival.
         self._lost: dict[tuple[str, NodeReason], None] = {}
@@ -202,7 +202,7 @@ class Gathering:
             if kind == _GAVE_UP_KIND:
                 self._waited.add(failed.exit.rank)
             self._ranks.add((failed.node, failed.exit.rank))
-            self._outside = self._outside or kind == _ENDED_KIND
+            self.outside = self.outside or kind == _ENDED_KIND
             if self._root is None or kind < self._root_kind:
                 self._root, self._root_kind = failed, kind
         self._world = max(self._world, evidence.world)
@@ -221,10 +221,6 @@ class Gathering:
     def all_failed(self, workers: int) -> bool:
         """All `workers` of the round have failed; 0: it is not known how many there are."""
         return 0 < workers <= len(self._ranks)
-
-    def complete(self, workers: int) -> bool:
-        """Nothing is left to come: all have failed, by themselves."""
-        return self.all_failed(workers) and not self._outside
 
     def judge(self) -> Incident | None:
         """The incident that it amounts to so far; None where nothing has happened."""
@@ -480,7 +476,7 @@ def hopeless(tally: Tally, incident: Incident) -> tuple[Outcome, FaultReason] | 
         case "none":
             return "failed", reasons.CannotBeFixed(incident.reason)
         case "poor" if tally.repeats >= 2:
-            return "repeated", reasons.AllFailedAlike(incident.reason, tally.repeats, QUICK_SECONDS)
+            return "repeated", reasons.SameFailure(incident.reason, tally.repeats, QUICK_SECONDS)
         case _:
             return None
 

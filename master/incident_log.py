@@ -119,8 +119,8 @@ class IncidentLog:
                     alike_by = case.since + ALIKE_SECONDS
         root_by = case.since + ROOT_SECONDS if unproven(incident) else -math.inf
         outcome, reason = end or (None, incident.reason)
-        settled_at = case.since + (0.0 if case.evidence.complete(workers) else GATHER)
-        return Fault(reason, incident.cause, outcome, settled_at, root_by, alike_by)
+        complete = case.evidence.all_failed(workers) and not case.evidence.outside
+        return Fault(reason, incident.cause, outcome, case.since + GATHER * (not complete), root_by, alike_by)
 
     def settled(self) -> Tally:
         """The tally with the incident that opened the current round."""

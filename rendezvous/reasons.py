@@ -442,20 +442,7 @@ class CannotBeFixed(Tagged):
         return f"{self.what}; every rank failed in the same way, and a restart cannot fix it ({_OVERRIDE})"
 
 
-@dataclass(frozen=True, slots=True)
-class AllFailedAlike(Tagged):
-    """Every rank has the same failure, so many times in a row, each within `seconds` of the start."""
-
-    what: IncidentReason
-    times: Number
-    seconds: float
-
-    def __str__(self) -> str:
-        times = f"{self.times} times in a row, each within {self.seconds:g} s of the start"
-        return f"{self.what}; every rank failed in the same way, {times} ({_OVERRIDE})"
-
-
-FaultReason = IncidentReason | RestartsSpent | SameFailure | StartsFailed | CannotBeFixed | AllFailedAlike
+FaultReason = IncidentReason | RestartsSpent | SameFailure | StartsFailed | CannotBeFixed
 """What failed in a round, and why the job must end on account of it, where it must."""
 
 

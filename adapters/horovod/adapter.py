@@ -36,13 +36,7 @@ class Horovod(Plain):
     worker_ports = 1  # only so that all know how many workers each node has
     standby = False  # a worker asks for its rank in `hvd.init`, and has to have one by then
     state_from_rank_0 = True
-    per_worker = frozenset(
-        [
-            *RANK_VARIABLES,
-            "HOROVOD_GLOO_IFACE",
-            "HOROVOD_GLOO_RENDEZVOUS_PORT",
-        ]
-    )
+    per_worker = frozenset([*RANK_VARIABLES, "HOROVOD_GLOO_IFACE", "HOROVOD_GLOO_RENDEZVOUS_PORT"])
     consequences = (*COLLECTIVES, r"Horovod has been shut down", r"HTTP request failed", r"\[gloo")
     hints = (
         Hint(

@@ -20,11 +20,7 @@ tf: Any = tensorflow  # Any: it has no types
 
 
 def shards_dataset(
-    source: Shards,
-    read: Callable[[Records], Iterable[Any]],
-    *,
-    batch_size: int,
-    output_signature: Any,
+    source: Shards, read: Callable[[Records], Iterable[Any]], *, batch_size: int, output_signature: Any
 ) -> "ShardsDataset":
     """Batches of leased shards for `tf.data`; what is in the model, `commit` says.
 

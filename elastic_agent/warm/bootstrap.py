@@ -494,12 +494,7 @@ class _Zygote:
         return self._settings.changed(_year())
 
     def _become(
-        self,
-        agent: int,
-        gate: int,
-        streams: tuple[int, int],
-        descriptors: Sequence[int],
-        environment: list[bytes],
+        self, agent: int, gate: int, streams: tuple[int, int], descriptors: Sequence[int], environment: list[bytes]
     ) -> None:
         """Makes this process the worker that it was forked for."""
         if not os.read(gate, 1):

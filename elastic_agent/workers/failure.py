@@ -266,10 +266,7 @@ _HINTS_AFTER_THE_FRAMEWORK = (
         re.compile(r"No space left on device"),
         "a disk is full; if it is /dev/shm, give the container more shared memory or use fewer data-loader workers",
     ),
-    (
-        re.compile(r"Too many open files"),
-        "the limit of open files is reached: raise it with `ulimit -n`",
-    ),
+    (re.compile(r"Too many open files"), "the limit of open files is reached: raise it with `ulimit -n`"),
 )
 
 _HINTS_BY_SIGNAL: dict[int, str] = {

@@ -120,9 +120,7 @@ class WorkerGroup:
         self._ended: tuple[Exit, ...] = ()  # of workers that ended before the others went on into another round
         self._lost_peer = re.compile("|".join(setup.workers.adapter.consequences) or "(?!)", re.IGNORECASE).search
         self._process_groups = machine.process_groups(
-            self._heard,
-            lambda local_rank: self._workers.pids.get(local_rank),
-            setup.workers.adapter.half_open_seconds,
+            self._heard, lambda local_rank: self._workers.pids.get(local_rank), setup.workers.adapter.half_open_seconds
         )
         most = max((role.nproc or setup.nproc for role in setup.terms.policy.roles), default=setup.nproc)
         held = most * setup.workers.adapter.worker_ports * PORT_SETS

@@ -128,10 +128,7 @@ class Zygotes:
         return True
 
     async def fork(
-        self,
-        streams: Sequence[tuple[int, int]],
-        environments: Sequence[Mapping[str, str]],
-        begins: Sequence[Begin],
+        self, streams: Sequence[tuple[int, int]], environments: Sequence[Mapping[str, str]], begins: Sequence[Begin]
     ) -> list[int]:
         """The pids of new workers. NotForked, which has been said."""
         assert self._current is not None

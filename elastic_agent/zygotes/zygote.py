@@ -123,10 +123,7 @@ class Zygote:
         await self._settled.wait()
 
     async def fork(
-        self,
-        streams: Sequence[tuple[int, int]],
-        environments: Sequence[Mapping[str, str]],
-        begins: Sequence[Begin],
+        self, streams: Sequence[tuple[int, int]], environments: Sequence[Mapping[str, str]], begins: Sequence[Begin]
     ) -> list[int]:
         """The pids of new workers, which are children of this process and lead sessions of their own.
 

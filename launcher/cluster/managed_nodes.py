@@ -144,10 +144,7 @@ NO_PACKAGE = "Kubernetes needs the Python package of that name: pip install 'ela
 
 
 async def managed(
-    start: Start,
-    manager: NodeManager,
-    wish: Wish,
-    observe: Callable[[Status], None] = lambda status: None,
+    start: Start, manager: NodeManager, wish: Wish, observe: Callable[[Status], None] = lambda status: None
 ) -> tuple[int, str]:
     """Has `manager` carry out the job's targets until the job is over, or cannot have its minimum any more.
 

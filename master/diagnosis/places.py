@@ -58,10 +58,7 @@ LIBRARIES = (
 COLLECTIVES = (*LIBRARIES, "elastic_run/adapters/")  # for a rank, for data that others have, for the others' state
 DEVICES = ("/torch/cuda/",)
 HELD = ("/elastic_agent/warm/",)
-LOADERS = (
-    "/torch/utils/data/",
-    "/tensorflow/python/data/",
-)
+LOADERS = ("/torch/utils/data/", "/tensorflow/python/data/")
 PROCESSES = ("/multiprocessing/", "/concurrent/futures/", "/subprocess.py")
 """Of the standard library, what waits for a process that was started."""
 

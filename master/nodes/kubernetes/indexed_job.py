@@ -61,10 +61,7 @@ def made(job: str, role: str, template: Json, owner: Json, queue: str, size: int
             "backoffLimit": UNLIMITED,
             # Known from 1.29 on: then the pause before a lost node is replaced does not grow with the losses of others.
             "backoffLimitPerIndex": UNLIMITED,
-            "template": {
-                "metadata": {**metadata, "labels": {**metadata["labels"], **own}},
-                "spec": template["spec"],
-            },
+            "template": {"metadata": {**metadata, "labels": {**metadata["labels"], **own}}, "spec": template["spec"]},
         },
     }
 

@@ -315,11 +315,7 @@ def node_template(request: Request, role: str) -> Json:
     agent.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     agent.update(pull_policy(request))
     resources = agent["resources"] = _at(agent, "resources")
-    for amount, key in (
-        (request.cpu, "cpu"),
-        (request.memory, "memory"),
-        (str(request.gpus or ""), "nvidia.com/gpu"),
-    ):
+    for amount, key in ((request.cpu, "cpu"), (request.memory, "memory"), (str(request.gpus or ""), "nvidia.com/gpu")):
         if amount:
             resources["requests"] = {**_at(resources, "requests"), key: amount}
             if key != "cpu":  # a CPU beyond what was asked for is nobody's loss

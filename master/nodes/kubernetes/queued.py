@@ -45,13 +45,7 @@ class QueuedPlatform:
     """
 
     def __init__(
-        self,
-        api: Api,
-        job: str,
-        owner: Json,
-        templates: Mapping[str, Json],
-        queue: str,
-        now: Callable[[], float],
+        self, api: Api, job: str, owner: Json, templates: Mapping[str, Json], queue: str, now: Callable[[], float]
     ) -> None:
         self._api = api
         self._job = job

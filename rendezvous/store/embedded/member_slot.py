@@ -254,9 +254,7 @@ def decide(view: View) -> Decision:
         return Decision("wait", waiting_for(view.probes), slot)
     if slot in view.remembered and view.patient:
         return Decision(
-            "anew",
-            f"the members that know {slot} have no majority: forming a new store without them",
-            slot,
+            "anew", f"the members that know {slot} have no majority: forming a new store without them", slot
         )
     if slot in view.remembered:
         return Decision(

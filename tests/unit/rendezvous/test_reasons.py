@@ -77,11 +77,6 @@ SENTENCES = [
         f"{FAILED}; every rank failed in the same way, and a restart cannot fix it "
         "(--same-failure-limit=0 restarts anyway)",
     ),
-    (
-        r.AllFailedAlike(FAILED, 2, 60.0),
-        f"{FAILED}; every rank failed in the same way, 2 times in a row, each within 60 s of the start "
-        "(--same-failure-limit=0 restarts anyway)",
-    ),
     (r.AwaitingReports(FAILED, "any"), f"{FAILED}; waiting for other failure reports before the job ends"),
     (r.AwaitingReports(FAILED, "all"), f"{FAILED}; waiting for the reports of the other ranks"),
     (r.AwaitingReports(PEER, "first"), f"{PEER}; waiting for the report of the rank that failed first"),
