@@ -636,6 +636,12 @@ MORE_FAULTS: tuple[HeldOutCase, ...] = (
         "threading.Timer and registries of timers",
     ),
     _fault(
+        "pool_closed_over_endless_poller",
+        {0},
+        "the rank waits at the end of `with ThreadPoolExecutor` for a task that watches a folder for ever",
+        "executors with a background task",
+    ),
+    _fault(
         "request_dropped_by_dispatcher",
         {2},
         "the rank waits for a future that its dispatcher thread dropped",
@@ -646,6 +652,12 @@ MORE_FAULTS: tuple[HeldOutCase, ...] = (
         {0},
         "the rank waits on a condition in a call-back for an evaluation thread that has returned",
         "trainers' call-backs, below @record",
+    ),
+    _fault(
+        "backward_waits_for_offloaded_activation",
+        {2},
+        "backward waits for an activation that a thread, which has returned, was to bring back",
+        "activation offloading in a custom autograd function",
     ),
     # Services.
     _fault(
@@ -677,6 +689,12 @@ MORE_FAULTS: tuple[HeldOutCase, ...] = (
         {1},
         "the rank reads a stream that says only that it is alive",
         "server-sent events, watch APIs",
+    ),
+    _fault(
+        "single_threaded_service_calls_itself",
+        {2},
+        "the rank waits for its own HTTP server, whose one thread waits for itself",
+        "http.server.HTTPServer in a thread",
     ),
     _fault(
         "asyncio_event_of_cancelled_task",
@@ -716,6 +734,13 @@ MORE_FAULTS: tuple[HeldOutCase, ...] = (
         "simulators that find no free port",
     ),
     _fault(
+        "training_child_wants_lock_of_dead_sibling",
+        {0},
+        "the rank's child, which trains, waits for a lock that a dead process holds",
+        "mp.Process below a launcher, with a shared console lock",
+        seconds=25.0,
+    ),
+    _fault(
         "loader_workers_meet_at_a_barrier",
         {1},
         "the rank waits for DataLoader processes, of which one waits for another that has ended",
@@ -741,12 +766,31 @@ MORE_FAULTS: tuple[HeldOutCase, ...] = (
         "manifests under a lock, FIFOs of dashboards",
     ),
     _fault(
-        "merge_waits_for_a_missing_part",
+        "pause_until_a_signal_nobody_sends",
         {0},
-        "the rank polls for a part that was written under another's name",
-        "predictions merged on rank 0",
+        "the rank pauses until a signal that nobody sends",
+        "schedulers' suspend and resume notices",
+    ),
+    _fault(
+        "wrapped_rank_stops_itself",
+        {2},
+        "the rank, below a shell script, is stopped by a signal",
+        "memory guards; jobs that start through run.sh",
+        command=("--no-python", "{scripts}/run.sh", "{python}", "{script}"),
+    ),
+    _fault(
+        "token_bucket_sleeps_for_weeks",
+        {1},
+        "the rank's training thread sleeps for weeks",
+        "rate limiters with a rate near zero",
     ),
     # Loops and C.
+    _fault(
+        "merge_table_with_a_cycle",
+        {2},
+        "the rank follows a cycle in a table",
+        "tokenizers' merges, trees from damaged files",
+    ),
     _fault(
         "camera_driver_reads_with_gil",
         {2},
@@ -802,14 +846,54 @@ MORE_FAULTS: tuple[HeldOutCase, ...] = (
         "the rank left out an all-to-all, and is in an all-reduce",
         "mixtures of experts with an empty expert",
     ),
+    _fault(
+        "counter_in_the_store_misses_one",
+        {2},
+        "the rank did not count itself at a barrier of the store, and is in the next epoch",
+        "barriers made of TCPStore.add",
+    ),
 )
 
 MORE_INNOCENTS: tuple[HeldOutCase, ...] = (
     # One rank computes.
+    _innocent("rank_0_packs_an_export", "rank 0 serialises and compresses", "exports after the training"),
+    _innocent("codebook_fitted_on_rank_2", "rank 2 computes in NumPy", "k-means for quantisers"),
+    _innocent("vocabulary_counted_by_generators", "rank 1 computes through generators", "vocabularies, n-grams"),
+    _innocent("draft_model_trained_by_one_rank", "rank 2 trains a model of its own", "distillation, draft models"),
+    _innocent("async_handles_while_rank_0_prepares", "rank 0 computes before its part", "async_op and wait()"),
+    _innocent("episodes_of_unequal_length", "rank 2 plays a long episode", "reinforcement learning"),
+    _innocent("training_thread_beside_a_progress_bar", "rank 0 computes in its training thread", "progress bars"),
     # One rank waits for its own threads and processes, which work.
+    _innocent("two_locks_behind_one_busy_thread", "rank 1 waits behind two locks for a busy thread", "caches"),
+    _innocent("backward_reloads_from_slow_disk", "rank 2's backward waits for a slow thread", "saved_tensors_hooks"),
+    _innocent("snapshot_on_a_timer", "rank 0 waits for an event of a timer", "periodic snapshots"),
+    _innocent("simulation_polled_through_a_pipe", "rank 2 polls a pipe of a child that computes", "simulators"),
+    _innocent("pool_with_slow_initialiser", "rank 2 waits for a pool whose process loads", "dictionaries, taggers"),
+    _innocent("helper_process_loads_before_it_listens", "rank 1 retries until its helper listens", "reward models"),
+    _innocent(
+        "fifo_filled_by_a_side_car", "rank 0 reads a named pipe that fills slowly", "side-cars that decrypt or unpack"
+    ),
+    _innocent("loader_skips_to_where_it_was", "all ranks wait for loaders that read and drop", "resumed streams"),
     # One rank waits for a service, which answers.
+    _innocent("judge_answers_in_a_pool", "rank 0 waits for slow answers in a pool", "language models as judges"),
+    _innocent("json_lines_that_trickle", "rank 1 reads lines that come slowly", "annotations, preference pairs"),
+    _innocent(
+        "long_poll_for_a_release", "rank 2 asks again and again, each time for long", "registries with long polling"
+    ),
+    _innocent("asyncio_fetches_behind_a_semaphore", "rank 1 awaits slow answers", "asyncio.gather with a bound"),
     # Waits on purpose.
+    _innocent("old_files_deleted_gently", "rank 0 deletes files with pauses", "shared file systems, below @record"),
+    _innocent("waits_for_the_alarm_of_a_scheduler", "rank 0 waits for a signal, which comes", "shared machines"),
+    _innocent("cools_down_below_a_limit", "rank 1 naps until a value in a file is low", "thermal guards"),
+    _innocent("stale_lock_expires", "rank 1 polls until a lock file is old enough", "locks with an age limit"),
+    _innocent("next_phase_at_a_given_time", "all ranks sleep until a given time", "power tariffs, quotas"),
+    _innocent("first_forward_builds_tables", "all ranks compute in their first forward pass", "look-up tables, caches"),
     # Ranks wait for one another, by design.
+    _innocent("staging_in_turns_through_mkdir", "ranks work in turns behind a lock", "staging on shared disks"),
+    _innocent("relay_of_three_ranks", "each rank waits for the one before it", "filters in a row"),
+    _innocent("count_down_in_the_store", "all ranks poll a counter of the store", "maintenance windows"),
+    _innocent("one_rank_stages_in_before_it_joins", "ranks wait in init_process_group for rank 2", "staging in"),
+    _innocent("join_of_uneven_inputs", "two ranks shadow rank 0, whose batches are slow", "DDP with Join"),
 )
 
 MOVED = frozenset(
