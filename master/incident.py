@@ -41,6 +41,7 @@ from ..rendezvous.fields import MAX_WORDS
 from ..rendezvous.header import Incident, Tally
 from ..rendezvous.member import MAX_EXITS, Exit
 from ..rendezvous.node_reasons import NodeReason, Unfit
+from ..rendezvous.plural import ranks
 from ..rendezvous.reasons import (
     FaultReason,
     Nodes,
@@ -53,7 +54,6 @@ from ..rendezvous.reasons import (
     WorkerFailed,
 )
 from ..rendezvous.round import Outcome
-from .diagnosis.findings import ranks
 from .diagnosis.places import COLLECTIVES, LIBRARY, STANDARD
 
 GATHER = 1.0
@@ -82,7 +82,8 @@ _CRASHES = {
     signal.SIGTRAP,
     signal.SIGXCPU,
 }
-_ENDED_KIND, _OWN_KIND, _GAVE_UP_KIND, _COUPLED_KIND = 3, 4, 5, 6
+_ENDED_KIND, _OWN_KIND, _GAVE_UP_KIND = 3, 4, 5
+_LINK_KINDS = {"own": _OWN_KIND, "gave up": _GAVE_UP_KIND, "lost": 6}
 _COUPLED = re.compile(
     r"connection (was )?(closed|reset|refused|aborted|lost)|closed by peer|broken pipe|socket (timeout|error)"
     r"|rendezvous|remote (process|peer)|peer (closed|exited|is gone)|timed out .*waiting|RoundOver",
@@ -272,14 +273,9 @@ def _early_end(number: int, first: FailedWorker, peer: FailedWorker) -> Incident
     return Incident(number, "failure", reason, node=first.node, host=first.host, exit=exit_)
 
 
-def consequence(incident: Incident) -> bool:
-    """All that is known are ranks that lost another, or waited for it: what of is not."""
-    return incident.exit is not None and _kind(incident.exit) >= _GAVE_UP_KIND
-
-
-def unproven(incident: Incident) -> bool:
-    """A consequence, or maybe one."""
-    return incident.exit is not None and _kind(incident.exit) >= _OWN_KIND
+def consequence(incident: Incident, *, maybe: bool = False) -> bool:
+    """All that is known are ranks that lost another, or waited for it (`maybe`: or may have): what of is not."""
+    return incident.exit is not None and _kind(incident.exit) >= (_OWN_KIND if maybe else _GAVE_UP_KIND)
 
 
 def describe(failed: FailedWorker) -> WorkerFailed | OutOfMemory | PeerLost:
@@ -293,58 +289,39 @@ def describe(failed: FailedWorker) -> WorkerFailed | OutOfMemory | PeerLost:
 
 
 def _lost(peer: FailedWorker) -> PeerLost:
-    exit_ = peer.exit
-    return PeerLost(peer.node, exit_.rank, exit_.code, exit_.brief, ranks([exit_.rank]) if gave_up(exit_) else "")
+    exit_, waited = peer.exit, lost_link(peer.exit) == "gave up"
+    return PeerLost(peer.node, exit_.rank, exit_.code, exit_.brief, ranks([exit_.rank]) if waited else "")
 
 
 def _kind(exit_: Exit) -> int:
-    """0: a crash. 1: an exception. 2: it does not say. 3: maybe an abort due to another. From 4 on: see above."""
+    """0: a crash. 1: an exception. 2: it does not say. 3: maybe an abort due to another. From 4 on: see `lost_link`."""
     if exit_.code == 0:
         return 2  # the cause, where it is looked at: others lost it
     if exit_.signal in _CRASHES:
         return 0
-    if gave_up(exit_):
-        return _GAVE_UP_KIND
-    if exit_.signal is not None:
+    link = lost_link(exit_)
+    if exit_.signal is not None and link != "gave up":
         return _ENDED_KIND
-    if lost_peer(exit_):
-        return _COUPLED_KIND
-    if own_connection(exit_):
-        return _OWN_KIND
-    return 1 if exit_.message else 2
+    return _LINK_KINDS.get(link, 1 if exit_.message else 2)
 
 
-def gave_up(exit_: Exit) -> bool:
-    """A worker that waited for another until its time-out."""
-    return lost_peer(exit_) and _GAVE_UP.search(exit_.message) is not None
+def lost_link(exit_: Exit) -> Literal["", "own", "gave up", "lost"]:
+    """What a worker says of a connection: it `lost` another rank, `gave up` waiting for one, or lost one of its `own`.
 
-
-def lost_peer(exit_: Exit) -> bool:
-    """A worker that lost its connection to another, or gave up waiting for it."""
-    return _lost_any(exit_) and not lost_own_process(exit_) and not own_connection(exit_)
-
-
-def _lost_any(exit_: Exit) -> bool:
-    return exit_.lost_peer or _COUPLED.search(exit_.message) is not None
-
-
-def own_connection(exit_: Exit) -> bool:
-    """A worker that lost a connection which the script itself has, to its database, say.
-
-    That is told by who raised the first exception: Python's sockets or a library, and no collective's, which raises in
-    its own files, or in native code on the script's line. At its other end may be another rank all the same.
+    Own is the script's to its database, say. That is told by who raised the first exception: Python's sockets or a
+    library, and no collective's, which raises in its own files, or in native code on the script's line. At its other
+    end may be another rank all the same.
     """
+    if not (exit_.lost_peer or _COUPLED.search(exit_.message)) or lost_own_process(exit_):
+        return ""
     frames = _FRAME.findall(_CHAINED.split(exit_.traceback)[0])
     outside = [frame for frame in frames if not STANDARD.search(frame[0])]
-    if not _lost_any(exit_) or not outside:
-        return False
-    file, line = outside[-1]
-    if any(part in file for part in COLLECTIVES):
-        return False
-    if LIBRARY.search(file):
-        return not exit_.lost_peer
-    raised = outside[-1] is not frames[-1] or line.startswith("raise ")
-    return raised or _CONNECTION_LOST.match(exit_.message) is not None
+    if outside and not any(part in outside[-1][0] for part in COLLECTIVES):
+        file, line = outside[-1]
+        raised = outside[-1] is not frames[-1] or line.startswith("raise ") or _CONNECTION_LOST.match(exit_.message)
+        if raised if not LIBRARY.search(file) else not exit_.lost_peer:
+            return "own"
+    return "gave up" if _GAVE_UP.search(exit_.message) else "lost"
 
 
 def lost_own_process(exit_: Exit) -> bool:
@@ -437,7 +414,7 @@ was an accident. open: it may be gone by then."""
 def prospect(exit_: Exit) -> Prospect:
     """What a restart can do about this failure, if every rank of the round has it."""
     message = exit_.message
-    if not likeness(exit_) or lost_peer(exit_):
+    if not likeness(exit_) or lost_link(exit_):
         return "open"
     if _SYNTAX.match(message):
         # Text that the script itself gave to eval() may be another one at the next start.

@@ -22,11 +22,11 @@ from .incident import (
     FailedWorker,
     Gathering,
     charge,
+    consequence,
     fatal,
     hopeless,
     its_own,
     likeness,
-    unproven,
 )
 
 
@@ -117,7 +117,7 @@ class IncidentLog:
                     end = last
                 else:
                     alike_by = case.since + ALIKE_SECONDS
-        root_by = case.since + ROOT_SECONDS if unproven(incident) else -math.inf
+        root_by = case.since + ROOT_SECONDS if consequence(incident, maybe=True) else -math.inf
         outcome, reason = end or (None, incident.reason)
         complete = case.evidence.all_failed(workers) and not case.evidence.outside
         return Fault(reason, incident.cause, outcome, case.since + GATHER * (not complete), root_by, alike_by)

@@ -14,9 +14,6 @@ VARIABLE = "ELASTIC_RUN_WARM"
 """In the environment of a warm interpreter: the descriptors of its connection and of its output's reading end, and
 whether there was a PYTHONPATH."""
 
-OUTDATED = "packages were installed"
-"""Why what was imported ahead is no longer what an import would bring: no fault of the list of imports."""
-
 LENGTH = 4
 
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from ...adapters.contract import Hint
-from ...master.incident import gave_up, lost_peer, own_connection
+from ...master.incident import lost_link
 from ...rendezvous.fields import signal_name
 from ...rendezvous.member import MAX_TRACEBACK_BYTES, Exit
 
@@ -225,12 +225,8 @@ def hint(exit: Exit, python: str = "", hints: Sequence[Hint] = ()) -> str:
     for wanted, words in (*_HINTS_BY_MESSAGE, *of_framework, *_HINTS_AFTER_THE_FRAMEWORK):
         if wanted.search(message) or (exit.code == 1 and wanted.search(exit.traceback[-2000:])):
             return f"{words} (workers here run {python})" if python and words == _LACKS_MODULE else words
-    if gave_up(exit):
-        return "the others were late or stood still: see what they did meanwhile, or raise the collectives' time-out"
-    if lost_peer(exit):
-        return "it lost its connection to another rank: usually the other rank's failure is the cause"
-    if own_connection(exit):
-        return "a server that the script calls closed or refused the connection: is it up, and is its address right?"
+    if words := _HINTS_BY_LINK.get(lost_link(exit)):
+        return words
     if exit.signal is not None:
         return _HINTS_BY_SIGNAL.get(exit.signal, "")
     if exit.traceback:
@@ -268,6 +264,12 @@ _HINTS_AFTER_THE_FRAMEWORK = (
     ),
     (re.compile(r"Too many open files"), "the limit of open files is reached: raise it with `ulimit -n`"),
 )
+
+_HINTS_BY_LINK = {
+    "own": "a server that the script calls closed or refused the connection: is it up, and is its address right?",
+    "gave up": "the others were late or stood still: see what they did meanwhile, or raise the collectives' time-out",
+    "lost": "it lost its connection to another rank: usually the other rank's failure is the cause",
+}
 
 _HINTS_BY_SIGNAL: dict[int, str] = {
     signal.SIGSEGV: "native code crashed: run with PYTHONFAULTHANDLER=1 to see where in the script",

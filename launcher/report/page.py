@@ -11,12 +11,11 @@ from datetime import UTC, datetime
 from html import escape
 
 from ...elastic_agent.workers.failure import describe, hint
-from ...master.diagnosis.findings import ranks
 from ...master.incident import consequence
 from ...master.status import Diagnosis
 from ...master.training_time import Goodput
 from ...rendezvous.header import Incident
-from ...rendezvous.plural import plural
+from ...rendezvous.plural import plural, ranks
 from ...rendezvous.time_split import MICROSECONDS, Split
 from ...rendezvous.visible import visible
 from ..goodput.words import span, words

@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.plural import ranks
 from .permutation import Permutation, key
 
 Tail = Literal["uneven", "drop", "pad"]
@@ -409,7 +410,7 @@ def disagreement(claims: Sequence[Sequence[int]]) -> str:
         who: dict[int, list[int]] = {}
         for rank, value in enumerate(values):
             who.setdefault(value, []).append(rank)
-        found.append(f"{name} is " + " and ".join(f"{_shown(name, value)} on {_ranks(who[value])}" for value in who))
+        found.append(f"{name} is " + " and ".join(f"{_shown(name, value)} on {ranks(who[value])}" for value in who))
         positions |= name in _POSITION
         settings |= name not in _POSITION
     if not found:
@@ -427,19 +428,6 @@ def _shown(name: str, value: int) -> str:
     if name == "shuffle":
         return str(bool(value))
     return "None" if name == "fixed_global_batch" and not value else str(value)
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0-2, 5`; only the beginning of a long list."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    words = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    shown = ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
 def _part(indices: range, index: int, parts: int) -> range:

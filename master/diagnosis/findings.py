@@ -3,11 +3,12 @@
 A finding names a rank and a cause. Its kind says to which domain the cause belongs, and what a retry can do about it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from ...rendezvous.fields import Name, Number, Words
+from ...rendezvous.plural import ranks
 from ...rendezvous.wire.values import Count
 from .evidence import MAX_LINES, Brief, Frame
 
@@ -118,9 +119,6 @@ MAX_FINDINGS = 8
 MAX_SHOWN = 8
 """Calls of a suspect's stack that a finding shows."""
 
-NAMED = 8
-"""Ranks that a sentence names; of the others it says how many."""
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -187,16 +185,3 @@ class Finding:
 
 
 Findings = Annotated[tuple[Finding, ...], Count(MAX_FINDINGS)]
-
-
-def ranks(numbers: Sequence[int]) -> str:
-    """Some ranks, for a sentence: `ranks 0-2, 5`."""
-    spans = list[list[int]]()
-    for number in sorted(set(numbers)):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in spans[:NAMED]]
-    more = f" and {sum(b - a + 1 for a, b in spans[NAMED:])} more" if len(spans) > NAMED else ""
-    return f"{'rank' if len(set(numbers)) == 1 else 'ranks'} {', '.join(shown)}{more}"

@@ -25,9 +25,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...rendezvous.plural import ranks
 from . import places
 from .evidence import Answer, Disk, NodeEvidence, Worker
-from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength, ranks
+from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength
 from .places import WAITS_FOR_RANKS, Place, What
 
 QUIET = 0.5

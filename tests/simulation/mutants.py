@@ -317,14 +317,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "peers-errors: an error that speaks of a lost peer is as good a cause as any",
         Edit(
             "master/incident.py",
-            """
-            if lost_peer(exit_):
-                return _COUPLED_KIND
-            """,
-            """
-            if lost_peer(exit_):
-                return 1
-            """,
+            "return _LINK_KINDS.get(link, 1 if exit_.message else 2)",
+            "return 1 if exit_.message else 2",
         ),
         "the root cause is what was done",
         "seed 1 / job work=5 restarts=0 / running.1+1 worker n1 0 raise",

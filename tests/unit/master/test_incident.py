@@ -24,7 +24,6 @@ from elastic_run.master.incident import (
     joins,
     judge,
     prospect,
-    unproven,
 )
 from elastic_run.rendezvous.header import Incident, Tally
 from elastic_run.rendezvous.member import MAX_EXITS, Exit
@@ -309,7 +308,7 @@ class TestAConnectionOfTheScriptsOwn:
     def test_may_be_one_to_a_rank_so_any_other_failure_is_rather_the_cause(self, worker: FailedWorker) -> None:
         for other in (failed("b", "ValueError: no"), failed("b"), failed("b", by=signal.SIGABRT)):
             assert root(worker, other) == "b"
-        assert unproven(judge(Evidence(1, (worker,))))
+        assert consequence(judge(Evidence(1, (worker,))), maybe=True)
         assert judge(Evidence(1, (worker,), problems=(("b", StartFailed("no port")),))).cause == "problem"
 
     @pytest.mark.parametrize("worker", PEERS)

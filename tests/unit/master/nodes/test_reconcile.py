@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastic_run.master.diagnosis.findings import ranks
 from elastic_run.master.nodes.reconcile import PATIENCE, Demand, Plan, Room, reconcile
 from elastic_run.master.nodes.relaunch import Again, Finished, GivenUp, Limits, judge
 from elastic_run.master.nodes.replica import (
@@ -26,6 +25,7 @@ from elastic_run.master.nodes.replica import (
     Submitted,
     Unschedulable,
 )
+from elastic_run.rendezvous.plural import ranks
 
 from ....sampling import examples
 from ....transcripts.runner import Command, replay, transcripts
