@@ -116,7 +116,7 @@ def _totals(result: Result) -> str:
 
 def _goodput(options: Options, header: Header | None, split: Split | None) -> list[str]:
     """A line, where something took time from training, of a job that was no mere trial."""
-    goodput = status.spent(header) if header else Goodput()
+    goodput = Goodput.of(header.split if header else Split())
     if (
         split is None
         or goodput.share is None
@@ -136,16 +136,16 @@ def _tally(header: Header | None) -> Tally:
 
 def _cause(incident: Incident) -> dict[str, object]:
     exit_ = dataclasses.asdict(incident.exit) if incident.exit else None
-    accused = not consequence(incident)
+    if exit_ and consequence(incident):  # nobody is accused
+        return _cause(dataclasses.replace(incident, node="", host="", exit=None)) | {"first_exit": exit_}
     return {
         "round": incident.round,
         "cause": incident.cause,
         "code": incident.reason.code,
         "text": str(incident.reason),
-        "node": incident.node if accused else "",
-        "host": incident.host if accused else "",
-        "exit": exit_ if accused else None,
-        "first_exit": None if accused else exit_,
+        "node": incident.node,
+        "host": incident.host,
+        "exit": exit_,
         "ran": incident.ran,
     }
 
@@ -173,7 +173,7 @@ def write_json(path: Path, options: Options, result: Result, split: Split | None
     """Writes the summary as JSON; `split`: see `spent`. Times are seconds; `at` counts from the agent's start."""
     header = result.header
     incident = header.incident if header and header.final else None
-    goodput = status.spent(header) if header else Goodput()
+    goodput = Goodput.of(header.split if header else Split())
     trace = options.output.trace
     summary = {
         "version": 1,

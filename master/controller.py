@@ -365,15 +365,13 @@ class Controller:
         self.in_round = frozenset(known)
         self._assigned, self._exits = assigned, _reportable(assigned)
         self.ranks, self._optional = _ranks(assigned), self._with_optional_role(assigned)
-        self._training = TrainingTime(status.spent(header), published)
+        reports = {seen.member.incarnation: seen.member.report for seen in self._members.values()}
+        last = {each: reports.get(each) for each in known}
+        self._training = TrainingTime.continued(self._found, last, self._now)
+        if self._found.spent:
+            self._stalled = {each: report.stalled for each, report in last.items() if report}
         if header.incident:
             self._incidents.append((published, header.incident))
-        if header.state == "open":
-            self._training.opened(known, published, header.cause, in_place=True)  # what was repeated is counted
-            reports = {seen.member.incarnation: seen.member.report for seen in self._members.values()}
-            for each in known:  # who has gone has run, too
-                if each not in reports or reports[each].round == header.number:
-                    self._training.runs(each, published)
         self._say(f"the job's master now runs here and continues with round {header.number}")
         for success in self._found.successes:
             member = success.member
@@ -617,10 +615,11 @@ class Controller:
         self._strained[member.incarnation] = report.strained
         if (report.stalled > known or report.strained > strained) and self.phase == "leading":
             self._do(effects.Examine(self._round.number, self.suspected))
-        elif known and self._stands_still and not any(self._stalled.values()):
-            self._findings = tuple(each for each in self._findings if each.kind not in HANGS)
+        elif known and not any(self._stalled.values()):
             self._training.goes_on(self._now)
-            self._say("the workers make progress again")
+            if self._stands_still:
+                self._say("the workers make progress again")
+            self._findings = tuple(each for each in self._findings if each.kind not in HANGS)
 
     @property
     def _stands_still(self) -> bool:
@@ -643,7 +642,7 @@ class Controller:
         if event.compares:
             self._judge_slow(event.findings)
         else:
-            self._judge_standing(event.findings)
+            self._judge_standing(event.findings, event.age)
 
     def _judge_slow(self, findings: tuple[Finding, ...]) -> None:
         before = self._tell_of(findings, self._slow)
@@ -651,18 +650,16 @@ class Controller:
         if self._terms.on_straggler == "replace":
             self._replace_stragglers(findings, {rank for _, rank in before})
 
-    def _judge_standing(self, findings: tuple[Finding, ...]) -> None:
+    def _judge_standing(self, findings: tuple[Finding, ...], age: float) -> None:
         if not any(self._stalled.values()):  # any more: they were looked at meanwhile
             findings = tuple(each for each in findings if each.kind not in HANGS)
         self._tell_of(findings, self._findings)
         self._findings, self._diagnosed = findings, self._now
-        grave = [
-            each for each in findings if each.kind in HANGS and each.strength != "weak" and self._in_one_role(each)
-        ]
+        grave = [one for one in findings if one.kind in HANGS and one.strength != "weak" and self._in_one_role(one)]
         if not grave:
             self._training.goes_on(self._now)
             return
-        self._training.stands_still(self._now, max(each.seconds for each in grave))
+        self._training.stands_still(self._now, age + max(each.seconds for each in grave))
         if self._terms.on_hang != "report":
             self._end_hang(grave[0])
 
@@ -814,6 +811,8 @@ class Controller:
                 self._aim(finishing=found.finishing)
                 if not self._refuse_mismatched():
                     self._decide(found, until)
+                if self._round.running and (spent := self._training.unkept(self._round.number, self._now)):
+                    self._do(spent)
             case "ended":
                 self._aim(finishing=True)
                 self._see_off()
@@ -939,10 +938,7 @@ class Controller:
         where: tuple[Peers, ...] = (),
     ) -> None:
         begun = self._evidence_at[1] if self._evidence_at[0] == self._round.number else self._now
-        spent = self._training.until(self._now)
-        header = dataclasses.replace(
-            header, trained=round(spent.trained, 3), elapsed=round(spent.elapsed, 3), split=spent.split
-        )
+        header = dataclasses.replace(header, split=self._training.until(self._now).split)
         self._do(effects.Publish(what, header, assignments, begun, where))
 
     def _adopt_published(self, event: events.Published) -> None:

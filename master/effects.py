@@ -1,7 +1,7 @@
 """What the controller has its master do (`controller.py`).
 
-`Say`, `Watch`, `Unwatch`, `Listen`, `Unlisten`, `FirstEvidence`, `Target`, `Examine`, `Condemn`, `Replace` and `Note`
-take no time; the others do, and only `Look` has them.
+A `SplitUntil` is to be kept for the next master. `Say`, `Watch`, `Unwatch`, `Listen`, `Unlisten`, `FirstEvidence`,
+`Target`, `Examine`, `Condemn`, `Replace` and `Note` take no time; the others do, and only `Look` has them.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from ..rendezvous.header import Eviction, Header
 from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
+from ..rendezvous.time_split import SplitUntil
 from .diagnosis.findings import Finding
 from .diagnosis.requests import Condemned, Replacement, Suspected
 from .targets import Target
@@ -185,6 +186,7 @@ Effect = (
     | ReadSuccesses
     | Abandon
     | Publish
+    | SplitUntil
     | CleanUp
     | Wait
 )

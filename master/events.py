@@ -7,6 +7,7 @@ from ..rendezvous.header import Header
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.ranks import Assignment
+from ..rendezvous.time_split import SplitUntil
 from .diagnosis.findings import Findings
 
 
@@ -114,6 +115,7 @@ class Found:
         published: when the store was at that revision (the master's clock).
         assigned: the assignments that the header names, in rank order.
         successes, evictions: of its round; no evictions where the header is final.
+        spent, spent_at: what its time went into at a change since the header, if there was one, and when that was.
     """
 
     header: Header | None
@@ -122,6 +124,8 @@ class Found:
     assigned: tuple[Assignment, ...] = ()
     successes: tuple[Success, ...] = ()
     evictions: tuple[EarlierEviction, ...] = ()
+    spent: SplitUntil | None = None
+    spent_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +162,13 @@ class Diagnosed:
 
     Attributes:
         compares: to see which rank is slow; else because workers of it made no progress.
+        age: seconds since they were asked for what was found.
     """
 
     round: Number
     findings: Findings
     compares: bool = False
+    age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

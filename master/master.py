@@ -23,6 +23,7 @@ from ..rendezvous.rpc.envelope import Security
 from ..rendezvous.store.contract import KeyValue, Store
 from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
+from ..rendezvous.time_split import SplitUntil
 from ..rendezvous.trace_file import Trace
 from . import effects, events, takeover
 from .controller import Controller, Terms
@@ -312,8 +313,8 @@ class Master:
             await self._examination.compare(header.number, self._controller.suspected)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _diagnosed(self, round: int, findings: tuple[Finding, ...], compares: bool) -> None:
-        self._tell(events.Diagnosed(round, findings, compares))
+    def _diagnosed(self, round: int, findings: tuple[Finding, ...], compares: bool, age: float) -> None:
+        self._tell(events.Diagnosed(round, findings, compares, age))
         self._changed.set()
 
     def _on(self, event: Event, now: float) -> tuple[Effect, ...]:
@@ -328,6 +329,9 @@ class Master:
                 await self._publisher.evict(self._keys.node(node), order, incarnation, eviction)
                 self._say(line)
                 self._tell(events.Refused(node, incarnation))
+            case SplitUntil():
+                header = self._controller.header
+                await self._publisher.keep_time(header.prefix if header else "", effect)
             case effects.Confirm():
                 await self._publisher.confirm()
             case effects.ReadSuccesses():

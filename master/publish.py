@@ -24,6 +24,7 @@ from ..rendezvous.node_reasons import RunEnded
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import Compare, Delete, KeyValue, Operation, Put, Store, TxnResult
+from ..rendezvous.time_split import SplitUntil
 from ..rendezvous.wire.values import encode
 
 BATCH = 100
@@ -118,6 +119,15 @@ class Publisher:
                 raise self._deposed(leader)
             self.header_revision = current.mod_revision  # an earlier attempt was applied and its answer lost
         self._withdrawn.clear()
+
+    async def keep_time(self, prefix: str, spent: SplitUntil) -> None:
+        """Writes it beside the assignments of the current round, with which it goes. A late attempt changes nothing."""
+        key = self.keys.time(prefix)
+        found = await self.store.get(key)
+        before = Compare(key, found.mod_revision if found else 0, "mod")
+        result = await self._txn([self._header_unchanged, before], [Put(key, encode(spent))])
+        if not result.succeeded and (why := self.leadership.over(result.current[0])):
+            raise Deposed(why)
 
     async def confirm(self) -> None:
         """Raises Deposed where this leadership is over."""

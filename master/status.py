@@ -161,8 +161,3 @@ def counted(header: Header) -> Tally:
     """What happened to the job so far, the incident of `header` included."""
     # A final header has counted everything; of another the incident that opened it is still to be added.
     return header.tally if header.final else charge(header.tally, header.incident)
-
-
-def spent(header: Header) -> Goodput:
-    """How much of its time the job had trained when `header` was decided."""
-    return Goodput(header.trained, header.elapsed, header.split)

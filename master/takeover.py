@@ -12,6 +12,7 @@ from ..rendezvous.node_reasons import EvictedBefore
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.seal import unreadable
+from ..rendezvous.time_split import SplitUntil
 from ..rendezvous.wire.values import Malformed, decode
 from . import events
 from .publish import Publisher
@@ -39,10 +40,12 @@ async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[st
     if header is None:
         return events.Found(None, revision, published)
     assigned: list[Assignment] = []
+    spent, spent_at = None, 0.0
     if header.prefix:
         for item in (await store.list(f"{keys.assignments}{header.prefix}/")).items:
-            assignment = read(Assignment, item.value)
-            if assignment:
+            if item.key == keys.time(header.prefix):
+                spent, spent_at = read(SplitUntil, item.value), store.reached(item.mod_revision)
+            elif assignment := read(Assignment, item.value):
                 assigned.append(assignment)
     assigned.sort(key=lambda assignment: assignment.group_rank)
     done = await successes(store, keys)
@@ -52,7 +55,7 @@ async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[st
             word = read(Eviction, item.value)
             incarnation = item.key.removeprefix(keys.evictions)
             evictions.append(events.EarlierEviction(incarnation, word.reason if word else EvictedBefore()))
-    return events.Found(header, revision, published, tuple(assigned), done, tuple(evictions))
+    return events.Found(header, revision, published, tuple(assigned), done, tuple(evictions), spent, spent_at)
 
 
 async def successes(store: Store, keys: Keys) -> tuple[events.Success, ...]:

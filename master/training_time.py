@@ -1,27 +1,22 @@
 """What the job's time went into, as far as the master sees it (pure)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from ..rendezvous.member import Report
 from ..rendezvous.round import Cause
-from ..rendezvous.time_split import MICROSECONDS, RAN, Category, Split, category, microseconds
+from ..rendezvous.time_split import MICROSECONDS, RAN, Category, Split, SplitUntil, category, microseconds
+from .events import Found
 
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Seconds in which the job trained, out of those since its first round was opened.
-
-    A round trains from the moment in which the last of its nodes reports that all its workers run, to the first
-    evidence of its end: a failure, a loss, a node that leaves, or the next header. What the script does in that time
-    (imports, loading a checkpoint) is not known here, and counts as training. Steps that are repeated later do not,
-    where workers tell of their checkpoints, nor does the time in which a diagnosis shows that the job stands still.
-    Time before the first round is not looked at; a suspension is time without training. A new master takes a round that
-    runs to have trained since its header was published.
+    """How much of its time since its first round a job has trained: docs/monitoring.md says what counts as what.
 
     Attributes:
-        trained: seconds, repeated ones included.
+        trained: seconds in which all workers of a round ran, repeated steps included, and a standstill not.
         elapsed: seconds since the first round was opened; 0 before it.
-        split: the same time by category, in microseconds.
+        split: the same time by category.
     """
 
     trained: float = 0.0
@@ -48,17 +43,43 @@ class TrainingTime:
     Args:
         before: what an earlier master has counted.
         at: when it had (the caller's clock, seconds, as all times here).
+        now: the category since then, while workers ran.
     """
 
-    __slots__ = ("_at_risk", "_missing", "_now", "_since", "_split", "_stands_still")
+    __slots__ = ("_at_risk", "_missing", "_now", "_since", "_split", "_stands_still", "_unkept")
 
-    def __init__(self, before: Goodput | None = None, at: float = 0.0) -> None:
-        self._split = _known(before) if before else Split()
-        self._now: Category | None = "infrastructure_recovery_from_disruption" if self._split.total else None
+    def __init__(self, before: Split | None = None, at: float = 0.0, now: Category | None = None) -> None:
+        self._split = before or Split()
+        after = now or "infrastructure_recovery_from_disruption"
+        self._now: Category | None = after if self._split.total else None
         self._since = microseconds(at)
         self._missing: set[str] = set()  # incarnations of the round that have not reported that their workers run
         self._at_risk: int | None = None  # productive since the newest checkpoint; None: no worker told of one
-        self._stands_still = False
+        self._stands_still = now == "infrastructure_recovery_from_disruption"
+        self._unkept = False  # nothing that a next master reads tells of the newest change
+
+    def unkept(self, round: int, now: float) -> SplitUntil | None:
+        """What a next master is to know of `round` beside its header; None where this has told it before."""
+        told, self._unkept = self._unkept, False
+        return SplitUntil(round, self._now, self.until(now).split) if told and self._now else None
+
+    @classmethod
+    def continued(cls, found: Found, reports: Mapping[str, Report | None], now: float) -> "TrainingTime":
+        """Goes on from what an earlier master has left; `reports`: of its round's nodes, None of who has gone."""
+        header, spent, at = found.header, found.spent, found.published
+        assert header is not None, "without a header there is nothing to continue"
+        if spent and spent.round == header.number and header.state == "open":
+            time = cls(spent.split, found.spent_at, spent.now)
+            if not any(report.stalled for report in reports.values() if report):
+                time.goes_on(now)
+            return time
+        time = cls(header.split, at)
+        if header.state == "open":
+            time.opened(reports, at, header.cause, in_place=True)  # what was repeated is counted
+            for each, report in reports.items():
+                if report is None or report.round == header.number:  # who has gone has run, too
+                    time.runs(each, at)
+        return time
 
     def opened(self, nodes: Collection[str], now: float, cause: Cause = "start", *, in_place: bool = False) -> None:
         """A round of these incarnations is opened; `in_place`: their workers keep their state."""
@@ -80,13 +101,13 @@ class TrainingTime:
         """The workers run, and have made no progress for `seconds`."""
         if self._now == "productive":
             self._become("infrastructure_recovery_from_disruption", now - max(0.0, seconds))
-            self._stands_still = True
+            self._stands_still = self._unkept = True
 
     def goes_on(self, now: float) -> None:
         """The workers make progress, again where they stood still."""
         if self._stands_still:
             self._become("productive", now)
-            self._stands_still = False
+            self._stands_still, self._unkept = False, True
 
     def saved(self, now: float) -> None:
         """A worker has told of a checkpoint."""
@@ -98,7 +119,7 @@ class TrainingTime:
         if self._now is not None:
             self._become(why, now)
         self._missing = set()
-        self._stands_still = False
+        self._stands_still = self._unkept = False  # the next header tells
 
     def until(self, now: float) -> Goodput:
         """What it comes to by now."""
@@ -113,11 +134,3 @@ class TrainingTime:
             if self._now == "productive" and self._at_risk is not None:
                 self._at_risk += at - self._since
         self._now, self._since = what, at
-
-
-def _known(before: Goodput) -> Split:
-    """What a header tells; one of another version may tell only the two sums."""
-    if before.split.total:
-        return before.split
-    trained, elapsed = microseconds(before.trained), microseconds(before.elapsed)
-    return Split(productive=min(trained, elapsed), other=max(0, elapsed - trained))

@@ -97,8 +97,7 @@ class Header:
         tally: closed incidents, this round's cause not included.
         incident: why this round was opened, where that was an incident; the root cause where the job failed.
         in_place: this round was opened in place (`round.OpenInPlace`).
-        trained, elapsed: seconds in which the job had trained when this was decided, and since its first round.
-        split: the same time by category.
+        split: the job's time from its first round until this was decided, by category.
         deadline_seconds: in a waiting header, how long the wait may last; else 0.
         roles: who has which ranks, in a job with roles; else empty.
     """
@@ -120,8 +119,6 @@ class Header:
     tally: Tally = field(default_factory=Tally)
     incident: Incident | None = None
     in_place: bool = False
-    trained: float = 0.0
-    elapsed: float = 0.0
     split: Split = field(default_factory=Split)
     deadline_seconds: float = 0.0
     roles: Annotated[tuple[RoleRanks, ...], Count(MAX_ROLES)] = ()

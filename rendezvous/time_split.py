@@ -59,21 +59,7 @@ def category(cause: Cause) -> Category:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Microseconds by category.
-
-    Attributes:
-        productive: all workers of a round ran, and nothing below is known of that time.
-        initialization: from the opening of the first round until all its workers ran.
-        training_preparation, data_loading, checkpoint_save, checkpoint_restore: what a script says of its own time, by
-            spans of these names (`elastic_run.trace.span`).
-        wasted_progress_from_disruption: workers ran, and the next round began at an older checkpoint; known where
-            workers tell of their checkpoints.
-        infrastructure_recovery_from_disruption: from the evidence of a failure or a loss until all workers of the next
-            round ran; a suspension, too, and the time in which workers ran and a diagnosis shows that they stood still.
-        elastic_scale_up, elastic_scale_down: the same for a round that was opened because nodes joined, or left on
-            request.
-        other: everything else, for example after the end.
-    """
+    """Microseconds by category; docs/monitoring.md says what each is."""
 
     productive: Number = 0
     initialization: Number = 0
@@ -117,6 +103,15 @@ class Split:
         for name in MARKED:
             found = found.moving("productive", name, marks.get(name, 0))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class SplitUntil:
+    """What the job's time went into until its category became `now` while round `round` ran."""
+
+    round: Number
+    now: Category
+    split: Split
 
 
 assert tuple(each.name for each in fields(Split)) == CATEGORIES

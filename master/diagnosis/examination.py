@@ -62,7 +62,8 @@ class Examination:
     Args:
         run: the current run of the job, as its agents know it.
         here: see there; None: the master is alone in its process.
-        tell: takes the findings of a round, and whether they are of a comparison of its ranks.
+        tell: takes the findings of a round, whether they are of a comparison of its ranks, and how many seconds ago the
+            nodes were asked.
         say: prints one line for a person.
         security: what the job's agents speak.
     """
@@ -71,7 +72,7 @@ class Examination:
         self,
         run: Callable[[], str],
         here: Here | None,
-        tell: Callable[[int, tuple[Finding, ...], bool], None],
+        tell: Callable[[int, tuple[Finding, ...], bool, float], None],
         say: Callable[[str], None],
         security: Security,
     ) -> None:
@@ -131,6 +132,7 @@ class Examination:
                 self._say(f"no diagnosis: the round has {workers} workers, and at most {MAX_WORKERS} are looked at")
             self._too_many = True
             return
+        asked = time.monotonic()
         try:
             if long:
                 found = await self._slow(round, nodes)
@@ -138,7 +140,7 @@ class Examination:
                 # In a thread: the master renews its lease meanwhile.
                 answers = await self._answers(round, nodes, long=False)
                 found = with_frames(await asyncio.to_thread(suspects, answers, round), answers)
-            self._tell(round, found, long)
+            self._tell(round, found, long, time.monotonic() - asked)
         except Exception as error:  # noqa: BLE001  a diagnosis that fails must not cost the job its master
             self._say(f"the diagnosis has failed ({error!r}); the job continues")
 

@@ -41,7 +41,7 @@ def result(code: int, state: HeaderState = "failed", exit_: Exit | None = None, 
     if exit_:
         incident = Incident(3, "failure", WorkerFailed("b", 5, None, 9, ""), node="b", host="b.host", exit=exit_)
     tally = Tally(failures=1, lost=2)
-    spent = {"trained": 3.0, "elapsed": 4.0}
+    spent = {"split": Split(productive=3_000_000, initialization=1_000_000)}
     header = Header(4, "run", state, "failure", AllJoined(2), FINGERPRINT, tally=tally, incident=incident, **spent)
     timeline = Timeline(0.0)
     timeline.up(2.0, dataclasses.replace(header, state="open"))
@@ -69,9 +69,11 @@ def test_where_something_took_time_from_training_a_line_says_what(options: Optio
     split = Split(productive=3_000_000, infrastructure_recovery_from_disruption=1_000_000)
     found = dataclasses.replace(found, header=dataclasses.replace(found.header, split=split))
     assert len(last_lines(options, found, "a.host")) == 2, "of a short job it says little"
-    longer = dataclasses.replace(found.header, trained=90.0, elapsed=120.0) if found.header else None
+    split = Split(productive=90_000_000, infrastructure_recovery_from_disruption=30_000_000)
+    assert found.header
+    longer = dataclasses.replace(found.header, split=split)
     assert last_lines(options, dataclasses.replace(found, header=longer), "a.host")[1] == (
-        "goodput: 75.0 % of 2.0 min; lost: infrastructure recovery from disruption 1.0 s"
+        "goodput: 75.0 % of 2.0 min; lost: infrastructure recovery from disruption 30.0 s"
     )
     trace = Trace(str(tmp_path / "trace.json"), "a", create=True)
     trace.record(0.0, 0.5, "data_loading", "rank 0", {})

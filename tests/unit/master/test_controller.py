@@ -17,6 +17,7 @@ from elastic_run.rendezvous.member import Exit, Fingerprint, Member, Report, Sta
 from elastic_run.rendezvous.node_reasons import ProcessGone
 from elastic_run.rendezvous.roles import Role
 from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.time_split import MICROSECONDS, SplitUntil
 from elastic_run.rendezvous.wire.values import Malformed
 
 from ...transcripts import runner
@@ -98,6 +99,8 @@ class ControllerTranscript:
     def tell(self, event: events.Event) -> list[str]:
         """Tells the controller, and gives what it wants, one line each."""
         found = self.controller.on(event, self.now)
+        for kept in (each for each in found if isinstance(each, SplitUntil)):
+            self.known = dataclasses.replace(self.known, spent=kept, spent_at=self.now)
         self.wanted = next((each for each in found if isinstance(each, effects.Publish)), self.wanted)
         return [words for each in found if (words := effect_words(each))]
 
@@ -182,6 +185,10 @@ def effect_words(effect: effects.Effect) -> str:
             return f"refuse {incarnation} {how}: {line} [{eviction.reason}]"
         case effects.Wait(until):
             return "wait" if until is None else f"wait until {until:g}"
+        case SplitUntil(round, becomes, split):
+            return (
+                f"keep that round {round} was productive for {split.productive / MICROSECONDS:g} s, and is: {becomes}"
+            )
         case effects.CleanUp(succeeded):
             return f"remove the job's keys{', it has succeeded' if succeeded else ''}"
         case effects.Publish(what, header, assignments, begun):

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from elastic_run.master import takeover
 from elastic_run.master.publish import Publisher
 from elastic_run.rendezvous import election
 from elastic_run.rendezvous.errors import Deposed
@@ -15,6 +16,7 @@ from elastic_run.rendezvous.ranks import assign
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.store.contract import Compare, Delete, Operation, Put, TxnResult
 from elastic_run.rendezvous.store.memory_store import MemoryStore
+from elastic_run.rendezvous.time_split import Category, Split, SplitUntil
 
 KEYS = Keys("job")
 FINGERPRINT = Fingerprint("train.py", (), "1:2", "1", "0")
@@ -94,3 +96,20 @@ async def test_a_job_that_has_succeeded_leaves_no_key(store: RecordingStore, pub
     await store.txn((), [Put(key, b"") for key in said])
     await publisher.clean_up(succeeded=True)
     assert (await store.list(KEYS.root)).items == ()
+
+
+async def test_what_the_time_went_into_is_kept_for_the_next_master_and_goes_with_the_round(
+    store: RecordingStore, publisher: Publisher
+) -> None:
+    assert await opens(publisher)
+    changes: Sequence[tuple[Category, int]] = (("infrastructure_recovery_from_disruption", 1), ("productive", 2))
+    for becomes, value in changes:
+        await publisher.keep_time(publisher.prefix(1), SplitUntil(1, becomes, Split(productive=value)))
+        found = await takeover.find(store, KEYS, publisher, pytest.fail)
+        assert found.spent and (found.spent.now, found.spent.split.productive) == (becomes, value)
+        assert [each.node for each in found.assigned] == ["a"]
+    assert await publisher.open(header(publisher, 2), assign(2, [MEMBER]), publisher.prefix(1), lambda: True)
+    assert (await takeover.find(store, KEYS, publisher, pytest.fail)).spent is None
+    await store.revoke(publisher.lease)
+    with pytest.raises(Deposed):
+        await publisher.keep_time(publisher.prefix(2), SplitUntil(2, "productive", Split()))

@@ -72,7 +72,7 @@ def test_of_a_job_that_has_ended_waits_for_nothing() -> None:
 
 def test_a_round_does_not_train_between_the_first_evidence_and_the_next_round() -> None:
     job = failed()
-    assert (job.header.trained, job.header.elapsed) == (4.0, 8.0)
+    assert (job.header.split.productive, job.header.split.total) == (4_000_000, 8_000_000)
     job.runs("a", 1, 10.0)
     job.runs("b", 2, 11.0)
     goodput = job.controller.status(21.0).goodput

@@ -79,7 +79,7 @@ def test_who_is_not_in_the_round_does_not_begin_it() -> None:
 
 
 def test_a_new_master_goes_on_with_what_the_last_one_had_counted() -> None:
-    time = TrainingTime(Goodput(30.0, 40.0), 100.0)
+    time = TrainingTime(Split(productive=30_000_000, other=10_000_000), 100.0)
     time.opened("a", 100.0)
     time.runs("a", 101.0)
     assert sums(time, 110.0) == (39.0, 50.0)
@@ -135,7 +135,7 @@ def test_without_word_of_a_checkpoint_nothing_is_known_to_be_wasted() -> None:
 def test_a_suspension_is_recovery_and_the_next_master_counts_on() -> None:
     time = training("a")
     time.ended(15.0)
-    after = TrainingTime(time.until(16.0), 100.0)
+    after = TrainingTime(time.until(16.0).split, 100.0)
     assert told(after, 110.0) == {"initialization": 2.0, "productive": 3.0, RECOVERY: 1.0 + 10.0}
 
 
@@ -175,7 +175,7 @@ def test_whatever_happens_the_categories_sum_to_the_time_exactly(happens: list[A
                 time.ended(now, "other")
             case "takeover":
                 counted = time.until(now)
-                time = TrainingTime(Goodput(counted.trained, counted.elapsed, counted.split), now)
+                time = TrainingTime(counted.split, now)
                 began = began if counted.split.total else None  # a master opens the round that it takes over
             case _:
                 time.until(now)

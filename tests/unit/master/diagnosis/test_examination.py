@@ -34,7 +34,7 @@ class Asked:
 
         here = Here(lambda: "a#1", self.look, condemn, replace, lambda _: None)
         return Examination(
-            lambda: "run", here, lambda _, found, __: self.told.append(found), self.said.append, Security()
+            lambda: "run", here, lambda _, found, *__: self.told.append(found), self.said.append, Security()
         )
 
 
