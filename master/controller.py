@@ -746,7 +746,8 @@ class Controller:
                     continue
                 first = self._first_end
                 before = (first,) if first and first.exit.round == exit_.round else ()
-                world = self._assigned[0].world_size if exit_.round == self._round.number and not self._given_up else 0
+                known = self._assigned and exit_.round == self._round.number and not self._given_up
+                world = self._assigned[0].world_size if known else 0
                 self._note(Evidence(exit_.round, exits=(failed,), finished=before, world=world))
 
     def _gives_up(self, member: Member, number: int, why: object) -> bool:
