@@ -67,7 +67,8 @@ def last_lines(options: Options, result: Result, host: str, split: Split | None)
     incident = _final_incident(result)
     if incident is None or incident.exit is None:
         return [verdict, *_stood_still(result), *_advice(options, result, host), totals]
-    verdict = verdict.replace(f"{incident.reason}; ", "", 1)  # the root cause has a line of its own
+    if not consequence(incident):
+        verdict = verdict.replace(f"{incident.reason}; ", "", 1)  # the root cause has a line of its own
     python = options.command.python if options.command.kind != "executable" else ""
     before = _stood_still(result)
     room = LINES - 2 - len(before)
