@@ -181,7 +181,7 @@ class Job(Cluster):
         Where the consequence was known before the cause, the master's node says the cause when it has it, if ever.
         """
         _, found = self.wait_anywhere(rf"\[elastic-run\] round {round}: \d.* here: (.*)")
-        if "lost its connection to another rank" in found[1]:
+        if re.search("(lost its connection to|gave up waiting for) another rank", found[1]):
             with contextlib.suppress(AssertionError):
                 _, found = self.wait_anywhere(rf"\[elastic-run\] round {round} was opened because (.*)", GATHER + 1)
         return found[1]
