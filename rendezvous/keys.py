@@ -122,6 +122,10 @@ class Keys:
         """That node has seen that run succeed; without one: the prefix of the runs of which it has."""
         return f"{self.root}ends/{_quoted(node)}/{run}"
 
+    def is_mark(self, key: str) -> bool:
+        """It is of a success, and goes by itself."""
+        return key == self.outcome or key.startswith(f"{self.root}ends/")
+
 
 def _quoted(text: str) -> str:
     """Percent-encoded, also where it was given in bytes that are no UTF-8."""

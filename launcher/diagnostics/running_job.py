@@ -111,9 +111,9 @@ class RunningJob:
         await self._link.close()
 
     async def _is_gone(self) -> bool:
-        """No key of the job is in the store, but for the mark of its success."""
+        """No key of the job is in the store, but for the marks of its success."""
         try:
             found = await self._store.list(self._keys.root, keys_only=True)
         except StoreError:
             return False
-        return all(item.key == self._keys.outcome for item in found.items)
+        return all(self._keys.is_mark(item.key) for item in found.items)

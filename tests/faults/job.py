@@ -324,7 +324,7 @@ class Job(Cluster):
         won = any(node.process.returncode == 0 and not node.killed for node in self.nodes.values())
         keys = Keys(self.job)
         mine = [item.key for item in items if item.key.startswith(keys.root)]
-        wrong = [key for key in mine if not (key == keys.outcome and won)]
+        wrong = [key for key in mine if not (keys.is_mark(key) and won)]
         # Of the jobs before this one only the tombstones are there, for a minute each.
         # And an agent that a test had to kill has its lease until that ends.
         tombstones = {item.lease for item in items if item.key.endswith("/outcome")}

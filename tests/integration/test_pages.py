@@ -60,6 +60,7 @@ NOT_RUN = {
     r"elastic-run --framework=jax \.\.\.": "the rest of the command is left out",
     r"elastic-run (doctor|status|exporter) .*host1": "another machine: doctor/test_findings.py, test_status_command.py",
     r"elastic-run (credentials .*node1|(status|exporter) --credentials)": "a secret; tests/security/test_observer.py",
+    r"elastic-run status$": "a job that runs here; test_status_command.py",
     r"elastic-run report ": "the events of a job; test_report.py makes pages of some",
     r"elastic-run --join-file=": "another machine; tests/security/test_secrets.py has a secret",
     r"elastic-run master ": "another machine; test_master_process.py",
