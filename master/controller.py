@@ -744,10 +744,9 @@ class Controller:
                 failed = FailedWorker(member.node, member.host, exit_, optional)
                 if self._gives_up(member, exit_.round, incident.describe(failed)):
                     continue
-                first = self._first_end
-                before = (first,) if first and first.exit.round == exit_.round else ()
-                known = self._assigned and exit_.round == self._round.number and not self._given_up
-                world = self._assigned[0].world_size if known else 0
+                before = (first,) if (first := self._first_end) and first.exit.round == exit_.round else ()
+                known = exit_.round == self._round.number and not self._given_up
+                world = self._assigned[0].world_size if known and self._assigned else 0
                 self._note(Evidence(exit_.round, exits=(failed,), finished=before, world=world))
 
     def _gives_up(self, member: Member, number: int, why: object) -> bool:
