@@ -20,14 +20,6 @@ HARDLY_OTHERS = ("nproc-per-node", "nnodes", "standalone", "max-restarts", "rdzv
 """Flags whose names hardly any script has for its own."""
 
 
-def _source(script: Path) -> bytes:
-    """Of a script; empty where it is not read."""
-    try:
-        return read_named(script, LARGEST_SETTINGS)
-    except OSError:
-        return b""
-
-
 def read_command(scanned: Scanned, environ: Mapping[str, str], notes: list[str], *, here: bool) -> Command:
     if not scanned.command:
         raise UsageError("no script is given: write elastic-run [flags] train.py [the script's own arguments]")
@@ -43,7 +35,7 @@ def read_command(scanned: Scanned, environ: Mapping[str, str], notes: list[str],
     if not here:
         return Command(kind, target, tuple(args), "python")
     check_target(kind, target, environ)
-    if kind == "script" and (word := misplaced(args, _source(Path(target)))):
+    if kind == "script" and (word := _misplaced(args, Path(target))):
         notes.append(f"{word} stands after {target} and is its argument: for elastic-run write it before the script")
     python = environ.get("PYTHON_EXEC", "")
     if not python:
@@ -60,11 +52,17 @@ def read_command(scanned: Scanned, environ: Mapping[str, str], notes: list[str],
     return Command(kind, target, tuple(args), python)
 
 
-def misplaced(args: Sequence[str], source: bytes) -> str:
+def _misplaced(args: Sequence[str], script: Path) -> str:
     """The first argument that is a flag of the launcher and is not named in the script's source; empty without one."""
-    text = source.decode(errors="replace").replace("_", "-")
     names = [(word, word[2:].partition("=")[0].replace("_", "-")) for word in args if word.startswith("--")]
-    return next((word for word, name in names if name in HARDLY_OTHERS and name not in text), "")
+    flags = [each for each in names if each[1] in HARDLY_OTHERS]
+    if not flags:
+        return ""  # as at most starts: the script is not read for it
+    try:
+        text = read_named(script, LARGEST_SETTINGS).decode(errors="replace").replace("_", "-")
+    except OSError:
+        text = ""
+    return next((word for word, name in flags if name not in text), "")
 
 
 def check_target(kind: Kind, target: str, environ: Mapping[str, str]) -> None:
