@@ -132,7 +132,7 @@ async def run(draw: Draw, port: int) -> Outcome:
             return await _watch(draw, processes[0], journal, traces, log)
         finally:
             for process in processes:
-                await _end(process)
+                await end_launcher(process)
 
 
 def _free_port() -> int:
@@ -210,17 +210,20 @@ def _begun(journal: Path) -> float | None:
 
 def _found(trace: Path) -> tuple[float, dict[str, Any]] | None:
     """The first diagnosis in a trace that names somebody: when, and its arguments. Any: JSON."""
+    for at, found in read_findings(trace):
+        if found.get("strength") != "weak" or str(found.get("kind")).startswith(("slow-", "out-of-memory")):
+            return at, found
+    return None
+
+
+def read_findings(trace: Path) -> list[tuple[float, dict[str, Any]]]:
+    """All diagnoses in a trace, in order: when, in seconds, and their arguments. Any: JSON."""
     try:
         lines = trace.read_text(errors="replace").splitlines()
     except OSError:
-        return None
-    for line in lines:
-        if '"name":"diagnosis"' in line:
-            event = json.loads(line.rstrip(",\n"))
-            found = event.get("args", {})
-            if found.get("strength") != "weak" or str(found.get("kind")).startswith(("slow-", "out-of-memory")):
-                return event["ts"] / 1e6, found
-    return None
+        return []
+    events = [json.loads(line.rstrip(",\n")) for line in lines if '"name":"diagnosis"' in line]
+    return [(event["ts"] / 1e6, event.get("args", {})) for event in events]
 
 
 def _last(log: Path) -> str:
@@ -229,7 +232,7 @@ def _last(log: Path) -> str:
     return next((line for line in lines if " failed: " in line), lines[-1] if lines else "")[:200]
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def end_launcher(process: asyncio.subprocess.Process) -> None:
     """Ends the launcher, also one that faketime has started, and, by its guardian, all that it has started."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):

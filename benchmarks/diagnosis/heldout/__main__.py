@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...arena import adopt_orphans
+from ..trial import end_launcher, read_findings
 from .cases import CASES, MOVED, HeldOutCase
 
 HANG_TIMEOUT = 4.0
@@ -141,7 +141,7 @@ async def run(case: HeldOutCase, python: str, folder: Path) -> Trial:
             limit = STARTS + case.seconds + PATIENCE
             while time.monotonic() < begun + limit:
                 over = process.returncode is not None
-                for found in _findings(trace):
+                for _, found in read_findings(trace):
                     if found.get("kind") == "standstill":
                         told = told or str(found["reason"])
                     elif found.get("rank") is not None and found["strength"] == "weak":
@@ -155,18 +155,7 @@ async def run(case: HeldOutCase, python: str, folder: Path) -> Trial:
                         await process.wait()
             return Trial(case, named, weak, told, process.returncode, os.getloadavg()[0])
         finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-
-
-def _findings(trace: Path) -> list[dict[str, Any]]:
-    """All that was found so far, in order. Any: JSON."""
-    with contextlib.suppress(OSError):
-        lines = trace.read_text(errors="replace").splitlines()
-        return [json.loads(line.rstrip(",\n"))["args"] for line in lines if '"name":"diagnosis"' in line]
-    return []
+            await end_launcher(process)
 
 
 def _row(trial: Trial) -> dict[str, object]:
