@@ -207,9 +207,7 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         still = quiet and len({_functions(each) for each in stacks}) <= 1
     where = _where(acting, what)
     if what == "starved" and worker.throttled > 0:
-        where = (
-            f"{where}, its control group has used up its quota" if where else "its control group has used up its quota"
-        )
+        where = ", ".join(filter(None, (where, "its control group has used up its quota")))
     wakes = acting is main and what in ("server", "pipe") and worker.woken > WOKEN
     return Place(what, where, peers, still, spot_of(acting.frames), sure or what in _PROVEN, wakes, acting is main)
 
@@ -271,16 +269,19 @@ def _acting(
     ended = ended or any(each.blocked.on in _OUTSIDE for each in others if each not in own)
     if process and (what == "child" or not main.frames):  # which does the work in its place
         instead = _wait(process, frozenset(), worker)
-        return process, instead, not ended and instead in ("lock", "sleep") and process.blocked.on in ("lock", "time")
+        return process, instead, not ended and _is_its_own_wait(process, instead)
     if what in ("child", "loader"):
         ended = ended or not worker.children or not all(map(_is_stuck, worker.children))
     sure = not ended and _is_endless(main.blocked) and main.blocked.on != "terminal"
-    # What an event loop waits for is not seen, nor who may end a wait in native code.
-    sure = sure and (what != "lock" or main.blocked.on == "lock")
-    return main, what, sure and what in ("lock", "sleep", "child", "loader")
+    return main, what, sure and (what in ("child", "loader") or _is_its_own_wait(main, what))
 
 
 _OUTSIDE = ("socket", "local socket", "listener", "pipe", "file")
+
+
+def _is_its_own_wait(track: _Track, what: What) -> bool:
+    """For nothing outside its process: what an event loop waits for is not seen, nor who may end native code's wait."""
+    return what == "sleep" or (what == "lock" and track.blocked.on == "lock")
 
 
 def _is_endless(blocked: Blocked) -> bool:

@@ -384,13 +384,10 @@ def _standstill(living: Sequence[_Rank], round: int) -> Finding:
     for each in living:
         why = f" ({each.worker.stacks})" if each.worker.stacks else ""
         bare = "" if _has_stack(each.worker) else f" or a lock: there is no Python stack{why}"
-        does = (
-            "waits for another rank" + bare
-            if each.place.what in ("either", *WAITS_FOR_RANKS)
-            else WORDS[_KINDS[each.place.what]]
-            if each.place.what in _KINDS
-            else "waits"
-        )
+        kind = _KINDS.get(each.place.what)
+        does = WORDS[kind] if kind else "waits"
+        if each.place.what in ("either", *WAITS_FOR_RANKS):
+            does = f"waits for another rank{bare}"
         groups.setdefault((does, each.place.where), []).append(each.worker.rank)
     shown = [f"{ranks(those)}: {_also(does, where)}" for (does, where), those in [*groups.items()][:4]]
     return Finding("standstill", None, "", "weak", "; ".join(shown), seconds=_since(living), round=round)
