@@ -65,8 +65,10 @@ async def local_jobs() -> list[LocalJob]:
     names = ""
     with contextlib.suppress(OSError):
         names = await asyncio.to_thread(Path("/proc/net/unix").read_text, errors="replace")
-    dialled = [await _dial(name) for name in dict.fromkeys(LISTENS.findall(names))]
-    agents = [each for each in dialled if each is not None][:MOST]
+    agents = list[LocalJob]()
+    for name in dict.fromkeys(LISTENS.findall(names)):
+        if len(agents) < MOST and (agent := await _dial(name)):
+            agents.append(agent)
     answers = await asyncio.gather(*(each.status(FIRST) for each in agents), return_exceptions=True)
     jobs: dict[tuple[str, str], LocalJob] = {}
     for agent, answer in zip(agents, answers, strict=True):
