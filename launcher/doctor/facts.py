@@ -181,11 +181,13 @@ async def stacks(python: Python) -> str:
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         reader, until = Stacks(program), time.monotonic() + STACK_SECONDS
-        found = await reader.take(process.pid)
-        while not found.frames and time.monotonic() < until:  # it may not have begun
-            await asyncio.sleep(0.1)
+        while True:
             found = await reader.take(process.pid)
-        return found.trouble if not found.frames else ""
+            if found.frames:
+                return ""
+            if time.monotonic() >= until:
+                return found.trouble
+            await asyncio.sleep(0.1)  # it may not have begun
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
