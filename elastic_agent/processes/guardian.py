@@ -240,8 +240,9 @@ def command_of(pid: int) -> str:
 
 def is_tracker(words: Sequence[bytes]) -> bool:
     """So started is who removes what dead processes have left in shared memory: Python's or joblib's tracker."""
-    code = words[words.index(b"-c") + 1 :][:1] if b"-c" in words else []
-    return any(b"resource_tracker import main;" in word for word in code)
+    if b"-c" not in words:
+        return False
+    return any(b"resource_tracker import main;" in word for word in words[words.index(b"-c") + 1 :][:1])
 
 
 def is_manager(words: Sequence[bytes]) -> bool:
