@@ -2,7 +2,7 @@
 
 Pages of the root (README, CONTRIBUTING, ...) become pages of the site. A link to a file that is no page becomes the
 name of that file, because the site holds no source. The pages of the Python API and of the flags, and the list of
-decisions, are made here.
+decisions, are made here. What `pages.css` is to lay out in another way gets its class here.
 """
 
 import ast
@@ -39,6 +39,14 @@ SAME = {("elastic_run.tensorflow", "Records")}
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 
+WORDS = re.compile(r"(?<!</span>)<code>[^<]*</code>")
+"""Code within a line."""
+
+WORD = re.compile(r"(?<![^\s>])(?:[^\s<>&]{1,40}(?![^\s<])|--?[a-z][\w-]*)")
+"""What a browser would break where there is a dash or no room; of a long one only the flag."""
+
+BLOCK = re.compile(r'<div class="highlight">(<pre>.*?</pre>)', re.DOTALL)
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that do not lie in the folder of the pages."""
@@ -72,6 +80,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts = CODE.split(markdown)
     return "".join(part if number % 2 else LINK.sub(pointed, part) for number, part in enumerate(_whole(parts)))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Marks words in code, and blocks that show a terminal: those without a language, and transcripts; no drawings."""
+
+    def shown(found: "re.Match[str]") -> str:
+        typed = '<span class="gp">' in found[1] or '<span class="' not in found[1]
+        return f'<div class="highlight terminal">{found[1]}' if typed and "┌" not in found[1] else found[0]
+
+    html = WORDS.sub(lambda code: WORD.sub(r'<span class="word">\g<0></span>', code[0]), html)
+    return BLOCK.sub(shown, html)
 
 
 def _whole(parts: list[str]) -> list[str]:
@@ -129,13 +148,10 @@ def _command_line(root: Path) -> str:
         for flag in (flag for flag in flags if flag.group == group):
             letter = f"`-{flag.short}`, " if flag.short else ""
             name = f"{letter}`--{flag.name}{'=' if flag.metavar else ''}{flag.metavar}`"
-            cells = (
-                name,
-                flag.help,
-                f"`{flag.default}`" if flag.default else "",
-                f"`{flag.mirror}`" if flag.mirror else "",
-            )
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+            default, mirror = (f"`{word}`" if word else "" for word in (flag.default, flag.mirror))
+            words = re.sub(r"(?<![\w-])--[a-z][\w-]*", r"`\g<0>`", flag.help.replace("|", "\\|"))
+            # Within backticks a bar parts no cells, and a backslash would be shown.
+            lines.append(f"| {name} | {words} | {default} | {mirror} |")
         lines.append("")
     return "\n".join(lines)
 

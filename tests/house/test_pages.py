@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -201,6 +202,14 @@ def test_every_module_and_script_that_python_is_given_exists() -> None:
         module = words[words.index("-m") + 1].replace(".", "/") if "-m" in words else words[1]
         file = ROOT / re.sub("^elastic_run", "src/elastic_run", module)
         assert file.is_file() or file.with_suffix(".py").is_file() or (file / "__main__.py").is_file(), command
+
+
+def test_every_installation_is_from_a_clone_and_of_an_extra_that_exists() -> None:
+    """No index has the package yet: `pip install 'elastic-run[etcd]'` finds nothing, or a stranger's."""
+    extras = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+    found = re.findall(r"pip install[^`\n]*?['\s]([^'\s]*\[\w+\])", "\n".join(map(text, PAGES)))
+    assert len(found) > 4
+    assert {each for each in found if not re.fullmatch(rf"\.\[({'|'.join(extras)})\]", each)} == set()
 
 
 FOREIGN = {

@@ -1,4 +1,7 @@
-"""The pages as a site: links lead somewhere, every page is in the navigation, nothing is loaded from elsewhere."""
+"""The pages as a site: links lead somewhere, every page is in the navigation, nothing is loaded from elsewhere.
+
+A browser opens them from the folder, and finds what fits into the column and what the search says.
+"""
 
 import os
 import re
@@ -7,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from .browser import opened
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,3 +64,31 @@ def test_every_public_name_has_its_docstring_there(site: Path) -> None:
     )
     other = {"elastic_run.__version__", "elastic_run.exceptions", "elastic_run.tensorflow.Records"}
     assert [name for name in names if name not in other and f'id="{name}"' not in page] == []
+
+
+def test_no_cell_of_a_table_shows_a_backslash_before_a_bar(site: Path) -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    assert "--nnodes=N|MIN:MAX" in pages["command-line.html"]
+    assert [name for name, page in pages.items() if re.search(r"<td>[^\n]*\\\|", page)] == []
+
+
+IN_SEVERAL_LINES = """[...document.querySelectorAll(".md-content .word")]
+    .filter((word) => word.innerText.length <= 40 && word.getClientRects().length > 1).map((word) => word.innerText)"""
+
+TOO_WIDE = """[...document.querySelectorAll(".md-content .terminal pre > code")]
+    .filter((block) => block.scrollWidth > block.clientWidth).map((block) => block.innerText)"""
+
+
+def test_opened_from_its_folder_a_page_is_searched_and_fits_into_its_column(site: Path) -> None:
+    with opened() as browser:
+        for width in (1400, 390):
+            browser.look(width, 900)
+            for name in ("command-line", "diagnosis", "torchrun", "index"):
+                browser.go((site / f"{name}.html").as_uri())
+                assert browser.value("document.querySelectorAll('.word, .terminal').length") > 5
+                assert browser.value(IN_SEVERAL_LINES) == []
+                assert browser.value(TOO_WIDE) == []
+        browser.go(f"{(site / 'index.html').as_uri()}?q=hang-timeout")
+        browser.until(lambda: browser.value("document.querySelectorAll('.md-search-result__item').length") > 1)
+        assert "hang-timeout" in browser.value("document.querySelector('.md-search-result__list').innerText")
+        assert browser.failures == []
