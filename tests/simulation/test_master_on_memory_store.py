@@ -1075,15 +1075,21 @@ class TestJoiningNodes:
 
         simulate(scenario, policy=Policy(min_nodes=2, max_nodes=4, node_unit=2))
 
-    def test_of_another_command_are_refused_for_good_with_what_differs(self) -> None:
+    @pytest.mark.parametrize(
+        ("other", "differs"),
+        [
+            (dataclasses.replace(FINGERPRINT, script="other.py"), "the script is 'train.py' there and 'other.py' here"),
+            (dataclasses.replace(FINGERPRINT, version="1"), "elastic-run's version is '0' there and '1' here"),
+        ],
+    )
+    def test_of_another_command_are_refused_for_good_with_what_differs(self, other: Fingerprint, differs: str) -> None:
         async def scenario(job: Job) -> None:
             await running_job(job)
-            other = dataclasses.replace(FINGERPRINT, script="other.py")
             stranger = await job.join("x", fingerprint=other)
             await quiet()
             word = await membership.read_eviction(job.store, job.keys, stranger.incarnation)
             assert word is not None and word.final
-            assert "'train.py'" in str(word.reason) and "'other.py'" in str(word.reason)
+            assert differs in str(word.reason)
             assert await job.store.get(stranger.registration.key) is None
             header = await job.now()
             assert header is not None and header.number == 1
