@@ -36,7 +36,9 @@ MODULES = (
 SAME = {("elastic_run.tensorflow", "Records")}
 """Names that are another module's: they are shown there."""
 
-LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+"""Of a page or, with a mark before it, a picture."""
+
 CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 
 WORDS = re.compile(r"(?<!</span>)<code>[^<]*</code>")
@@ -61,13 +63,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Points each link to a page of the site, or takes it away."""
+    """Points each link to a page or picture of the site, or takes it away."""
     # Where the page lies in the repository, and in the site.
     uri = page.file.src_uri
     home = "" if uri in ROOT_PAGES else posixpath.join("docs", posixpath.dirname(uri))
 
     def pointed(found: "re.Match[str]") -> str:
-        text, target = found[1], found[2]
+        mark, text, target = found.groups()
         if re.match(r"[a-z]+:|#", target):
             return found[0]
         path, _, anchor = target.partition("#")
@@ -76,7 +78,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if files.get_file_from_path(name) is None or (there not in ROOT_PAGES and not there.startswith("docs/")):
             return text if "`" in text else f"`{text}`" if re.fullmatch(r"[\w./-]+", text) else text
         to = posixpath.relpath(name, posixpath.dirname(uri) or ".")
-        return f"[{text}]({to}{'#' + anchor if anchor else ''})"
+        return f"{mark}[{text}]({to}{'#' + anchor if anchor else ''})"
 
     parts = CODE.split(markdown)
     return "".join(part if number % 2 else LINK.sub(pointed, part) for number, part in enumerate(_whole(parts)))

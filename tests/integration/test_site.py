@@ -57,6 +57,16 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     assert loaded == set()
 
 
+def test_every_picture_that_a_page_shows_is_there(site: Path) -> None:
+    shown = {
+        (page.parent / picture).resolve()
+        for page in site.rglob("*.html")
+        for picture in re.findall(r'<img[^>]*\ssrc="([^":]+)"', page.read_text(encoding="utf-8"))
+    }
+    assert len(shown) > 25 and site / "pictures" / "rounds.svg" in shown
+    assert [str(picture) for picture in shown if not picture.exists()] == []
+
+
 def test_every_public_name_has_its_docstring_there(site: Path) -> None:
     page = (site / "python-api.html").read_text(encoding="utf-8")
     names = re.findall(
