@@ -1,6 +1,7 @@
 """What an agent needs of the machine that it runs on: worker processes, a guardian, ports, a listener.
 
-`RealMachine` has the operating system's. The simulator brings machines of its own, and runs the agent as it is.
+`RealMachine` has the operating system's. The simulator brings machines of its own, and runs the agent as it is: the
+protocols here are what both have.
 """
 
 import socket
@@ -27,136 +28,56 @@ from .zygotes.seed import Limits, Recipe, Seed
 class Reporter(Protocol):
     """Where the agent's own lines go (`logs.Output`)."""
 
-    def say(self, line: str) -> None:
-        """Prints one line for a person."""
-        ...
-
-    def error_file(self, round: int, local_rank: int) -> Path:
-        """Where that worker's library may describe its error."""
-        ...
+    def say(self, line: str) -> None: ...
+    def error_file(self, round: int, local_rank: int) -> Path: ...
 
 
 class WorkerSet(Protocol):
-    """The worker processes of one round after the other (`workers.Workers`, where each method is explained)."""
+    """The worker processes of one round after the other (`workers.Workers`, which explains each method)."""
 
     @property
-    def exits(self) -> tuple[Exit, ...]:
-        """The ends of the current workers, in the order of arrival."""
-        ...
-
+    def exits(self) -> tuple[Exit, ...]: ...
     @property
-    def alive(self) -> int:
-        """How many of the current workers have not ended."""
-        ...
-
+    def alive(self) -> int: ...
     @property
-    def pids(self) -> Mapping[int, int]:
-        """The living workers: local rank to pid."""
-        ...
-
+    def pids(self) -> Mapping[int, int]: ...
     @property
-    def unkillable(self) -> Sequence[int]:
-        """The pids of processes that SIGKILL has not ended in time, and that are still there."""
-        ...
-
+    def unkillable(self) -> Sequence[int]: ...
     @property
-    def running(self) -> Sequence[Running]:
-        """The current workers, those that have ended included."""
-        ...
-
-    def condemn(self, rank: int, why: str) -> bool:
-        """Kills the worker of that rank; False where there is none."""
-        ...
-
-    def used(self, pids: Collection[int]) -> float:
-        """Seconds of processor that these and their children have used."""
-        ...
-
-    async def changed(self) -> None:
-        """Waits until `exits` or `alive` has changed."""
-        ...
-
-    def warm(self, recipe: Recipe) -> None:
-        """Begins to make the warm interpreter that workers are forked from."""
-        ...
-
-    async def ready(self) -> None:
-        """Waits until a start would wait for nothing more."""
-        ...
-
-    async def start(self, specs: Sequence[WorkerSpec]) -> None:
-        """Starts all or none (StartFailed)."""
-        ...
-
-    def let_go(self) -> None:
-        """Has those begin that are held."""
-        ...
-
-    def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
-        """The next round, in which these, by pid, keep their process."""
-        ...
-
-    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
-        """Ends those that were not kept, and starts all or none beside the others (StartFailed)."""
-        ...
-
-    async def stop(self, *, first: int, grace: float) -> tuple[Exit, ...]:
-        """Ends all; goes on where the caller is cancelled."""
-        ...
-
-    def pause(self) -> None:
-        """Stops them where they are."""
-        ...
-
-    def resume(self) -> None:
-        """Lets them continue."""
-        ...
-
-    async def close(self, *, keep_detached: bool = False, sessions: frozenset[int] = frozenset()) -> None:
-        """Kills what still runs; with `keep_detached` not what has left its worker's session."""
-        ...
+    def running(self) -> Sequence[Running]: ...
+    def condemn(self, rank: int, why: str) -> bool: ...
+    def used(self, pids: Collection[int]) -> float: ...
+    async def changed(self) -> None: ...
+    def warm(self, recipe: Recipe) -> None: ...
+    async def ready(self) -> None: ...
+    async def start(self, specs: Sequence[WorkerSpec]) -> None: ...
+    def let_go(self) -> None: ...
+    def keep(self, kept: Mapping[int, WorkerSpec]) -> None: ...
+    async def fill(self, specs: Sequence[WorkerSpec]) -> None: ...
+    async def stop(self, *, first: int, grace: float) -> tuple[Exit, ...]: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    async def close(self, *, keep_detached: bool = False, sessions: frozenset[int] = frozenset()) -> None: ...
 
 
 class Guard(Protocol):
-    """What kills the workers of an agent that is gone or silent (`guardian.Guardian`)."""
+    """What kills the workers of an agent that is gone or silent (`guard.Guardian`, which explains each method)."""
 
-    def start(self) -> None:
-        """Begins to watch."""
-        ...
-
-    def beat(self) -> None:
-        """The agent is alive."""
-        ...
-
-    def pause(self) -> None:
-        """Silence is meant from now on, until the next beat."""
-        ...
-
-    async def close(self, *, keep_detached: bool = False) -> None:
-        """Ends it; its workers must be gone. With `keep_detached` it leaves alone what else there is."""
-        ...
+    def start(self) -> None: ...
+    def beat(self) -> None: ...
+    def pause(self) -> None: ...
+    async def close(self, *, keep_detached: bool = False) -> None: ...
 
 
 class PortSet(Protocol):
-    """Ports that a node offers (`ports.Ports`)."""
+    """Ports that a node offers (`ports.Ports`, which explains each method)."""
 
     offered: tuple[int, ...]
 
-    def renew(self) -> None:
-        """Offers others; OSError where none is free."""
-        ...
-
-    def release(self, port: int) -> bool:
-        """Lets go of one for the workers; False where somebody else has it."""
-        ...
-
-    def hold(self) -> None:
-        """Takes back those that are free."""
-        ...
-
-    def close(self) -> None:
-        """Lets go of all."""
-        ...
+    def renew(self) -> None: ...
+    def release(self, port: int) -> bool: ...
+    def hold(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class WorkerServerOnMachine(Protocol):
@@ -166,13 +87,8 @@ class WorkerServerOnMachine(Protocol):
     calls: Counter[int]
     rounds: dict[int, int]
 
-    async def start(self) -> None:
-        """Begins to listen; OSError."""
-        ...
-
-    async def close(self) -> None:
-        """Hangs up."""
-        ...
+    async def start(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 class ProcessGroupSet(Protocol):
@@ -180,149 +96,56 @@ class ProcessGroupSet(Protocol):
 
     short: bool
 
-    def start(self, address: str) -> None:
-        """Listens beside the server for workers; OSError."""
-        ...
-
-    def close(self) -> None:
-        """Hangs up."""
-        ...
-
-    def staying(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that keep their process."""
-        ...
-
-    def holding(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have the job's state."""
-        ...
-
-    def done(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have trained to the end, and take no other rank."""
-        ...
-
-    def waiting(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that wait for their next rank assignment."""
-        ...
-
-    def forming(self, pids: Collection[int]) -> frozenset[int]:
-        """Those whose process group does not stand yet."""
-        ...
-
-    def slowest(self, pids: Collection[int]) -> float:
-        """Seconds that a step of them takes, where that is long."""
-        ...
-
-    def trouble(self, pids: Collection[int]) -> str:
-        """What the first of them says that was broken."""
-        ...
-
-    def plan(self, pids: Collection[int], round: int) -> None:
-        """Tells these that another round is wanted."""
-        ...
-
-    def break_groups(self, pids: Collection[int], round: int) -> None:
-        """Breaks the process groups of these."""
-        ...
-
-    def assign(self, pid: int, round: int, environment: Mapping[str, str]) -> bool:
-        """Gives one that waits its rank assignment; False where it has gone."""
-        ...
-
-    def forget(self, pid: int) -> None:
-        """This worker has ended."""
-        ...
-
-    def forget_all_but(self, pids: Collection[int]) -> None:
-        """All others have ended."""
-        ...
+    def start(self, address: str) -> None: ...
+    def close(self) -> None: ...
+    def staying(self, pids: Collection[int]) -> frozenset[int]: ...
+    def holding(self, pids: Collection[int]) -> frozenset[int]: ...
+    def done(self, pids: Collection[int]) -> frozenset[int]: ...
+    def waiting(self, pids: Collection[int]) -> frozenset[int]: ...
+    def forming(self, pids: Collection[int]) -> frozenset[int]: ...
+    def slowest(self, pids: Collection[int]) -> float: ...
+    def trouble(self, pids: Collection[int]) -> str: ...
+    def plan(self, pids: Collection[int], round: int) -> None: ...
+    def break_groups(self, pids: Collection[int], round: int) -> None: ...
+    def assign(self, pid: int, round: int, environment: Mapping[str, str]) -> bool: ...
+    def forget(self, pid: int) -> None: ...
+    def forget_all_but(self, pids: Collection[int]) -> None: ...
 
 
 class ServiceSet(Protocol):
     """The services beside the workers (`services.Services`, which explains each method)."""
 
     @property
-    def sessions(self) -> frozenset[int]:
-        """Of all that were ever started."""
-        ...
-
+    def sessions(self) -> frozenset[int]: ...
     @property
-    def said(self) -> Mapping[str, str]:
-        """What each said last when it was ready."""
-        ...
-
+    def said(self) -> Mapping[str, str]: ...
     @property
-    def failure(self) -> str:
-        """How one of them died; empty where none has."""
-        ...
-
+    def failure(self) -> str: ...
     @property
-    def services(self) -> tuple[Service, ...]:
-        """Those that run."""
-        ...
-
+    def services(self) -> tuple[Service, ...]: ...
     async def enter(
         self, wanted: Sequence[Service], line: bytes, python: Sequence[str], environment: Mapping[str, str]
-    ) -> None:
-        """These run, and know of a round; StartFailed."""
-        ...
-
-    async def ready(self) -> None:
-        """Waits until they are ready, or late; StartFailed."""
-        ...
-
-    def tell(self, line: bytes) -> None:
-        """Those that run hear of a round."""
-        ...
-
-    async def end(self, lifetimes: Iterable[Lifetime], grace: float) -> None:
-        """Ends those of these lifetimes."""
-        ...
-
-    def pause(self) -> None:
-        """Stops them where they are."""
-        ...
-
-    def resume(self) -> None:
-        """Lets them continue."""
-        ...
+    ) -> None: ...
+    async def ready(self) -> None: ...
+    def tell(self, line: bytes) -> None: ...
+    async def end(self, lifetimes: Iterable[Lifetime], grace: float) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
 
 
 class Machine(Protocol):
-    """Gives an agent its parts."""
+    """Gives an agent its parts (`RealMachine`, which explains each method)."""
 
-    def workers(self, tag: str, silence: float | None) -> tuple[WorkerSet, Guard]:
-        """The workers of the agent `tag`, and who guards them while it is not silent for `silence` seconds."""
-        ...
-
-    def services(self, tag: str, changed: Callable[[], None]) -> ServiceSet:
-        """The services beside the workers that it has given; `changed` hears of their ends."""
-        ...
-
-    def ports(self, count: int, least: int) -> PortSet:
-        """So many ports to offer, held from now on; OSError where fewer than `least` are free."""
-        ...
-
-    def listener(self, bind: str) -> socket.socket:
-        """A listening socket on a free port of that address; "" is every interface."""
-        ...
-
-    def has_address(self, address: str) -> bool:
-        """Whether an interface of this machine still has it; True where that cannot be known."""
-        ...
-
-    def worker_server(self, respond: Respond, also: Methods) -> WorkerServerOnMachine:
-        """Where workers ask, and get what `respond` answers; `also` for other processes of this user."""
-        ...
-
-    def listens(self, port: int) -> bool:
-        """Whether a process of this machine listens at that TCP port. Raises OSError where that cannot be known."""
-        ...
-
+    def workers(self, tag: str, silence: float | None) -> tuple[WorkerSet, Guard]: ...
+    def services(self, tag: str, changed: Callable[[], None]) -> ServiceSet: ...
+    def ports(self, count: int, least: int) -> PortSet: ...
+    def listener(self, bind: str) -> socket.socket: ...
+    def has_address(self, address: str) -> bool: ...
+    def worker_server(self, respond: Respond, also: Methods) -> WorkerServerOnMachine: ...
+    def listens(self, port: int) -> bool: ...
     def process_groups(
         self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
-    ) -> ProcessGroupSet:
-        """The process groups of workers that keep their process; `changed` hears of what they say."""
-        ...
+    ) -> ProcessGroupSet: ...
 
 
 class RealMachine:
@@ -355,7 +178,7 @@ class RealMachine:
             self._early[1].close()
 
     def workers(self, tag: str, silence: float | None) -> tuple[Workers, Guardian]:
-        """See `Machine.workers`."""
+        """The workers of the agent `tag`, and who guards them while it is not silent for `silence` seconds."""
         tag, seed = self._early or (tag, None)
         guardian = Guardian(tag=tag, silence=silence, say=self._output.say)
         workers = Workers(
@@ -365,7 +188,7 @@ class RealMachine:
         return workers, guardian
 
     def services(self, tag: str, changed: Callable[[], None]) -> Services:
-        """See `Machine.services`."""
+        """The services beside the workers that it has given; `changed` hears of their ends."""
         assert self._kept is not None, "services are beside workers"
         workers, guardian = self._kept
         tag = self._early[0] if self._early else tag
@@ -379,27 +202,27 @@ class RealMachine:
         )
 
     def ports(self, count: int, least: int) -> Ports:
-        """See `Machine.ports`."""
+        """So many ports to offer, held from now on; OSError where fewer than `least` are free."""
         return Ports(count, least)
 
     def listener(self, bind: str) -> socket.socket:
-        """See `Machine.listener`."""
+        """A listening socket on a free port of that address; "" is every interface."""
         return failure_detector.listener(bind)
 
     def has_address(self, address: str) -> bool:
-        """See `Machine.has_address`."""
+        """Whether an interface of this machine still has it; True where that cannot be known."""
         return has_address(address)
 
     def worker_server(self, respond: Respond, also: Methods) -> WorkerServer:
-        """See `Machine.worker_server`."""
+        """Where workers ask, and get what `respond` answers; `also` for other processes of this user."""
         return WorkerServer(respond, also)
 
     def listens(self, port: int) -> bool:
-        """See `Machine`."""
+        """Whether a process of this machine listens at that TCP port. Raises OSError where that cannot be known."""
         return listens(port)
 
     def process_groups(
         self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
     ) -> ProcessGroups:
-        """See `Machine.process_groups`."""
+        """The process groups of workers that keep their process; `changed` hears of what they say."""
         return ProcessGroups(changed, pid_of, half_open_seconds)

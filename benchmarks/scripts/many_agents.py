@@ -193,7 +193,7 @@ class NoMachine:
         return NoWorkerServer()
 
     def has_address(self, address: str) -> bool:
-        """See `Machine.has_address`."""
+        """See `RealMachine.has_address`."""
         return True
 
     def listens(self, port: int) -> bool:

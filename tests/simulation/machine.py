@@ -33,37 +33,37 @@ class SimulatedMachine:
         self._listener = listener
 
     def workers(self, tag: str, silence: float | None) -> "tuple[SimulatedWorkers, SimulatedGuard]":
-        """See `Machine.workers`."""
+        """See `RealMachine.workers`."""
         workers = SimulatedWorkers(self._world, self._name, self._owner)
         guard = SimulatedGuard(self._world, workers, silence)
         self._world.guards[self._owner] = guard
         return workers, guard
 
     def ports(self, count: int, least: int) -> "SimulatedPorts":
-        """See `Machine.ports`."""
+        """See `RealMachine.ports`."""
         made = SimulatedPorts(self._world, self._name, count)
         self._world.port_sets.setdefault(self._owner, []).append(made)
         return made
 
     def services(self, tag: str, changed: Callable[[], None]) -> SimulatedServices:
-        """See `Machine.services`."""
+        """See `RealMachine.services`."""
         services = self._world.services[self._owner] = SimulatedServices(self._world, self._owner, changed)
         return services
 
     def listens(self, port: int) -> bool:
-        """See `Machine.listens`."""
+        """See `RealMachine.listens`."""
         raise NotImplementedError("no worker here is forked, nor held")
 
     def has_address(self, address: str) -> bool:
-        """See `Machine.has_address`."""
+        """See `RealMachine.has_address`."""
         return True
 
     def listener(self, bind: str) -> socket.socket:
-        """See `Machine.listener`."""
+        """See `RealMachine.listener`."""
         return self._listener()
 
     def worker_server(self, respond: Respond, also: Methods) -> "SimulatedWorkerServer":
-        """See `Machine.worker_server`."""
+        """See `RealMachine.worker_server`."""
         worker_server = self._world.worker_servers[self._owner] = SimulatedWorkerServer(
             self._world, self._owner, respond
         )
@@ -72,7 +72,7 @@ class SimulatedMachine:
     def process_groups(
         self, changed: Callable[[], None], pid_of: Callable[[int], int | None], half_open_seconds: float
     ) -> SimulatedProcessGroups:
-        """See `Machine.process_groups`."""
+        """See `RealMachine.process_groups`."""
         process_groups = self._world.process_groups[self._owner] = SimulatedProcessGroups(
             self._world, self._owner, changed, half_open_seconds
         )
