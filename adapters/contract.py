@@ -1,16 +1,17 @@
 """The contract between elastic-run and an adapter: what a framework expects of the launcher of its workers (pure).
 
 An adapter tells; it starts nothing, opens nothing and imports no framework, because the launcher and every agent load
-it. It gets frozen values and returns plain ones. `plain.Plain` is the adapter for no framework in particular: inherit
-from it and change what differs. `registry.adapter` finds an adapter by the name that `--framework` gives.
+it. It gets the frozen values that are here and returns plain ones. `plain.Plain` says what it is asked, and is the
+adapter for no framework in particular: inherit from it and change what differs. `registry.adapter` finds an adapter by
+the name that `--framework` gives.
 
 Whatever the adapter says, a worker has the plain variables (`environment.py`): who it is, and where rank 0 is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from .imports_ahead import Package
 
@@ -24,7 +25,7 @@ class Peer:
     Attributes:
         rank: among all workers.
         host: as its peers call it.
-        ports: free there until it starts; as many as `Adapter.worker_ports` says.
+        ports: free there until it starts; as many as `Plain.worker_ports` says.
         role: its role's name.
         node: the rank of its node.
     """
@@ -196,129 +197,3 @@ class Meeting:
     module: str
     later: float
     held: float
-
-
-class Adapter(Protocol):
-    """What elastic-run asks of a framework's adapter. Nothing here may take long, print, or change anything."""
-
-    @property
-    def name(self) -> str:
-        """As `--framework` gives it."""
-        ...
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The packages that workers import, as in `import NAME`. Without them a job is refused before it starts."""
-        ...
-
-    @property
-    def port(self) -> str:
-        """What workers call the port that is kept free for them on the host of rank 0, for messages.
-
-        Each round has another one. Empty: workers need none, and no node offers any.
-        """
-        ...
-
-    @property
-    def meets_through(self) -> Meeting | None:
-        """How workers meet at that port, where others must not come before rank 0. None: nobody waits for rank 0."""
-        ...
-
-    @property
-    def half_open_seconds(self) -> float:
-        """How an agent breaks the process group of workers that keep their process, when the round is over.
-
-        Workers first read that their connections have ended. What they write goes nowhere only so many seconds later.
-        0: at once.
-        """
-        ...
-
-    @property
-    def worker_ports(self) -> int:
-        """How many ports are held for each worker on its host until it starts, up to MOST_WORKER_PORTS.
-
-        Workers that are started in a round have others than those that were started in the round before. With any, a
-        round carries its peers. 0: workers need none.
-        """
-        ...
-
-    @property
-    def per_worker(self) -> frozenset[str]:
-        """Those of the variables of `environment` that are not the same for all workers of a node in all rounds.
-
-        An interpreter from which workers are forked must not read them before it forks.
-        """
-        ...
-
-    @property
-    def standby(self) -> bool:
-        """Whether workers that keep their process may be started before a round has a rank for them."""
-        ...
-
-    @property
-    def state_from_rank_0(self) -> bool:
-        """Whether workers that keep their process take the job's state from rank 0.
-
-        Then rank 0 goes to the worker that has been there for the longest time, and a node's ranks may begin with
-        another than its first worker.
-        """
-        ...
-
-    @property
-    def visible_devices(self) -> str:
-        """The variable that says which accelerators a process sees, as in CUDA_VISIBLE_DEVICES; empty: none does."""
-        ...
-
-    @property
-    def imports_ahead(self) -> ImportsAhead:
-        """What may be imported before workers are forked."""
-        ...
-
-    @property
-    def consequences(self) -> tuple[str, ...]:
-        """Regular expressions, whatever the case: a worker whose message has one of them has lost another worker.
-
-        Its failure is a consequence, and the cause is looked for elsewhere. Lost connections are known without it.
-        """
-        ...
-
-    @property
-    def hints(self) -> tuple[Hint, ...]:
-        """What to do about this framework's failures; the first that fits is printed."""
-        ...
-
-    def accelerators(self, environ: Mapping[str, str]) -> Accelerators:
-        """How many workers `--nproc-per-node=gpu` starts with this environment, without importing the framework."""
-        ...
-
-    def environment(self, round: Round, worker: Worker, inherited: Mapping[str, str]) -> Mapping[str, str | None]:
-        """The variables that the framework expects, beside the plain ones; None takes one away.
-
-        Args:
-            round: what all workers have in common. It also is asked for with ranks and sizes of 0, for what does not
-                depend on them.
-            worker: whose.
-            inherited: the launcher's own variables, which the worker has as well.
-
-        Raises ValueError where this worker cannot be started, with words.
-        """
-        ...
-
-    def role_options(self, roles: Mapping[str, int]) -> Mapping[str, str]:
-        """What this framework's roles are unless the user says otherwise, by name, as `--role-options` would give it.
-
-        Asked only where the job has roles, before anything starts.
-
-        Args:
-            roles: the most nodes that each role may have, by its name, in the order of `--roles`.
-
-        Raises ValueError where the framework cannot run with these, with words.
-        """
-        ...
-
-    def services(self, round: Round) -> Sequence[Service]:
-        """The processes that run beside the workers of this round, of names that differ.
-
-        Raises ValueError where the round cannot be served, with words.
-        """
-        ...

@@ -9,7 +9,8 @@ from ..rendezvous.errors import ElasticRunError
 from .accelerators import own_device
 from .client.context import AGENT, JOB, LARGEST_WORLD, RESTART_COUNT, ROUND, SCALE_UP
 from .client.script_trace import TRACE, TRACE_NODE
-from .contract import Adapter, Round, Worker
+from .contract import Round, Worker
+from .plain import Plain
 
 _PER_WORKER = frozenset(
     [
@@ -69,7 +70,7 @@ class WorkerSettings:
 
     job: str
     node: str
-    adapter: Adapter
+    adapter: Plain
     command: tuple[str, ...]
     inherited: Mapping[str, str]
     told: Told = field(default_factory=Told)
@@ -94,14 +95,14 @@ class AdapterFailed(ElasticRunError, ValueError):
     """An adapter raised what it should not; the message names it. It is to be mended by its author."""
 
 
-def per_worker(adapter: Adapter) -> frozenset[str]:
+def per_worker(adapter: Plain) -> frozenset[str]:
     """The variables that are not the same for all workers of a node in all rounds, often are made so by a script (the
     devices), or are known only once the agent listens."""
     return (_PER_WORKER | adapter.per_worker | {adapter.visible_devices}) - {""}
 
 
 def worker_environment(
-    adapter: Adapter, round: Round, worker: Worker, inherited: Mapping[str, str], told: Told
+    adapter: Plain, round: Round, worker: Worker, inherited: Mapping[str, str], told: Told
 ) -> dict[str, str]:
     """The whole environment of one worker.
 

@@ -4,21 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import UnionType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 
 from ..rendezvous.errors import ElasticRunError
-from .contract import (
-    MOST_WORKER_PORTS,
-    Accelerators,
-    Adapter,
-    Hint,
-    ImportsAhead,
-    Meeting,
-    Peer,
-    Round,
-    Service,
-    Worker,
-)
+from .contract import MOST_WORKER_PORTS, Accelerators, Hint, Peer, Round, Service, Worker
 from .horovod.adapter import Horovod
 from .jax.adapter import Jax
 from .plain import Plain
@@ -47,7 +36,7 @@ class NoAdapter(ElasticRunError):
     """`--framework` names an adapter that is not there, or that cannot be used; the message says which and why."""
 
 
-def adapter(name: str) -> Adapter:
+def adapter(name: str) -> Plain:
     """The adapter of that name, tried once. Raises NoAdapter."""
     if name in BUILT_IN:
         return BUILT_IN[name]()
@@ -73,7 +62,7 @@ def adapter(name: str) -> Adapter:
     except Exception as error:  # code that is not ours
         what = f"{type(error).__name__}: {error}"
         raise NoAdapter(f"{origin} is no adapter that can be used: {' '.join(what.split())}") from error
-    return cast(Adapter, made)
+    return cast(Plain, made)
 
 
 def _origin(point: "EntryPoint") -> str:
@@ -81,22 +70,6 @@ def _origin(point: "EntryPoint") -> str:
     by = f" of {point.dist.name} {point.dist.version}" if point.dist is not None else ""
     return f"{point.value}{by}"
 
-
-_KINDS: Mapping[str, type | UnionType] = {
-    "name": str,
-    "port": str,
-    "needs": tuple,
-    "worker_ports": int,
-    "meets_through": Meeting | None,
-    "half_open_seconds": int | float,
-    "per_worker": frozenset,
-    "standby": bool,
-    "state_from_rank_0": bool,
-    "visible_devices": str,
-    "imports_ahead": ImportsAhead,
-    "consequences": tuple,
-    "hints": tuple,
-}
 
 _PEERS = tuple(Peer(rank, "127.0.0.1", tuple(range(29501, 29501 + MOST_WORKER_PORTS))) for rank in range(2))
 
@@ -109,11 +82,19 @@ _TRIALS = (
 )
 
 
+def _kind(declared: Any) -> type | UnionType:  # Any: an annotation of `Plain`
+    """What a value of that annotation is an instance of."""
+    if isinstance(declared, UnionType):
+        return declared
+    return int | float if declared is float else get_origin(declared) or declared
+
+
 def _problem(made: Any, name: str) -> str:  # Any: whatever a package calls its adapter
     """What it lacks to be one, in words; empty where it is one. What its own code raises goes through."""
-    for attribute, kind in _KINDS.items():
+    for attribute, declared in get_type_hints(Plain).items():
         if not hasattr(made, attribute):
             return f"it has no {attribute}"
+        kind = _kind(declared)
         if not isinstance(getattr(made, attribute), kind):
             return f"its {attribute} is no {kind.__name__ if isinstance(kind, type) else kind}"
     if made.name != name:

@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 
-from .contract import Adapter, Round, Service
+from .contract import Round, Service
 from .environment import AdapterFailed
+from .plain import Plain
 
 
-def wanted(adapter: Adapter, round: Round, *, first: bool) -> tuple[Service, ...]:
+def wanted(adapter: Plain, round: Round, *, first: bool) -> tuple[Service, ...]:
     """Those that are to run on a node in this round; `first`: rank 0 is on it.
 
     Raises ValueError with words where the round cannot be served, and AdapterFailed where the adapter is broken.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from ..adapters.contract import Adapter
+from ..adapters.plain import Plain
 from ..rendezvous.identity.secret import Secret
 from ..rendezvous.roles import Role
 from ..rendezvous.round import OnHang, OnStraggler, Policy, ScaleUp
@@ -221,7 +221,7 @@ class Options:
     """
 
     command: Command
-    adapter: Adapter
+    adapter: Plain
     nodes: Nodes
     nproc: int
     nproc_spec: str

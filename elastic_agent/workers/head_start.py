@@ -1,6 +1,6 @@
 """Rank 0 first: forked workers begin at the same moment, and some frameworks meet badly where another one is earlier.
 
-Their adapter says so (`Adapter.meets_through`). Then the other workers of rank 0's node begin a little later. Those of
+Their adapter says so (`Plain.meets_through`). Then the other workers of rank 0's node begin a little later. Those of
 other nodes, whose agents hear of a round at other moments and fork faster or slower, are held until that node tells
 through the store that rank 0 listens. Where no word comes, they begin after `Meeting.held` seconds. A script notices
 none of this: its agent asks the kernel who listens, and no held worker has begun.

@@ -4,7 +4,7 @@ Such a worker (`adapters/client/rounds.py` is its side) hands over the sockets o
 frees it from whatever call it waits in, and its peers as well: also where a child of a dead worker still has them open,
 and where the peer is frozen. Then it asks for its next rank assignment.
 
-A process group may have to be broken in two steps, as the adapter says (`Adapter.half_open_seconds`): first its end is
+A process group may have to be broken in two steps, as the adapter says (`Plain.half_open_seconds`): first its end is
 all that can be read, and what is written still goes somewhere; so many seconds later nothing goes either way.
 
 Nothing here decides: `plan.act` does, by what `staying` and `waiting` say.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from ...adapters import registry
-from ...adapters.contract import Adapter
+from ...adapters.plain import Plain
 from ...rendezvous.member import MAX_WORKER_PORTS
 from ...rendezvous.ranks import PORT_SETS
 from ...rendezvous.round import OnHang, OnStraggler, ScaleUp
@@ -192,7 +192,7 @@ def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes", "loc
     return cast(Literal["", "kubernetes", "local"], scanned.text("platform") or "")  # one of the table's choices
 
 
-def _adapter(scanned: Scanned) -> Adapter:
+def _adapter(scanned: Scanned) -> Plain:
     try:
         adapter = registry.adapter((scanned.text("framework") or "").strip())
     except registry.NoAdapter as error:
@@ -204,7 +204,7 @@ def _adapter(scanned: Scanned) -> Adapter:
     return adapter
 
 
-def _nproc(scanned: Scanned, environ: Mapping[str, str], adapter: Adapter) -> int:
+def _nproc(scanned: Scanned, environ: Mapping[str, str], adapter: Plain) -> int:
     text, source = (scanned.text("nproc-per-node") or "").strip(), scanned.source("nproc-per-node")
     if text == "cpu":
         return len(os.sched_getaffinity(0))

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from typing import get_args
 
-from ...adapters.contract import Adapter
+from ...adapters.plain import Plain
 from ...rendezvous.roles import MAX_ROLES, OnLoss, Role
 from ..errors import UsageError
 from ..settings import Nodes
@@ -30,7 +30,7 @@ _NOT_WITH_ROLES = {
 }
 
 
-def read(scanned: Scanned, adapter: Adapter) -> tuple[Role, ...]:
+def read(scanned: Scanned, adapter: Plain) -> tuple[Role, ...]:
     """The declared roles, with the adapter's options and the user's; empty where there are none. Raises UsageError."""
     text = scanned.text("roles")
     if text is None:

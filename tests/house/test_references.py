@@ -8,9 +8,9 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from elastic_run.adapters import contract
 from elastic_run.adapters.contract import Peer, Round, Worker
 from elastic_run.adapters.environment import Told, worker_environment
+from elastic_run.adapters.plain import Plain
 from elastic_run.adapters.registry import BUILT_IN, adapter
 from elastic_run.launcher.diagnostics.exporter.metrics import METRICS, STORE_UP, STORE_UP_HELP, UP
 from elastic_run.launcher.options import rendezvous as options
@@ -250,9 +250,7 @@ def test_the_page_lists_every_request_and_every_field_of_the_ledger() -> None:
 
 
 def test_the_page_lists_every_attribute_of_an_adapter_and_every_field_that_it_is_given() -> None:
-    assert sorted(column("adapters", "attribute")) == sorted(
-        name for name in vars(contract.Adapter) if not name.startswith("_")
-    )
+    assert sorted(column("adapters", "attribute")) == sorted(name for name in vars(Plain) if not name.startswith("_"))
     table = [row.cells[1] for row in pages.tables(ROOT / "docs" / "adapters.md") if row.headings == ("", "fields")]
     given = [set(re.findall(r"`(\w+)`", cell.partition(".")[0])) for cell in table]
     assert given == [set(fields(kind)) for kind in (Round, Peer, Worker)]

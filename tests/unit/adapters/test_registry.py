@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from elastic_run.adapters import imports_ahead, services
-from elastic_run.adapters.contract import Accelerators, Adapter, ImportsAhead, Peer, Round, Service, Worker
+from elastic_run.adapters.contract import Accelerators, ImportsAhead, Peer, Round, Service, Worker
 from elastic_run.adapters.environment import AdapterFailed, Told, per_worker, worker_environment
 from elastic_run.adapters.imports_ahead import Package
 from elastic_run.adapters.plain import Plain
@@ -57,7 +57,7 @@ def refused(name: str) -> str:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_built_in_adapters_keep_the_contract(name: str) -> None:
-    built_in: Adapter = adapter(name)
+    built_in: Plain = adapter(name)
     assert built_in.name == name
     assert isinstance(built_in.accelerators({}), Accelerators)
     for pattern in (*built_in.consequences, *(hint.pattern for hint in built_in.hints)):
