@@ -184,21 +184,13 @@ class Link:
 
 
 class Leads(Protocol):
-    """What this process tells while its own master leads the job (`candidate.Candidate`)."""
+    """What this process tells while its own master leads the job (`candidate.Candidate`, which explains each)."""
 
     @property
-    def ledgers(self) -> Ledgers | None:
-        """Its ledgers; None where it does not lead."""
-        ...
-
+    def ledgers(self) -> Ledgers | None: ...
     @property
-    def status(self) -> Status | None:
-        """How the job is; None where it does not lead."""
-        ...
-
-    def stepped(self, told: Stepped) -> bool:
-        """Takes how far rank 0 is; False where it does not lead."""
-        ...
+    def status(self) -> Status | None: ...
+    def stepped(self, told: Stepped) -> bool: ...
 
 
 def methods(leads: Leads) -> Methods:

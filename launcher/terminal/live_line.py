@@ -59,16 +59,11 @@ def _data(name: str, done: int, shards: int, left: float | None) -> str:
 
 
 class Screen(Protocol):
-    """Where it is shown (`logs.Output`)."""
+    """Where it is shown (`logs.Output`, which explains both)."""
 
     @property
-    def has_live_line(self) -> bool:
-        """There is a terminal for it."""
-        ...
-
-    def live(self, line: str) -> None:
-        """Shows this line, or none."""
-        ...
+    def has_live_line(self) -> bool: ...
+    def live(self, line: str) -> None: ...
 
 
 @contextlib.asynccontextmanager

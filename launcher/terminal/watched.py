@@ -33,9 +33,7 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 class Asks(Protocol):
     """A job that can be asked (`diagnostics.running_job.RunningJob`)."""
 
-    async def status(self) -> Status:
-        """How it is; RendezvousError."""
-        ...
+    async def status(self) -> Status: ...
 
 
 class Looks(Protocol):

@@ -84,9 +84,7 @@ class Credentials:
 class Message(Protocol):
     """A generated protobuf message, as far as the wire needs it."""
 
-    def SerializeToString(self) -> bytes:
-        """Its bytes."""
-        ...
+    def SerializeToString(self) -> bytes: ...
 
 
 M = TypeVar("M", bound=Message)

@@ -75,72 +75,36 @@ class Patience:
 
 
 class Stream(Protocol[R]):
-    """A conversation with one member, as `connections.Stream` has it."""
+    """A conversation with one member (`connections.Stream`, which explains each method)."""
 
-    async def send(self, request: Message) -> None:
-        """Raises AttemptFailed."""
-        ...
-
-    async def receive(self, seconds: float | None = None) -> R:
-        """The next message. Raises AttemptFailed, also after `seconds`."""
-        ...
-
-    def end(self) -> None:
-        """Ends it; may be called again."""
-        ...
+    async def send(self, request: Message) -> None: ...
+    async def receive(self, seconds: float | None = None) -> R: ...
+    def end(self) -> None: ...
 
 
 class Endpoint(Protocol):
-    """One member, as `connections.Endpoint` is one: what a session and its watches use of it."""
+    """One member (`connections.Endpoint`, which explains each method): what a session and its watches use of it."""
 
     @property
-    def address(self) -> str:
-        """`host:port`."""
-        ...
-
-    async def connected(self, seconds: float) -> None:
-        """Waits until it is connected or refuses to be. Raises AttemptFailed after `seconds`."""
-        ...
-
+    def address(self) -> str: ...
+    async def connected(self, seconds: float) -> None: ...
     async def call(
         self, path: str, request: Message, answer: type[M], seconds: float, until: float, metadata: Metadata
-    ) -> M:
-        """One attempt at a unary call. Raises AttemptFailed."""
-        ...
-
-    def stream(self, path: str, answer: type[M], metadata: Metadata) -> Stream[M]:
-        """Begins a bidirectional call."""
-        ...
-
-    def drop_streams(self) -> None:
-        """Ends every stream, so that its owner opens it elsewhere."""
-        ...
+    ) -> M: ...
+    def stream(self, path: str, answer: type[M], metadata: Metadata) -> Stream[M]: ...
+    def drop_streams(self) -> None: ...
 
 
 class Wire(Protocol):
-    """All members, and whose turn it is: `connections.Endpoints` over grpc, or a simulator's own."""
+    """All members, and whose turn it is: `connections.Endpoints`, which explains each method, or a simulator's own."""
 
     @property
-    def all(self) -> Sequence[Endpoint]:
-        """Every member."""
-        ...
-
+    def all(self) -> Sequence[Endpoint]: ...
     @property
-    def current(self) -> Endpoint:
-        """Whose turn it is, connecting or connected."""
-        ...
-
-    def pass_on(self, endpoint: Any) -> None:  # Any: one of its own `all`, of a type that only it knows
-        """`endpoint` failed: the next one's turn."""
-        ...
-
-    async def change(self, seconds: float) -> None:
-        """Waits until some connection changes, at most `seconds`."""
-        ...
-
-    async def close(self) -> None:
-        """Closes every connection."""
-        ...
+    def current(self) -> Endpoint: ...
+    def pass_on(self, endpoint: Any) -> None: ...  # Any: one of its own `all`, of a type that only it knows
+    async def change(self, seconds: float) -> None: ...
+    async def close(self) -> None: ...
 
 
 class Session:
