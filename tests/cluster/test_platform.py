@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -152,10 +152,10 @@ async def test_a_watch_from_a_version_that_is_long_gone_says_so(here: Here) -> N
     assert answer.status == 200, answer.data
     here.plane.kill("kube-apiserver")  # its own memory of changes goes with it
     await asyncio.to_thread(here.plane.start, "kube-apiserver")
-    found: Event | PlatformError | None = None
+    found: Sequence[Event] = ()
     with pytest.raises(PlatformError) as refused:
-        async for event in watched(here.api, path, query, old):
-            found = event
+        async for events in watched(here.api, path, query, old):
+            found = events
     assert isinstance(refused.value, Gone), (found, refused.value)
 
 

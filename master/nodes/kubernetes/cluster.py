@@ -1,14 +1,14 @@
 """Runs a job's replicas as pods (`Platform`): lists them, uses the list, and watches from its version on."""
 
-import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ..platform import Observer, PlatformError
+from ..platform import Observer
 from ..replica import CannotStart, Launch, PendingReason, Replica
 from . import pods, troubles
 from .api import CONFLICT, NOT_FOUND, Api, ApiRefused, Event, Gone, Json
+from .job import watched
 
 
 class KubernetesPlatform:
@@ -42,42 +42,11 @@ class KubernetesPlatform:
             found, version = await self._api.list(path, query)
             self._pods = {each["metadata"]["name"]: each for each in found}
             observe(self._replicas())
-            try:
-                while True:
-                    version = await self._watch(path, query, version, observe)
-            except Gone:
-                continue
-
-    async def _watch(self, path: str, query: Sequence[tuple[str, object]], version: str, observe: Observer) -> str:
-        """One watch; the version that it came to. Raises PlatformError."""
-        loop = asyncio.get_running_loop()
-        events: asyncio.Queue[Event | PlatformError | None] = asyncio.Queue()
-
-        def put(event: Event | PlatformError | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
-                loop.call_soon_threadsafe(events.put_nowait, event)
-
-        end = self._api.watch(path, query, version, put)
-        try:
-            while True:
-                batch = [await events.get()]
-                while not events.empty():
-                    batch.append(events.get_nowait())
-                changed = over = False
-                for event in batch:
-                    if isinstance(event, PlatformError):
-                        raise event  # a new list follows, with all that has changed
-                    if event is None:
-                        over = True
-                        break
-                    version = str(event.object["metadata"]["resourceVersion"])
-                    changed = self._take(event) or changed
-                if changed:
-                    observe(self._replicas())
-                if over:
-                    return version
-        finally:
-            end()
+            with contextlib.suppress(Gone):
+                async for batch in watched(self._api, path, query, version):
+                    changed = [self._take(event) for event in batch]
+                    if any(changed):
+                        observe(self._replicas())
 
     def _take(self, event: Event) -> bool:
         name = event.object["metadata"].get("name", "")

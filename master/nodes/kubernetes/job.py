@@ -111,9 +111,10 @@ class ClusterJob:
                 found, version = await self._api.list(path, query)
                 for each in found:
                     self._take(each, changed)
-                async for event in watched(self._api, path, query, version):
-                    if event.kind in ("ADDED", "MODIFIED"):
-                        self._take(event.object, changed)
+                async for batch in watched(self._api, path, query, version):
+                    for event in batch:
+                        if event.kind in ("ADDED", "MODIFIED"):
+                            self._take(event.object, changed)
             except Gone:
                 continue
             except PlatformError as error:  # what the user wants is known as far as it was told
@@ -211,8 +212,13 @@ class ClusterJob:
         self._told[about] = line
 
 
-async def watched(api: Api, path: str, query: Sequence[tuple[str, object]], version: str) -> AsyncGenerator[Event]:
-    """Events from that version on, of one watch after the other. Raises PlatformError, Gone."""
+async def watched(
+    api: Api, path: str, query: Sequence[tuple[str, object]], version: str
+) -> AsyncGenerator[Sequence[Event]]:
+    """Events from that version on, of one watch after the other; those together that came at one time.
+
+    Raises PlatformError, Gone. A new list then has all that has changed.
+    """
     loop = asyncio.get_running_loop()
     while True:
         events: asyncio.Queue[Event | PlatformError | None] = asyncio.Queue()
@@ -223,10 +229,19 @@ async def watched(api: Api, path: str, query: Sequence[tuple[str, object]], vers
 
         end = api.watch(path, query, version, put)
         try:
-            while (event := await events.get()) is not None:
-                if isinstance(event, PlatformError):
-                    raise event
-                version = str(event.object["metadata"]["resourceVersion"])
-                yield event
+            over = False
+            while not over:
+                came = [await events.get()]
+                while not events.empty():
+                    came.append(events.get_nowait())
+                batch: list[Event] = []
+                for event in came:
+                    if isinstance(event, PlatformError):
+                        raise event
+                    over = event is None
+                    batch += [event] if event else []
+                if batch:
+                    version = str(batch[-1].object["metadata"]["resourceVersion"])
+                    yield batch
         finally:
             end()

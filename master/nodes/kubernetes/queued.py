@@ -93,10 +93,11 @@ class QueuedPlatform:
         query = (("labelSelector", f"{pods.JOB}={self._job},{COMPONENT}={component}"),)
         listing = await (self._list_jobs if kind == "jobs" else self._list_pods)(path, query)
         changed(kind)
-        async for event in watched(self._api, path, query, str(listing["metadata"]["resourceVersion"])):
-            if event.kind in ("ADDED", "MODIFIED", "DELETED"):
-                take(event.object, event.kind != "DELETED")
-                changed(kind)
+        async for batch in watched(self._api, path, query, str(listing["metadata"]["resourceVersion"])):
+            for event in batch:
+                if event.kind in ("ADDED", "MODIFIED", "DELETED"):
+                    take(event.object, event.kind != "DELETED")
+                    changed(kind)
 
     async def _list_jobs(self, path: str, query: Query) -> Json:
         """While nothing is asked for, so that no answer from before the list comes after it."""
