@@ -8,7 +8,6 @@ none of them is refused.
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import cast
 
 AT_A_TURN = 16
 """Connections; then it is the turn of everything else that this process does."""
@@ -25,12 +24,12 @@ class Acceptor:
 
     Args:
         listening: the socket; closed with this.
-        take: is given each connection, and the address of its peer without the port; "" where it has none.
+        take: is given each connection.
         short: is told now and then that none can be accepted.
     """
 
     def __init__(
-        self, listening: socket.socket, take: Callable[[socket.socket, str], None], short: Callable[[OSError], None]
+        self, listening: socket.socket, take: Callable[[socket.socket], None], short: Callable[[OSError], None]
     ) -> None:
         self.listening = listening
         self._take = take
@@ -61,7 +60,7 @@ class Acceptor:
             if self._closed:
                 return
             try:
-                accepted, address = self.listening.accept()
+                accepted, _ = self.listening.accept()
             except ConnectionAbortedError:
                 continue
             except (BlockingIOError, InterruptedError):
@@ -70,7 +69,7 @@ class Acceptor:
                 self._wait(error)
                 return
             accepted.setblocking(False)
-            self._take(accepted, _host(address))
+            self._take(accepted)
 
     def _wait(self, error: OSError) -> None:
         """The kernel reports the waiting connection as long as it waits, so nothing is asked for a while."""
@@ -84,8 +83,3 @@ class Acceptor:
     def _resume(self) -> None:
         self._pause = None
         self._loop.add_reader(self.listening, self._accept)
-
-
-def _host(address: object) -> str:
-    """Of an internet address, without the port; a Unix socket's peer has none."""
-    return str(cast(tuple[object, ...], address)[0]) if isinstance(address, tuple) else ""

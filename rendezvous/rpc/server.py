@@ -26,7 +26,7 @@ from ..tasks import Tasks
 from ..wire.frame import PREFIX, TooLong, take_frames
 from ..wire.values import Malformed, decode, encode
 from .acceptor import Acceptor
-from .bounds import Bounds, Census, bounds_of_this_process, group_of
+from .bounds import Bounds, Census, bounds_of_this_process
 from .envelope import Answered, Asked, Caller, Code, Encoded, RpcError, answer_begun, answered, met, packed, unpacked
 
 if TYPE_CHECKING:
@@ -150,13 +150,13 @@ class Server:
         self.hang_up()
         await self.tasks.close()
 
-    def _take(self, accepted: socket.socket, peer: str) -> None:
+    def _take(self, accepted: socket.socket) -> None:
         """One more has connected."""
         if self._lets_in is not None and not self._lets_in(accepted):
             accepted.close()
             return
         connection = _Connection(self, accepted)
-        for other in self.census.arrives(connection, group_of(peer)):
+        for other in self.census.arrives(connection):
             self.drop(other, "there are too many connections")
         if not connection.gone:
             connection.begin(self.tasks.begin(self._connect(connection, accepted), "takes a connection"))

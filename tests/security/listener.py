@@ -57,7 +57,7 @@ async def unbounded(listener: AgentListener) -> str:
 
     def connected() -> asyncio.Protocol:
         made = connection(answering, None)
-        answering.census.arrives(made, "")
+        answering.census.arrives(made)
         return made
 
     connection = vars(server)["_Connection"]
@@ -74,7 +74,7 @@ async def main(how: str, files: int) -> None:
         await listener.start("127.0.0.1", "127.0.0.1")
         address = listener.address
     else:
-        many = Bounds(EVERYTHING, EVERYTHING, EVERYTHING, EVERYTHING, EVERYTHING, EVERYTHING)
+        many = Bounds(EVERYTHING, EVERYTHING, EVERYTHING, EVERYTHING, EVERYTHING)
         answering = vars(listener)["_server"]
         answering.bounds, answering.census = many, type(answering.census)(many)
         address = await unbounded(listener)

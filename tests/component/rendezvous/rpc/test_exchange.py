@@ -335,7 +335,7 @@ async def test_who_does_not_read_its_answers_is_hung_up_on(monkeypatch: pytest.M
 
 async def test_of_one_connection_only_so_many_bytes_are_read_ahead() -> None:
     talks = Talks()
-    bounds = Bounds(10, 10, 10, held_by_one=100)
+    bounds = Bounds(10, 10, held_by_one=100)
     async with bounded(talks, bounds) as dial:
         reader, writer = await dial()
         words = [asked(number, "wait", DEADLINE, b'{"text":"%s"}' % (b"x" * 60)) for number in range(1, 6)]
@@ -350,7 +350,7 @@ async def test_of_one_connection_only_so_many_bytes_are_read_ahead() -> None:
 
 async def test_requests_without_answers_take_only_so_much_memory_of_all() -> None:
     talks = Talks()
-    async with bounded(talks, Bounds(10, 10, 10, held=100)) as dial:
+    async with bounded(talks, Bounds(10, 10, held=100)) as dial:
         (greedy, writer), (modest, other) = await dial(), await dial()
         other.write(HELLO + asked(1, "wait", DEADLINE, b'{"text":"me"}'))
         await talks.begun(1)

@@ -4,34 +4,36 @@ import resource
 
 import pytest
 
-from elastic_run.rendezvous.rpc.bounds import Bounds, Census, bounds_of_this_process, group_of
+from elastic_run.rendezvous.rpc.bounds import Bounds, Census, bounds_of_this_process
 
 
 def census(**bounds: int) -> Census[str]:
-    return Census(Bounds(**{"connections": 100, "strangers": 100, "strangers_by_group": 100, **bounds}))
+    return Census(Bounds(**{"connections": 100, "strangers": 100, **bounds}))
 
 
-def arrive(counted: Census[str], connection: str, group: str = "a") -> list[str]:
+def arrive(counted: Census[str], connection: str) -> list[str]:
     """Those that had to go."""
     gone: list[str] = []
-    for each in counted.arrives(connection, group):
+    for each in counted.arrives(connection):
         counted.leaves(each)
         gone.append(each)
     return gone
 
 
-def test_at_the_bound_the_oldest_stranger_of_the_address_with_most_goes_and_the_newcomer_stays() -> None:
+def test_at_the_bound_the_oldest_stranger_goes_and_the_newcomer_stays() -> None:
     counted = census(strangers=3)
-    for name, group in (("first", "quiet"), ("1", "loud"), ("2", "loud")):
-        assert arrive(counted, name, group) == []
-    assert arrive(counted, "newcomer", "other") == ["1"]
-    assert counted.all() == ("first", "2", "newcomer") and counted.strangers == 3
+    assert [arrive(counted, name) for name in "123"] == [[], [], []]
+    assert arrive(counted, "newcomer") == ["1"]
+    assert counted.all() == ("2", "3", "newcomer") and counted.strangers == 3
 
 
-def test_one_address_has_a_bound_of_its_own() -> None:
-    counted = census(strangers_by_group=2)
-    assert [arrive(counted, name) for name in "123"] == [[], [], ["1"]]
-    assert arrive(counted, "4", "b") == []
+def test_where_there_are_too_many_connections_a_stranger_goes_before_who_is_known() -> None:
+    counted = census(connections=2)
+    for name in ("known", "stranger"):
+        arrive(counted, name)
+    counted.meets("known")
+    assert arrive(counted, "newcomer") == ["stranger"]
+    assert counted.all() == ("known", "newcomer") and counted.strangers == 1
 
 
 def test_who_is_known_is_no_stranger_and_does_not_go_for_one() -> None:
@@ -105,13 +107,6 @@ def test_who_has_left_takes_nothing() -> None:
     assert counted.count == counted.strangers == 0 and counted.all() == ()
 
 
-def test_an_address_of_ipv6_is_counted_by_its_network() -> None:
-    assert group_of("2001:db8::1") == group_of("2001:db8::ffff:2") != group_of("2001:db8:0:1::1")
-    assert group_of("fe80::1%eth0") == group_of("fe80::2%eth0")
-    assert group_of("::ffff:192.0.2.1") == group_of("192.0.2.1") != group_of("::ffff:192.0.2.2")
-    assert group_of("") == "" and group_of("a:name") == "a:name"
-
-
 @pytest.mark.parametrize("limit", [64, 1024, 65536])
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_quarter_of_the_descriptors_stays_for_the_process_itself(
@@ -119,7 +114,7 @@ def test_a_quarter_of_the_descriptors_stays_for_the_process_itself(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     bounds = bounds_of_this_process(silent=silent)
-    assert 0 < bounds.strangers_by_group <= bounds.strangers < bounds.connections <= limit * 3 // 4
+    assert 0 < bounds.strangers < bounds.connections <= limit * 3 // 4
     assert silent or bounds.strangers <= 512
 
 
