@@ -156,7 +156,9 @@ Leads a job without workers. Flags and script are those of its nodes: elastic-ru
 """,
     "join": """elastic-run join LINE [flags] train.py [the script's own arguments]
 
-Joins a job. LINE is the line that its first node prints, a file of mode 0600 that holds it, or - for standard input.
+Joins a job. LINE is what its first node prints: elastic-run://HOST:PORT/JOB, for which this machine has the secret
+already (by the same home folder, a copy of its file, --join-file or ELASTIC_RUN_SECRET). With #SECRET behind it, give a
+file of mode 0600 that holds it, or - for standard input.
 Flags and script are those of the other nodes: elastic-run --help lists the flags.
 """,
 }

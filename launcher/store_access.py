@@ -17,6 +17,7 @@ from ..rendezvous.store.contract import Store
 from ..rendezvous.store.endpoint import (
     Binding,
     Endpoint,
+    authority,
     interface_addresses,
     loopback_alias,
     resolve,
@@ -25,7 +26,7 @@ from ..rendezvous.store.endpoint import (
 from ..rendezvous.store.memory_store import MemoryStore
 from ..rendezvous.store.seal import unreadable
 from .address import Address
-from .settings import Credentials, Options, Trust, join_command
+from .settings import Credentials, Options, Trust
 from .trust import INSECURE, identity_of, invitation_lines, protected, renew, security
 
 if TYPE_CHECKING:
@@ -39,6 +40,13 @@ if TYPE_CHECKING:
 
 GRPC_VERBOSITY = "GRPC_VERBOSITY"
 """The variable that says what grpc prints; this process sets it for itself."""
+
+
+HEADING = (
+    "Run this on the other machines:",
+    "this job is encrypted, with a secret that other machines need, too. Run this on them:",
+)
+"""Above the line to join, without a secret and with one."""
 
 
 class NobodyAnswered(RendezvousError):
@@ -70,10 +78,10 @@ async def store_of(
     if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
         say(f"--local-addr={options.local_addr} is not an address of this machine: listening on every interface")
 
+    told = False
+
     def invite(heading: str) -> None:
-        say(heading)
-        lines = invitation_lines(options, endpoints, identity) if identity else [f"  {join_command(options, text)}"]
-        for line in lines:
+        for line in (heading, *invitation_lines(options, endpoints, identity)):
             say(line)
 
     unnamed = options.store.kind == "implicit" and not options.store.endpoints
@@ -83,14 +91,18 @@ async def store_of(
         say(INSECURE)
 
     def started(endpoint: Endpoint) -> None:
-        if options.nodes.maximum > 1 and (address := loopback_alias(endpoint.host)):
+        nonlocal told
+        told = True
+        address = endpoint.host if endpoint.loopback else loopback_alias(endpoint.host)
+        if address and options.nodes.maximum > 1 and not options.platform:
             say(
-                f"{endpoint.host} is {address} on this machine, so its store listens on loopback alone and no other "
-                "machine reaches it: name the address by which other machines reach this one"
+                f"{endpoint.host} is {'loopback' if endpoint.loopback else address} on this machine, so its store "
+                "listens on loopback alone and no other machine reaches it: for nodes on others, name the address by "
+                f"which they reach this one, --rdzv-endpoint={authority(routable_address(()), endpoint.port)}"
             )
         # Where nobody named an endpoint that was said above; under Slurm nobody types a line on another machine.
-        if identity is not None and options.store.kind != "implicit" and not endpoint.loopback:
-            invite("this job is encrypted, with a secret that other machines need, too. Run this on them:")
+        if not address and options.store.kind != "implicit":
+            invite(HEADING[identity is not None])
 
     plain = [str(each) for each in endpoints if each.plain]
     if identity is not None and plain:
@@ -131,6 +143,8 @@ async def store_of(
                 _refuse_old((await store.status()).version, text)
                 if not any(endpoint.secret for endpoint in endpoints):
                     await _refuse_other_secret(store, options.job_id)
+                if hosting.local and not told and await store.get(Keys(options.job_id).leader) is None:
+                    started(hosting.local.endpoint)  # by another job, and this one begins here
             except StoreRefused as error:  # certificates, a password or endpoints that are not those of this etcd
                 raise NoUsableEtcd(f"the store at {text} cannot be used: {error}") from None
             looking = [asyncio.create_task(_look_after(hosting.local, store, say), name="look after the store")]

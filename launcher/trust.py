@@ -90,8 +90,8 @@ def take(environ: MutableMapping[str, str]) -> None:
 def joined(words: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """`elastic-run join LINE ...` as the words and the environment of `elastic-run ...`. Raises UsageError.
 
-    LINE is the line that the first node prints, `-` for standard input, or a file of mode 0600 that holds it. One that
-    stands on the command line is overwritten there at once.
+    LINE is the line that the first node prints, `-` for standard input, or a file of mode 0600 that holds it. A secret
+    that stands on the command line is overwritten there at once; without one, the node has it otherwise.
     """
     if not words or words[0].startswith("--"):
         raise UsageError(
@@ -100,12 +100,16 @@ def joined(words: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str],
         )
     word, *rest = words
     try:
+        if word.startswith(SCHEME) and ("#" not in word or word.endswith("#")):
+            endpoints, _, job = word.removesuffix("#").removeprefix(SCHEME).partition("/")
+            if not (endpoints and job):
+                raise NoIdentity(f"{word} is no complete line to join: expected {SCHEME}HOST:PORT/JOB")
+            return [f"--rdzv-endpoint={endpoints}", f"--rdzv-id={job}", *rest], dict(environ)
         if word.startswith(SCHEME):
-            if secret := word.rpartition("#")[2]:
-                from ..rendezvous.identity.scrub import scrub
+            from ..rendezvous.identity.scrub import scrub
 
-                scrub(secret)
-                sys.stderr.write(f"[elastic-run] {ON_COMMAND_LINE}\n")
+            scrub(word.rpartition("#")[2])
+            sys.stderr.write(f"[elastic-run] {ON_COMMAND_LINE}\n")
             invitation = parse_invitation(word, "the line to join")
         elif word == "-":
             invitation = parse_invitation(sys.stdin.readline(_LONGEST_LINE), "standard input")
@@ -203,19 +207,19 @@ def concealed(arguments: Sequence[str], identity: "Identity | None") -> tuple[st
     )
 
 
-def invitation_lines(options: Options, endpoints: Sequence[Endpoint], identity: "Identity") -> list[str]:
-    """What the node that starts the store prints for other machines; on a terminal, with the secret."""
+def invitation_lines(options: Options, endpoints: Sequence[Endpoint], identity: "Identity | None") -> list[str]:
+    """What the first node prints for other machines; the line to join has the secret on a terminal alone."""
     where = ",".join(each.typed for each in endpoints)
-    words = join_words(options, where)[2:]  # the line has the endpoint and the job's id
-    command = shlex.join(["elastic-run", "join", "-", *words])
-    if identity.secret is not None and sys.stderr is not None and sys.stderr.isatty():
-        line = Invitation(where, options.job_id, identity.secret).line
-        return [f"  {command} <<< {shlex.quote(line)}"]
-    lines = [f"  elastic-run {shlex.join(join_words(options, where))}"]
-    if identity.cache is not None:
+    words = shlex.join(join_words(options, where)[2:])  # the line has the endpoint and the job's id
+    secret = identity.secret if identity is not None else None
+    if secret is not None and sys.stderr is not None and sys.stderr.isatty():
+        return [f"  elastic-run join - {words} <<< {shlex.quote(Invitation(where, options.job_id, secret).line)}"]
+    address = f"{SCHEME}{where}/{options.job_id}{'#' if '#' in options.job_id else ''}"
+    lines = [f"  elastic-run join {shlex.quote(address)} {words}"]
+    if identity is not None and identity.cache is not None:
         kept = identity.cache / "secret"
         lines.append(f"  (where it does not share this home folder, copy {kept} there first, with mode 0600)")
-    elif identity.secret is not None:
+    elif secret is not None:
         lines.append(f"  (with the secret that this node was given: --join-file=FILE or {VARIABLE})")
     return lines
 

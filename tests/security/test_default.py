@@ -49,6 +49,7 @@ def test_the_same_command_with_one_home_folder_is_one_job(cluster: Cluster, tmp_
     said = "\n".join(line for node in "AB" for line in cluster.nodes[node].lines)
     assert said.count("the secret that protects your jobs was made") == 1
     assert INSECURE not in said and "Run this on" not in said, "nobody else reaches loopback"
+    assert said.count("no other machine reaches it: for nodes on others, name the address") == 1
 
 
 def test_the_same_command_with_another_home_folder_is_refused_in_words(cluster: Cluster, tmp_path: Path) -> None:
@@ -65,6 +66,7 @@ def test_the_same_command_with_another_home_folder_is_refused_in_words(cluster: 
 def test_the_agent_that_starts_the_store_tells_how_other_machines_join(network: Cluster, tmp_path: Path) -> None:
     network.start("A", nnodes=2, env=home(tmp_path / "a"))
     network.wait_for_line("A", "a secret that other machines need, too. Run this on them:")
+    network.wait_for_line("A", r"elastic-run join elastic-run://\S+ --nnodes=2 ")
     kept = tmp_path / "a" / "elastic-run" / "secret"
     network.wait_for_line("A", rf"copy {re.escape(str(kept))} there first")
     secret, _ = own_secret(kept.parent)

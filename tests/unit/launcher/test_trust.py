@@ -1,6 +1,7 @@
 """What a command line, an environment and a line to join say of the job's secret."""
 
 import io
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,12 @@ def test_a_line_to_join_is_read_from_standard_input_or_a_file(tmp_path: Path, mo
     assert trust.joined(["-", "t.py"], {}) == trust.joined([str(private(tmp_path / "line", line)), "t.py"], {})
 
 
+@pytest.mark.parametrize("line", ["elastic-run://h:1", "elastic-run://h:1/", "elastic-run:///job#"])
+def test_a_line_to_join_without_a_secret_has_an_address_and_a_job(line: str) -> None:
+    with pytest.raises(UsageError, match="is no complete line to join: expected elastic-run://HOST:PORT/JOB"):
+        trust.joined([line, "t.py"], {})
+
+
 @pytest.mark.parametrize("words", [(), ("--nnodes=2",)])
 def test_join_needs_a_line(words: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="give - to read the line that the first node prints"):
@@ -153,11 +160,21 @@ def test_who_only_asks_a_job_makes_no_secret(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_another_machine_is_told_where_the_secret_is_that_it_needs(tmp_path: Path) -> None:
-    found = parse(["--nnodes=2", str(private(tmp_path / "t.py", ""))], {})
-    made = trust.identity_of(Trust(), (Endpoint("a"),), lambda _: None, environ={"XDG_CONFIG_HOME": str(tmp_path)})
-    assert made is not None
+@pytest.mark.parametrize("insecure", [(), ("--insecure",)])
+@pytest.mark.parametrize("job", ["job", "it's #1/a"])
+def test_a_log_gets_a_line_that_joins_by_itself_and_says_where_the_secret_is(
+    job: str, insecure: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = str(private(tmp_path / "t.py", ""))
+    found = parse(["--nnodes=2", *insecure, f"--rdzv-id={job}", path], {})
+    made = trust.identity_of(found.trust, (Endpoint("a"),), print, environ={"XDG_CONFIG_HOME": str(tmp_path)})
     lines = trust.invitation_lines(found, (Endpoint("a"),), made)
-    assert f"copy {tmp_path / 'elastic-run' / 'secret'} there first" in lines[1]
-    given = trust.invitation_lines(found, (Endpoint("a"),), Identity(SECRET))
-    assert "copy" not in given[1] and VARIABLE in given[1] and SECRET.text not in "".join(given)
+    words = shlex.split(lines[0])
+    assert words[:2] == ["elastic-run", "join"]
+    told = ["--rdzv-endpoint=a:2379", f"--rdzv-id={job}", "--nnodes=2", *insecure, path]
+    assert trust.joined(words[2:], {"A": "1"}) == (told, {"A": "1"})
+    kept = [f"copy {tmp_path / 'elastic-run' / 'secret'} there first"][: 0 if insecure else 1]
+    assert len(lines) == 1 + len(kept) and all(each in lines[1] for each in kept)
+    if made is not None:
+        given = trust.invitation_lines(found, (Endpoint("a"),), Identity(SECRET))
+        assert "copy" not in given[1] and VARIABLE in given[1] and SECRET.text not in "".join(given)
