@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from pathlib import Path
 
 from .mounts import mounted_secret
@@ -61,6 +62,36 @@ def own_folder(path: Path) -> None:
             os.fchmod(descriptor, 0o700)  # made by hand
     finally:
         os.close(descriptor)
+
+
+def dated_folder(parent: Path, name: str, now: float) -> Path:
+    """Makes `NAME_20261127T050501Z` there for this user alone, and lets the link `latest` lead to it. Raises OSError.
+
+    Whatever has that name already stays as it is, and the folder gets a number. No link is followed, and only a link is
+    replaced.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    stem = f"{name}_{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
+    number, made = 1, parent / stem
+    while True:
+        try:
+            made.mkdir(mode=0o700)
+            break
+        except FileExistsError:
+            number += 1
+            made = parent / f"{stem}-{number}"
+    latest = parent / "latest"
+    draft = _draft(latest)
+    with contextlib.suppress(OSError):  # another user's in a folder like /tmp, or no links on this file system
+        draft.symlink_to(made.name)
+        try:
+            if latest.is_symlink() or not os.path.lexists(latest):
+                draft.replace(latest)
+        finally:
+            draft.unlink(missing_ok=True)
+    return made
 
 
 def read_own(path: Path, *, shared: bool = False) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from ...rendezvous import leftovers
-from ...rendezvous.own_files import file_name
+from ...rendezvous.own_files import dated_folder, file_name
 from .own_lines import OwnLines
 from .writer import File, Stream, Terminal, Writer
 
@@ -134,7 +134,7 @@ class Output:
         name = file_name(job_id)
         if log_dir is not None:
             log_dir.mkdir(parents=True, exist_ok=True)
-            self._root = Path(tempfile.mkdtemp(prefix=f"{name}_", dir=log_dir))
+            self._root = dated_folder(log_dir, name, time.time())
         else:
             leftovers.prune(Path(tempfile.gettempdir()), _PREFIX, time.time())
             prefix = _LOGS_PREFIX if self._temporary else _PREFIX

@@ -11,6 +11,7 @@ from elastic_run.rendezvous.mounts import Mount, mount_of, parse_mounts
 from elastic_run.rendezvous.own_files import (
     LONGEST_NAME,
     NotOwn,
+    dated_folder,
     file_name,
     own_folder,
     read_own,
@@ -33,6 +34,34 @@ from elastic_run.rendezvous.own_files import (
 )
 def test_a_name_becomes_one_part_of_a_path(text: str, name: str) -> None:
     assert file_name(text) == name
+
+
+def test_folders_of_starts_sort_by_time_and_two_of_one_second_are_two(tmp_path: Path) -> None:
+    made = [dated_folder(tmp_path, "job", 1_795_755_901.9 + more) for more in (0, 0, 0, 1)]
+    stem = "job_20261127T050501Z"
+    assert [each.name for each in made] == [stem, f"{stem}-2", f"{stem}-3", "job_20261127T050502Z"]
+    assert made == sorted(made) and {stat.S_IMODE(each.stat().st_mode) for each in made} == {0o700}
+    assert (tmp_path / "latest").readlink() == Path("job_20261127T050502Z"), "the whole folder can be moved"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*(each.name for each in made), "latest"]
+
+
+def test_what_others_have_put_under_the_name_of_a_folder_or_of_latest_is_not_followed(tmp_path: Path) -> None:
+    logs, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    for folder in (logs, elsewhere, elsewhere / "kept"):
+        folder.mkdir()
+    (logs / "job_19700101T000000Z").symlink_to(elsewhere)
+    (logs / "latest").symlink_to(elsewhere / "kept")
+    made = dated_folder(logs, "job", 0.0)
+    assert made.name == "job_19700101T000000Z-2" and made.is_dir() and not made.is_symlink()
+    assert (logs / "latest").readlink() == Path(made.name)
+    assert [path.name for path in elsewhere.iterdir()] == ["kept"] and not list((elsewhere / "kept").iterdir())
+
+
+def test_a_file_of_the_users_that_is_called_latest_stays(tmp_path: Path) -> None:
+    (tmp_path / "latest").write_text("mine")
+    dated_folder(tmp_path, "job", 0.0)
+    assert (tmp_path / "latest").read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @given(st.text())
