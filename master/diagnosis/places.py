@@ -266,7 +266,9 @@ def _acting(
                 return each, does, False
     # A thread that wakes up by itself, or that a machine may wake up, may end the wait of the main one.
     ended = any(does in (*_TELLS, "idle") or not _is_endless(each.blocked) for each, does in found)
-    ended = ended or any(each.blocked.on in _OUTSIDE for each in others if each not in own)
+    ended = ended or any(each.blocked.on in _OUTSIDE or _is_timer(each) for each in others if each not in own)
+    if process and set(process.states) <= {"T", "t"}:
+        return process, "stopped", True
     if process and (what == "child" or not main.frames):  # which does the work in its place
         instead = _wait(process, frozenset(), worker)
         return process, instead, not ended and _is_its_own_wait(process, instead)
@@ -282,6 +284,11 @@ _OUTSIDE = ("socket", "local socket", "listener", "pipe", "file")
 def _is_its_own_wait(track: _Track, what: What) -> bool:
     """For nothing outside its process: what an event loop waits for is not seen, nor who may end native code's wait."""
     return what == "sleep" or (what == "lock" and track.blocked.on == "lock")
+
+
+def _is_timer(track: _Track) -> bool:
+    """A thread that runs what it was given after a while, as `threading.Timer` does."""
+    return bool(track.frames) and deciding(track.frames) is None and not _is_endless(track.blocked)
 
 
 def _is_endless(blocked: Blocked) -> bool:

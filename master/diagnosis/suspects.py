@@ -270,7 +270,11 @@ def _judged(
         roots = _roots(stuck)
         chained = [each for each in stuck if each not in roots and each.place.what in _MAY_WAIT_FOR_RANKS]
         # What all ranks of a job wait for may come, by design.
-        found = [_finding(each, chained, round, design=not (chained or ended or _is_fault(each))) for each in roots]
+        # Who looks again and again may wait for one that has ended.
+        last = [each for each in roots if ended and each.place.what not in _MAY_WAIT_FOR_RANKS]
+        found = [
+            _finding(each, chained, round, design=not (chained or each in last or _is_fault(each))) for each in roots
+        ]
         return found if seen else [each for each in found if each.strength == "certain"]
     if seen and still and len(still) == len(living):
         return [_standstill(living, round)]

@@ -901,10 +901,13 @@ MOVED = frozenset(
         "all_wait_for_queued_work",
         "asyncio_queue_of_failed_task",
         "broadcast_from_itself",
+        "budget_used_up_and_gone",
         "debugger_waits_for_client",
         "loader_process_reads_silent_server",
         "lock_kept_while_waiting_for_server",
+        "snapshot_on_a_timer",
         "upload_at_exit_never_ends",
+        "wrapped_rank_stops_itself",
     )
 )
 """Cases whose result led to a change of a rule: they are of the first half, and run with `--moved`."""

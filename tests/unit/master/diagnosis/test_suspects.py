@@ -612,8 +612,8 @@ def with_threads(made: Worker, *threads: ThreadState) -> Worker:
     return replace(made, snapshots=(first, *looks[1:-1], last))
 
 
-def thread(stack: tuple[Frame, ...], on: Blocked = LOCK, *, child: bool = False) -> ThreadState:
-    return ThreadState(7, child, "S", 0.0, on, stack)
+def thread(stack: tuple[Frame, ...], on: Blocked = LOCK, *, child: bool = False, state: str = "S") -> ThreadState:
+    return ThreadState(7, child, state, 0.0, on, stack)
 
 
 @pytest.mark.parametrize("around", [RECORD, FORWARD, ADAPTER, BACKWARD])
@@ -674,6 +674,9 @@ def test_the_place_of_a_rank_is_the_process_that_trains_where_a_script_of_the_sh
     stands = with_threads(replace(shell, rank=1), thread(ELSEWHERE, child=True))
     found = the_one(trains[0], stands, trains[1])
     assert (found.kind, found.rank, found.where) == ("deadlock", 1, "wait(), train.py:12 in log")
+    stopped = with_threads(replace(shell, rank=1), thread(ELSEWHERE, child=True, state="T"))
+    found = the_one(trains[0], stopped, trains[1])
+    assert (found.kind, found.rank, found.strength) == ("stopped", 1, "certain")
 
 
 @pytest.mark.parametrize("ends", [replace(LOCK, ends=1.0), replace(SLEEP, ends=0.5), Blocked("poll", "pipe", ends=5.0)])
@@ -683,6 +686,13 @@ def test_a_wait_that_another_thread_may_end_is_no_proof(ends: Blocked) -> None:
     assert the_one(worker(0), waits).kind == "standstill"
     (found,) = judged(worker(0, quiet=LONG), replace(waits, quiet=LONG))
     assert (found.rank, found.strength) == (1, "strong")
+
+
+def test_a_timer_of_the_same_process_may_end_a_wait() -> None:
+    timer = (PASSES, Frame("/usr/lib/python3.11/threading.py", 1376, "run"))
+    waits = worker(1, ELSEWHERE)
+    assert the_one(worker(0), with_threads(waits, thread(timer, on=replace(LOCK, ends=9.0)))).kind == "standstill"
+    assert the_one(worker(0), with_threads(waits, thread(timer))).kind == "deadlock", "it waits for its own work"
 
 
 def test_a_thread_that_computes_makes_its_rank_busy() -> None:
@@ -718,6 +728,9 @@ def test_a_rank_that_does_not_end_when_the_others_have_is_named() -> None:
     uploads = worker(0, ELSEWHERE, quiet=LONG, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))
     found = the_one(uploads, Worker(1, 1, 1001, ended=0), Worker(2, 2, 1002, ended=0))
     assert (found.kind, found.rank, found.strength) == ("silent-server", 0, "strong")
+    polls = [worker(rank, ELSEWHERE, quiet=LONG, on=SLEEP, woken=300) for rank in (0, 1)]
+    found = judged(*polls, Worker(2, 2, 1002, ended=0))
+    assert {each.strength for each in found} == {"weak"}, "they may wait for what the one that has ended owes them"
 
 
 def test_a_rank_that_waits_for_a_debugger_to_connect_is_named_when_it_has_for_long() -> None:
