@@ -31,7 +31,7 @@ from elastic_run.rendezvous.store.embedded.binary import (
     find_binary,
     refuse_unfit,
 )
-from elastic_run.rendezvous.store.embedded.folders import EmbeddedFailed
+from elastic_run.rendezvous.store.embedded.folders import EmbeddedFailed, last_lines
 from elastic_run.rendezvous.store.embedded.local_member import Hosting, ensure
 from elastic_run.rendezvous.store.embedded.member_slot import Probe, Reach, peer_port
 from elastic_run.rendezvous.store.embedded.supervisor import encoded
@@ -352,6 +352,13 @@ async def kept_newer(machines: Machines, name: str, endpoints: tuple[Endpoint, .
 async def says(said: list[str], text: str) -> None:
     async with asyncio.timeout(GENEROUS):
         while not any(text in line for line in said):  # noqa: ASYNC110  # a list tells nobody that it grows
+            await asyncio.sleep(0.05)
+
+
+async def says_itself(kept: Kept, text: str) -> None:
+    """Waits until the member's own log says this."""
+    async with asyncio.timeout(GENEROUS):
+        while text not in last_lines(kept.folder / "log"):  # noqa: ASYNC110  a file tells nobody that it grows
             await asyncio.sleep(0.05)
 
 
@@ -692,6 +699,31 @@ async def test_the_supervisor_ends_with_an_etcd_that_never_served_and_leaves_the
     await gone(hosting.local.supervisor_pid)
     await machines.start("a", endpoints)
     assert await holds(endpoint, "key")
+
+
+async def test_an_etcd_whose_data_is_damaged_is_given_up_and_every_waiting_job_quotes_it(machines: Machines) -> None:
+    (endpoint,) = endpoints = free_endpoints(1)
+    hosting = await machines.start("a", endpoints)
+    kept = hosting.local
+    assert kept is not None
+    await seen_to_serve(endpoint)
+    with (kept.folder / "data" / "member" / "snap" / "db").open("r+b") as database:
+        database.write(b"\xff" * 65_536)
+    words = "panic: failed to open database"
+    told: list[str] = []
+    async with looked_after(kept, told):
+        psutil.Process(kept.supervisor_pid).children()[0].kill()
+        await says_itself(kept, words)
+        with pytest.raises(EmbeddedFailed, match=f"{words}[^$]*If its data is damaged, remove {kept.folder}"):
+            await machines.start("a", endpoints)  # it waits for the supervisor, and then tries the data itself
+        await says(told, "its etcd could not serve")
+    waited, ended = ([line for line in said if "its etcd" in line] for said in (machines.said, told))
+    assert waited and ended
+    for line in (*waited, *ended):
+        assert words in line and "goroutine" not in line and f"If its data is damaged, remove {kept.folder}" in line
+    assert machines.own() == [], "it holds the port"
+    shutil.rmtree(kept.folder)
+    await machines.start("a", endpoints)
 
 
 async def test_the_supervisor_inherits_no_tag_no_etcd_options_and_no_session(

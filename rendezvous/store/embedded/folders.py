@@ -15,6 +15,7 @@ stopped and its lease has ended.
 import contextlib
 import json
 import os
+import re
 import socket
 import tempfile
 from dataclasses import dataclass
@@ -24,10 +25,10 @@ from typing import Any
 from ...errors import NoUsableEtcd
 from ...own_files import file_name, own_folder
 from ..endpoint import Endpoint
-from . import watchdog
 from .member_slot import Data
 
 _TAIL_LINES = 5
+_STACKS = re.compile(r"^goroutine \d+ .*?(?=^(?:\{|\[elastic-run\])|\Z)", re.MULTILINE | re.DOTALL)  # what Go prints
 
 
 class EmbeddedFailed(NoUsableEtcd):
@@ -68,9 +69,10 @@ def _runtime_paths() -> tuple[Path, ...]:
 def last_lines(log: Path, count: int = _TAIL_LINES) -> str:
     """The end of etcd's own log, each line's message only, for an error."""
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        text = log.read_text(errors="replace")
     except OSError:
         return "no log"
+    lines = [line for line in _STACKS.sub("", text).splitlines() if line]
     return "\n".join(f"    {_message(line)}" for line in lines[-count:]) or "its log is empty"
 
 
@@ -104,7 +106,13 @@ class MemberFolder:
     @property
     def written(self) -> bool:
         """etcd has begun to keep data here."""
-        return watchdog.has_data(self.path)
+        return (self.data / "member" / "wal").is_dir()
+
+    def last_words(self, advice: str = "") -> str:
+        """What its etcd said last, and what to do: where no more is known, about damaged data."""
+        return (
+            f"the end of {self.log}:\n{last_lines(self.log)}\n{advice or f'If its data is damaged, remove {self.path}'}"
+        )
 
     def seen(self, endpoint: Endpoint) -> Data:
         """What this folder says of the member whose data it holds."""

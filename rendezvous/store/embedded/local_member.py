@@ -221,6 +221,7 @@ class _Attempt:
         self._now = asyncio.get_running_loop().time
         self._local: frozenset[Endpoint] = frozenset()
         self._running: _Running | None = None
+        self._busy = set[Endpoint]()  # local ones whose lock another agent's member holds
         self._generation = 1
         self._remembered: set[Endpoint] = set()
         self._steady = self._now()  # since when nothing was done but waiting
@@ -320,20 +321,24 @@ class _Attempt:
         if self._now() >= self._report_at:
             self._report_at = self._now() + _REPORT_SECONDS
             left = max(0.0, self._deadline - self._now())
-            full = watchdog.full_disk(self._running.home.path) if self._running is not None else ""
             waits = f"; waiting up to {left:.0f} s more" if math.isfinite(left) else ""
-            self._announce((full or decision.reason) + waits)
+            self._announce(decision.reason + waits + self._trouble())
+
+    def _trouble(self) -> str:
+        """Why this machine's member does not serve, whoever has started it; empty where nothing tells."""
+        kept = (watchdog.supervisor_of(endpoint, self._lock_path(endpoint)) for endpoint in self._busy)
+        folders = [self._running.home.path] if self._running else [each.folder for each in kept if each]
+        return next((f"; {words}" for folder in folders if (words := watchdog.trouble(folder))), "")
 
     def _check_deadline(self, probes: Sequence[Probe], last: Decision | None) -> None:
         if self._now() < self._deadline:
             return
         text = last.reason if last is not None else waiting_for(probes)
         listed = "; ".join(map(str, probes))
-        if listed not in text:
-            text += f" ({listed})"
-        if self._running is not None:
-            text += f"; the member on this machine printed:\n{last_lines(self._running.home.log)}\n"
-        raise StoreUnavailable(f"{text}; gave up at the deadline: start the missing machines, or check the endpoint")
+        text += f" ({listed})" if listed not in text else ""
+        printed = f"; its etcd printed:\n{last_lines(self._running.home.log)}\n" if self._running else ""
+        advice = "gave up at the deadline: start the missing machines, or check the endpoint"
+        raise StoreUnavailable(f"{text}{self._trouble() or printed}; {advice}")
 
     async def _pause(self, seconds: float) -> None:
         left = max(0.0, min(seconds, self._deadline - self._now()))
@@ -346,13 +351,13 @@ class _Attempt:
 
     async def _step(self, probes: tuple[Probe, ...]) -> Decision:
         """Decides on what is seen, and does it. Member slots whose lock another agent holds are passed over."""
-        busy: set[Endpoint] = set()
+        self._busy.clear()
         members, idle = await self._ask_quorum(probes)
         while True:
             view = View(
                 probes=probes,
                 local=self._local,
-                busy=frozenset(busy),
+                busy=frozenset(self._busy),
                 data=self._data(),
                 members=members,
                 idle=idle,
@@ -370,7 +375,7 @@ class _Attempt:
             await self._find_binary()  # first, because what cannot start must leave nothing behind
             lock = take_lock(self._lock_path(decision.endpoint))
             if lock is None:
-                busy.add(decision.endpoint)
+                self._busy.add(decision.endpoint)
                 continue
             try:
                 if await self._act(decision, decision.endpoint, probes, members, lock):
@@ -400,11 +405,7 @@ class _Attempt:
         return self._runtime
 
     def _lock_path(self, endpoint: Endpoint) -> Path:
-        return self._runtime_path() / self._lock_name(endpoint)
-
-    @staticmethod
-    def _lock_name(endpoint: Endpoint) -> str:
-        return f"etcd-{endpoint.port}.lock"
+        return self._runtime_path() / _lock_name(endpoint)
 
     def _users_path(self, endpoint: Endpoint) -> Path:
         return self._lock_path(endpoint).with_suffix(".users")
@@ -494,7 +495,7 @@ class _Attempt:
         the endpoints are the same; a lone one is the same store however its endpoint is written.
         """
         kept = watchdog.killed_supervisor(slot, self._lock_path(slot))
-        if kept is None or not watchdog.has_data(kept.folder):
+        if kept is None or not MemberFolder(kept.folder).written:
             return None
         own = [self._home(slot, generation).path for generation in (1, 2)]
         same = kept.folder.name in (path.name for path in own)
@@ -655,16 +656,14 @@ class _Attempt:
         """Stops the member that waits in vain and sets its data aside."""
         self._announce(f"stopping the member at {running.endpoint}: {reason}")
         await self._stop(running)
-        self._forget(running)
+        running.forget()
+        self._running = None
         shutil.rmtree(running.home.path, ignore_errors=True)
         self._generation = 1
 
-    def _forget(self, running: _Running) -> None:
+    async def _diagnose(self, running: _Running, *, outrun: bool = False) -> None:
         running.forget()
         self._running = None
-
-    async def _diagnose(self, running: _Running, *, outrun: bool = False) -> None:
-        self._forget(running)
         await self._explain(running.endpoint, running.home, outrun=outrun)
 
     async def _explain(self, slot: Endpoint, home: MemberFolder, *, outrun: bool = False) -> None:
@@ -680,12 +679,9 @@ class _Attempt:
             if not home.written:
                 shutil.rmtree(home.path, ignore_errors=True)
         else:
-            full, short = watchdog.full_disk(home.path), short_of_addresses()
-            advice = short or f"{full}: make room, or name another folder with --store-dir"
-            raise EmbeddedFailed(
-                f"the etcd that was started for {slot} exited at once; the end of {home.log}:\n{last_lines(home.log)}\n"
-                + (advice if full or short else f"If its data is damaged, remove {home.path}")
-            )
+            full = watchdog.full_disk(home.path)
+            advice = short_of_addresses() or (full and f"{full}: make room, or name another folder with --store-dir")
+            raise EmbeddedFailed(f"the etcd that was started for {slot} exited at once; {home.last_words(advice)}")
 
     async def _hosting(self, probes: tuple[Probe, ...], decision: Decision) -> Hosting:
         running = self._running
@@ -694,7 +690,7 @@ class _Attempt:
             await self._settle(running, mine)
         local = running.kept if running is not None else None
         for endpoint in self._local:
-            lock = (self._runtime or runtime_directory(make=False)).joinpath(self._lock_name(endpoint))
+            lock = (self._runtime or runtime_directory(make=False)).joinpath(_lock_name(endpoint))
             if lock.exists():
                 await self._use(endpoint)
                 local = local or await self._kept(endpoint, lock)
@@ -722,6 +718,10 @@ class _Attempt:
                     ) from None
                 await self._pause(0.1)
         running.home.remember(birth, mine.member)
+
+
+def _lock_name(endpoint: Endpoint) -> str:
+    return f"etcd-{endpoint.port}.lock"
 
 
 def _bind_problem(host: str, port: int) -> str | None:

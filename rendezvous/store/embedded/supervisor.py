@@ -14,9 +14,9 @@ agent needs its store when it goes on. (While a machine sleeps, the monotonic cl
 neither leases nor the times here run on.)
 
 An etcd that has served and ends by itself is started again on its data, for as long as somebody may need it. Where the
-disk was full it comes back as soon as there is room. A supervisor that is killed leaves its process id and command line
-in the lock's file, by which agents know that it is to be started again (`watchdog`); one that ends otherwise removes
-that file.
+disk was full it comes back as soon as there is room. One that ends so often in vain is given up: its data may be
+damaged, and whoever waits for the port hears so. A supervisor that is killed leaves its process id and command line in
+the lock's file, by which agents know that it is to be restarted (`watchdog`); one that ends otherwise removes it.
 
 etcd keeps the history of all keys. The supervisor bounds it in bytes, which etcd itself does not, and ends a space
 alarm.
@@ -38,12 +38,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Literal, cast
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
+EXITED = "etcd exited by itself with status"  # in its log, where `watchdog` looks for it
 JOBS = "/elastic-run/"
 """Every job's keys lie under this."""
 
@@ -52,15 +52,17 @@ _PR_SET_PDEATHSIG = 1
 _LARGEST_REPLY = 16 << 20
 _STOP_SECONDS = 5.0  # for etcd's orderly stop, which hands its leadership over
 _ASK_SECONDS = 2.0
-_DEATHS = 3  # within the next, before there is a pause between two starts
-_DEATHS_SECONDS = 60.0
+_DEATHS = 3  # before there is a pause between two starts
 _LONGEST_PAUSE = 10.0
 _LIVED_SECONDS = 2.0
+_VAIN = 8  # starts; with their pauses they take 15 s, within which a taken port passes
+_STEADY_SECONDS = 10.0  # damaged data may let it answer, and end at the first request that reads there
 _STILL_SECONDS = 5.0  # a silence of etcd that is longer proves nothing about the nodes
 _TOUCH_SECONDS = 3600.0
 _SPACE_SECONDS = 5.0
 _HISTORY_BYTES = 64 * 1024 * 1024
 _DEFRAGMENT_SECONDS = 60.0
+ROOM_BYTES = 64 * 1024 * 1024  # etcd makes its log of writes in files of this size, and ends where there is less room
 _LOG_BYTES = 16 * 1024 * 1024  # a member whose peers are gone complains every few seconds, for as long as it lives
 
 # The decision, pure.
@@ -138,8 +140,13 @@ def heard(seen: Seen, nodes: bool, now: float) -> Seen:
 
 
 def pause(deaths: int) -> float:
-    """Seconds until etcd is started again, where it has ended so often within the last minute."""
+    """Seconds until etcd is started again, where it has ended so often in a short time."""
     return 0.0 if deaths <= _DEATHS else min(2.0 ** (deaths - _DEATHS - 1), _LONGEST_PAUSE)
+
+
+def in_vain(ends: int, *, steady: bool, excused: bool) -> int:
+    """Starts in a row that came to nothing, after one more end; excused: its data cannot be the reason."""
+    return 0 if steady else ends + (not excused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,20 +302,17 @@ class _Observer:
         return seen
 
     def _nodes(self) -> list[bytes] | None:
-        # Serializable: this member's own copy, so that a lost quorum is no silence.
-        asked: dict[str, object] = {"serializable": True, "keys_only": True}
+        prefix = JOBS.encode()
+        where = [{"key": encoded(prefix), "range_end": encoded(range_end(prefix))}]
         if self._last is not None:
-            answer = _ask(self._client, "/v3/kv/range", asked | {"key": encoded(self._last)})
+            where.insert(0, {"key": encoded(self._last)})
+        keys: list[bytes] = []
+        while where and not keys:
+            # Serializable: this member's own copy, so that a lost quorum is no silence.
+            answer = _ask(self._client, "/v3/kv/range", {"serializable": True, "keys_only": True, **where.pop(0)})
             if answer is None:
                 return None
-            if keys := node_keys(answer):
-                return keys
-        prefix = JOBS.encode()
-        asked |= {"key": encoded(prefix), "range_end": encoded(range_end(prefix))}
-        answer = _ask(self._client, "/v3/kv/range", asked)
-        if answer is None:
-            return None
-        keys = node_keys(answer)
+            keys = node_keys(answer)
         self._last = keys[0] if keys else None
         return keys
 
@@ -339,13 +343,10 @@ class _Janitor:
             _ask(self._client, "/v3/kv/compaction", physical, _DEFRAGMENT_SECONDS)
         if space.full:
             _ask(self._client, "/v3/maintenance/defragment", {}, _DEFRAGMENT_SECONDS)
-            self._disarm()
-
-    def _disarm(self) -> None:
-        alarms = _ask(self._client, "/v3/maintenance/alarm", {"action": "GET"}) or {}
-        for alarm in cast(list[dict[str, str]], alarms.get("alarms") or []):
-            if alarm.get("alarm") == "NOSPACE":
-                _ask(self._client, "/v3/maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+            alarms = _ask(self._client, "/v3/maintenance/alarm", {"action": "GET"}) or {}
+            for alarm in cast(list[dict[str, str]], alarms.get("alarms") or []):
+                if alarm.get("alarm") == "NOSPACE":
+                    _ask(self._client, "/v3/maintenance/alarm", {"action": "DEACTIVATE", **alarm})
 
 
 def space_of(status: dict[str, object]) -> Space | None:
@@ -397,13 +398,6 @@ def _start(command: Sequence[str]) -> int:
     os._exit(127)
 
 
-def _stop(pid: int, pidfd: int, seconds: float) -> None:
-    os.kill(pid, signal.SIGTERM)
-    if not select.select([pidfd], [], [], seconds)[0]:
-        os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-
-
 def _detach(log: Path, lock: Path) -> None:
     """Becomes a process that no terminal, session or parent of the caller can take with it, and is named in the lock.
 
@@ -434,16 +428,12 @@ def _say(text: str) -> None:
         os.write(1, f"[elastic-run] {text}\n".encode())
 
 
-def _wake(_signal: int, _frame: FrameType | None) -> None:
-    """Does nothing: Python has written to the wakeup descriptor, and that ends the wait."""
-
-
 class _Etcd:
     """The process; absent while it waits to be started again."""
 
     def __init__(self, command: Sequence[str], served: bool) -> None:
         self._command = command
-        self._deaths: list[float] = []
+        self._deaths = self._vain = 0
         self._served = served
         self.again_at = 0.0
         self.start()
@@ -453,22 +443,32 @@ class _Etcd:
         self._pid = _start(self._command)
         self.pidfd: int | None = os.pidfd_open(self._pid)
 
-    def ended(self, answered: bool) -> bool:
-        """It has ended by itself; False where it is not to be started again."""
-        _say(f"etcd exited by itself with status {os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])}")
+    def ended(self, heard: float | None) -> bool:
+        """It has ended by itself, and answered last then; False where it is not to be started again."""
+        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        _say(f"{EXITED} {status}")
         if self.pidfd is not None:
             os.close(self.pidfd)
         self.pidfd = None
         now = time.monotonic()
+        lived = now - self._born if (heard or 0.0) >= self._born else 0.0
         # One that ends at once never had the port: what answered there was another's.
-        self._served = self._served or (answered and now - self._born >= _LIVED_SECONDS)
-        self._deaths = [*(at for at in self._deaths if now - at < _DEATHS_SECONDS), now]
-        self.again_at = now + pause(len(self._deaths))
-        return self._served
+        self._served = self._served or lived >= _LIVED_SECONDS
+        steady, disk = lived >= _STEADY_SECONDS, os.fstatvfs(1)  # of its log, which lies beside its data
+        full = disk.f_bavail * disk.f_frsize < ROOM_BYTES
+        self._deaths = in_vain(self._deaths, steady=steady, excused=False)
+        self._vain = in_vain(self._vain, steady=steady, excused=status < 0 or full)
+        self.again_at = now + pause(self._deaths)
+        if self._vain >= _VAIN:
+            _say(f"giving up: etcd has exited {_VAIN} times in a row, and never served for {_STEADY_SECONDS:g} s")
+        return self._served and self._vain < _VAIN
 
     def stop(self, seconds: float) -> None:
         if self.pidfd is not None:
-            _stop(self._pid, self.pidfd, seconds)
+            os.kill(self._pid, signal.SIGTERM)
+            if not select.select([self.pidfd], [], [], seconds)[0]:
+                os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
 
 
 def _keep(options: argparse.Namespace, wakeup: int) -> Verdict:
@@ -484,7 +484,7 @@ def _keep(options: argparse.Namespace, wakeup: int) -> Verdict:
         ready = select.select(watched, [], [], 1.0)[0]
         now = time.monotonic()
         if etcd.pidfd in ready:
-            if not etcd.ended(seen.answered is not None):
+            if not etcd.ended(seen.heard):
                 return "stop"
             continue
         if etcd.pidfd is None and now >= etcd.again_at and wakeup not in ready:
@@ -549,7 +549,7 @@ def main(arguments: Sequence[str]) -> None:
     _detach(options.log, options.lock)
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, _wake)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # Python writes to that descriptor, which ends the wait
     for ignored in (signal.SIGHUP, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     _protect((options.lock.parent, options.home))

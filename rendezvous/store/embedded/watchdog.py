@@ -22,9 +22,7 @@ from ..contract import Store
 from ..endpoint import Endpoint
 from . import supervisor
 from .binary import child_environment
-
-ROOM_BYTES = 64 * 1024 * 1024
-"""etcd makes its log of writes in files of this size, so it ends where the disk has less room."""
+from .folders import MemberFolder, last_lines
 
 _ENDS_SECONDS = 60.0  # within which the ends of supervisors are counted, for the pause before the next start
 _SERVED = "--served"
@@ -113,20 +111,22 @@ def _command_line(pid: int) -> tuple[str, ...]:
         return ()
 
 
-def has_data(folder: Path) -> bool:
-    """etcd has begun to keep data in this member's folder."""
-    return (folder / "data" / "member" / "wal").is_dir()
-
-
 def full_disk(folder: Path) -> str:
     """That the disk has no room for etcd, in words; empty where it has."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
         return ""
-    if free >= ROOM_BYTES:
+    if free >= supervisor.ROOM_BYTES:
         return ""
     return f"the disk of {folder} is full ({free >> 20} MiB are free), so the store's etcd cannot write there"
+
+
+def trouble(folder: Path) -> str:
+    """Why the member of that folder does not serve, in words; empty where nothing tells."""
+    home = MemberFolder(folder)
+    exited = supervisor.EXITED in last_lines(home.log, 60)
+    return full_disk(folder) or (f"its etcd has exited; {home.last_words()}" if exited else "")
 
 
 def take_lock(path: Path, *, shared: bool = False) -> int | None:
@@ -208,7 +208,7 @@ async def _next(ended: Kept, announce: Announce) -> Kept | None:
         if _number(ended.lock) != ended.supervisor_pid:
             following = supervisor_of(ended.endpoint, ended.lock)
             if following is None or following.folder != ended.folder:
-                _give_up(ended, "it was asked to stop, or another has replaced it", announce)
+                _give_up(ended, "it was asked to stop, its etcd could not serve, or another has replaced it", announce)
                 return None
             return following
         lock = take_lock(ended.lock)
@@ -224,7 +224,7 @@ async def _next(ended: Kept, announce: Announce) -> Kept | None:
 
 
 async def _start_again(ended: Kept, lock: int, announce: Announce) -> Kept | None:
-    if not has_data(ended.folder):
+    if not MemberFolder(ended.folder).written:
         _give_up(ended, "its data was removed", announce)
         return None
     return await start_again(ended, lock, announce)
@@ -241,10 +241,9 @@ async def start_again(ended: Kept, lock: int, announce: Announce) -> Kept:
 
 def _give_up(ended: Kept, why: str, announce: Announce) -> None:
     announce(
-        f"the supervisor of the store's etcd at {ended.endpoint} is not restarted: {why} ({ended.folder / 'log'} "
-        "may "
-        "say more). If the store does not answer, run elastic-run on this machine with the same endpoints and "
-        "--store-dir: it starts a member with the data that is there"
+        f"the supervisor of the store's etcd at {ended.endpoint} is not restarted: {why}; "
+        f"{MemberFolder(ended.folder).last_words()}. If the store does not answer, run elastic-run on this machine "
+        "with the same endpoints and --store-dir: it starts a member with the data that is there"
     )
 
 

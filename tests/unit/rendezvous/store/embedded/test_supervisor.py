@@ -13,6 +13,7 @@ from elastic_run.rendezvous.store.embedded.supervisor import (
     Space,
     cut,
     heard,
+    in_vain,
     judge,
     node_keys,
     pause,
@@ -62,6 +63,12 @@ def test_the_time_without_a_node_begins_anew_after_a_silence() -> None:
 
 def test_an_etcd_that_dies_again_and_again_is_started_after_growing_pauses() -> None:
     assert [pause(deaths) for deaths in range(1, 10)] == [0, 0, 0, 1, 2, 4, 8, 10, 10]
+
+
+def test_starts_in_vain_are_counted_where_only_the_data_can_be_the_reason() -> None:
+    assert in_vain(3, steady=False, excused=False) == 4
+    assert in_vain(3, steady=False, excused=True) == 3
+    assert in_vain(3, steady=True, excused=False) == 0
 
 
 MIB = 1024 * 1024
