@@ -9,12 +9,12 @@ LINE_BYTES = 64 << 20
 PROGRESS_SECONDS = 5.0
 """At most this often a line that overwrites itself (a progress bar) is shown; its last state always is."""
 
-_MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfhlnsu]")
-"""Escape sequences that move the cursor or erase: on a terminal shared by ranks they would spoil others' lines."""
+_MOVES = re.compile(rb"\x1b\[(?:[0-9;?]*[ABE-HJSTfhlnsu]|[12]K)")
+"""Escape sequences that leave the line or erase it: on a terminal shared by ranks they would spoil others' lines."""
 
 
 def without_moves(text: bytes) -> bytes:
-    """`text` without the escape sequences that move the cursor or erase; colours stay."""
+    """`text` without the escape sequences that leave the line or erase it; colours stay, and what edits a prompt."""
     return _MOVES.sub(b"", text)
 
 

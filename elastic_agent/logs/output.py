@@ -16,11 +16,14 @@ from typing import BinaryIO, Literal
 
 from ...rendezvous import leftovers
 from ...rendezvous.own_files import dated_folder, file_name
+from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
-from .writer import File, Stream, Terminal, Writer
+from .terminal import Terminal
+from .writer import File, Stream, Writer
 
 StreamName = Literal["stdout", "stderr"]
 _STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
+_BITS: Mapping[StreamName, int] = {"stdout": 1, "stderr": 2}
 
 Std = int | Mapping[int, int]
 """Which streams: 0 none, 1 stdout, 2 stderr, 3 both; for every worker, or by local rank (others: none)."""
@@ -233,6 +236,13 @@ class Output:
         source = self._terminals[stream].source
         return str(source) if source >= 0 and self._is_shown(local_rank, stream) else ""
 
+    def terminal_size(self, local_rank: int, stream: StreamName) -> os.terminal_size | None:
+        """Of the terminal that shows a worker's stream; None: it is to be a pipe, as where torchrun makes it a file."""
+        to_file = (_of(self._redirects, local_rank) | _of(self._tee, local_rank)) & _BITS[stream]
+        terminal = self._terminals[stream]
+        shown = terminal.interactive and self._is_shown(local_rank, stream)
+        return terminal.size if shown and not to_file else None
+
     def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:
         """The way for one worker's stream; its folder is made, and its file by the writer."""
         self._prepare(round, local_rank)
@@ -257,6 +267,8 @@ class Output:
             matching=matching,
             needles=needles,
             raw=self._raw,
+            screen=DrawnRows() if (drawn := self.terminal_size(local_rank, stream) is not None) else None,
+            draws=drawn and not self._raw and not self._terminals[stream].dumb,
         )
         if writer:
             writer.open(made)
@@ -372,7 +384,7 @@ class Output:
                 )
 
     def _is_shown(self, local_rank: int, stream: StreamName) -> bool:
-        bit = 1 if stream == "stdout" else 2
+        bit = _BITS[stream]
         if self._shown_ranks and local_rank not in self._shown_ranks:
             return False
         return bool(_of(self._tee, local_rank) & bit) or not _of(self._redirects, local_rank) & bit

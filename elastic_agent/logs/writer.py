@@ -10,19 +10,20 @@ and a worker that writes waits, as it would on that terminal itself.
 """
 
 import contextlib
+import math
 import os
 import select
-import stat
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from ...rendezvous.visible import visible
+from .drawn_rows import SETTLE_SECONDS, DrawnRows, fitted, plain, redrawn
 from .lines import PROGRESS_SECONDS, Piece, Splitter, without_moves
+from .terminal import Terminal
 
 HIGH_BYTES = 4 << 20
 """Waiting output from which on the workers' pipes are no longer read."""
@@ -39,15 +40,11 @@ TURN_BYTES = 1 << 20
 READ_BYTES = 64 << 10
 """Taken from a file at once, and made ready for a terminal at once."""
 
-PORTION_BYTES = 4096
-"""A pipe that says it has room takes this much without blocking (POSIX: PIPE_BUF)."""
-
 PROMPT_SECONDS, PIPE_PROMPT_SECONDS = 0.2, 1.0
 """A line without end, such as a prompt, is shown when nothing more of it has come for so long: on a terminal, and on a
 pipe, where a line that is torn would hurt more."""
 
-WIPE = b"\r\x1b[K"
-"""The cursor's line becomes empty."""
+_FRAME_SECONDS = 0.05  # between two drawings of what changes, where nothing else is written
 
 
 class File:
@@ -142,85 +139,6 @@ class _Partly(Exception):
         self.left = left
 
 
-class Terminal:
-    """One of the launcher's own streams: a terminal, a pipe, a file, or (in tests) an object in memory.
-
-    Attributes:
-        descriptor: to write to and to poll; -1 for an object in memory.
-        identity: equal for two streams that are the same terminal.
-        interactive: a person looks at it.
-        source: the launcher's own descriptor of it; -1 for an object in memory.
-    """
-
-    def __init__(self, name: str, stream: BinaryIO) -> None:
-        self.name = name
-        self.closed = False
-        self.interactive = False
-        self.source = -1
-        self._stream = stream
-        self._own = -1
-        self._portion = PORTION_BYTES
-        try:
-            self.descriptor = stream.fileno()
-            status = os.fstat(self.descriptor)
-            self.identity: object = (status.st_dev, status.st_ino, status.st_rdev)
-            self.interactive = os.isatty(self.descriptor)
-            self.source = self.descriptor
-        except (OSError, ValueError):
-            self.descriptor = -1
-            self.identity = id(stream)
-            return
-        if stat.S_ISREG(status.st_mode):
-            self._portion = READ_BYTES  # a file has no reader to wait for
-        elif stat.S_ISCHR(status.st_mode) or stat.S_ISFIFO(status.st_mode):
-            # Opened anew it can be non-blocking for us alone; the flag on the one we got is shared with others.
-            with contextlib.suppress(OSError):
-                flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-                self._own = self.descriptor = os.open(f"/proc/self/fd/{self.descriptor}", flags)
-
-    @property
-    def columns(self) -> int:
-        """How wide it is."""
-        try:
-            return os.get_terminal_size(self.descriptor).columns or 80
-        except (OSError, ValueError):
-            return 80
-
-    @property
-    def in_foreground(self) -> bool:
-        """Nobody types there for another program, as after `&` or Ctrl-Z and `bg`."""
-        try:
-            return os.tcgetpgrp(self.descriptor) == os.getpgrp()
-        except OSError:  # it is not the terminal that controls this process
-            return True
-
-    def has_room(self) -> bool:
-        """A write would take some bytes, or fail."""
-        if self.closed or self.descriptor < 0:
-            return True
-        poll = select.poll()
-        poll.register(self.descriptor, select.POLLOUT)
-        return bool(poll.poll(0))
-
-    def write(self, data: memoryview) -> int:
-        """Write some of `data`; returns how many bytes, 0 where there is no room. Raises OSError, ValueError."""
-        if self.descriptor < 0:
-            self._stream.write(data)
-            self._stream.flush()
-            return len(data)
-        try:
-            return os.write(self.descriptor, data if self._own >= 0 else data[: self._portion])
-        except BlockingIOError:
-            return 0
-
-    def close(self) -> None:
-        """Give up our own way to it; the launcher's stream stays open."""
-        self.closed = True
-        if self._own >= 0:
-            os.close(self._own)
-            self._own = -1
-
-
 class Stream:
     """One stream of one worker; what is in it belongs to the writer thread.
 
@@ -231,6 +149,8 @@ class Stream:
         lane: where lines are shown; None: nowhere.
         matching: gets the lines that contain one of `needles`.
         raw: bytes are shown as they come, without prefix.
+        screen: what the worker draws, where its stream is a terminal.
+        draws: its rows that change are shown; else they are drawn by the bytes themselves.
     """
 
     def __init__(
@@ -243,6 +163,8 @@ class Stream:
         matching: File | None,
         needles: Sequence[bytes],
         raw: bool = False,
+        screen: DrawnRows | None = None,
+        draws: bool = False,
     ) -> None:
         self.worker = worker
         self.prefix = prefix
@@ -250,6 +172,8 @@ class Stream:
         self.lane = lane
         self.matching = matching
         self.raw = raw
+        self.screen = screen
+        self.draws = draws
         self.shown = Splitter()
         self.shown_at = float("-inf")
         self._needles = needles
@@ -259,7 +183,7 @@ class Stream:
         """Of the lines that end with `data` (None: the stream ends) those with one of the words."""
         pieces = self._matched.end() if data is None else self._matched.feed(data, now)
         found = [piece.text for piece in pieces if any(needle in piece.text for needle in self._needles)]
-        return b"".join(self.prefix + line + b"\n" for line in found)
+        return b"".join(plain(self.prefix) + line + b"\n" for line in found)
 
 
 @dataclass(slots=True)
@@ -291,20 +215,22 @@ class Lane:
     """What waits for one terminal, in order. stdout and stderr share one where they are the same terminal.
 
     A line that has not ended is shown where somebody may wait for it; whoever writes next ends it first. Below all of
-    it there may be a live line: it is wiped before anything else is written, and drawn again when nothing waits.
+    it there may be rows that change, those that workers draw and the live line: they are wiped before anything else is
+    written, and drawn again in the same write.
 
     Args:
         done: is told of bytes that do not wait any more, of those that were `counted`.
 
     Attributes:
+        alone: nobody else writes onto that terminal.
+        stale: rows that change may be others than those that stand there.
         taken: bytes that the terminal has taken so far.
-        lost: bytes that could not be shown, because somebody removed the file that they were in.
     """
 
     def __init__(self, terminal: Terminal, done: Callable[[int], None]) -> None:
         self.terminal = terminal
+        self.alone, self.stale = True, False
         self.taken = 0
-        self.lost = 0
         self._done = done
         self._entries: deque[_Fed | _Part | _Said] = deque()
         self._in_memory = 0
@@ -314,8 +240,9 @@ class Lane:
         self._owner: Stream | None = None  # of the line that has not ended, as it is shown
         self._unfinished: dict[Stream, float] = {}  # since when
         self._workers: dict[Stream, object] = {}
-        self._live: str = ""  # the live line as it is wanted, and as it stands there
-        self._drawn: str = ""
+        self._live: str = ""
+        self._drawn: list[str] = []  # the rows that change, as they stand there
+        self._drawn_at = float("-inf")
 
     @property
     def waits(self) -> bool:
@@ -364,24 +291,49 @@ class Lane:
     def live(self, text: str) -> None:
         """The live line is to be so from now on; empty: there is none. Only a terminal has one."""
         if self.terminal.interactive:
-            self._live = text
+            self._live, self.stale = text, True
 
-    def draw(self) -> None:
-        """Makes the live line ready where it is not as wanted, and nothing else waits."""
-        if self.waits or self._owner is not None or self.terminal.closed or self._live == self._drawn:
-            return
-        if not self._live or self.terminal.in_foreground:  # else what is typed there is for another program
-            self._ready = memoryview(self._wiped() + self._live_line())
+    def draw(self, now: float) -> float | None:
+        """Makes the rows that change ready where nothing else waits; seconds until it may, None: it need not."""
+        if not self.stale or self.waits or self._owner is not None or self.terminal.closed:
+            return None
+        if (soon := self._drawn_at + _FRAME_SECONDS - now) > 0:
+            return soon
+        self._ready = memoryview(self._redrawn(now))
+        return None
+
+    def _redrawn(self, now: float) -> bytes:
+        """The rows that change, in place of those that stand there."""
+        self.stale, rows = False, self._changing()
+        # In the background, what is typed there is for another program.
+        if rows == self._drawn or (rows and not self.terminal.in_foreground):
+            return b""
+        before, self._drawn, self._drawn_at = self._drawn, rows, now
+        return redrawn(before, rows)
 
     def _wiped(self) -> bytes:
         """Before anything else is written."""
-        wipe, self._drawn = WIPE if self._drawn else b"", ""
-        return wipe
+        before, self._drawn = self._drawn, []
+        self.stale = self.stale or bool(before)
+        return redrawn(before, ())
 
-    def _live_line(self) -> bytes:
-        """Where nothing else stands in its line."""
-        self._drawn = self._live
-        return visible(self._live)[: self.terminal.columns - 1].encode(errors="replace")  # one that wraps stays
+    def _changing(self) -> list[str]:
+        """The rows that change: the workers' own, as many as there is room for, and the live line."""
+        size = self.terminal.size
+        columns, most = size.columns or 80, max(1, size.lines // 2) if self.alone else 1
+        drawn = (stream for stream in self._workers if stream.draws)
+        found = [(stream, row) for stream in drawn if stream.screen for row in stream.screen.rows]
+        only = len({stream.worker for stream, _ in found}) == 1
+        rows: list[str] = []
+        for stream, row in found[:most]:
+            prefix = stream.prefix.decode(errors="replace")
+            whole, taken = fitted(prefix + row, columns)
+            rows.append(fitted(row, columns)[0] if taken > columns and only else whole)
+        if len(found) > most > 1:
+            rows[-1] = f"[elastic-run] {len(found) - most + 1} more rows"
+        if self._live:
+            rows.append(visible(self._live)[: columns - 1])  # one that wraps stays
+        return rows
 
     def write(self, now: float) -> tuple[bool, OSError | ValueError | None]:
         """Gives the terminal what it takes: whether it took anything, and why it takes nothing any more."""
@@ -437,6 +389,8 @@ class Lane:
             due = since + (PROMPT_SECONDS if interactive else PIPE_PROMPT_SECONDS)
             if stream.shown.begun and self._owner is not stream:
                 due = max(due, stream.shown_at + PROGRESS_SECONDS)
+            elif stream.draws and self._owner is stream:
+                due = since  # somebody types there
             if due <= now:
                 del self._unfinished[stream]
                 stream.shown_at = now
@@ -451,13 +405,13 @@ class Lane:
         if size >= READ_BYTES:
             return  # nothing is copied: a line of megabytes is ready at once, and is written in small portions
         parts = [bytes(self._ready)]
-        if there := bool(self._entries and self._drawn):
+        if self._entries and self._drawn:
             parts.append(self._wiped())
         while size < READ_BYTES and self._entries:
             parts.append(self._next(now))
             size += len(parts[-1])
-        if there and not self._entries and self._owner is None and self.terminal.in_foreground:
-            parts.append(self._live_line())  # in one write with the lines: it is never seen to be missing
+        if self.stale and len(parts) > 1 and self._owner is None:
+            parts.append(self._redrawn(now))  # in one write with the lines: they are never seen to be missing
         self._ready = memoryview(b"".join(parts))
 
     def _next(self, now: float) -> bytes:
@@ -465,9 +419,7 @@ class Lane:
         if isinstance(entry, _Part):
             stop = min(entry.stop, entry.start + READ_BYTES)
             data = entry.stream.file.read(entry.start, stop) if entry.stream.file else b""
-            if not data:  # somebody has removed the file
-                self.lost += entry.stop - entry.start
-            entry.start = entry.start + len(data) if data else entry.stop
+            entry.start = entry.start + len(data) if data else entry.stop  # else somebody has removed the file
             if entry.start == entry.stop:
                 self._entries.popleft()
                 self._parts -= 1
@@ -540,11 +492,14 @@ class Writer(threading.Thread):
             terminal.name: lanes.setdefault(terminal.identity, Lane(terminal, self._written)) for terminal in terminals
         }
         self._lanes = tuple(lanes.values())
+        for lane in self._lanes:
+            lane.alone = all(other is lane or other.terminal.is_file for other in self._lanes)
         self._bytes = 0
         self._was_full = False
         self._at_end: Callable[[], None] | None = None
         self._idle_callbacks: list[Callable[[], None]] = []
         self._files: set[File] = set()
+        self._drawing: set[Stream] = set()  # those of terminals
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     @property
@@ -569,6 +524,8 @@ class Writer(threading.Thread):
         """A worker's stream begins; its file is made."""
 
         def begin() -> None:
+            if stream.screen:
+                self._drawing.add(stream)
             if stream.lane:
                 stream.lane.open(stream)
             if stream.file:
@@ -581,6 +538,7 @@ class Writer(threading.Thread):
 
         def end() -> None:
             self._end_line(stream)
+            self._drawing.discard(stream)
             if stream.lane:
                 stream.lane.close(stream)
             for file in (stream.file, stream.matching):
@@ -640,16 +598,17 @@ class Writer(threading.Thread):
                 taken += job[0]
                 job[1]()
             now = time.monotonic()
-            prompts = [seconds for lane in self._lanes if (seconds := lane.prompt(now)) is not None]
+            waits = [SETTLE_SECONDS for stream in self._drawing if self._settle(stream, now)]
             for lane in self._lanes:
-                lane.draw()
+                drawn = lane.draw(math.inf if self._at_end else now)
+                waits += [seconds for seconds in (lane.prompt(now), drawn) if seconds is not None]
             moved = [self._show(lane, now) for lane in self._lanes if lane.waits and lane.terminal.has_room()]
             if any(moved) or self._jobs:
                 continue
             self._tell_idle()
             if self._at_end and not self._jobs:
                 break
-            self._wait(min(prompts, default=None))
+            self._wait(min(waits, default=None))
         for file in self._files:
             self._close(file)
         for terminal in self._terminals:
@@ -664,14 +623,29 @@ class Writer(threading.Thread):
     # On the thread.
 
     def _feed(self, stream: Stream, data: bytes) -> None:
-        written = self._append(stream.file, data) if stream.file else None
-        self._match(stream, data)
-        if stream.lane:
-            stream.lane.feed(stream, data, written)
-        else:
-            self._written(len(data))
+        self._pass(stream, stream.screen.feed(data, time.monotonic()) if stream.screen else data, data)
+
+    def _pass(self, stream: Stream, given: bytes, data: bytes) -> None:
+        """`given`: what has become lines of `data`."""
+        drawn = stream.screen is not None
+        kept, shown = plain(given) if drawn else given, given if stream.draws else data
+        written = self._append(stream.file, kept) if stream.file and kept else None
+        self._match(stream, kept)
+        self._written(len(data) - len(shown) if stream.lane else len(data))
+        if stream.lane and shown:
+            stream.lane.feed(stream, shown, written if stream.draws or not drawn else None)
+        if stream.lane and drawn:
+            stream.lane.stale = True
+
+    def _settle(self, stream: Stream, now: float) -> bool:
+        """What has become lines of its rows by now; whether more will soon."""
+        if stream.screen and (given := stream.screen.settle(now)):
+            self._pass(stream, given, b"")
+        return bool(stream.screen and stream.screen.settles)
 
     def _end_line(self, stream: Stream) -> None:
+        if stream.screen and (given := stream.screen.end()):
+            self._pass(stream, given, b"")
         self._match(stream, None)
         if stream.lane:
             stream.lane.end(stream)

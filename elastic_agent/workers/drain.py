@@ -26,7 +26,10 @@ def main(ways: Sequence[str]) -> int:
         poll.register(int(pipe), select.POLLIN)
     while targets:
         for pipe, _ in poll.poll():
-            data = os.read(pipe, 65536)
+            try:
+                data = os.read(pipe, 65536)
+            except OSError:  # a pseudo-terminal ends so
+                data = b""
             if data:
                 targets[pipe] = _written(targets[pipe], data)
             else:

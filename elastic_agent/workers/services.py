@@ -23,7 +23,8 @@ from ..processes.guard import Guardian
 from ..processes.guardian import service_tag
 from ..zygotes.seed import Limits, shimmed, tagged
 from .failure import advice, last_line
-from .worker_processes import KILL_SECONDS, TAIL_BYTES, StartFailed
+from .streams import TAIL_BYTES
+from .worker_processes import KILL_SECONDS, StartFailed
 
 READY = b"ready"
 """The line by which a service says that it serves the round of which it was last told; words may follow a colon."""

@@ -15,9 +15,7 @@ signal follows the thread that forked.
 
 import asyncio
 import contextlib
-import fcntl
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -31,7 +29,7 @@ from ...rendezvous.named_files import LARGEST_SETTINGS, read_named
 from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
 from ..diagnosis.running import Running
 from ..logs.backpressure import Backpressure
-from ..logs.output import Lines, Output, StreamName
+from ..logs.output import Output, StreamName
 from ..processes.ending import ended, kill
 from ..processes.guard import Guardian
 from ..processes.guardian import (
@@ -56,9 +54,7 @@ from ..zygotes.choice import Zygotes
 from ..zygotes.seed import Limits, Recipe, Seed, shimmed, tagged
 from ..zygotes.zygote import AT_ONCE, Begin, NotForked
 from .failure import advice, last_line, last_words, read_failure
-
-TAIL_BYTES = 64 << 10
-"""Of each worker's stderr and stdout, kept in memory to explain its end."""
+from .streams import Printed, open_stream
 
 KILL_SECONDS = 10.0
 """How long a stop waits for processes to die of SIGKILL: one in the kernel's hands (state D) may never."""
@@ -79,8 +75,6 @@ RESERVED = 2
 
 _TERM = signal.SIGTERM
 """By its own name, because `Workers.signal` hides the module inside its class."""
-
-_F_GETPIPE_SZ = 1032
 
 
 SHOWN_BYTES = 4096
@@ -114,71 +108,11 @@ class WorkerSpec:
     begin: Begin = AT_ONCE
 
 
-class _Pipe:
-    """The reading end of one worker's stdout or stderr."""
-
-    def __init__(self, descriptor: int, lines: Lines) -> None:
-        os.set_blocking(descriptor, False)
-        self.descriptor = descriptor
-        self.lines = lines
-        self.tail = b""
-        self.cut = 0  # bytes that came before the tail
-        self.closed = False
-
-    def read(self) -> int:
-        """Take what is there, at most one portion; returns its size, 0 where there is nothing (or it was closed)."""
-        try:
-            data = os.read(self.descriptor, 65536)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return 0
-        tail = self.tail + data
-        self.tail = tail[-TAIL_BYTES:]
-        self.cut += len(tail) - len(self.tail)
-        self.lines.feed(data)
-        return len(data)
-
-    def drain(self) -> None:
-        """Take all that a worker which has ended may have left: as much as the pipe holds, and no more than that."""
-        if self.closed:
-            return
-        rest = fcntl.fcntl(self.descriptor, _F_GETPIPE_SZ)
-        while rest > 0 and not self.closed and (size := self.read()):
-            rest -= size
-
-    def follow(self, lines: Lines) -> None:
-        """What comes from now on goes there: the worker has another rank."""
-        self.lines.close()
-        self.lines = lines
-        if self.closed:
-            lines.close()
-
-    @property
-    def ended(self) -> bool:
-        """Nobody can write to it any more."""
-        if self.closed:
-            return True
-        poll = select.poll()
-        poll.register(self.descriptor, 0)
-        return any(events & select.POLLHUP for _, events in poll.poll(0))
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            asyncio.get_running_loop().remove_reader(self.descriptor)
-            os.close(self.descriptor)
-            self.lines.close()
-
-
 class _Worker:
     """One started worker."""
 
     def __init__(
-        self, spec: WorkerSpec, pid: int, out: _Pipe, err: _Pipe, popen: "subprocess.Popen[bytes] | None" = None
+        self, spec: WorkerSpec, pid: int, out: Printed, err: Printed, popen: "subprocess.Popen[bytes] | None" = None
     ) -> None:
         self.spec = spec
         self.popen = popen
@@ -194,7 +128,7 @@ class _Worker:
         self.again: asyncio.TimerHandle | None = None
 
     @property
-    def pipes(self) -> tuple[tuple[StreamName, _Pipe], ...]:
+    def pipes(self) -> tuple[tuple[StreamName, Printed], ...]:
         """Its two streams."""
         return ("stdout", self.out), ("stderr", self.err)
 
@@ -304,7 +238,7 @@ class Workers:
 
     def _as_seen(self, worker: _Worker, end: Exit | None) -> Running:
         ended = end.status if end else None
-        output = sum(pipe.cut + len(pipe.tail) for _, pipe in worker.pipes)
+        output = sum(pipe.size for _, pipe in worker.pipes)
         tail = worker.out.tail[-SHOWN_BYTES:] + b"\n" + worker.err.tail[-SHOWN_BYTES:]
         return Running(worker.spec.rank, worker.spec.local_rank, worker.pid, ended, output, tail)
 
@@ -377,6 +311,8 @@ class Workers:
         if self.alive or self._ending is not None:
             raise RuntimeError("workers of an earlier round still run: stop them first")
         self.reaper.start()
+        with contextlib.suppress(ValueError, RuntimeError):  # not in the thread that hears of signals
+            asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, self._resize)
         self._reserve_descriptors()
         self._forget()
         self._stopping = False
@@ -544,7 +480,7 @@ class Workers:
         if not zygotes.fits({spec.argv for spec in specs}, environments):
             return False
         with contextlib.ExitStack() as undo:
-            pipes: list[tuple[_Pipe, _Pipe]] = []
+            pipes: list[tuple[Printed, Printed]] = []
             ends: list[tuple[int, int]] = []
             try:
                 for spec in specs:
@@ -583,25 +519,24 @@ class Workers:
             for pipe in (worker.out, worker.err):
                 loop.add_reader(pipe.descriptor, self._read, pipe)
 
-    def _pipes(self, spec: WorkerSpec, undo: contextlib.ExitStack) -> tuple[tuple[_Pipe, int], tuple[_Pipe, int]]:
+    def _pipes(self, spec: WorkerSpec, undo: contextlib.ExitStack) -> tuple[tuple[Printed, int], tuple[Printed, int]]:
         """Of stdout and stderr: our reading end and the worker's writing end, which the caller closes."""
-        out = self._pipe(spec, "stdout", undo)
+        out = open_stream(self._output, spec.round, spec.rank, spec.local_rank, "stdout", undo)
         try:
-            return out, self._pipe(spec, "stderr", undo)
+            return out, open_stream(self._output, spec.round, spec.rank, spec.local_rank, "stderr", undo)
         except OSError:
             os.close(out[1])
             raise
 
-    def _pipe(self, spec: WorkerSpec, stream: StreamName, undo: contextlib.ExitStack) -> tuple[_Pipe, int]:
-        lines = self._output.open(spec.round, spec.rank, spec.local_rank, stream)
-        reading, writing = os.pipe2(os.O_CLOEXEC)
-        pipe = _Pipe(reading, lines)
-        undo.callback(pipe.close)
-        return pipe, writing
-
     # Reading.
 
-    def _read(self, pipe: _Pipe) -> None:
+    def _resize(self) -> None:
+        for worker in self._current:
+            for name, pipe in worker.pipes:
+                if size := self._output.terminal_size(worker.spec.local_rank, name):
+                    pipe.resize(size)
+
+    def _read(self, pipe: Printed) -> None:
         pipe.read()
         self._backpressure.look()
 
@@ -615,7 +550,7 @@ class Workers:
         for pipe in self._open_pipes():
             loop.add_reader(pipe.descriptor, self._read, pipe)
 
-    def _open_pipes(self) -> list[_Pipe]:
+    def _open_pipes(self) -> list[Printed]:
         return [pipe for worker in self._current for pipe in (worker.out, worker.err) if not pipe.closed]
 
     # Ends.

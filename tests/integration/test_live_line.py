@@ -1,11 +1,17 @@
 """The line that tells how the job is, on a real terminal; and none where there is no terminal."""
 
+import fcntl
 import os
+import re
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
+
+import pytest
 
 SECONDS = 120.0
 WIPE = b"\r\x1b[K"
@@ -53,3 +59,82 @@ def test_a_pipe_sees_what_it_always_saw(tmp_path: Path) -> None:
     assert done.returncode == 0 and b"\x1b" not in done.stderr and b"\r" not in done.stderr
     assert all(line.startswith(b"[elastic-run] ") for line in done.stderr.splitlines())
     assert b"1 worker on 1 node" not in done.stderr
+
+
+BARS = """
+import os, pathlib, sys, time
+print("sees", sys.stdout.isatty(), sys.stderr.isatty(), os.get_terminal_size(1), os.get_terminal_size(2), flush=True)
+from rich.console import Console
+from rich.progress import Progress
+from tqdm import tqdm
+def wait():
+    while not pathlib.Path("go").exists():
+        time.sleep(0.05)
+Console().print("[red]coloured[/red]")
+with tqdm(total=4, desc="tqdm") as bar:
+    bar.update(3)
+    bar.refresh()
+    with Progress() as progress:
+        one, two = progress.add_task("first", total=4), progress.add_task("second", total=4)
+        progress.update(two, completed=2)
+        wait()
+        progress.update(one, completed=4)
+        progress.update(two, completed=4)
+    bar.update(1)
+"""
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_bars_and_colours_of_workers_live_on_a_terminal_and_leave_clean_logs(tmp_path: Path, warm: bool) -> None:
+    pytest.importorskip("tqdm")
+    pytest.importorskip("rich")
+    (tmp_path / "bars.py").write_text(BARS)
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 123, 0, 0))
+    start = ["--start-method=fork" if warm else "--start-method=spawn", "--log-dir=logs"]
+    command = [sys.executable, "-m", "elastic_run", "--standalone", *start, "bars.py"]
+    environment = {**os.environ, "TERM": "xterm"}
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        environment.pop(name, None)
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
+    os.close(theirs)
+    seen, until = "", time.monotonic() + SECONDS
+    while True:
+        assert select.select([ours], [], [], max(0.0, until - time.monotonic()))[0], seen
+        try:
+            seen += os.read(ours, 10_000).decode(errors="replace")
+        except OSError:
+            break
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", seen)
+        if re.search(r"tqdm:  75%", shown) and re.search(r"first .* 0%", shown) and re.search(r"second .* 50%", shown):
+            (tmp_path / "go").touch()
+    os.close(ours)
+    assert process.wait(SECONDS) == 0, seen
+    size = "os.terminal_size(columns=123, lines=33)"
+    assert f"sees True True {size} {size}" in seen
+    assert "\x1b[31mcoloured\x1b[0m" in seen
+    [out] = tmp_path.glob("logs/*/attempt_1/0/stdout.log")
+    lines = out.read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["sees", "coloured", "first", "second"], lines
+    errors = out.with_name("stderr.log").read_text()
+    assert len(errors.splitlines()) == 1 and errors.startswith("tqdm: 100%"), errors
+    assert "\x1b" not in out.read_text() + errors and "\r" not in out.read_text() + errors
+
+
+def test_a_stream_that_goes_to_a_file_too_is_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\nprint('sees', sys.stdout.isatty(), sys.stderr.isatty(), flush=True)"
+    )
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "elastic_run", "--standalone", "--tee=2", "train.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        while select.select([ours], [], [], SECONDS)[0]:
+            try:
+                seen += os.read(ours, 10_000)
+            except OSError:
+                break
+        os.close(ours)
+        assert process.wait(SECONDS) == 0
+    assert b"sees True False" in seen, "as with torchrun"

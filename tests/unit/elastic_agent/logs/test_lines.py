@@ -1,7 +1,8 @@
 """Bytes of workers become lines on a terminal: what is shown when, and under which prefix."""
 
 from elastic_run.elastic_agent.logs.lines import PROGRESS_SECONDS, Piece, Splitter
-from elastic_run.elastic_agent.logs.writer import PIPE_PROMPT_SECONDS, PROMPT_SECONDS, Lane, Stream, Terminal
+from elastic_run.elastic_agent.logs.terminal import Terminal
+from elastic_run.elastic_agent.logs.writer import PIPE_PROMPT_SECONDS, PROMPT_SECONDS, Lane, Stream
 
 
 class Screen(Terminal):

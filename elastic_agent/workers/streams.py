@@ -1,0 +1,118 @@
+"""What one worker prints: its end is a pipe, or a pseudo-terminal where a terminal of the launcher's shows that stream.
+
+A worker reads of it what it would read of the launcher's own terminal, and gets it as no controlling terminal. The
+bytes come as they were written: the kernel adds no carriage return.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import select
+import termios
+
+from ..logs.drawn_rows import plain
+from ..logs.output import Lines, Output, StreamName
+
+TAIL_BYTES = 64 << 10
+"""Of each worker's stderr and stdout, kept in memory to explain its end."""
+
+_TERMINAL_BYTES = 128 << 10  # more than a pseudo-terminal holds
+_F_GETPIPE_SZ = 1032
+
+
+class Printed:
+    """The reading end of one worker's stdout or stderr."""
+
+    def __init__(self, descriptor: int, lines: Lines) -> None:
+        os.set_blocking(descriptor, False)
+        self._is_terminal = os.isatty(descriptor)
+        self.descriptor = descriptor
+        self.lines = lines
+        self._tail = b""
+        self.cut = 0  # bytes that came before the tail
+        self.closed = False
+
+    @property
+    def tail(self) -> bytes:
+        """The end of what came."""
+        return plain(self._tail) if self._is_terminal else self._tail
+
+    @property
+    def size(self) -> int:
+        """Bytes that came so far."""
+        return self.cut + len(self._tail)
+
+    def resize(self, size: os.terminal_size) -> None:
+        """The launcher's terminal has that size now."""
+        if self._is_terminal and not self.closed:
+            with contextlib.suppress(termios.error):
+                termios.tcsetwinsize(self.descriptor, (size.lines, size.columns))
+
+    def read(self) -> int:
+        """Take what is there, at most one portion; returns its size, 0 where there is nothing (or it was closed)."""
+        try:
+            data = os.read(self.descriptor, 65536)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return 0
+        tail = self._tail + data
+        self._tail = tail[-TAIL_BYTES:]
+        self.cut += len(tail) - len(self._tail)
+        self.lines.feed(data)
+        return len(data)
+
+    def drain(self) -> None:
+        """Take all that a worker which has ended may have left: as much as the pipe holds, and no more than that."""
+        if self.closed:
+            return
+        rest = _TERMINAL_BYTES if self._is_terminal else fcntl.fcntl(self.descriptor, _F_GETPIPE_SZ)
+        while rest > 0 and not self.closed and (size := self.read()):
+            rest -= size
+
+    def follow(self, lines: Lines) -> None:
+        """What comes from now on goes there: the worker has another rank."""
+        self.lines.close()
+        self.lines = lines
+        if self.closed:
+            lines.close()
+
+    @property
+    def ended(self) -> bool:
+        """Nobody can write to it any more."""
+        if self.closed:
+            return True
+        poll = select.poll()
+        poll.register(self.descriptor, 0)
+        return any(events & select.POLLHUP for _, events in poll.poll(0))
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().remove_reader(self.descriptor)
+            os.close(self.descriptor)
+            self.lines.close()
+
+
+def open_stream(
+    output: Output, round: int, rank: int, local_rank: int, stream: StreamName, undo: contextlib.ExitStack
+) -> tuple[Printed, int]:
+    """Our reading end, which `undo` closes, and the worker's writing end, which the caller closes; OSError."""
+    lines = output.open(round, rank, local_rank, stream)
+    size = output.terminal_size(local_rank, stream)
+    try:
+        reading, writing = os.pipe2(os.O_CLOEXEC) if size is None else os.openpty()
+    except OSError:  # a machine has only so many pseudo-terminals
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+    made = Printed(reading, lines)
+    undo.callback(made.close)
+    if size and os.isatty(writing):
+        mode = termios.tcgetattr(writing)
+        mode[1] &= ~termios.OPOST
+        termios.tcsetattr(writing, termios.TCSANOW, mode)
+        made.resize(size)
+    return made, writing
