@@ -26,6 +26,7 @@ class Setup:
         lease_ttl: seconds until a silent machine is taken for lost.
         store_patience: seconds that a node without workers waits for a store that does not answer.
         shutdown_timeout: seconds that workers get between a preemption notice and SIGKILL.
+        grace_after_failure: see `plan.View`.
         keep_detached: what the script has put into a session of its own lives on when the job has succeeded.
         node_role: the only role that this node takes, in a job with roles; empty: any.
         recipe: of the warm interpreter that workers are forked from; None: each is a fresh process.
@@ -42,6 +43,7 @@ class Setup:
     lease_ttl: int = 5
     store_patience: float = 60.0
     shutdown_timeout: float = 30.0
+    grace_after_failure: float = 0.0
     node_role: str = ""
     topology: str = ""
     node_rank: int | None = None

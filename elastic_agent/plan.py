@@ -94,6 +94,7 @@ class View:
         gentle: the earliest round from which only joining nodes, and nodes that left in order, led to `header`'s.
         store_gone: the store has not answered for longer than the node waits for it; in words.
         shutdown_timeout: seconds that workers get between a preemption notice and SIGKILL.
+        grace_after_failure: the same for those that survive a failure, a loss or a departure; 0: SIGKILL at once.
     """
 
     notice: Literal["none", "leave", "kill"] = "none"
@@ -141,6 +142,7 @@ class View:
     unready: bool = False
     store_gone: str = ""
     shutdown_timeout: float = 30.0
+    grace_after_failure: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,16 +294,17 @@ def act(view: View) -> tuple[Action, str]:
     if over and header:
         code = exit_code(header, view.notice_signal)
         # In a job with roles some have succeeded, and the others are needed no more: they may save something.
-        return _gone(view, code, str(header.reason), 0.0 if code == SUCCEEDED and not header.roles else FINAL_GRACE)
+        grace = max(FINAL_GRACE, view.grace_after_failure)
+        return _gone(view, code, str(header.reason), 0.0 if code == SUCCEEDED and not header.roles else grace)
     if view.unfit:
         return _leave(view)
     if view.store_gone and (view.alive == 0 or any(not exit_.ok for exit_ in view.exits)):
-        return _gone(view, STORE_LOST, view.store_gone, 0.0)
+        return _gone(view, STORE_LOST, view.store_gone, view.grace_after_failure)
     if view.lapsed:
         return Resume(), "its lease expired, and as far as this node knows it was not evicted"
     if not view.registered:
         if view.alive:
-            return _kill(), "this node is no longer a member of the job: other nodes may have its ranks"
+            return _stop(0.0), "this node is no longer a member of the job: other nodes may have its ranks"
         return Register(), "this node is not a member of the job"
     if header is None:
         return Wait(), "waiting for the first round"
@@ -317,7 +320,7 @@ def act(view: View) -> tuple[Action, str]:
         ):
             return Ready(header), "not in the current round: preparing workers"
         if (view.alive and (view.round or header.state == "waiting")) or (view.lingers and not view.alive):
-            return _kill(), str(header.reason)
+            return _stop(view.grace_after_failure), str(header.reason)
         if header.state == "waiting":
             return Wait(), str(header.reason)
         return Wait(), "not in the current round: waiting to join"
@@ -328,9 +331,9 @@ def act(view: View) -> tuple[Action, str]:
     if view.alive and view.staying and view.role == view.assignment.role:
         return _reform(view, header, view.assignment), str(header.reason)
     if view.alive:
-        # A join is planned: scripts that save something on SIGTERM get the time for it; the others end at once.
+        # A join is planned: scripts that save something on SIGTERM get the time for it. After a fault the user decides.
         planned = header.cause == "joined"
-        return (Stop(signal.SIGTERM, view.shutdown_timeout) if planned else _kill()), str(header.reason)
+        return _stop(view.shutdown_timeout if planned else view.grace_after_failure), str(header.reason)
     return Start(header, view.assignment), str(header.reason)
 
 
@@ -419,12 +422,12 @@ def _last_step(view: View, header: Header | None) -> Action | None:
 
 def _gone(view: View, code: int, why: str, grace: float) -> tuple[Action, str]:
     if view.alive:
-        return (Stop(signal.SIGTERM, grace) if grace else _kill()), why
+        return _stop(grace), why
     return Leave(code), why
 
 
-def _kill() -> Stop:
-    return Stop(signal.SIGKILL, 0.0)
+def _stop(grace: float) -> Stop:
+    return Stop(signal.SIGTERM if grace else signal.SIGKILL, grace)
 
 
 def exit_code(header: Header, notice_signal: int = 0) -> int:

@@ -76,6 +76,7 @@ def look(
         unready=facts.unready,
         store_gone=store_gone,
         shutdown_timeout=setup.shutdown_timeout,
+        grace_after_failure=setup.grace_after_failure,
     )
 
 

@@ -77,6 +77,7 @@ def setup(
         terms=terms(options, written, identity),
         lease_ttl=options.timing.lease_ttl,
         shutdown_timeout=options.shutdown_timeout,
+        grace_after_failure=options.grace_after_failure,
         node_role=options.node_role,
         topology=options.topology,
         node_rank=options.node_rank,

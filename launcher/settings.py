@@ -206,6 +206,7 @@ class Options:
         topology: nodes with an equal label get neighbouring ranks; empty for none.
         signals: forwarded to the workers; the node then leaves in order.
         shutdown_timeout: seconds between asking workers to end and SIGKILL.
+        grace_after_failure: the same for survivors of a failure, a loss or a departure.
         keep_detached: what the script has put into a session of its own lives on when the job has succeeded.
         warm: workers are forked from a warm interpreter; False: each is a fresh one.
         preload: modules that are imported ahead by the user's own word; None: nothing is imported ahead.
@@ -243,6 +244,7 @@ class Options:
     topology: str
     signals: tuple[signal.Signals, ...]
     shutdown_timeout: float
+    grace_after_failure: float
     keep_detached: bool
     virtual_local_rank: bool
     warm: bool

@@ -36,7 +36,7 @@ class Flag:
         default: the value of a flag that is not given; None where there is none. Only a flag whose default is
             empty takes an empty value (`--rdzv-endpoint=$UNSET`).
         short: its single letter, or empty.
-        choices: all the values that it takes; empty where it takes any.
+        choices: all the values that it takes, if `metavar` is not just these (`keep|kill`); empty where it takes any.
         torchrun: it is one of torchrun's; the others are our own.
         status: what one of torchrun's flags does here.
         remark: the rest of the sentence that `status` begins, for the docs and for the line that is printed.
@@ -67,6 +67,11 @@ class Flag:
     def mirror(self) -> str:
         """The environment variable that mirrors it, or empty."""
         return "PET_" + self.name.replace("-", "_").upper() if self.torchrun and self.mirrored else ""
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """All the values that it takes; empty where it takes any."""
+        return self.choices or (tuple(self.metavar.split("|")) if self.metavar.islower() else ())
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -142,7 +147,6 @@ FLAGS: tuple[Flag, ...] = (
         "Only for elastic-run master: it starts, replaces and stops the nodes itself, as pods of this cluster or as "
         "processes of this machine.",
         "kubernetes|local",
-        choices=("kubernetes", "local"),
         torchrun=False,
         own_node=True,
     ),
@@ -163,8 +167,7 @@ FLAGS: tuple[Flag, ...] = (
         "The job's id in the store (default: derived from the script, its arguments and your user name).",
         "ID",
         remark="by default the id is derived from the script, its arguments, the user's name and Slurm's job, so the "
-        "same "
-        "command on several machines is one job (torchrun: `none`)",
+        "same command on several machines is one job (torchrun: `none`)",
     ),
     Flag(
         "rdzv-backend",
@@ -291,7 +294,6 @@ FLAGS: tuple[Flag, ...] = (
         "continues with new workers (restart), or end the job (fail).",
         "report|restart|fail",
         "report",
-        choices=("report", "restart", "fail"),
         torchrun=False,
     ),
     Flag(
@@ -301,7 +303,6 @@ FLAGS: tuple[Flag, ...] = (
         "its node (replace).",
         "report|replace",
         "report",
-        choices=("report", "replace"),
         torchrun=False,
     ),
     Flag(
@@ -320,7 +321,6 @@ FLAGS: tuple[Flag, ...] = (
         "another reason (never).",
         "now|commit|never",
         "now",
-        choices=("now", "commit", "never"),
         torchrun=False,
     ),
     Flag(
@@ -340,13 +340,20 @@ FLAGS: tuple[Flag, ...] = (
         remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` also sets it",
     ),
     Flag(
+        "grace-after-failure",
+        CHANGES,
+        "Seconds between SIGTERM and SIGKILL for workers that survive a failure, a loss or a departure. 0: no SIGTERM.",
+        "SECONDS",
+        "0",
+        torchrun=False,
+    ),
+    Flag(
         "detached",
         CHANGES,
         "keep: processes that the script started in their own session (an upload) keep running after the job has "
         "succeeded; kill: they end with the job. Otherwise they end with their round.",
         "keep|kill",
         "keep",
-        choices=("keep", "kill"),
         torchrun=False,
     ),
     # -- what is run
@@ -378,8 +385,7 @@ FLAGS: tuple[Flag, ...] = (
         "fork",
         choices=("spawn", "fork", "forkserver"),
         remark="default `fork` (torchrun: `spawn`): workers are forked from an interpreter that has already made the "
-        "script's "
-        "first imports; `forkserver` is the same; `spawn` starts each worker as a fresh interpreter",
+        "script's first imports; `forkserver` is the same; `spawn` starts each worker as a fresh interpreter",
     ),
     Flag(
         "preload",
@@ -546,7 +552,6 @@ FLAGS: tuple[Flag, ...] = (
         "The launcher's own lines: text, or json, one object a line with its time, job, node and message.",
         "text|json",
         "text",
-        choices=("text", "json"),
         torchrun=False,
         own_node=True,
     ),
@@ -557,7 +562,6 @@ FLAGS: tuple[Flag, ...] = (
         "auto: on a terminal, the last line of stderr shows the state of the job; never: no such line.",
         "auto|never",
         "auto",
-        choices=("auto", "never"),
         torchrun=False,
         own_node=True,
     ),
@@ -567,7 +571,6 @@ FLAGS: tuple[Flag, ...] = (
         "Colour on the terminal; auto also obeys NO_COLOR.",
         "auto|always|never",
         "auto",
-        choices=("auto", "always", "never"),
         torchrun=False,
     ),
     Flag(
@@ -656,8 +659,7 @@ FLAGS: tuple[Flag, ...] = (
         status="unsupported",
         mirrored=False,
         remark="try `os.sched_setaffinity` in the script, according to `LOCAL_RANK`: workers run on every CPU that "
-        "the "
-        "launcher may use",
+        "the launcher may use",
     ),
 )
 
@@ -686,8 +688,7 @@ class Scanned:
 
     def text(self, name: str) -> str | None:
         """The flag's value as text: what was given, or its default."""
-        default = BY_NAME[name].default
-        return self.given[name].text if name in self.given else default
+        return self.given[name].text if name in self.given else BY_NAME[name].default
 
     def without(self, names: Iterable[str]) -> "Scanned":
         """The same line, on which these flags were not given."""
@@ -780,8 +781,8 @@ def value_of(flag: Flag, value: str, source: str) -> Given:
     """The value as the flag's; `source`: where it came from, for messages. Raises UsageError."""
     if not value and flag.default != "":
         raise UsageError(f"{source} is empty: write --{flag.name}={flag.metavar}, or leave the flag out")
-    if flag.choices and value not in flag.choices:
-        raise UsageError(f"{source} is not one of {', '.join(flag.choices)}{did_you_mean(value, flag.choices)}")
+    if flag.allowed and value not in flag.allowed:
+        raise UsageError(f"{source} is not one of {', '.join(flag.allowed)}{did_you_mean(value, flag.allowed)}")
     return Given(value, source)
 
 
@@ -819,12 +820,11 @@ def did_you_mean(word: str, known: Collection[str], prefix: str = "") -> str:
 
 def notes(scanned: Scanned) -> tuple[str, ...]:
     """One line for each given flag that does nothing here."""
-    lines: list[str] = []
-    for flag in FLAGS:
-        if flag.status != "honoured" and scanned.has(flag.name):
-            verb = "has no effect" if flag.status == "no effect" else "is not supported"
-            lines.append(f"{scanned.source(flag.name)} {verb}: {flag.remark.removeprefix('because ')}")
-    return tuple(lines)
+    verbs = {"no effect": "has no effect", "unsupported": "is not supported"}
+    given = (flag for flag in FLAGS if flag.status in verbs and scanned.has(flag.name))
+    return tuple(
+        f"{scanned.source(flag.name)} {verbs[flag.status]}: {flag.remark.removeprefix('because ')}" for flag in given
+    )
 
 
 def completion(shell: str) -> str:

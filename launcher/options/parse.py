@@ -130,6 +130,7 @@ def parse(
         topology=label(scanned, "topology") or "",
         signals=_signals(scanned),
         shutdown_timeout=shutdown_timeout(scanned, environ),
+        grace_after_failure=seconds(scanned.text("grace-after-failure") or "", scanned.source("grace-after-failure")),
         keep_detached=scanned.text("detached") == "keep",
         virtual_local_rank=scanned.has("virtual-local-rank"),
         warm=scanned.text("start-method") != "spawn",

@@ -290,6 +290,18 @@ def test_a_worker_that_ignores_the_notice_is_killed_after_the_shutdown_timeout(j
     assert job.finish()[stubborn.node] == 128 + signal.SIGTERM
 
 
+@pytest.mark.parametrize("grace", [0, 30])
+def test_survivors_of_a_failure_may_save_where_the_user_gives_them_time(alone: Cluster, grace: int) -> None:
+    alone.start("A", standalone="", nproc_per_node=2, grace_after_failure=grace)
+    first = alone.workers(2)
+    saved = alone.directory / "saved"
+    first.do(0, f"import signal; signal.signal(signal.SIGTERM, lambda *_: (open({str(saved)!r}, 'x'), sys.exit(1)))")
+    alone.kill_worker(1)
+    alone.workers(2).release()
+    assert alone.finish() == {"A": 0}
+    assert saved.exists() == bool(grace)
+
+
 def test_when_every_node_is_told_to_go_the_job_is_preempted_and_starts_again_at_once(job: Cluster) -> None:
     job.start("A", "B", nnodes=2)
     job.workers(2)

@@ -541,6 +541,12 @@ def test_workers_get_so_many_seconds_to_end(given_: str, seconds: float) -> None
     assert options(given_).shutdown_timeout == seconds
 
 
+def test_survivors_of_a_failure_are_killed_at_once_unless_they_are_given_seconds() -> None:
+    assert options().grace_after_failure == 0.0
+    assert options("--grace-after-failure=2.5").grace_after_failure == 2.5
+    assert "is not a number of seconds" in refusal("--grace-after-failure=soon")
+
+
 def test_the_shutdown_timeout_has_a_variable_of_torch() -> None:
     assert options(TORCH_ELASTIC_SHUTDOWN_TIMEOUT="7").shutdown_timeout == 7.0
     assert options("--shutdown-timeout=5", TORCH_ELASTIC_SHUTDOWN_TIMEOUT="7").shutdown_timeout == 5.0
