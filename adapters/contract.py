@@ -3,7 +3,7 @@
 An adapter tells; it starts nothing, opens nothing and imports no framework, because the launcher and every agent load
 it. It gets the frozen values that are here and returns plain ones. `plain.Plain` says what it is asked, and is the
 adapter for no framework in particular: inherit from it and change what differs. `registry.adapter` finds an adapter by
-the name that `--framework` gives.
+what `--framework` gives.
 
 Whatever the adapter says, a worker has the plain variables (`environment.py`): who it is, and where rank 0 is.
 """

@@ -25,7 +25,7 @@ class Plain:
     """
 
     name: str = "none"
-    """As `--framework` gives it."""
+    """As `--framework` gives it; by it nodes tell whether all have the same adapter."""
 
     port: str = "MASTER_PORT"
     """What workers call the port that is kept free for them on the host of rank 0, for messages.

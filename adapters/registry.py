@@ -1,8 +1,10 @@
-"""Finds a framework's adapter by its name: built in, or brought by an installed package as an entry point."""
+"""Finds a framework's adapter: built in, of an installed package (an entry point), or of a file (`FILE.py:CLASS`)."""
 
 import re
-from collections.abc import Mapping
+import runpy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 
@@ -36,10 +38,15 @@ class NoAdapter(ElasticRunError):
     """`--framework` names an adapter that is not there, or that cannot be used; the message says which and why."""
 
 
-def adapter(name: str) -> Plain:
-    """The adapter of that name, tried once. Raises NoAdapter."""
+def adapter(name: str, *, here: bool = True) -> Plain:
+    """The adapter of that name, or that class of a file, tried once; Plain for a file elsewhere. Raises NoAdapter."""
     if name in BUILT_IN:
         return BUILT_IN[name]()
+    if ":" in name or name.endswith(".py"):
+        path, _, wanted = name.rpartition(":")
+        if not path or not wanted.isidentifier():
+            raise NoAdapter(f"{name!r} does not say which class of which file: write --framework=FILE.py:CLASS")
+        return _tried(name, lambda: _run(path, wanted), "", f"{Path(path).name}:{wanted}") if here else Plain()
     from importlib.metadata import entry_points  # here, because most jobs need none, and it takes a while to load
 
     points = entry_points(group=GROUP)
@@ -53,16 +60,34 @@ def adapter(name: str) -> Plain:
     if len(found) > 1:
         raise NoAdapter(f"{' and '.join(origin for origin, _ in found)} both are an adapter for {name!r}: remove one")
     ((origin, point),) = found
+    return _tried(origin, point.load, name)
+
+
+def _tried(origin: str, load: Callable[[], Any], name: str, otherwise: str = "") -> Plain:  # Any: as for _problem
+    """What the loaded class makes, named `otherwise` where it may have any name and has none of its own."""
     try:
-        made = point.load()()
+        made = load()()
         if problem := _problem(made, name):
             raise NoAdapter(f"{origin} is no adapter that can be used: {problem}")
+        if made.name in ("", *BUILT_IN):  # all nodes compare it
+            made.name = otherwise
     except NoAdapter:
         raise
-    except Exception as error:  # code that is not ours
-        what = f"{type(error).__name__}: {error}"
-        raise NoAdapter(f"{origin} is no adapter that can be used: {' '.join(what.split())}") from error
+    except (Exception, SystemExit) as error:  # code that is not ours
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise NoAdapter(f"{origin} is no adapter that can be used: {what}: mend it, and import no framework") from error
     return cast(Plain, made)
+
+
+def _run(path: str, name: str) -> Any:  # as above
+    """What has that name in that file; nothing is left beside it."""
+    if not Path(path).is_file():
+        raise NoAdapter(f"there is no file {Path(path).absolute()}: each node needs its own copy at the path given")
+    found = runpy.run_path(str(Path(path).absolute()))
+    if not callable(found.get(name)):
+        there = " or ".join(key for key, each in found.items() if isinstance(each, type) and Plain in each.__mro__[1:])
+        raise NoAdapter(f"{path} has no class {name}: name {there or f'a new subclass of {Plain.__module__}.Plain'}")
+    return found[name]
 
 
 def _origin(point: "EntryPoint") -> str:
@@ -93,11 +118,11 @@ def _problem(made: Any, name: str) -> str:  # Any: whatever a package calls its 
     """What it lacks to be one, in words; empty where it is one. What its own code raises goes through."""
     for attribute, declared in get_type_hints(Plain).items():
         if not hasattr(made, attribute):
-            return f"it has no {attribute}"
+            return f"it has no {attribute}: let it inherit from {Plain.__module__}.Plain"
         kind = _kind(declared)
         if not isinstance(getattr(made, attribute), kind):
             return f"its {attribute} is no {kind.__name__ if isinstance(kind, type) else kind}"
-    if made.name != name:
+    if name and made.name != name:
         return f"its name is {made.name!r}, and not {name!r}"
     if not 0 <= made.worker_ports <= MOST_WORKER_PORTS:
         return f"its worker_ports is not between 0 and {MOST_WORKER_PORTS}"

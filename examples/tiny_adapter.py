@@ -1,12 +1,11 @@
-"""An adapter for a framework that does not exist: all that a package of your own has to hold.
+"""An adapter for a framework that does not exist: all that a file of your own has to hold.
 
-The workers of "tiny" meet at TINY_MEET. Each has a number, TINY_ID, and whoever loses another raises a TinyError. With
-these lines in the `pyproject.toml` of a package that is installed beside elastic-run,
+The workers of "tiny" meet at TINY_MEET. Each has a number, TINY_ID, and whoever loses another raises a TinyError.
+`elastic-run --framework=examples/tiny_adapter.py:Tiny train.py` starts them. With these lines in the `pyproject.toml`
+of a package that is installed beside elastic-run, `--framework=tiny` does. See docs/adapters.md.
 
     [project.entry-points."elastic_run.adapters"]
     tiny = "tiny_adapter:Tiny"
-
-`elastic-run --framework=tiny train.py` starts its workers. See docs/adapters.md.
 """
 
 from collections.abc import Mapping

@@ -108,7 +108,7 @@ def recipe(options: Options, workers: WorkerSettings) -> Recipe | None:
     try:
         environment = workers.environment(anyone, worker)
     except ValueError as error:
-        raise UsageError(f"--framework={adapter.name}: {error}") from None
+        raise UsageError(f"the adapter for {adapter.name}: {error}") from None
     return Recipe(
         argv=workers.command,
         environment={name: value for name, value in environment.items() if name not in varying},

@@ -398,8 +398,8 @@ FLAGS: tuple[Flag, ...] = (
         "framework",
         COMMAND,
         "The environment that workers get: torch is torchrun's, none is only the ranks and the address of rank 0. "
-        "Installed packages may add others.",
-        "torch|tensorflow|horovod|jax|xgboost|none|NAME",
+        "Installed packages add others; FILE.py:CLASS is one of yours.",
+        "torch|tensorflow|horovod|jax|xgboost|none|NAME|FILE.py:CLASS",
         "torch",
         torchrun=False,
     ),

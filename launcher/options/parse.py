@@ -73,7 +73,7 @@ def parse(
     scanned, added = config_file.completed(scanned, folder)
     scanned, trust = read_trust(scanned, environ, here=here)
     notes = [*added, *flags.notes(scanned)]
-    adapter = _adapter(scanned)
+    adapter = _adapter(scanned, here=here)
     declared = roles.read(scanned, adapter)
     nodes = _nodes(scanned, notes) if scanned.has("nnodes") or not declared else None
     nodes = roles.nodes(declared, scanned, nodes) if declared or nodes is None else nodes
@@ -83,7 +83,7 @@ def parse(
     ports = most * adapter.worker_ports * PORT_SETS
     if ports > MAX_WORKER_PORTS:
         raise UsageError(
-            f"{scanned.source('nproc-per-node')}: for {most} workers --framework={adapter.name} needs "
+            f"{scanned.source('nproc-per-node')}: for {most} workers {scanned.source('framework')} needs "
             f"{ports} ports on this machine, and {MAX_WORKER_PORTS} is the limit: start fewer workers per node"
         )
     if here:
@@ -96,7 +96,7 @@ def parse(
     command = read_command(scanned, environ, notes, here=here)
     if here and workers and command.kind != "executable":
         first = Path(command.target).absolute().parent if command.kind == "script" else Path.cwd()
-        check_packages(adapter.name, adapter.needs, command.python, first)
+        check_packages(scanned.source("framework"), adapter.needs, command.python, first)
     for role in declared:
         if role.command and here:
             check_target(command.kind, role.command[0], environ)
@@ -193,9 +193,9 @@ def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes", "loc
     return cast(Literal["", "kubernetes", "local"], scanned.text("platform") or "")  # one of the table's choices
 
 
-def _adapter(scanned: Scanned) -> Plain:
+def _adapter(scanned: Scanned, *, here: bool) -> Plain:
     try:
-        adapter = registry.adapter((scanned.text("framework") or "").strip())
+        adapter = registry.adapter((scanned.text("framework") or "").strip(), here=here)
     except registry.NoAdapter as error:
         raise UsageError(f"{scanned.source('framework')}: {error}") from None
     if scanned.has("virtual-local-rank") and not adapter.visible_devices:

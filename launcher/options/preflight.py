@@ -137,11 +137,11 @@ def workers_python(environ: Mapping[str, str], own: str, prefix: Path) -> tuple[
     return own, ""
 
 
-def check_packages(framework: str, names: Sequence[str], python: str, first: Path) -> None:
+def check_packages(source: str, names: Sequence[str], python: str, first: Path) -> None:
     """The workers' Python finds what scripts of this framework import; nothing is imported.
 
     Args:
-        framework: as `--framework` gives it.
+        source: of the framework, as the user wrote it.
         names: top-level packages.
         python: the workers' interpreter. One that does not answer is given the benefit of the doubt.
         first: the folder where it looks first, as that of the script.
@@ -161,7 +161,7 @@ def check_packages(framework: str, names: Sequence[str], python: str, first: Pat
         missing = done.stdout.split()
     if missing:
         raise UsageError(
-            f"--framework={framework}: the workers' Python ({python}) has no package {missing[0]}: install it there, "
+            f"{source}: the workers' Python ({python}) has no package {missing[0]}: install it there, "
             "or name another Python with PYTHON_EXEC"
         )
 

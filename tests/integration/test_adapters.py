@@ -87,9 +87,13 @@ def test_pytorchs_workers_do_not_see_what_takes_the_place_of_torchruns_names(tmp
         assert environment["TORCHELASTIC_RESTART_COUNT"] == "0"
 
 
-def test_an_installed_adapter_makes_the_workers_environment(tmp_path: Path, tiny: str) -> None:
+@pytest.mark.parametrize("framework", ["tiny", "mine.py:Tiny"])
+def test_an_adapter_of_a_package_or_a_file_makes_the_workers_environment(
+    tmp_path: Path, tiny: str, framework: str
+) -> None:
+    (tmp_path / "mine.py").write_text(EXAMPLE.read_text())
     script = f"import tiny\n{TELL}"
-    environments = told(run(tmp_path, script, "--framework=tiny", PYTHONPATH=tiny, TINY_DEBUG="1"))
+    environments = told(run(tmp_path, script, f"--framework={framework}", PYTHONPATH=tiny, TINY_DEBUG="1"))
     assert {rank: environment["TINY_ID"] for rank, environment in environments.items()} == {"0": "0", "1": "1"}
     for environment in environments.values():
         assert environment["TINY_MEET"] == f"127.0.0.1:{environment['MASTER_PORT']}"

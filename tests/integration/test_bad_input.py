@@ -124,6 +124,8 @@ def test_an_unknown_flag_with_the_nearest_one(elastic: Refusing, typed: str, mea
 def test_a_framework_that_nobody_knows(elastic: Refusing) -> None:
     said = one_line(elastic.refuses("--framework=caffe", "train.py"))
     assert "--framework=caffe" in said and "are built in" in said
+    said = one_line(elastic.refuses("--framework=caffe.py:Caffe", "train.py"))
+    assert "--framework=caffe.py:Caffe: there is no file /" in said
 
 
 @pytest.mark.parametrize("framework", ["horovod", "jax", "tensorflow", "xgboost"])

@@ -21,6 +21,7 @@ from elastic_run.elastic_agent.workers.ports import Ports
 from elastic_run.launcher.early import table_words
 from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.options.parse import parse
+from elastic_run.launcher.run import terms
 
 ROUND = Round("job", 3, 4, 2, "a.host", 23456, restart_count=1, max_restarts=2, signals=("SIGTERM",))
 WORKER = Worker(3, 1, 2, "b", 1, role_rank=3, role_world_size=4, error_file="/tmp/error.json")
@@ -261,6 +262,86 @@ def test_a_broken_adapter_is_refused_with_whose_it_is_and_why(install: Install, 
     message = refused("broken")
     assert message.startswith("broken_adapter:Broken of broken 1.5 is no adapter that can be used: ")
     assert words in message
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "words"),
+    [
+        ("mine.py", "", r"'mine.py' does not say which class of which file: write --framework=FILE\.py:CLASS$"),
+        ("mine.py:", "", r"write --framework=FILE\.py:CLASS$"),
+        (":Broken", "", r"write --framework=FILE\.py:CLASS$"),
+        ("other.py:Broken", "", r"there is no file /.*/other\.py: each node needs its own copy at the path given$"),
+        (".:Broken", "", "there is no file /"),
+        ("mine.py:Broken", "", r"^mine\.py has no class Broken: name a new subclass of .*\.adapters\.plain\.Plain$"),
+        ("mine.py:Broke", f"{HEAD}    pass\nclass Two(Broken):\n    pass\n", "no class Broke: name Broken or Two$"),
+        ("mine.py:Broken", "Broken = 7\n", "mine.py has no class Broken: "),
+        (
+            "mine.py:Broken",
+            "import no_such_framework\n",
+            r"^mine\.py:Broken is no adapter that can be used: ModuleNotFoundError: No module named "
+            r"'no_such_framework': mend it, and import no framework$",
+        ),
+        ("mine.py:Broken", "class Broken(:\n", r"can be used: SyntaxError: .*\(mine\.py, line 1\): mend it"),
+        ("mine.py:Broken", "raise SystemExit('a script')\n", "can be used: SystemExit: a script: mend it"),
+        (
+            "mine.py:Broken",
+            "class Broken:\n    pass\n",
+            r"mine\.py:Broken is no adapter that can be used: it has no name: let it inherit from .*\.plain\.Plain$",
+        ),
+        (
+            "mine.py:Broken",
+            f"{HEAD}    name = 7\n",
+            "mine.py:Broken is no adapter that can be used: its name is no str",
+        ),
+        ("mine.py:Broken", f"{HEAD}    worker_ports = 17\n", "its worker_ports is not between 0 and 16"),
+        ("mine.py:Broken", f"{HEAD}    def services(self, r):\n        exit(3)\n", "can be used: SystemExit: 3"),
+    ],
+)
+def test_a_file_without_an_adapter_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, source: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(source)
+    assert re.search(words, refused(given))
+    (tmp_path / "train.py").write_text("")
+    with pytest.raises(UsageError, match=f"^--framework={re.escape(given)}: "):
+        parse([f"--framework={given}", "train.py"], {"USER": "ada", "PATH": "/usr/bin:/bin"})
+
+
+def test_nodes_agree_on_the_adapter_of_a_file_wherever_each_has_it(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    install("known", EXAMPLE.read_text(), tiny="known_adapter:Tiny")
+    unnamed = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    unnamed += f"from elastic_run.adapters.torch.adapter import Torch\n{HEAD}    pass\n"
+    unnamed += "@dataclass\nclass Own(Torch):\n    at: str = __file__\n"
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(EXAMPLE.read_text())
+        (tmp_path / folder / "unnamed.py").write_text(unnamed)
+    (tmp_path / "train.py").write_text("")
+    environ = {"USER": "ada", "PATH": "/usr/bin:/bin"}
+
+    def compared(framework: str) -> str:
+        return terms(parse([f"--framework={framework}", "train.py"], environ)).fingerprint.framework
+
+    assert {compared(each) for each in ("tiny", "a/mine.py:Tiny", f"{tmp_path}/b/mine.py:Tiny")} == {"tiny"}
+    assert {compared(f"{each}/unnamed.py:Broken") for each in ("a", tmp_path / "b")} == {"unnamed.py:Broken"}
+    assert {compared(f"{each}/unnamed.py:Own") for each in "ab"} == {"unnamed.py:Own"}, "it is not torch's"
+    assert vars(adapter("a/unnamed.py:Own"))["at"] == str(tmp_path / "a" / "unnamed.py")
+    assert adapter("torch").name == "torch" and adapter("none").name == "none"
+    assert {each.name for each in (tmp_path / "a").iterdir()} == {"mine.py", "unnamed.py"}, "it leaves nothing behind"
+
+
+def test_where_a_job_is_only_submitted_its_file_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("raise SystemExit('it was run')\n")
+    for framework in ("mine.py:Tiny", "/in/the/image.py:Tiny"):
+        found = parse([f"--framework={framework}", "--roles=ps:1", "train.py"], {}, workers=False, here=False)
+        assert f"--framework={framework}" in found.given
+    with pytest.raises(UsageError, match=r"write --framework=FILE\.py:CLASS"):
+        parse(["--framework=mine.py", "train.py"], {}, workers=False, here=False)
 
 
 def test_the_flag_chooses_the_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
