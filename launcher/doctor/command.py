@@ -3,8 +3,9 @@
 import asyncio
 import dataclasses
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...rendezvous.visible import visible
 from ..node_check.alone import alone
@@ -12,7 +13,7 @@ from ..node_check.machine import measure, of_figures
 from ..options.reach import Reach, parse_reach
 from ..store_access import asked_at
 from . import facts
-from .findings import Deadlines, Finding, of_deadlines, of_machine, of_python, of_stacks, of_store, worst
+from .findings import Deadlines, Finding, of_deadlines, of_machine, of_python, of_stacks, of_store
 
 USAGE = """\
 elastic-run doctor [--rdzv-endpoint=HOST:PORT] [--json] [--collective] [flags of the job]
@@ -28,30 +29,46 @@ Exit code: 0; 1 if something keeps a job from running; 2 for a wrong command.
 """
 
 SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
+WIDTH = len("workers' Python")  # the longest subject
 
 
 def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Prints the findings, and returns the exit code. Raises UsageError."""
+    """Prints each finding as it is found, and returns the exit code. Raises UsageError."""
     if {"-h", "--help"} & set(words):
         sys.stdout.write(USAGE)
         return 0
     flags = [word for word in words if word not in ("--json", "--collective")]
     reach = parse_reach(flags, environ, "doctor", ("shutdown-timeout",))
-    findings = asyncio.run(_examine(reach, environ, collective="--collective" in words))
-    if "--json" in words:
-        sys.stdout.write(json.dumps([dataclasses.asdict(each) for each in findings], indent=2) + "\n")
-    else:
-        width = max(len(each.subject) for each in findings)
-        for each in findings:
-            sys.stdout.write(f"{SIGNS[each.grade]:<7}  {each.subject:<{width}}  {visible(each.text)}\n")
-    return 1 if worst(findings) == "problem" else 0
+    as_json, findings = "--json" in words, list[Finding]()
+    for each in _examine(reach, environ, collective="--collective" in words):
+        findings.append(each)
+        if not as_json:
+            _print(f"{SIGNS[each.grade]:<7}  {each.subject:<{WIDTH}}  {visible(each.text)}")
+    if as_json:
+        _print(json.dumps([dataclasses.asdict(each) for each in findings], indent=2))
+    return 1 if any(each.grade == "problem" for each in findings) else 0
 
 
-async def _examine(reach: Reach, environ: Mapping[str, str], *, collective: bool) -> Sequence[Finding]:
-    endpoints = asked_at(reach)
-    python = await asyncio.to_thread(facts.python, environ)
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever read, `head` say, has seen enough; the exit code still tells
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _examine(reach: Reach, environ: Mapping[str, str], *, collective: bool) -> Iterator[Finding]:
+    endpoints, timing = asked_at(reach), reach.timing
+    machine = facts.machine(endpoints)
+    yield from of_machine(machine)
+    with asyncio.Runner() as runner:
+        yield from of_figures(runner.run(measure(endpoints, machine.address, None)))
+        yield from of_store(runner.run(facts.store(endpoints, reach.store.credentials, reach.trust)))
+        python = facts.python(environ)
+        yield from of_python(python)
+        yield of_stacks(runner.run(facts.stacks(python)))
+        if collective:
+            yield from runner.run(alone(python, machine.address, environ))
     seconds, platform = facts.grace(environ)
-    timing = reach.timing
     times = Deadlines(
         lease_ttl=timing.lease_ttl,
         shutdown=reach.shutdown_timeout,
@@ -61,13 +78,4 @@ async def _examine(reach: Reach, environ: Mapping[str, str], *, collective: bool
         grace=seconds,
         platform=platform,
     )
-    machine = facts.machine(endpoints)
-    return (
-        *of_machine(machine),
-        *of_figures(await measure(endpoints, machine.address, None)),
-        *of_store(await facts.store(endpoints, reach.store.credentials, reach.trust)),
-        *of_python(python),
-        of_stacks(await facts.stacks(python)),
-        *(await alone(python, machine.address, environ) if collective else ()),
-        *of_deadlines(times, python),
-    )
+    yield from of_deadlines(times, python)

@@ -32,7 +32,7 @@ from ...rendezvous.store.embedded.binary import binary_version, find_binary, try
 from ...rendezvous.store.endpoint import Endpoint, is_local, resolve, routable_address
 from ..options.preflight import APART, check_platform, workers_python
 from ..settings import Credentials, Trust
-from ..store_access import etcd_at, stranger
+from ..store_access import etcd_at, nobody_listens, stranger
 from .findings import Folder, Machine, Python, Store
 
 STORE_SECONDS = 10.0
@@ -199,6 +199,8 @@ async def store(endpoints: Sequence[Endpoint], credentials: Credentials, trust: 
     where = ",".join(map(str, endpoints))
     here = any(is_local(endpoint.host) and not endpoint.own for endpoint in endpoints)
     binary, warning = await _binary() if here else ("", None)
+    if await nobody_listens(endpoints):
+        return Store(where, None, "nothing listens there", here, binary, warning)
     try:
         etcd, _, _ = etcd_at(endpoints, credentials, trust, lambda line: None, make=True)
     except NoIdentity as error:

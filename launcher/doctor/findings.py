@@ -1,6 +1,6 @@
 """What the facts of a machine mean for a job (pure): findings in words, each with what to do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -249,9 +249,3 @@ def of_deadlines(times: Deadlines, python: Python) -> Iterator[Finding]:
                 else ""
             ),
         )
-
-
-def worst(findings: Sequence[Finding]) -> Grade:
-    """The grade of all together."""
-    grades = {finding.grade for finding in findings}
-    return "problem" if "problem" in grades else "note" if "note" in grades else "ok"
