@@ -549,7 +549,7 @@ def main(arguments: Sequence[str]) -> None:
     _detach(options.log, options.lock)
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda *_: None)  # Python writes to that descriptor, which ends the wait
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)  # Python writes to that descriptor, which ends the wait
     for ignored in (signal.SIGHUP, signal.SIGINT):
         signal.signal(ignored, signal.SIG_IGN)
     _protect((options.lock.parent, options.home))
