@@ -114,5 +114,9 @@ def open_stream(
         mode = termios.tcgetattr(writing)
         mode[1] &= ~termios.OPOST
         termios.tcsetattr(writing, termios.TCSANOW, mode)
+        with contextlib.suppress(OSError):  # nobody types there: to read (`less` does) fails as on a pipe, never waits
+            only = os.open(os.ttyname(writing), os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+            os.dup2(only, writing, inheritable=False)
+            os.close(only)
         made.resize(size)
     return made, writing

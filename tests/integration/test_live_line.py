@@ -138,3 +138,25 @@ def test_a_stream_that_goes_to_a_file_too_is_no_terminal(tmp_path: Path) -> None
         os.close(ours)
         assert process.wait(SECONDS) == 0
     assert b"sees True False" in seen, "as with torchrun"
+
+
+def test_nobody_waits_for_keys_of_a_terminal_on_which_nobody_can_type(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os\nfor stream in (1, 2):\n    try:\n        os.read(stream, 1)\n"
+        "    except OSError as error:\n        print('fails', os.isatty(stream), error, flush=True)\n"
+    )
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "elastic_run", "--standalone", "train.py"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        while select.select([ours], [], [], 30.0)[0]:  # the live line writes on
+            try:
+                seen += os.read(ours, 10_000)
+            except OSError:
+                break
+            if seen.count(b"1 worker on 1 node") > 20:
+                process.terminate()
+        os.close(ours)
+        assert process.wait(SECONDS) == 0, seen
+    assert seen.count(b"fails True [Errno 9]") == 2, "as of a pipe's writing end"
