@@ -883,7 +883,7 @@ class Controller:
             world_size=assignments[0].world_size,
             master_addr=addr,
             master_port=port,
-            restart_count=incident.charge(tally, because).failures,
+            restart_count=incident.count_restarts(tally, because, previous),
             max_restarts=self._max_restarts,
             tally=tally,
             incident=because,
@@ -907,7 +907,7 @@ class Controller:
             previous_nodes=self.header.nodes,
             tally=tally,
             incident=because,
-            restart_count=incident.charge(tally, because).failures,
+            restart_count=incident.count_restarts(tally, because, self.header),
             deadline_seconds=self._terms.policy.recovery_timeout,
         )
         self._publish("suspend", header)
@@ -925,7 +925,7 @@ class Controller:
             previous_nodes=base.nodes,
             tally=tally,
             incident=because,
-            restart_count=tally.failures,
+            restart_count=incident.count_restarts(tally, None, base),
             max_restarts=self._max_restarts,
         )
         self._publish("finish", header)

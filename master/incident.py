@@ -38,7 +38,7 @@ from typing import Literal
 
 from ..rendezvous import reasons
 from ..rendezvous.fields import MAX_WORDS
-from ..rendezvous.header import Incident, Tally
+from ..rendezvous.header import Header, Incident, Tally
 from ..rendezvous.member import MAX_EXITS, Exit
 from ..rendezvous.node_reasons import NodeReason, Unfit
 from ..rendezvous.plural import ranks
@@ -359,6 +359,11 @@ def charge(tally: Tally, incident: Incident | None) -> Tally:
     signature = (likeness(incident.exit) and likeness(incident.exit) + _place(incident.exit)) if incident.exit else ""
     repeats = tally.repeats + 1 if signature and signature == tally.signature else 1 if signature else 0
     return dataclasses.replace(tally, failures=tally.failures + 1, signature=signature, repeats=repeats)
+
+
+def count_restarts(tally: Tally, because: Incident | None, before: Header | None) -> int:
+    """The failures with `because`, and no fewer than workers were told `before`: later news may take a charge back."""
+    return max(charge(tally, because).failures, before.restart_count if before else 0)
 
 
 def _nodes(incident: Incident) -> int:

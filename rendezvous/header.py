@@ -91,7 +91,7 @@ class Header:
         previous_nodes: how many nodes the round before had.
         world_size: worker processes in all.
         master_addr, master_port: where the workers meet: on the first node.
-        restart_count: failures charged so far, this round's included; the same on every node.
+        restart_count: the most failures charged so far, this round's included; the same on every node.
         max_restarts: how many failures are allowed.
         fingerprint: what every node must have been started with.
         tally: closed incidents, this round's cause not included.

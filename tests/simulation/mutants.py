@@ -120,7 +120,7 @@ def leave_uncharged(wanted: effects.Publish, controller: Any) -> effects.Publish
     if wanted.what != "suspend":
         return wanted
     tally = controller.header.tally
-    count = incident.charge(tally, wanted.header.incident).failures
+    count = incident.count_restarts(tally, wanted.header.incident, controller.header)
     return replace(wanted, header=replace(wanted.header, tally=tally, restart_count=count))
 
 

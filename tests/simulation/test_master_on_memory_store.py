@@ -983,7 +983,7 @@ class TestSuspension:
             await quiet()
             await job.join("c")
             header = await job.header(3)
-            assert (header.tally.failures, header.tally.lost, header.restart_count) == (0, 1, 0)
+            assert (header.tally.failures, header.tally.lost, header.restart_count) == (0, 1, 1)
 
         simulate(scenario)
 
