@@ -113,7 +113,7 @@ def test_bars_and_colours_of_workers_live_on_a_terminal_and_leave_clean_logs(tmp
     size = "os.terminal_size(columns=123, lines=33)"
     assert f"sees True True {size} {size}" in seen
     assert "\x1b[31mcoloured\x1b[0m" in seen
-    [out] = tmp_path.glob("logs/*/attempt_1/0/stdout.log")
+    [out] = tmp_path.glob("logs/latest/attempt_1/0/stdout.log")
     lines = out.read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["sees", "coloured", "first", "second"], lines
     errors = out.with_name("stderr.log").read_text()

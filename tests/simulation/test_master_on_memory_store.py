@@ -560,7 +560,7 @@ class TestALoss:
             await later(0.2)
             await b.die()
             header = await job.header(3)
-            assert header.restart_count == 0
+            assert header.restart_count == 1
 
         simulate(scenario)
 
@@ -983,7 +983,7 @@ class TestSuspension:
             await quiet()
             await job.join("c")
             header = await job.header(3)
-            assert (header.tally.failures, header.tally.lost, header.restart_count) == (0, 1, 1)
+            assert (header.tally.failures, header.tally.lost, header.restart_count) == (0, 1, 0)
 
         simulate(scenario)
 
