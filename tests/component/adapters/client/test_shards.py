@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -481,19 +482,20 @@ def test_what_is_marked_where_outputs_lie_elsewhere_is_with_the_master_at_once(a
 
 
 @pytest.mark.parametrize("commit", ["checkpoint", "ack"])
-def test_parts_share_the_data_with_their_process(agent: Agent, commit: str) -> None:
+def test_parts_share_the_data_with_their_process(agent: Agent, crowd: ThreadPoolExecutor, commit: str) -> None:
     data = agent.shards(records=300, shard_size=10, commit=commit)
-    parts = [iter(data.part(number)) for number in (1, 2)]
     shard_indices: list[int] = []
-    while parts:
-        for part in [*parts]:
-            if (shard := next(part, None)) is None:
-                parts.remove(part)
-                continue
+    process = Lock()  # the one that marks for its parts
+
+    def take_all(number: int) -> None:
+        for shard in data.part(number):
             with pytest.raises(ShardsMisused, match=r"Shards.mark\(shard.index\)"):
                 shard.done()
-            shard_indices.append(shard.index)
-            data.mark(shard.index, DONE)
+            with process:
+                shard_indices.append(shard.index)
+                data.mark(shard.index, DONE)
+
+    results([crowd.submit(take_all, number) for number in (1, 2)])
     data.flush()
     assert sorted(shard_indices) == [*range(30)]
     assert agent.ledger is not None and agent.ledger.finished
