@@ -67,6 +67,9 @@ LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/elastic_
 
 _WRAPS = re.compile(r"<locals>|wrapper|decorate|^_fn$|^__(call|enter)__$")
 
+HALTED = ("T", "t")
+"""States of a process that is stopped."""
+
 BUSY = 0.3
 """Of one processor: who uses more is computing."""
 
@@ -267,7 +270,7 @@ def _acting(
     # A thread that wakes up by itself, or that a machine may wake up, may end the wait of the main one.
     ended = any(does in (*_TELLS, "idle") or not _is_endless(each.blocked) for each, does in found)
     ended = ended or any(each.blocked.on in _OUTSIDE or _is_timer(each) for each in others if each not in own)
-    if process and set(process.states) <= {"T", "t"}:
+    if process and _is_halted(process):
         return process, "stopped", True
     if process and (what == "child" or not main.frames):  # which does the work in its place
         instead = _wait(process, frozenset(), worker)
@@ -291,13 +294,17 @@ def _is_timer(track: _Track) -> bool:
     return bool(track.frames) and deciding(track.frames) is None and not _is_endless(track.blocked)
 
 
+def _is_halted(track: _Track) -> bool:
+    return all(state in HALTED for state in track.states)
+
+
 def _is_endless(blocked: Blocked) -> bool:
     return blocked.ends is None or blocked.ends >= DAY
 
 
 def _is_stuck(child: Child) -> bool:
     """A process that waits for nothing that comes by itself; a pipe is what it gets its work by."""
-    if child.state in ("T", "t") or child.blocked.on == "pipe":
+    if child.state in HALTED or child.blocked.on == "pipe":
         return True
     return child.blocked.on == "time" and _is_endless(child.blocked)
 
@@ -318,7 +325,7 @@ def waits_for_process(frames: Sequence[Frame], blocked: Blocked) -> bool:
 
 def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, delayed: float, children: float) -> What:
     channel = worker.snapshots[-1].channel
-    if all(state in ("T", "t") for state in main.states) or "freez" in channel or "refrigerator" in channel:
+    if _is_halted(main) or "freez" in channel or "refrigerator" in channel:
         return "stopped"
     # The kernel counts the time for which a thread was ready only when it gets a processor at last.
     ready = main.states.count("R") / len(main.states)

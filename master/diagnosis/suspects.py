@@ -29,7 +29,7 @@ from ...rendezvous.plural import ranks
 from . import places
 from .evidence import Answer, Disk, NodeEvidence, Worker
 from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength
-from .places import WAITS_FOR_RANKS, Place, What
+from .places import HALTED, WAITS_FOR_RANKS, Place, What
 
 QUIET = 0.5
 """Of the shortest time that a rank may be quiet: for so long a suspect must have been quiet."""
@@ -93,8 +93,8 @@ _MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep"
 _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blocked-pipe", "waits-for-child"))
 """Kinds of a rank that stands still, as one does by design that has nothing to do."""
 
-DEAD, HALTED = ("Z", "X"), ("T", "t")
-"""States of a process that has ended, and of one that is stopped."""
+DEAD = ("Z", "X")
+"""States of a process that has ended."""
 
 _ROOTED = frozenset(
     ("broadcast", "broadcast_object_list", "scatter", "scatter_object_list", "gather", "gather_object", "reduce",
