@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
+from urllib.parse import quote
 
 import kopf
 
@@ -34,7 +35,7 @@ AGAIN = 5.0
 """Seconds until what the API server refused or did not answer is tried again."""
 
 LOOK = 5.0
-"""Seconds between two looks at a job whose master has not begun: nobody in the cluster says that of itself."""
+"""Seconds between two looks at jobs that are not made, or whose master has not begun: no event tells of either."""
 
 LONGEST_MESSAGE = 1024
 """Characters that an event's message may have."""
@@ -84,14 +85,12 @@ def apply(*, body: kopf.Body, name: str | None, namespace: str | None, **_: Any)
 
 @kopf.on.event("configmaps", labels={objects.COMPONENT: "job"}, annotations={elastic_job.OWNER: kopf.PRESENT})
 def copy_status(*, body: kopf.Body, name: str | None, namespace: str | None, type: str | None, **_: Any) -> None:
-    """A job's master has written how it is; or somebody has deleted the job, and not its ElasticJob."""
+    """A job's master has written how it is. Where somebody has deleted the job alone, a look makes it again."""
     server, name = api(namespace or ""), name or ""
+    if type == "DELETED":
+        return
     try:
-        found = server.ask_now("get", _path(server, name))
-        if type == "DELETED":
-            reconcile(server, found, name)
-        else:
-            _tell(server, found, cast(Json, body))
+        _tell(server, server.ask_now("get", _path(server, name)), cast(Json, body))
     except ApiRefused as error:
         if error.status != NOT_FOUND:  # else both go together
             raise
@@ -99,8 +98,8 @@ def copy_status(*, body: kopf.Body, name: str | None, namespace: str | None, typ
 
 @kopf.on.startup()
 async def begin(**_: Any) -> None:
-    """Jobs whose master has not begun are looked at now and then: nothing in the cluster tells of them."""
-    _looking.append(asyncio.create_task(_look_again_and_again(), name="masters that have not begun"))
+    """Jobs that are not made or have not begun are looked at now and then: nothing in the cluster tells of them."""
+    _looking.append(asyncio.create_task(_look_again_and_again(), name="jobs that have not begun"))
 
 
 @kopf.on.cleanup()
@@ -206,7 +205,9 @@ def _make_secret(server: Api, request: objects.Request, job: Json) -> None:
 
 
 def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> None:
-    """Says in each status what keeps the job's master from beginning, and ends a job whose master never will.
+    """Makes what is missing, says in each status what keeps a master from beginning, and ends a job where it never will.
+
+    What is missing could not be made when an event told of it: somebody deleted a Job, whose pods take a while to end.
 
     Args:
         patience: by the uid of an ElasticJob; kept from one look to the next.
@@ -214,31 +215,30 @@ def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> No
 
     Raises PlatformError.
     """
-    waiting = {
+    jobs = {
         str(each["metadata"]["uid"]): each
         for each in server.ask_now("get", _path(server, ""))["items"]
-        if _waits(each.get("status") or {})
+        if "exitCode" not in (each.get("status") or {})
     }
-    for uid in [uid for uid in patience if uid not in waiting]:
+    for uid in [uid for uid in patience if uid not in jobs]:
         del patience[uid]
-    for uid, job in waiting.items():
-        _look_at(server, job, patience.setdefault(uid, unstarted.Patience()), now)
+    labels = quote(f"{objects.COMPONENT}=job")
+    config_maps = server.ask_now("get", f"{server.path('configmaps')}?labelSelector={labels}")["items"]
+    for uid, job in jobs.items():
+        name = str(job["metadata"]["name"])
+        config_map = next((each for each in config_maps if _is_of(each, job)), None)
+        if config_map is not None:
+            _look_at(server, job, config_map, patience.setdefault(uid, unstarted.Patience()), now)
+            continue
+        try:
+            reconcile(server, job, name)
+        except PlatformError as error:
+            _LOG.info("ElasticJob %s is not made yet: %s", name, error)
 
 
-def _waits(status: Json) -> bool:
-    """Whether that may be a job whose master has not begun."""
-    return status.get("state", "Pending") == "Pending" and "exitCode" not in status
-
-
-def _look_at(server: Api, job: Json, patience: unstarted.Patience, now: float) -> None:
+def _look_at(server: Api, job: Json, config_map: Json, patience: unstarted.Patience, now: float) -> None:
     name = str(job["metadata"]["name"])
-    try:
-        config_map = server.ask_now("get", server.path("configmaps", name))
-    except ApiRefused as error:
-        if error.status != NOT_FOUND:
-            raise
-        return  # it is about to be made
-    if not _is_of(config_map, job) or unstarted.begun(objects.status_of(config_map)):
+    if (job.get("status") or {}).get("state", "Pending") != "Pending" or unstarted.begun(objects.status_of(config_map)):
         return
     trouble = unstarted.look(server, name)
     if trouble is not None:

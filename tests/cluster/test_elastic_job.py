@@ -106,7 +106,14 @@ def test_a_secret_goes_with_its_job_and_what_changed_while_the_operator_was_away
     jobs.trains("later", 1)
     jobs.trains("kept", 2)
     # Somebody deletes the Job by mistake: the ElasticJob is still there, and the Job that follows has the same secret.
-    jobs.kubectl("delete", "job", "kept", "--cascade=foreground")
+    masters = set(jobs.pods("master", "kept"))
+    # It takes a while to go, and its ConfigMap is gone before it: the operator is told only of that.
+    jobs.kubectl("patch", "job", "kept", "--type=merge", "--patch", '{"metadata": {"finalizers": ["test/held"]}}')
+    jobs.kubectl("delete", "job", "kept", "--cascade=foreground", "--wait=false")
+    jobs.wait(lambda: "earlier Job kept is being deleted" in jobs.logs(), lambda: "the ConfigMap to go")
+    jobs.kubectl("patch", "job", "kept", "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
+    # What its ElasticJob says is of the master that was, until the next one has begun.
+    jobs.wait(lambda: set(jobs.running("master", "kept")) - masters, lambda: "another master")
     jobs.trains("kept", 2)
     (again,) = secrets(jobs, "kept")
     assert again["data"] == found["data"]

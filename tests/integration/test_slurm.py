@@ -70,9 +70,9 @@ class Counting:
         def found() -> bool:
             now = self.slurm.state(job)
             if now == "PENDING" and (restart := self.slurm.field(job, "Restarts")) not in hurried:
-                hurried.add(restart)
-                with contextlib.suppress(subprocess.CalledProcessError):  # it has started since
+                with contextlib.suppress(subprocess.CalledProcessError):  # it has started since, or has not ended yet
                     self.slurm.command("scontrol", "update", f"JobId={job}", "StartTime=now+3")
+                    hurried.add(restart)
             return now == state
 
         self.slurm.until(found, state, job)
