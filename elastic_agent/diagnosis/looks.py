@@ -18,8 +18,8 @@ from ...master.diagnosis.evidence import (
     ThreadState,
     Worker,
 )
+from ...master.diagnosis.limits import NEAR
 from ...master.diagnosis.places import script_frames, waits_for_process
-from ...master.diagnosis.suspects import NEAR
 from ...rendezvous.cancel import cancel
 from ...rendezvous.tasks import Tasks
 from . import kernel

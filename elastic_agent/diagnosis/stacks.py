@@ -6,6 +6,7 @@ torn; a stack of a worker that stands still is whole.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,13 @@ with too few processors."""
 
 AT_ONCE = 4
 """Processes of py-spy at a time."""
+
+OPERATIONS, LOGGER = "/torch/distributed/distributed_c10d", "/torch/distributed/c10d_logger"
+"""Where torch's operations are, and the decorator around each."""
+
+NAMES = ("src", "dst", "tag", "ranks")
+RANKS = re.compile(r"\d+|\[[\d, ]+\]")
+"""Arguments of operations that are kept, and what they look like."""
 
 MISSING = "py-spy is not installed (pip install py-spy)"
 
@@ -88,7 +96,7 @@ class _Dump:
     def __init__(self, program: str, pid: int) -> None:
         # A process that starts a program is blocked, with all its threads, until the program is read. So the agent
         # starts the shell, which is on the machine's own disk, and the shell is blocked where the program's is dead.
-        command = [program, "dump", "--pid", str(pid), "--nonblocking", "--json"]
+        command = [program, "dump", "--pid", str(pid), "--nonblocking", "--json", "--locals"]
         self._command = ["/bin/sh", "-c", 'exec "$@"', "sh", *command]
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = False
@@ -133,12 +141,35 @@ def _frames(found: list[dict[str, Any]]) -> tuple[Frame, ...]:
     """The innermost and the outermost calls."""
     calls = [
         Frame(
-            _text(each["filename"])[-400:], min(max(0, int(each.get("line") or 0)), 1 << 31), _text(each["name"])[:400]
+            _text(each["filename"])[-400:],
+            min(max(0, int(each.get("line") or 0)), 1 << 31),
+            _text(each["name"])[:400],
+            _arguments(each, outer),
         )
-        for each in found
+        for each, outer in zip(found, [*found[1:], {}], strict=True)
     ]
     half = MAX_FRAMES // 2
     return tuple(calls if len(calls) <= MAX_FRAMES else [*calls[:half], *calls[-half:]])
+
+
+def _arguments(call: dict[str, Any], outer: dict[str, Any]) -> str:
+    """Between which ranks an operation is. Nothing else of what py-spy tells of variables is kept.
+
+    Of a group that was given, torch's decorator around the operation tells: inside, the default one looks alike.
+    """
+    if OPERATIONS not in call["filename"]:
+        return ""
+    told = [f"{each['name']}={text}" for each in call.get("locals") or () if (text := _ranks(each))]
+    if LOGGER in outer.get("filename", ""):
+        given = " ".join(str(each["repr"]) for each in outer.get("locals") or () if each["name"] in ("args", "kwargs"))
+        told += ["group=..."] if "ProcessGroup" in given else []
+    return ", ".join(told)[:400]
+
+
+def _ranks(variable: dict[str, Any]) -> str:
+    text = str(variable.get("repr") or "")
+    name = variable["name"]
+    return text if name in NAMES and RANKS.fullmatch(text) and (name, text) != ("tag", "0") else ""
 
 
 def _text(found: object) -> str:

@@ -7,7 +7,7 @@ says so in its report, and the master has all nodes looked at closely.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from ...master.diagnosis.suspects import NEAR
+from ...master.diagnosis.limits import NEAR
 from . import kernel
 from .activity import Activity, Quiet, Sample
 from .running import Running

@@ -205,7 +205,7 @@ def _make_secret(server: Api, request: objects.Request, job: Json) -> None:
 
 
 def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> None:
-    """Makes what is missing, says in each status what keeps a master from beginning, and ends a job where it never will.
+    """Makes what is missing, says in each status why a master does not begin, and ends a job where it never will.
 
     What is missing could not be made when an event told of it: somebody deleted a Job, whose pods take a while to end.
 

@@ -30,11 +30,16 @@ Brief = Annotated[str, Text(400)]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One call of a Python stack."""
+    """One call of a Python stack.
+
+    Attributes:
+        arguments: of an operation between ranks, those that say between which: "src=0, tag=3".
+    """
 
     file: Brief
     line: Number
     function: Brief
+    arguments: Brief = ""
 
 
 @dataclass(frozen=True, slots=True)

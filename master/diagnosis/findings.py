@@ -23,6 +23,7 @@ Hang = Literal[
     "stopped",
     "deadlock",
     "mismatched-collective",
+    "mismatched-messages",
     "uneven-steps",
     "sleeps",
     "waits-for-child",
@@ -66,6 +67,11 @@ _KINDS: Mapping[Kind, tuple[Domain, Outlook, str]] = {
     "stopped": ("host", "helps", "is stopped by a signal (SIGSTOP, a debugger or a freezer)"),
     "deadlock": ("script", "may help", "waits for a lock that nobody releases"),
     "mismatched-collective": ("script", "in vain", "is in another collective operation than the others"),
+    "mismatched-messages": (
+        "script",
+        "in vain",
+        "is in a circle of ranks each of which waits for the next one",
+    ),
     "uneven-steps": (
         "data",
         "in vain",

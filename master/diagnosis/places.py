@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from .calls import called
 from .evidence import Blocked, Child, Frame, Snapshot, Socket, Worker
 
 What = Literal[
@@ -64,8 +65,6 @@ PROCESSES = ("/multiprocessing/", "/concurrent/futures/", "/subprocess.py")
 
 STANDARD = re.compile(r"/lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|^<")
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/elastic_agent/warm/|/_elastic_run")
-
-_WRAPS = re.compile(r"<locals>|wrapper|decorate|^_fn$|^__(call|enter)__$")
 
 HALTED = ("T", "t")
 """States of a process that is stopped."""
@@ -119,6 +118,7 @@ class Place:
         wakes: its main thread waits for what is to come from outside, and woke up meanwhile: something came, or it
             asked again.
         main: it is the place of its main thread.
+        call: what it calls of a library there.
     """
 
     what: What
@@ -129,6 +129,7 @@ class Place:
     sure: bool = False
     wakes: bool = False
     main: bool = True
+    call: Frame | None = None
 
 
 Ends = Mapping[tuple[str, str], int]
@@ -212,7 +213,10 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     if what == "starved" and worker.throttled > 0:
         where = ", ".join(filter(None, (where, "its control group has used up its quota")))
     wakes = acting is main and what in ("server", "pipe") and worker.woken > WOKEN
-    return Place(what, where, peers, still, spot_of(acting.frames), sure or what in _PROVEN, wakes, acting is main)
+    own = script_frames(acting.frames)
+    call = called(acting.frames, own[0]) if own else None
+    sure = sure or what in _PROVEN
+    return Place(what, where, peers, still, spot_of(acting.frames), sure, wakes, acting is main, call)
 
 
 _WAITS: frozenset[What] = frozenset(
@@ -451,15 +455,9 @@ def spot_of(frames: Sequence[Frame]) -> tuple[tuple[str, int, str], ...]:
     if not own:
         return tuple((frame.file, frame.line, frame.function) for frame in frames[-3:])
     spot = [(frame.file, frame.line, frame.function) for frame in own]
-    if called := _called(frames, own[0]):  # in which line of it a rank is, may differ
-        spot.insert(0, (called.file, 0, called.function))
+    if call := called(frames, own[0]):  # in which line of it a rank is, may differ
+        spot.insert(0, (call.file, 0, call.function))
     return tuple(spot)
-
-
-def _called(frames: Sequence[Frame], own: Frame) -> Frame | None:
-    """The function of a library that the script is in; what wraps it says nothing."""
-    inner = frames[: frames.index(own)][::-1]
-    return next((each for each in inner if not _WRAPS.search(each.function)), inner[0] if inner else None)
 
 
 def _where(track: _Track, what: What) -> str:
@@ -467,8 +465,8 @@ def _where(track: _Track, what: What) -> str:
     parts = list[str]()
     own = script_frames(frames)
     if own:
-        if called := _called(frames, own[0]):
-            parts.append(f"{called.function}()")
+        if call := called(frames, own[0]):
+            parts.append(f"{call.function}({call.arguments})")
         parts.append(f"{short(own[0].file)}:{own[0].line} in {own[0].function}")
     elif frames:
         parts.append(f"{short(frames[0].file)}:{frames[0].line} in {frames[0].function}")

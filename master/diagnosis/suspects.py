@@ -20,14 +20,13 @@ A wait for an accelerator is both. Where ranks exchange tensors between accelera
 wait for their own accelerator. So who waits for it waits for others, unless these are seen to wait in another way.
 """
 
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...rendezvous.plural import ranks
-from . import places
-from .evidence import Answer, Disk, NodeEvidence, Worker
+from . import calls, limits, places
+from .evidence import Answer, Frame, NodeEvidence, Worker
 from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength
 from .places import HALTED, WAITS_FOR_RANKS, Place, What
 
@@ -48,15 +47,6 @@ alike from outside, at every look."""
 AGAIN = 5.0
 """Seconds between its wake-ups, on average, from which who waits for a server is taken for one that asks again after a
 time-out. Where something comes, it comes more often. A shorter time-out looks alike from outside, and is not told."""
-
-SKEW = 2.0
-"""Seconds by which a machine's clock may differ from the others'."""
-
-NEAR = 0.95
-"""Of a limit: who has more is near it."""
-
-NEAR_DISK = 1 << 20
-"""Bytes: a disk with less has no room."""
 
 _KINDS: dict[What, Kind] = {
     "stopped": "stopped",
@@ -96,12 +86,6 @@ _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blo
 DEAD = ("Z", "X")
 """States of a process that has ended."""
 
-_ROOTED = frozenset(
-    ("broadcast", "broadcast_object_list", "scatter", "scatter_object_list", "gather", "gather_object", "reduce",
-     "send", "recv", "isend", "irecv", "batch_isend_irecv")
-)  # fmt: skip
-"""Operations in which a rank waits for one other, and that one for nobody."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Rank:
@@ -125,7 +109,7 @@ def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
         answers: of all nodes of the round.
         round: its number.
     """
-    found = [*_of_ranks(answers, round), *_of_nodes(answers, round)]
+    found = [*_of_ranks(answers, round), *limits.of_nodes(answers, round)]
     order = {"certain": 0, "strong": 1, "weak": 2}
     found.sort(key=lambda finding: order[finding.strength])
     return tuple(found[:MAX_FINDINGS])
@@ -416,6 +400,8 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
 
     Where not all are `seen`, they may wait for one that is not.
     """
+    if whole and seen and (found := _misfits(waiting, round)):
+        return found
     if not seen or any(not each.place.spot for each in waiting):
         spots = Counter[object]()
     else:
@@ -429,7 +415,7 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
             odd = [max(waiting, key=lambda each: [line for _, line, _ in reversed(each.place.spot)])]
             majority = [each for each in waiting if each is not odd[0]]
         # An operation with a root ends for each rank at another time: who waits in it, or has left it, may be right.
-        unsure = tie or any(each.place.spot[0][2] in _ROOTED for each in waiting)
+        unsure = tie or not calls.wait_for(_calls(majority), _calls(odd))
         # Nor is it known what a call of native code waits for, and whose other threads wait for what.
         unsure = unsure or len({each.place.main for each in waiting}) > 1
         hidden = any(each.place.what == "either" for each in waiting)
@@ -443,48 +429,22 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
     return [_standstill(waiting, round)] if len(waiting) > 1 and whole and seen else []
 
 
-def _of_nodes(answers: Sequence[Answer], round: int) -> list[Finding]:
-    found = list[Finding]()
-    skews = [answer.skew for answer in answers if answer.evidence]
-    # The master's own clock may be the wrong one. Of two clocks nobody can tell.
-    usual, whose = (statistics.median(skews), "most others'") if len(skews) > 2 else (0.0, "the master's")
-    for answer in answers:
-        if answer.trouble:
-            found.append(Finding("silent-node", None, answer.node, "weak", answer.trouble, round=round))
-        if answer.evidence and abs(skew := answer.skew - usual) > SKEW:
-            ahead = f"{abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} {whose}"
-            found.append(Finding("clock-skew", None, answer.node, "certain", ahead, round=round))
-        if evidence := answer.evidence:
-            found += _limits(evidence, round)
-    return found
-
-
-def _limits(evidence: NodeEvidence, round: int) -> list[Finding]:
-    found = list[Finding]()
-    node = evidence.node
-    if evidence.memory_limit and evidence.memory > NEAR * evidence.memory_limit:
-        largest = max(evidence.workers, key=lambda worker: worker.resident, default=None)
-        used = f"{_gib(evidence.memory)} of {_gib(evidence.memory_limit)} GiB"
-        rank = largest.rank if largest and largest.resident > evidence.memory / 4 else None
-        found.append(Finding("memory-near", rank, node, "certain", used, round=round))
-    for worker in evidence.workers:
-        if worker.descriptor_limit and worker.descriptors > NEAR * worker.descriptor_limit:
-            used = f"{worker.descriptors} of {worker.descriptor_limit}"
-            found.append(Finding("descriptors-near", worker.rank, node, "certain", used, round=round))
-    if evidence.process_limit and evidence.processes > NEAR * evidence.process_limit:
-        used = f"{evidence.processes} of {evidence.process_limit}"
-        found.append(Finding("processes-near", None, node, "certain", used, round=round))
-    found += [
-        Finding("disk-full", None, node, "certain", f"{disk.path} has {disk.free} bytes left", round=round)
-        for disk in evidence.disks
-        if _is_full(disk)
+def _misfits(waiting: Sequence[_Rank], round: int) -> list[Finding]:
+    """Whose calls do not fit to those of the others, by what they were given."""
+    ranked = {each.worker.rank: each for each in waiting}
+    given = _calls(waiting)
+    if ring := calls.circle(given):
+        first, *others = (ranked[rank] for rank in ring)
+        return [_name(first, "mismatched-messages", "strong", first.place.where, others, round)]
+    if len({each.place.spot for each in waiting}) > 1:
+        return []
+    odd = calls.odd(given)
+    others = [each for each in waiting if each.worker.rank not in odd]
+    return [
+        _name(ranked[rank], "mismatched-collective", "strong", ranked[rank].place.where, others, round)
+        for rank in odd[:4]
     ]
-    return found
 
 
-def _is_full(disk: Disk) -> bool:
-    return disk.size > 0 and disk.free < min(NEAR_DISK, disk.size // 100)
-
-
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f}"
+def _calls(those: Sequence[_Rank]) -> Mapping[int, Frame | None]:
+    return {each.worker.rank: each.place.call for each in those}

@@ -44,6 +44,7 @@ def test_nobody_pickles() -> None:
 
 
 NAMES_PYTORCH: Mapping[str, str] = {
+    "elastic_agent/diagnosis/stacks.py": "between which ranks an operation is, as a stack of torch's shows",
     "elastic_agent/warm/bootstrap.py": "the end of a worker that has imported torch, whatever its framework",
     "elastic_agent/warm/hazards.py": "an import that draws from torch's common numbers, whoever makes it",
     "elastic_agent/warm/prefix.py": "calls of torch's that do nothing but tell what is inside of them",

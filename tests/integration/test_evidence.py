@@ -195,6 +195,50 @@ def test_py_spy_reads_the_stack_of_a_process_that_waits_and_the_evidence_has_it(
         assert worker.blocked.on == "time" and worker.snapshots[-2].frames == stack.frames
 
 
+RECEIVES = """
+import site; site.main()
+import os, tempfile, time
+import torch, torch.distributed as dist
+store = tempfile.mkdtemp() + "/store"
+rank = 0 if os.fork() else 1
+dist.init_process_group("gloo", init_method=f"file://{{store}}", rank=rank, world_size=2)
+group = dist.new_group([0, 1])
+secret = "s3cret"
+if rank:
+    time.sleep(1000)
+print("ready", flush=True)
+dist.{call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("recv(torch.ones(1), src=1, tag=3)", "src=1, tag=3"),
+        ("recv(torch.ones(1), 1)", "src=1"),
+        ("recv(torch.ones(1), 1, group)", "src=1, group=..."),
+        ("broadcast(torch.ones(1), src=1, group=group)", "src=1, group=..."),
+        ("broadcast_object_list([0], src=1)", "src=1"),
+    ],
+)
+def test_a_stack_says_between_which_ranks_an_operation_is_and_nothing_else_of_variables(
+    call: str, arguments: str
+) -> None:
+    source = RECEIVES.format(call=call)
+    with process(f"exec(compile({source!r}, '/home/me/train.py', 'exec'))") as pid:
+
+        def waiting() -> places.Place | None:
+            found = asyncio.run(Looks(py_spy()).look("A", 1, lambda: [Running(0, 0, pid)], {0: Quiet(70.0, 60.0)}))
+            assert "s3cret" not in str(found)
+            (worker,) = found.workers
+            here = places.place("", worker, {})
+            return here if here.what == "collective" and here.still else None
+
+        found = until(waiting)
+        assert found.call and found.call.function == call.partition("(")[0]
+        assert found.call.arguments == arguments and f"({arguments})" in found.where
+
+
 SPINS = f"""
 import ctypes, os
 device = os.open("/dev/zero", os.O_RDONLY)

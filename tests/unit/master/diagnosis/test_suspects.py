@@ -788,6 +788,61 @@ def test_who_waits_in_an_operation_that_has_a_root_may_be_right_and_who_has_left
         assert (found.kind, found.strength) == ("mismatched-collective", "weak")
 
 
+def in_call(function: str, arguments: str) -> tuple[Frame, ...]:
+    return (replace(BARRIER[0], function=function, arguments=arguments), *BARRIER[1:])
+
+
+@pytest.mark.parametrize(
+    ("stacks", "found"),
+    [
+        # Two wait for one that has left the root's operation out; one waits for a root that is with the others.
+        ((ALL_REDUCE, *[in_call("broadcast", "src=0")] * 2), ("mismatched-collective", 0, "strong")),
+        ((ALL_REDUCE, ALL_REDUCE, in_call("recv", "src=1")), ("mismatched-collective", 2, "strong")),
+        # Those two may have sent what the third does not take.
+        ((*[in_call("reduce", "dst=0")] * 2, ALL_REDUCE), ("mismatched-collective", 2, "weak")),
+        ((ALL_REDUCE, *[in_call("broadcast", "src=0, group=...")] * 2), ("mismatched-collective", 0, "weak")),
+        # Nobody sends; tags differ; two take each other for the root.
+        ([in_call("recv", f"src={(rank - 1) % 3}") for rank in range(3)], ("mismatched-messages", 0, "strong")),
+        (
+            (ALL_REDUCE, in_call("send", "dst=2, tag=4"), in_call("recv", "src=1, tag=5")),
+            ("mismatched-messages", 1, "strong"),
+        ),
+        (
+            (ALL_REDUCE, in_call("broadcast", "src=2"), in_call("broadcast", "src=1")),
+            ("mismatched-messages", 1, "strong"),
+        ),
+        # One has another root in mind than the others.
+        (
+            (in_call("gather", "dst=0"), in_call("gather", "dst=2"), in_call("gather", "dst=0")),
+            ("mismatched-collective", 1, "strong"),
+        ),
+    ],
+)
+def test_what_an_operation_was_given_says_who_waits_for_whom(
+    stacks: Iterable[tuple[Frame, ...]], found: tuple[str, int, str]
+) -> None:
+    one = the_one(*(worker(rank, stack) for rank, stack in enumerate(stacks)))
+    assert (one.kind, one.rank, one.strength) == found
+
+
+@pytest.mark.parametrize(
+    "stacks",
+    [
+        (in_call("send", "dst=1"), in_call("recv", "src=0")),  # it is on its way
+        (in_call("gather", "dst=0, group=..."), in_call("gather", "dst=1, group=..."), in_call("gather", "dst=0")),
+        (in_call("gather", "dst=0"), in_call("gather", "dst=1")),  # either may be wrong
+        [
+            in_call("new_group", "ranks=[0, 1]"),
+            in_call("new_group", "ranks=[1, 2]"),
+            in_call("new_group", "ranks=[0, 1]"),
+        ],
+    ],
+)
+def test_calls_that_may_fit_together_accuse_nobody(stacks: Iterable[tuple[Frame, ...]]) -> None:
+    found = judged(*(worker(rank, stack) for rank, stack in enumerate(stacks)))
+    assert not [each for each in found if each.strength != "weak"], found
+
+
 RUN = (Frame("/usr/lib/python3.11/subprocess.py", 1264, "wait"), *NATIVE)
 
 

@@ -1,0 +1,89 @@
+"""For whom a rank waits in a call, and which calls do not fit together, where all ranks wait for each other (pure).
+
+A stack says in which operation a rank is, and with which `src`, `dst`, `tag` and `ranks`. One that was given a process
+group of its own is not looked at: which ranks are in it is not seen.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from .evidence import Frame
+
+FROM = frozenset(("recv", "broadcast", "broadcast_object_list", "scatter", "scatter_object_list"))
+"""Operations in which a rank waits for `src`, unless it is that one."""
+
+TO = frozenset(("send", "gather", "gather_object", "reduce"))
+"""The same for `dst`."""
+
+ROOTED = FROM | TO | {"isend", "irecv", "batch_isend_irecv"}
+"""Operations in which a rank waits for one other, and that one for nobody."""
+
+_WITH_ONE_ROOT = (FROM | TO) - {"send", "recv"}
+
+
+_WRAPS = re.compile(r"<locals>|wrapper|decorate|^_fn$|^__(call|enter)__$")
+
+
+def called(frames: Sequence[Frame], own: Frame) -> Frame | None:
+    """The function of a library that the script's own call is in; what wraps it says nothing."""
+    inner = frames[: frames.index(own)][::-1]
+    return next((each for each in inner if not _WRAPS.search(each.function)), inner[0] if inner else None)
+
+
+def arguments_of(call: Frame) -> Mapping[str, str]:
+    """Those that are known, by name."""
+    return dict(re.findall(r"(\w+)=(\[.*?\]|[^,]*)", call.arguments))
+
+
+def awaited(rank: int, call: Frame | None) -> int | None:
+    """The one rank for which `rank` waits there; None: it is not known, or it waits for all in the operation."""
+    if call is None or not _is_known(call):
+        return None
+    other = arguments_of(call).get("src" if call.function in FROM else "dst" if call.function in TO else "", "")
+    return int(other) if other.isdecimal() and int(other) != rank else None
+
+
+def wait_for(waiting: Mapping[int, Frame | None], others: Mapping[int, Frame | None]) -> bool:
+    """Whether each of those that are waiting surely waits for all of the others, which are in calls that are known."""
+    if any(call and call.function in ROOTED and not _is_known(call) for call in (*waiting.values(), *others.values())):
+        return False
+    alone = [awaited(rank, call) for rank, call in waiting.items()]
+    return all(one is None or {one} == set(others) for one in alone)
+
+
+def _is_known(call: Frame) -> bool:
+    given = arguments_of(call)
+    return "group" not in given and bool({"src", "dst"} & set(given))
+
+
+def circle(calls: Mapping[int, Frame | None]) -> Sequence[int]:
+    """Ranks each of which waits for the next one alone, and the last for the first; empty where there are none.
+
+    Two that exchange a message are none: it is on its way.
+    """
+    for start in sorted(calls):
+        path = list[int]()
+        rank: int | None = start
+        while rank is not None and rank not in path and rank in calls:
+            path.append(rank)
+            rank = awaited(rank, calls[rank])
+        if rank == start and not _exchange([call for each in path if (call := calls[each])]):
+            return path
+    return ()
+
+
+def _exchange(calls: Sequence[Frame]) -> bool:
+    """One sends what the other receives."""
+    tags = {arguments_of(each).get("tag") for each in calls}
+    return sorted(each.function for each in calls) == ["recv", "send"] and len(tags) == 1
+
+
+def odd(calls: Mapping[int, Frame | None]) -> Sequence[int]:
+    """Ranks that give an operation another root than most do, where all are in the same one."""
+    given = {rank: call.arguments for rank, call in calls.items() if call and call.function in _WITH_ONE_ROOT}
+    counted = Counter(given.values()).most_common()
+    alone = any("group=" in each for each in given.values())
+    if len(given) < len(calls) or alone or len(counted) < 2 or counted[0][1] == counted[1][1]:
+        return ()
+    return [rank for rank, each in given.items() if each != counted[0][0]]
