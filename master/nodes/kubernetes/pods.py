@@ -206,21 +206,22 @@ def _end(status: Json, memory: int) -> End:
         return MachineLost(f"{reason}: {message}")
     if reason in PLACE_TAKEN:
         return Preempted(f"{reason}: {message}")
-    ended = [
-        terminated
-        for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
-        if (terminated := _at(_at(container, "state"), "terminated"))
-    ]
-    # The container that failed tells more than one that it took with it.
+    containers = status.get("containerStatuses") or ()
+    # Where the agent's container has ended, it alone tells: a sidecar ends after it. Else one before it has failed.
+    ended = [_terminated(each) for each in (*(status.get("initContainerStatuses") or ()), *containers)]
     ended.sort(key=lambda each: each.get("exitCode", 0) == 0)
-    if not ended:
+    first = _terminated(_agent(containers)) or next(filter(None, ended), None)
+    if first is None:
         return MachineLost(f"{reason or 'its container has no state'}: {message}")
-    first = ended[0]
     if first.get("reason") == "OOMKilled":
         return OutOfMemory(memory)
     if first.get("reason") in NEVER_STARTED:
         return NeverStarted(f"{first['reason']}: {first.get('message', '')}")
     return Exited(int(first.get("exitCode", 0)))
+
+
+def _terminated(container: Json) -> Json:
+    return _at(_at(container, "state"), "terminated")
 
 
 def _agent(containers: Sequence[Any]) -> Any:

@@ -98,6 +98,29 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, o
         ({"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}, Exited(0)),
         (ended(1), Exited(1)),
         (ended(137, "OOMKilled"), OutOfMemory(4 << 30)),
+        # A sidecar that ends after the agent, and a container without which the agent did not begin.
+        ({**ended(137, "OOMKilled"), "initContainerStatuses": ended(143)["containerStatuses"]}, OutOfMemory(4 << 30)),
+        (
+            {
+                "phase": "Failed",
+                "containerStatuses": [
+                    {"name": "sidecar", "state": {"terminated": {"exitCode": 143}}},
+                    {"name": "agent", "state": {"terminated": {"exitCode": 0}}},
+                ],
+            },
+            Exited(0),
+        ),
+        (
+            {
+                "phase": "Failed",
+                "initContainerStatuses": [
+                    {"state": {"terminated": {"exitCode": 0}}},
+                    {"state": {"terminated": {"exitCode": 3}}},
+                ],
+                "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}],
+            },
+            Exited(3),
+        ),
         (ended(128, "StartError", "no such file"), NeverStarted("StartError: no such file")),
         ({"phase": "Failed", "reason": "Evicted", "message": "disk pressure"}, Preempted("Evicted: disk pressure")),
         ({"phase": "Failed", "reason": "NodeLost", "message": "silent"}, MachineLost("NodeLost: silent")),
