@@ -77,9 +77,9 @@ def test_what_a_dry_run_prints_is_a_job_when_it_is_applied(jobs: Jobs, machine: 
     words = [program, "submit", "--name=applied", "--image=any", "--cpu=1", "--nnodes=1:2", "--shutdown-timeout=3"]
     words += ["--store-replicas=1", "--dry-run=client", "-o", "yaml", "--", str(script), str(jobs.release_file)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    text = done.stdout
-    if jobs.plane.version < (1, 21):  # the version of budgets is that of newer ones
-        text = text.replace("policy/v1\n", "policy/v1beta1\n")
+    # The version of budgets is that of newer ones.
+    version = ("policy/v1\n", "policy/v1beta1\n" if jobs.plane.version < (1, 21) else "policy/v1\n")
+    text = done.stdout.replace(*version)
     jobs.plane.kubectl("apply", "-n", jobs.namespace, "-f", "-", data=text)
     jobs.until("applied", 2)
     jobs.run("scale", "applied", "1")
@@ -87,6 +87,14 @@ def test_what_a_dry_run_prints_is_a_job_when_it_is_applied(jobs: Jobs, machine: 
     # Applied again, as by somebody who keeps it in a repository: nothing is taken back.
     jobs.plane.kubectl("apply", "-n", jobs.namespace, "-f", "-", data=text)
     assert jobs.status("applied")["workers"] == 1
+    # Printed and applied again, as by somebody who types the line twice: the store and the nodes keep their secret.
+    another = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    said = jobs.plane.kubectl("apply", "-n", jobs.namespace, "-f", "-", data=another.replace(*version), fails=True)
+    assert "immutable" in said, said
+    jobs.run("scale", "applied", "2")
+    jobs.until("applied", 2)
+    jobs.run("scale", "applied", "1")
+    jobs.until("applied", 1)
     data = jobs.plane.get("configmap", "applied", "-n", jobs.namespace)
     assert json.loads(data["data"]["control.json"])["scale"] == {"": 1}
     assert [each["kind"] for each in data["metadata"]["ownerReferences"]] == ["Job"]

@@ -246,6 +246,7 @@ def secret(request: Request, owner: Json, text: str) -> Json:
         "type": "Opaque",
         "metadata": {"name": request.secret, "labels": labels(request.name, "secret"), **owned(owner)},
         "stringData": {SECRET_KEY: text},
+        "immutable": True,  # or another, applied over it, would part the store from the nodes that come later
     }
 
 
