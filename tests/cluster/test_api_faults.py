@@ -13,6 +13,7 @@ from elastic_run.master.nodes import node_manager
 from elastic_run.master.nodes.kubernetes import api, objects
 from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.cluster import KubernetesPlatform
+from elastic_run.master.nodes.kubernetes.job import OWNED
 from elastic_run.master.nodes.node_manager import NodeManager, Wanted
 from elastic_run.master.nodes.platform import Observer
 from elastic_run.master.nodes.reconcile import Demand
@@ -255,6 +256,24 @@ async def test_a_namespace_that_is_being_deleted_is_said_and_not_asked_without_p
         double.asked.clear()
         await asyncio.sleep(0.5)
     assert double.count("create", "pods") <= 3 * 4
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_nothing_is_started_for_a_job_that_is_being_deleted(managed: Managed, gone: bool) -> None:
+    """The collector deletes its nodes, and a master that has not ended yet would replace each."""
+    double, place = managed.double, managed.double.place("configmaps")
+    async with managed.run(Demand("", 3, 3)):
+        await managed.pods(3)
+        await asyncio.sleep(OWNED)
+        if not gone:
+            double.objects.patch(place, "mass", {"metadata": {"finalizers": ["somebody/else"]}})
+        double.objects.delete(place, "mass", {"propagationPolicy": "Orphan"})
+        double.asked.clear()
+        managed.lose("mass-worker-1")
+        await managed.until(lambda: any("ConfigMap mass is being deleted" in line for line in managed.said), "word")
+        managed.lose("mass-worker-2")
+        await asyncio.sleep(0.5)
+    assert double.count("create", "pods") == 0 and len(managed.live()) == 1
 
 
 async def test_what_goes_wrong_in_following_is_an_error_of_the_node_manager(managed: Managed) -> None:

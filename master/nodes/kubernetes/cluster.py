@@ -8,7 +8,7 @@ from ..platform import Observer
 from ..replica import CannotStart, Launch, PendingReason, Replica
 from . import pods, troubles
 from .api import CONFLICT, NOT_FOUND, Api, ApiRefused, Event, Gone, Json
-from .job import watched
+from .job import Owner, watched
 
 
 class KubernetesPlatform:
@@ -29,6 +29,7 @@ class KubernetesPlatform:
         self._api = api
         self._job = job
         self._owner = owner
+        self._standing = Owner(api, owner)
         self._templates = templates
         self._now = now
         self._pods: dict[str, Json] = {}
@@ -84,6 +85,7 @@ class KubernetesPlatform:
 
     async def start(self, launch: Launch) -> None:
         """See `Platform`."""
+        await self._standing.refuse_if_deleted()
         pod = pods.made(self._job, self._templates[launch.role], self._owner, launch)
         try:
             await self._api.ask("post", self._api.path("pods"), pod)

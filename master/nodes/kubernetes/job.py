@@ -25,6 +25,10 @@ WRITTEN = 1.0
 """Seconds between two writes of the status, at least."""
 
 
+OWNED = 1.0
+"""Seconds for which a job that was not being deleted is taken for one that is not."""
+
+
 class ClusterJob:
     """The objects of one job.
 
@@ -210,6 +214,40 @@ class ClusterJob:
         if line and self._told.get(about) != line:
             self._say(line)
         self._told[about] = line
+
+
+class Owner:
+    """The object with which everything of a job goes: what is made when it is being deleted, the cluster deletes.
+
+    Args:
+        api: the server.
+        reference: to it.
+    """
+
+    def __init__(self, api: Api, reference: Json) -> None:
+        self._api = api
+        self._reference = reference
+        group = reference["apiVersion"] if "/" in reference["apiVersion"] else ""
+        self._path = api.path(f"{reference['kind'].lower()}s", reference["name"], group=group)
+        self._asking = asyncio.Lock()
+        self._known_until = float("-inf")
+
+    async def refuse_if_deleted(self) -> None:
+        """Raises PlatformRefused where it is being deleted, or has been; PlatformUnavailable where nobody knows."""
+        now = asyncio.get_running_loop().time
+        async with self._asking:
+            if now() < self._known_until:
+                return
+            metadata: Json = {}
+            try:
+                metadata = (await self._api.ask("get", self._path))["metadata"]
+            except ApiRefused as error:
+                if error.status != NOT_FOUND:
+                    raise
+            if metadata.get("uid") != self._reference["uid"] or metadata.get("deletionTimestamp"):
+                kind, name = self._reference["kind"], self._reference["name"]
+                raise PlatformRefused(f"the {kind} {name} is being deleted, so nothing is started for it any more")
+            self._known_until = now() + OWNED
 
 
 async def watched(

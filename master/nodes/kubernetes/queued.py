@@ -16,7 +16,7 @@ from ..replica import Launch, Replica, Unschedulable
 from . import indexed_job, pods
 from .api import CONFLICT, NOT_FOUND, Api, ApiRefused, Json
 from .indexed_job import Size
-from .job import watched
+from .job import Owner, watched
 from .objects import BATCH, COMPONENT
 
 KUEUE = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
@@ -50,6 +50,7 @@ class QueuedPlatform:
         self._api = api
         self._job = job
         self._owner = owner
+        self._standing = Owner(api, owner)
         self._templates = templates
         self._queue = queue
         self._now = now
@@ -269,6 +270,7 @@ class QueuedPlatform:
                 self._take_job(job, True)
 
     async def _make(self, role: str, size: int) -> Json:
+        await self._standing.refuse_if_deleted()
         made = indexed_job.made(self._job, role, self._templates[role], self._owner, self._queue, size)
         path = self._api.path("jobs", group=BATCH)
         try:
