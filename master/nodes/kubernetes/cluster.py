@@ -8,7 +8,7 @@ from ..platform import Observer
 from ..replica import CannotStart, Launch, PendingReason, Replica
 from . import pods, troubles
 from .api import CONFLICT, NOT_FOUND, Api, ApiRefused, Event, Gone, Json
-from .job import Owner, watched
+from .job import OwningObject, watched
 
 
 class KubernetesPlatform:
@@ -29,7 +29,7 @@ class KubernetesPlatform:
         self._api = api
         self._job = job
         self._owner = owner
-        self._standing = Owner(api, owner)
+        self._standing = OwningObject(api, owner)
         self._templates = templates
         self._now = now
         self._pods: dict[str, Json] = {}

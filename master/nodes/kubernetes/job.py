@@ -216,7 +216,7 @@ class ClusterJob:
         self._told[about] = line
 
 
-class Owner:
+class OwningObject:
     """The object with which everything of a job goes: what is made when it is being deleted, the cluster deletes.
 
     Args:

@@ -16,7 +16,7 @@ from ..replica import Launch, Replica, Unschedulable
 from . import indexed_job, pods
 from .api import CONFLICT, NOT_FOUND, Api, ApiRefused, Json
 from .indexed_job import Size
-from .job import Owner, watched
+from .job import OwningObject, watched
 from .objects import BATCH, COMPONENT
 
 KUEUE = ("kueue.x-k8s.io/v1beta2", "kueue.x-k8s.io/v1beta1")
@@ -50,7 +50,7 @@ class QueuedPlatform:
         self._api = api
         self._job = job
         self._owner = owner
-        self._standing = Owner(api, owner)
+        self._standing = OwningObject(api, owner)
         self._templates = templates
         self._queue = queue
         self._now = now
