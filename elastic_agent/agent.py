@@ -34,7 +34,8 @@ from .candidate import Candidacy, Candidate
 from .diagnosis.service import Diagnosis
 from .event import CountingEvent, Interrupt
 from .facts import Facts, Setup
-from .local_machine import Machine, Reporter
+from .local_machine import RealMachine
+from .logs.output import Output
 from .master_client import Link
 from .node.farewell import farewell
 from .node.preemption import PreemptionSignals
@@ -92,8 +93,8 @@ class Agent:
         self,
         setup: Setup,
         store: Store,
-        output: Reporter,
-        machine: Machine,
+        output: Output,
+        machine: RealMachine,
         trace: Trace | None = None,
         observer: Observer | None = None,
     ) -> None:

@@ -30,8 +30,8 @@ from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.diagnosis.running import Running
 from elastic_run.elastic_agent.facts import Setup
-from elastic_run.elastic_agent.local_machine import ServiceSet
 from elastic_run.elastic_agent.worker_server import Respond
+from elastic_run.elastic_agent.workers.services import Services
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
 from elastic_run.master.controller import Terms
@@ -183,7 +183,7 @@ class NoMachine:
     def ports(self, count: int, least: int) -> "NoPorts":
         return NoPorts()
 
-    def services(self, tag: str, changed: Callable[[], None]) -> ServiceSet:
+    def services(self, tag: str, changed: Callable[[], None]) -> Services:
         raise NotImplementedError("no framework here has any")
 
     def listener(self, bind: str) -> socket.socket:

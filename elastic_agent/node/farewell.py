@@ -8,7 +8,7 @@ from ...rendezvous.errors import StoreError
 from ...rendezvous.store.contract import Store
 from ..candidate import Candidate
 from ..facts import Facts
-from ..local_machine import Reporter
+from ..logs.output import Output
 from .registration import NodeRegistration
 
 SECONDS = 5.0
@@ -21,7 +21,7 @@ async def farewell(
     node: NodeRegistration,
     candidate: Candidate,
     leading: asyncio.Task[None] | None,
-    reporter: Reporter,
+    reporter: Output,
     close_seconds: float,
 ) -> None:
     """Takes this node out of the store; whatever does not work within the deadline its lease does.

@@ -7,7 +7,7 @@ from typing import Literal
 from ..agent_trace import Recorder
 from ..event import CountingEvent, Interrupt
 from ..facts import Facts, Setup
-from ..local_machine import Reporter
+from ..logs.output import Output
 
 REPEAT_SECONDS = 0.5
 """Two signals within this are one preemption notice: `timeout`, schedulers and container runtimes signal a whole
@@ -39,7 +39,7 @@ class PreemptionSignals:
         self,
         setup: Setup,
         facts: Facts,
-        reporter: Reporter,
+        reporter: Output,
         trace: Recorder,
         changed: CountingEvent,
         interrupt: Interrupt,

@@ -34,7 +34,7 @@ from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
 from ..event import CountingEvent
 from ..facts import Facts, Setup
-from ..local_machine import Reporter
+from ..logs.output import Output
 from .round_follower import NEWS, RoundFollower
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class NodeRegistration:
         store: Store,
         keys: Keys,
         facts: Facts,
-        reporter: Reporter,
+        reporter: Output,
         waits: Waits,
         trace: Recorder,
         changed: CountingEvent,

@@ -19,7 +19,7 @@ from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
 from ..event import CountingEvent, Interrupt
 from ..facts import Facts
-from ..local_machine import Reporter
+from ..logs.output import Output
 from ..say_once import SayOnce
 
 NEWS = "reading the state of the job"
@@ -48,7 +48,7 @@ class RoundFollower:
         store: Store,
         keys: Keys,
         facts: Facts,
-        reporter: Reporter,
+        reporter: Output,
         waits: Waits,
         trace: Recorder,
         changed: CountingEvent,

@@ -25,13 +25,14 @@ from ..agent_trace import Recorder
 from ..diagnosis.running import Running, list_workers
 from ..event import CountingEvent
 from ..facts import Facts, Setup
-from ..local_machine import Machine, PortSet, Reporter, ServiceSet
+from ..local_machine import RealMachine
+from ..logs.output import Output
 from ..say_once import ExitLines
 from ..timeline import Timeline, describe_round
 from ..zygotes.zygote import AT_ONCE
 from .head_start import HeadStart
-from .ports import OFFERED
-from .services import GRACE_SECONDS
+from .ports import OFFERED, Ports
+from .services import GRACE_SECONDS, Services
 from .worker_processes import StartFailed, WorkerSpec
 
 SILENCE = (1.25, 1.0)
@@ -87,10 +88,10 @@ class WorkerGroup:
     def __init__(
         self,
         setup: Setup,
-        machine: Machine,
+        machine: RealMachine,
         tag: str,
         facts: Facts,
-        reporter: Reporter,
+        reporter: Output,
         trace: Recorder,
         timeline: Timeline,
         changed: CountingEvent,
@@ -131,11 +132,11 @@ class WorkerGroup:
         forked = setup.recipe is not None  # else no two workers begin at the same moment
         meeting = setup.workers.adapter.meets_through if forked else None
         self._head_start = HeadStart(meeting, store, keys, facts, machine.listens, self._workers.let_go)
-        self._services: ServiceSet | None = None  # none has been wanted
+        self._services: Services | None = None  # none has been wanted
         self.lingers = False
         self._begin_services = partial(machine.services, tag, changed.set)
 
-    def _hold(self, machine: Machine, count: int, least: int) -> PortSet:
+    def _hold(self, machine: RealMachine, count: int, least: int) -> Ports:
         try:
             return machine.ports(count, least)
         except OSError as error:
@@ -566,7 +567,7 @@ class WorkerGroup:
                         return self._taken(header, self.worker_ports, port, "its workers")
         return True
 
-    def _taken(self, header: Header, ports: PortSet, port: int, whose: str) -> bool:
+    def _taken(self, header: Header, ports: Ports, port: int, whose: str) -> bool:
         facts = self._facts
         facts.problem = f"port {port} for {whose} is still taken, by an earlier round's connections or another program"
         try:
@@ -642,7 +643,7 @@ class WorkerGroup:
             rank=worker.rank,
             local_rank=local_rank,
             argv=command,
-            env=self._environment(header, assignment, worker),
+            env=self._setup.workers.environment(self._round(header, assignment), worker, self._agent),
             error_file=error_file,
             begin=self._head_start.begin(assignment, worker.rank) if header.number else AT_ONCE,
         )
@@ -661,9 +662,6 @@ class WorkerGroup:
             peers=self._contract_peers if header.number else (),
             services=self._services.said if self._services and header.number else {},
         )
-
-    def _environment(self, header: Header, assignment: Assignment, worker: contract.Worker) -> dict[str, str]:
-        return self._setup.workers.environment(self._round(header, assignment), worker, self._agent)
 
     def _worker(self, assignment: Assignment, local_rank: int, error_file: str) -> contract.Worker:
         place = (local_rank - self._first_local) % assignment.nproc

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedMachine:
-    """What one agent process gets of machine `name`. It is `elastic_agent.machine.Machine`."""
+    """What one agent process gets of machine `name`. It stands for a `RealMachine`."""
 
     def __init__(self, world: "World", name: str, owner: str, listener: Callable[[], Any]) -> None:
         self._world = world
