@@ -16,7 +16,7 @@ from ..limits import check_key, check_txn
 from ..seal import Seal
 from .connections import Credentials, Endpoints, Proof, Tls
 from .proto import elastic_run_etcd_pb2 as pb
-from .session import Session, Wire
+from .session import Session
 from .watch import follow, key_value
 
 __all__ = ["Credentials", "EtcdStatus", "EtcdStore", "Proof", "Tls"]
@@ -102,7 +102,7 @@ class EtcdStore:
         self._renewals = Renewals()
 
     @classmethod
-    def over(cls, wire: Wire, *, deadline: float = 10.0) -> Self:
+    def over(cls, wire: Endpoints, *, deadline: float = 10.0) -> Self:
         """A store over a wire that somebody else made, as a simulator does; inside of the loop that it lives in."""
         store = cls.__new__(cls)
         store._session = Session(wire, None, deadline, asyncio.get_running_loop().time)

@@ -7,12 +7,12 @@ would answer at once. What may be repeated is re-issued, at the next endpoint; w
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, cast
 
 from ...errors import MaybeApplied, StoreRefused, StoreUnavailable
 from ..contract import Health
 from ..revision_times import RevisionTimes
-from .connections import TOO_LATE, AttemptFailed, Credentials, M, Message, Metadata
+from .connections import TOO_LATE, AttemptFailed, Credentials, Endpoint, Endpoints, M, Message, Metadata
 from .proto import elastic_run_etcd_pb2 as pb
 
 SHORTEST_ATTEMPT = 0.5
@@ -39,8 +39,6 @@ _TLS_SAYS: Sequence[tuple[str, str]] = (
     ("unwrap failed", "etcd asks for a certificate of its authority's: give it with --etcd-cert and --etcd-key"),
     ("handshake failed", "check --etcd-cacert, --etcd-cert and --etcd-key"),
 )
-
-R = TypeVar("R", covariant=True)
 
 
 class Patience:
@@ -74,39 +72,6 @@ class Patience:
             self.seconds = min(2 * self.seconds, self._longest)
 
 
-class Stream(Protocol[R]):
-    """A conversation with one member (`connections.Stream`, which explains each method)."""
-
-    async def send(self, request: Message) -> None: ...
-    async def receive(self, seconds: float | None = None) -> R: ...
-    def end(self) -> None: ...
-
-
-class Endpoint(Protocol):
-    """One member (`connections.Endpoint`, which explains each method): what a session and its watches use of it."""
-
-    @property
-    def address(self) -> str: ...
-    async def connected(self, seconds: float) -> None: ...
-    async def call(
-        self, path: str, request: Message, answer: type[M], seconds: float, until: float, metadata: Metadata
-    ) -> M: ...
-    def stream(self, path: str, answer: type[M], metadata: Metadata) -> Stream[M]: ...
-    def drop_streams(self) -> None: ...
-
-
-class Wire(Protocol):
-    """All members, and whose turn it is: `connections.Endpoints`, which explains each method, or a simulator's own."""
-
-    @property
-    def all(self) -> Sequence[Endpoint]: ...
-    @property
-    def current(self) -> Endpoint: ...
-    def pass_on(self, endpoint: Any) -> None: ...  # Any: one of its own `all`, of a type that only it knows
-    async def change(self, seconds: float) -> None: ...
-    async def close(self) -> None: ...
-
-
 class Session:
     """The conversation of one store with its cluster. Built outside of a loop, used inside of one.
 
@@ -119,7 +84,7 @@ class Session:
 
     def __init__(
         self,
-        endpoints: Wire,
+        endpoints: Endpoints,
         credentials: Credentials | None,
         deadline: float,
         now: Callable[[], float] = time.monotonic,

@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from ...errors import Compacted, StoreUnavailable
 from ..contract import Event, KeyValue
 from ..seal import Seal
-from .connections import AttemptFailed, judge
+from .connections import AttemptFailed, Endpoint, Stream, judge
 from .proto import elastic_run_etcd_pb2 as pb
-from .session import LONGEST_ATTEMPT, Endpoint, Session, Stream
+from .session import LONGEST_ATTEMPT, Session
 
 _WATCH = "/etcdserverpb.Watch/Watch"
 _RANGE = "/etcdserverpb.KV/Range"
