@@ -7,7 +7,7 @@ way out is the same: find out who leads now, dial, ask again.
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..master.data.ledger import Answer, Request
 from ..master.data.ledger_service import PATIENCE, Ledgers
@@ -27,6 +27,9 @@ from ..rendezvous.rpc.envelope import Caller, Nothing, RpcError, Security
 from ..rendezvous.rpc.server import Method, Methods
 from ..rendezvous.store.contract import Store
 from ..rendezvous.wire.values import Malformed, decode
+
+if TYPE_CHECKING:
+    from .candidate import Candidate
 
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 """Seconds until the next attempt; the last is repeated."""
@@ -183,17 +186,7 @@ class Link:
         return self._connection
 
 
-class Leads(Protocol):
-    """What this process tells while its own master leads the job (`candidate.Candidate`, which explains each)."""
-
-    @property
-    def ledgers(self) -> Ledgers | None: ...
-    @property
-    def status(self) -> Status | None: ...
-    def stepped(self, told: Stepped) -> bool: ...
-
-
-def methods(leads: Leads) -> Methods:
+def methods(leads: "Candidate") -> Methods:
     """What others may ask this agent, which answers while its own master leads their run of the job."""
 
     async def ask_ledger(caller: Caller, request: Request) -> Answer:

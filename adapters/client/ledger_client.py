@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from ...master.data.ledger import DONE, Answer, Ledger, Mark, Piece, Position, Request, Tracking, fresh
 from ...master.data.shard import Layout, ShardsError, Span
@@ -114,15 +114,6 @@ def client_of(environment: Mapping[str, str] | None) -> Client:
     return Client(agent, here.round, here.rank, here.world_size)
 
 
-class _Wire(Protocol):
-    """What a `Channel` does."""
-
-    def send(self, call: Call) -> None: ...
-    def ready(self) -> bool: ...
-    def receive(self, timeout: float | None = None) -> Back: ...
-    def close(self) -> None: ...
-
-
 class _Here:
     """The ledger of a world of one, in the process itself."""
 
@@ -199,7 +190,7 @@ class Leaser:
     pace: float | None = None
     given: float | None = None
     sent: float = 0.0
-    wire: _Wire | None = None
+    wire: Channel | _Here | None = None
     numbers: _Numbers = field(default_factory=_Numbers)
 
     # -- what others call -----------------------------------------------------------------------------------------

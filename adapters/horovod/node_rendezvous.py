@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ...rendezvous.identity.contexts import written_pair
 from ...rendezvous.local_socket import connected, is_own_peer
@@ -98,15 +98,6 @@ def told_by(line: bytes) -> Told:
     )
 
 
-class Store(Protocol):
-    """The store of a round, here (`RoundStore`) or elsewhere (`RemoteStore`)."""
-
-    async def arrive(self, rank: int, seconds: float) -> bool: ...
-    async def get(self, key: str) -> bytes | None: ...
-    async def put(self, key: str, value: bytes) -> None: ...
-    async def delete(self, key: str) -> None: ...
-
-
 class RemoteStore:
     """The store of a round on another node. Each call goes on until that answers: who waits for it ends before."""
 
@@ -163,7 +154,7 @@ class Live:
     """A round that workers are in."""
 
     told: Told
-    store: Store
+    store: RoundStore | RemoteStore
     listening: asyncio.Server | None = None
     saying: "asyncio.Task[None] | None" = None
 

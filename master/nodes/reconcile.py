@@ -23,9 +23,9 @@ not pending is only stopped where there are too many, the highest indexes first.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Protocol
 
 from ...rendezvous.fields import Name, Number
+from ...rendezvous.wire.values import Tagged
 from .relaunch import Again, Finished, GivenUp, Limits, judge
 from .replica import CannotStart, Exited, Launch, OutOfMemory, Replica, Submitted, Unschedulable
 
@@ -65,16 +65,7 @@ class Note:
     """What a person should know of a replica: why it is pending, how it ended."""
 
     replica: Name
-    reason: "Reason"
-
-
-class Reason(Protocol):
-    """A value with a code and a sentence."""
-
-    @property
-    def code(self) -> str:
-        """What programs call it."""
-        ...
+    reason: Tagged
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ import asyncio
 import itertools
 import math
 from bisect import bisect_left, insort
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from ..errors import Compacted, LeaseLost, StoreUnavailable
 from .contract import Compare, Delete, Event, Health, KeyValue, Listing, Operation, Put, TxnResult
@@ -27,30 +26,10 @@ _EVENT_BYTES = 256
 """For what Python keeps for one event, about."""
 
 
-class Timer(Protocol):
-    """Something that was arranged for later."""
-
-    def cancel(self) -> None:
-        """Calls it off."""
-        ...
-
-
-class Clock(Protocol):
-    """Where time comes from. Every asyncio event loop is one; a simulator brings its own."""
-
-    def time(self) -> float:
-        """Now, in seconds since any origin; never goes back."""
-        ...
-
-    def call_at(self, when: float, callback: Callable[[], object], /) -> Timer:
-        """Calls `callback` when `time()` has reached `when`."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class _Lease:
     ttl: int
-    timer: Timer | None = None
+    timer: asyncio.TimerHandle | None = None
     holders: int = 0
     keys: set[str] = field(default_factory=set[str])
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -60,13 +39,17 @@ class MemoryStore:
     """A `Store` in this process.
 
     Args:
-        clock: what leases expire by; the running event loop where none is given.
+        clock: whose `time` and `call_at` leases expire by; None: the running event loop.
         history: revisions kept for watches.
         history_bytes: the most that these take.
     """
 
     def __init__(
-        self, *, clock: Clock | None = None, history: int = DEFAULT_HISTORY, history_bytes: int = HISTORY_BYTES
+        self,
+        *,
+        clock: asyncio.AbstractEventLoop | None = None,
+        history: int = DEFAULT_HISTORY,
+        history_bytes: int = HISTORY_BYTES,
     ) -> None:
         self._clock = clock
         self._history = history
@@ -223,7 +206,7 @@ class MemoryStore:
         if self._closed.is_set():
             raise StoreUnavailable("the store was closed")
 
-    def _time(self) -> Clock:
+    def _time(self) -> asyncio.AbstractEventLoop:
         return self._clock if self._clock is not None else asyncio.get_running_loop()
 
     def _under(self, prefix: str) -> Sequence[str]:
