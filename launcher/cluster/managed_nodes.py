@@ -133,7 +133,7 @@ async def _on_this_machine(start: Start, endpoints: str) -> tuple[int, str]:
     now = asyncio.get_running_loop().time
     # In the environment, and nowhere else: each of them takes it out of its own.
     environ = {**os.environ, **({VARIABLE: start.secret.text} if start.secret is not None else {})}
-    local = LocalPlatform(start.options.job_id, command, now, environ=environ)
+    local = LocalPlatform(start.options.job_id, command, now, environ)
     try:
         return await managed(start, NodeManager(local, start.say, now), Wish())
     finally:

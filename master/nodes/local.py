@@ -9,9 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from ...rendezvous.named_files import open_to_write
 from .platform import Observer, PlatformRefused
 from .replica import End, Exited, Launch, Replica
 
@@ -33,8 +31,7 @@ class LocalPlatform:
         job: its id, which is part of the replicas' names.
         command: what runs a node, by its role and its name.
         now: the clock of `Replica.since`.
-        folder: where each replica's output goes, to a file of its name; None: to this process's own.
-        environ: of the agents; None: this process's own.
+        environ: of the agents.
     """
 
     def __init__(
@@ -42,13 +39,11 @@ class LocalPlatform:
         job: str,
         command: Callable[[str, str], Sequence[str]],
         now: Callable[[], float],
-        folder: Path | None = None,
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str],
     ) -> None:
         self._job = job
         self._command = command
         self._now = now
-        self._folder = folder
         self._environ = environ
         self._all: dict[str, _Running] = {}
         self._changed = asyncio.Event()
@@ -65,22 +60,15 @@ class LocalPlatform:
         name = "-".join(filter(None, (self._job, launch.role, str(launch.index), str(launch.attempt))))
         if name in self._all:
             return
-        with contextlib.ExitStack() as files:
-            output = None
-            if self._folder:
-                output = open_to_write(self._folder / f"{name}.log", append=True)
-                files.callback(os.close, output)
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._command(launch.role, name),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env=self._environ,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise PlatformRefused(f"cannot start {name}: {error}") from error
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command(launch.role, name),
+                stdin=asyncio.subprocess.DEVNULL,
+                env=self._environ,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PlatformRefused(f"cannot start {name}: {error}") from error
         replica = Replica(
             name,
             launch.role,
