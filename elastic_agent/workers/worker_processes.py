@@ -161,8 +161,6 @@ class Workers:
         tag: the agent's incarnation; no comma.
         output: where what they print goes.
         guardian: is told of every session.
-        cwd: where they start; None: here.
-        reaper: collects orphans; None: one of its own.
         seed: the process of a warm interpreter that runs already.
         limits: the workers' soft limits; None: this process's own.
         alone: nothing else in this process starts others, so that every daemon which appears below it is a worker's.
@@ -174,8 +172,6 @@ class Workers:
         tag: str,
         output: Output,
         guardian: Guardian,
-        cwd: Path | None = None,
-        reaper: Reaper | None = None,
         seed: Seed | None = None,
         limits: Limits | None = None,
         kill_seconds: float = KILL_SECONDS,
@@ -184,12 +180,11 @@ class Workers:
         self._tag = tag
         self._output = output
         self._guardian = guardian
-        self._cwd = cwd
         self._seed = seed
         self._limits = limits
         self._kill_seconds = kill_seconds
         self._since: int | None = None if alone else -1  # when the first worker was started; -1: no daemon is sought
-        self.reaper = reaper or Reaper()
+        self.reaper = Reaper()
         self.apart: set[int] = set()  # sessions that the agent ends by itself: a stop leaves them alone
         self._current: list[_Worker] = []
         self._gone: list[_Worker] = []  # not kept, and not yet ended
@@ -293,7 +288,7 @@ class Workers:
         self.reaper.start()
         seed, self._seed = self._seed, None
         made = replace(recipe.tagged(self._tag), limits=self._limits)
-        self._zygotes = Zygotes(made, cwd=self._cwd, say=self._output.say, seed=seed)
+        self._zygotes = Zygotes(made, self._output.say, seed)
         self._zygotes.start()
 
     async def ready(self) -> None:
@@ -456,7 +451,6 @@ class Workers:
                 popen = subprocess.Popen(
                     shimmed(spec.argv, self._limits),
                     env=tagged(spec.env, self._tag),
-                    cwd=self._cwd,
                     stdout=out_end,
                     stderr=err_end,
                     start_new_session=True,

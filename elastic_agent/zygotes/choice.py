@@ -10,7 +10,6 @@ import os
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from ..warm.frames import unpack
 from .seed import Recipe, Seed
@@ -25,17 +24,13 @@ class Zygotes:
 
     Args:
         recipe: what they are made of, with the agent's tag in its environment.
-        cwd: where workers start; None: here.
         say: tells the user.
         seed: the first one's process, where that runs already.
     """
 
-    def __init__(
-        self, recipe: Recipe, *, cwd: Path | None, say: Callable[[str], None], seed: Seed | None = None
-    ) -> None:
+    def __init__(self, recipe: Recipe, say: Callable[[str], None], seed: Seed | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._recipe = recipe
-        self._cwd = cwd
         self._say = say
         self._seed = seed
         self._said: set[str] = set()
@@ -77,7 +72,7 @@ class Zygotes:
         if seed is not None and not seed.serves(self._recipe):
             seed.close()
             seed = None
-        zygote = Zygote(self._recipe, cwd=self._cwd, seed=seed)
+        zygote = Zygote(self._recipe, seed)
         try:
             zygote.start()
         except OSError as error:

@@ -58,14 +58,13 @@ class Seed:
 
     Args:
         recipe: what the interpreter will be made of; here only the command line and the environment count.
-        cwd: where workers start; None: here.
 
     Attributes:
         process: ours; the interpreter hands over to forks of itself later.
         connection: to the interpreter.
     """
 
-    def __init__(self, recipe: Recipe, *, cwd: Path | None = None) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -77,7 +76,6 @@ class Seed:
             self.process = subprocess.Popen(
                 shimmed(recipe.argv, recipe.limits),
                 env=environment,
-                cwd=cwd,
                 stdout=writing,
                 stderr=writing,
                 pass_fds=(theirs.fileno(), reading),

@@ -13,7 +13,6 @@ import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ..warm.frames import pack, unpack
 from .seed import Recipe, Seed
@@ -81,17 +80,15 @@ class Zygote:
 
     Args:
         recipe: what it is made of.
-        cwd: where workers start.
         seed: its process, where that runs already.
     """
 
-    def __init__(self, recipe: Recipe, *, cwd: Path | None, seed: Seed | None = None) -> None:
+    def __init__(self, recipe: Recipe, seed: Seed | None = None) -> None:
         self.recipe = recipe
         self.account = Account()
         self.state = "warming"
         self.why = ""
         self.session = 0
-        self._cwd = cwd
         self._seed = seed
         self._loop = asyncio.get_running_loop()
         self._settled = asyncio.Event()
@@ -102,7 +99,7 @@ class Zygote:
 
     def start(self) -> None:
         """Starts the process; OSError where the machine cannot."""
-        seed = self._seed or Seed(self.recipe, cwd=self._cwd)
+        seed = self._seed or Seed(self.recipe)
         self._process, self._socket = seed.process, seed.connection
         self.session = seed.process.pid
         recipe = self.recipe

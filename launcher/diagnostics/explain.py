@@ -24,7 +24,7 @@ async def _explain(options: Options) -> int:
         return 0
     reaper = Reaper()
     reaper.start()
-    zygotes = Zygotes(made.tagged("explain"), cwd=None, say=_print)
+    zygotes = Zygotes(made.tagged("explain"), _print)
     begun = time.monotonic()
     try:
         zygotes.start()

@@ -94,7 +94,7 @@ async def made() -> AsyncIterator[list[Zygotes]]:
 
 
 def start(made: list[Zygotes], said: list[str] | None = None) -> Zygotes:
-    each = Zygotes(RECIPE, cwd=None, say=(said if said is not None else []).append)
+    each = Zygotes(RECIPE, say=(said if said is not None else []).append)
     each.start()
     made.append(each)
     return each
@@ -155,7 +155,7 @@ async def test_it_is_told_what_the_user_wants_and_what_is_declared(
     made: list[Zygotes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for preload, word in ((("a", "b.c"), b"a,b.c"), ((), b""), (None, b"none")):
-        each = Zygotes(replace(RECIPE, preload=preload, table=("x", "y")), cwd=None, say=lambda _: None)
+        each = Zygotes(replace(RECIPE, preload=preload, table=("x", "y")), say=lambda _: None)
         each.start()
         made.append(each)
         (frame,) = await Stage.all[-1].ordered()
@@ -164,7 +164,7 @@ async def test_it_is_told_what_the_user_wants_and_what_is_declared(
 
 async def test_a_list_that_is_longer_than_a_socket_holds_is_sent(made: list[Zygotes]) -> None:
     table = tuple(f"package{number}" * 10 for number in range(20_000))
-    begun = Zygotes(replace(RECIPE, table=table), cwd=None, say=lambda _: None)
+    begun = Zygotes(replace(RECIPE, table=table), say=lambda _: None)
     made.append(begun)
     reading = threading.Thread(target=lambda: until_read(len(table)))
     reading.start()
@@ -201,7 +201,7 @@ async def test_a_variable_that_changed_under_an_import_is_told_once(made: list[Z
 
 async def begun(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Zygote, Played]:
     monkeypatch.setattr(zygote, "FORK_SECONDS", seconds)
-    each = Zygote(RECIPE, cwd=None)
+    each = Zygote(RECIPE)
     each.start()
     (played,) = Stage.all
     played.warm()
