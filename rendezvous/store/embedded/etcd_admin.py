@@ -21,7 +21,7 @@ from ...identity.contexts import NO_TLS, in_words
 from ...identity.secret import GIVE_IT
 from ..endpoint import Endpoint
 from .member_slot import Member, Probe, Reach
-from .supervisor import JOBS, Patience, encoded, node_keys, range_end
+from .supervisor import JOBS, Patience, encoded, keys_under, node_keys
 
 BIRTH_KEY = b"elastic-run.birth"
 """Holds the store's birth: outside every job's prefix, so that no job lists it."""
@@ -33,6 +33,9 @@ _OWN = b"elastic-run."  # both of these, and nothing else, begin with it
 
 LARGEST_REPLY = 16 << 20
 """Bytes of one answer; the keys of some ten thousand nodes are less than a tenth of that."""
+
+_ASK_SECONDS, _CHANGE_SECONDS = 2.0, 5.0
+"""For one answer, as in `call`: to a question, and to a change of the members."""
 
 RESOLVE_SECONDS = 10.0
 """For the host's name to be resolved: a name server may be slow, and that says nothing of the store."""
@@ -256,8 +259,7 @@ async def probe(endpoint: Endpoint, seconds: float = 1.0, tls: ssl.SSLContext | 
     if endpoint.tls:
         return await _probe_tls(endpoint, seconds)
     try:
-        body: dict[str, object] = {"key": encoded(_OWN), "range_end": encoded(range_end(_OWN))}
-        answer = await call(endpoint, "/v3/kv/range", body, seconds, tls)
+        answer = await call(endpoint, "/v3/kv/range", {**keys_under(_OWN)}, seconds, tls)
         found = {base64.b64decode(kv["key"]): base64.b64decode(kv["value"]).decode() for kv in answer.get("kvs", ())}
         listed = frozenset(filter(None, found.get(ENDPOINTS_KEY, "").split(",")))
         member = int(answer["header"]["member_id"])
@@ -286,9 +288,9 @@ async def _probe_tls(endpoint: Endpoint, seconds: float) -> Probe:
     return Probe(endpoint, Reach.ANSWERS)
 
 
-async def command_line(endpoint: Endpoint, seconds: float = 2.0, tls: ssl.SSLContext | None = None) -> tuple[str, ...]:
+async def command_line(endpoint: Endpoint, tls: ssl.SSLContext | None) -> tuple[str, ...]:
     """How the etcd that answers there was started, each word as `told` has it. Raises NotAnswered, EtcdAdminRefused."""
-    answer = await call(endpoint, "/debug/vars", None, seconds, tls)
+    answer = await call(endpoint, "/debug/vars", None, _ASK_SECONDS, tls)
     return tuple(_REPLACED.sub("\ufffd", str(word)) for word in answer.get("cmdline", ()))
 
 
@@ -300,45 +302,28 @@ def told(path: Path) -> str:
     return _REPLACED.sub("\ufffd", os.fsencode(path).decode(errors="replace"))
 
 
-async def list_members(
-    endpoint: Endpoint, seconds: float = 2.0, tls: ssl.SSLContext | None = None
-) -> tuple[Member, ...]:
+async def list_members(endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> tuple[Member, ...]:
     """The members of the store. Raises NotAnswered, EtcdAdminRefused."""
-    return _members(await call(endpoint, "/v3/cluster/member/list", {}, seconds, tls))
+    return _members(await call(endpoint, "/v3/cluster/member/list", {}, _ASK_SECONDS, tls))
 
 
-async def remove_member(
-    endpoint: Endpoint, member: int, seconds: float = 5.0, tls: ssl.SSLContext | None = None
-) -> None:
+async def remove_member(endpoint: Endpoint, member: int, tls: ssl.SSLContext | None) -> None:
     """Removes a member for good. Raises NotAnswered (it may have happened), EtcdAdminRefused."""
-    await call(endpoint, "/v3/cluster/member/remove", {"ID": str(member)}, seconds, tls)
+    await call(endpoint, "/v3/cluster/member/remove", {"ID": str(member)}, _CHANGE_SECONDS, tls)
 
 
-async def add_member(
-    endpoint: Endpoint, peer_url: str, seconds: float = 5.0, tls: ssl.SSLContext | None = None
-) -> tuple[Member, ...]:
+async def add_member(endpoint: Endpoint, peer_url: str, tls: ssl.SSLContext | None) -> tuple[Member, ...]:
     """Adds a member slot and returns every member. Raises NotAnswered (it may have happened), EtcdAdminRefused."""
-    return _members(await call(endpoint, "/v3/cluster/member/add", {"peerURLs": [peer_url]}, seconds, tls))
+    return _members(await call(endpoint, "/v3/cluster/member/add", {"peerURLs": [peer_url]}, _CHANGE_SECONDS, tls))
 
 
-async def is_idle(endpoint: Endpoint, seconds: float = 2.0, tls: ssl.SSLContext | None = None) -> bool:
+async def is_idle(endpoint: Endpoint, tls: ssl.SSLContext | None) -> bool:
     """No job has a node in this store. Raises NotAnswered, EtcdAdminRefused."""
-    prefix = JOBS.encode()
-    body: dict[str, object] = {
-        "key": encoded(prefix),
-        "range_end": encoded(range_end(prefix)),
-        "keys_only": True,
-    }
-    return not node_keys(await call(endpoint, "/v3/kv/range", body, seconds, tls))
+    body: dict[str, object] = {**keys_under(JOBS.encode()), "keys_only": True}
+    return not node_keys(await call(endpoint, "/v3/kv/range", body, _ASK_SECONDS, tls))
 
 
-async def give_birth(
-    endpoint: Endpoint,
-    birth: str,
-    endpoints: Sequence[Endpoint],
-    seconds: float = 2.0,
-    tls: ssl.SSLContext | None = None,
-) -> str:
+async def give_birth(endpoint: Endpoint, birth: str, endpoints: Sequence[Endpoint], tls: ssl.SSLContext | None) -> str:
     """Writes the store's birth and its endpoints unless it has a birth; what it has then.
 
     Raises NotAnswered (it may be written), EtcdAdminRefused.
@@ -353,7 +338,7 @@ async def give_birth(
         ],
         "failure": [{"request_range": {"key": key}}],
     }
-    answer = await call(endpoint, "/v3/kv/txn", body, seconds, tls)
+    answer = await call(endpoint, "/v3/kv/txn", body, _ASK_SECONDS, tls)
     if answer.get("succeeded"):
         return birth
     try:

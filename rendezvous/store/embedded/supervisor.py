@@ -194,14 +194,14 @@ def cut(history: History, space: Space) -> tuple[History, int | None]:
     return History(None, space.revision), history.before
 
 
-def range_end(prefix: bytes) -> bytes:
-    """etcd's end of the keys under a prefix: the prefix with its last byte raised."""
-    return prefix[:-1] + bytes([prefix[-1] + 1])
-
-
 def encoded(data: bytes) -> str:
     """Bytes as the JSON gateway takes them."""
     return base64.b64encode(data).decode()
+
+
+def keys_under(prefix: bytes) -> dict[str, str]:
+    """All keys under a prefix, as the gateway takes them: etcd's end is the prefix with its last byte raised."""
+    return {"key": encoded(prefix), "range_end": encoded(prefix[:-1] + bytes([prefix[-1] + 1]))}
 
 
 def node_keys(answer: dict[str, object]) -> list[bytes]:
@@ -302,8 +302,7 @@ class _Observer:
         return seen
 
     def _nodes(self) -> list[bytes] | None:
-        prefix = JOBS.encode()
-        where = [{"key": encoded(prefix), "range_end": encoded(range_end(prefix))}]
+        where = [keys_under(JOBS.encode())]
         if self._last is not None:
             where.insert(0, {"key": encoded(self._last)})
         keys: list[bytes] = []

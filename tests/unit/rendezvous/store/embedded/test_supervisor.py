@@ -12,12 +12,13 @@ from elastic_run.rendezvous.store.embedded.supervisor import (
     Seen,
     Space,
     cut,
+    encoded,
     heard,
     in_vain,
     judge,
+    keys_under,
     node_keys,
     pause,
-    range_end,
     space_of,
     touch,
 )
@@ -143,5 +144,4 @@ def test_an_empty_answer_holds_no_nodes() -> None:
 
 
 def test_the_end_of_a_prefix_is_the_next_text_after_all_of_it() -> None:
-    end = range_end(b"/elastic-run/")
-    assert end == b"/elastic-run0"
+    assert keys_under(b"/elastic-run/") == {"key": encoded(b"/elastic-run/"), "range_end": encoded(b"/elastic-run0")}
