@@ -68,43 +68,25 @@ class Table:
     """
 
     def __init__(self, words: Sequence[str], extra: Sequence[str] = ()) -> None:
-        self.late: list[LateImport] = []
-        self.may_walk: frozenset[str] = frozenset()
-        self.threads: frozenset[str] = frozenset()
-        self.may_read: frozenset[tuple[str, str]] = frozenset()
-        self.repairs: dict[str, FromFile] = {}
-        self._namespaces: set[str] = set()
-        self._extra = frozenset(name.partition(".")[0] for name in extra)
-        self._packages: dict[str, list[str]] = {}
-        self._refused: dict[str, str] = {}
-        self._draws: set[str] = set()
-        self._nameless: set[str] = set()
+        rows: dict[str, list[list[str]]] = {}
         for word in words:
             kind, *rest = word.split(SEPARATOR)
-            match kind:
-                case "package":
-                    name, distribution, least, greatest = rest[:4]
-                    self._packages[name] = [distribution, least, greatest]
-                case "late":
-                    self.late.append(LateImport(*rest))
-                case "refused":
-                    self._refused[rest[0]] = rest[1]
-                case "nameless":
-                    self._nameless.add(rest[0])
-                case "namespace":
-                    self._namespaces.add(rest[0])
-                case "thread":
-                    self.threads |= {rest[0]}
-                case "reads":
-                    self.may_read |= {(name, rest[0]) for name in rest[1].split(",")}
-                case "walks":
-                    self.may_walk |= {rest[0]}
-                case "repair":
-                    self.repairs[rest[0]] = FromFile(rest[1])
-                case "draws":
-                    self._draws.add(rest[0])
-                case _:
-                    pass
+            rows.setdefault(kind, []).append(rest)
+
+        def names(kind: str) -> frozenset[str]:
+            return frozenset(row[0] for row in rows.get(kind, ()))
+
+        self.late = [LateImport(*row) for row in rows.get("late", ())]
+        self.may_walk = names("walks")
+        self.threads = names("thread")
+        self.may_read = frozenset((name, row[0]) for row in rows.get("reads", ()) for name in row[1].split(","))
+        self.repairs = {row[0]: FromFile(row[1]) for row in rows.get("repair", ())}
+        self._extra = frozenset(name.partition(".")[0] for name in extra)
+        self._packages = {row[0]: row[1:4] for row in rows.get("package", ())}
+        self._refused = {row[0]: row[1] for row in rows.get("refused", ())}
+        self._nameless = names("nameless")
+        self._namespaces = names("namespace")
+        self._draws = names("draws")
 
     def _is_nameless(self, name: str) -> bool:
         return any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in self._nameless)
