@@ -1,9 +1,9 @@
 """The kinds of fields that values in the store and in requests have, with their bounds."""
 
 import signal
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from .wire.values import Text, Within
+from .wire.values import Tagged, Text, Within
 
 MAX_WORDS = 4_000
 """Characters of one reason or message: it goes into the store, into the header and onto lines."""
@@ -17,6 +17,16 @@ Words = Annotated[str, Text(2 * MAX_WORDS)]
 Port = Annotated[int, Within(1, 65535)]
 Number = Annotated[int, Within(0, (1 << 53) - 1)]
 """What is counted: rounds, nodes, failures."""
+
+
+class Sentence(Tagged):
+    """A reason whose sentence is made of its fields as they are: `words` has them as `{0.field}`."""
+
+    __slots__ = ()
+    words: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.words.format(self)
 
 
 def signal_name(number: int) -> str:

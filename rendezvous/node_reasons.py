@@ -6,7 +6,7 @@ These are about one node. What the master decides on account of them, for the wh
 from dataclasses import dataclass
 from typing import Annotated
 
-from .fields import MAX_WORDS, Number, Words, signal_name
+from .fields import MAX_WORDS, Number, Sentence, Words, signal_name
 from .wire.values import Tagged, Text, Unknown
 
 Address = Annotated[str, Text(300, printable=True)]
@@ -18,31 +18,26 @@ _KEY_GONE = "its key is gone from the store, and it"
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessGone(Tagged):
+class ProcessGone(Sentence):
     """The address at which its agent answered refuses connections now."""
 
     address: Address
-
-    def __str__(self) -> str:
-        return f"its agent's process is gone ({self.address} refuses connections)"
+    words = "its agent's process is gone ({0.address} refuses connections)"
 
 
 @dataclass(frozen=True, slots=True)
-class AddressReused(Tagged):
+class AddressReused(Sentence):
     """Another process answers at its agent's address."""
 
     address: Address
-
-    def __str__(self) -> str:
-        return f"another process uses its address ({self.address})"
+    words = "another process uses its address ({0.address})"
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseExpired(Tagged):
+class LeaseExpired(Sentence):
     """Its key is gone from the store, and the store was not away."""
 
-    def __str__(self) -> str:
-        return "its lease expired"
+    words = "its lease expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +51,31 @@ class NotReturned(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class StartedAgain(Tagged):
+class StartedAgain(Sentence):
     """Another incarnation of it has registered."""
 
-    def __str__(self) -> str:
-        return f"{_KEY_GONE} was started again"
+    words = f"{_KEY_GONE} was started again"
 
 
 @dataclass(frozen=True, slots=True)
-class NotRegistered(Tagged):
+class NotRegistered(Sentence):
     """It has a rank, and was not registered when this master began."""
 
-    def __str__(self) -> str:
-        return "it was not registered when this master took over: its lease had expired, or it had been evicted"
+    words = "it was not registered when this master took over: its lease had expired, or it had been evicted"
 
 
 @dataclass(frozen=True, slots=True)
-class EvictedBefore(Tagged):
+class EvictedBefore(Sentence):
     """An earlier master evicted it, and why cannot be read."""
 
-    def __str__(self) -> str:
-        return "it was evicted"
+    words = "it was evicted"
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded(Tagged):
+class RunEnded(Sentence):
     """The run of the job in which it was has ended while it was not registered."""
 
-    def __str__(self) -> str:
-        return "its run of the job ended without it"
+    words = "its run of the job ended without it"
 
 
 LossReason = ProcessGone | AddressReused | LeaseExpired | NotReturned | StartedAgain | NotRegistered | EvictedBefore
@@ -95,17 +86,15 @@ LossReason = ProcessGone | AddressReused | LeaseExpired | NotReturned | StartedA
 
 
 @dataclass(frozen=True, slots=True)
-class OtherCommand(Tagged):
+class OtherCommand(Sentence):
     """It was started with something else than the nodes that have the job's id. `difference`: what."""
 
     job: Words
     difference: Words
-
-    def __str__(self) -> str:
-        return (
-            f"job {self.job!r} was started with another command or source than this node: {self.difference}. "
-            "Give this one its own --rdzv-id, or start both with the same command and source"
-        )
+    words = (
+        "job {0.job!r} was started with another command or source than this node: {0.difference}. Give this one "
+        "its own --rdzv-id, or start both with the same command and source"
+    )
 
 
 # -- what a node says of itself ---------------------------------------------------------------------------------------
@@ -122,61 +111,50 @@ class PreemptionNotice(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced(Tagged):
+class Replaced(Sentence):
     """A standby takes its place, because the others waited for one of its ranks in each step; `why` says for which."""
 
     why: Words
-
-    def __str__(self) -> str:
-        return f"a standby takes its place: {self.why}"
+    words = "a standby takes its place: {0.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit(Tagged):
+class Unfit(Sentence):
     """It can start no workers, now and later; `why` comes from its operating system or its adapter."""
 
     why: Words
-
-    def __str__(self) -> str:
-        return self.why
+    words = "{0.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class StartFailed(Tagged):
+class StartFailed(Sentence):
     """It could not start this round's workers: a port was taken, or there were too many processes."""
 
     why: Words
-
-    def __str__(self) -> str:
-        return f"could not start its workers: {self.why}"
+    words = "could not start its workers: {0.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceEnded(Tagged):
+class ServiceEnded(Sentence):
     """A service that its workers need has ended."""
 
     why: Words
-
-    def __str__(self) -> str:
-        return f"could not continue: {self.why}"
+    words = "could not continue: {0.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessGroupBroke(Tagged):
+class ProcessGroupBroke(Sentence):
     """The process group of its workers broke, and no node is known to be lost."""
 
     why: Words
-
-    def __str__(self) -> str:
-        return f"has workers whose process group broke, although no node is known to be lost: {self.why}"
+    words = "has workers whose process group broke, although no node is known to be lost: {0.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class Unexplained(Tagged):
+class Unexplained(Sentence):
     """It reports a failure, and no exit and no reason."""
 
-    def __str__(self) -> str:
-        return "has failed workers, and its report gives no reason"
+    words = "has failed workers, and its report gives no reason"
 
 
 NodeReason = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Literal
 
-from .fields import Name, Number, Words, signal_name
+from .fields import Name, Number, Sentence, Words, signal_name
 from .member import out_of_memory
 from .node_reasons import NodeReason
 from .wire.values import Count, Tagged, Unknown
@@ -124,29 +124,23 @@ class TooFewNodes(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class LastCall(Tagged):
+class LastCall(Sentence):
     """The minimum has joined; the first round waits for others until `seconds` after the latest join."""
 
     have: Number
     span: Words
     seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.have} of {self.span} nodes have joined: the last call ends {self.seconds:g} s after the latest join"
-        )
+    words = "{0.have} of {0.span} nodes have joined: the last call ends {0.seconds:g} s after the latest join"
 
 
 @dataclass(frozen=True, slots=True)
-class LastCallOver(Tagged):
+class LastCallOver(Sentence):
     """The minimum has joined, and nobody else within `seconds`."""
 
     have: Number
     span: Words
     seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.have} of {self.span} nodes have joined, and no other node joined within {self.seconds:g} s"
+    words = "{0.have} of {0.span} nodes have joined, and no other node joined within {0.seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +154,19 @@ class AllJoined(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedAgain(Tagged):
+class JoinedAgain(Sentence):
     """Enough nodes for a suspended job have joined."""
 
     have: Number
     span: Words
-
-    def __str__(self) -> str:
-        return f"{self.have} of {self.span} nodes have joined again"
+    words = "{0.have} of {0.span} nodes have joined again"
 
 
 @dataclass(frozen=True, slots=True)
-class NoChange(Tagged):
+class NoChange(Sentence):
     """The nodes of the round are all there, and no other is: there is nothing to say."""
 
-    def __str__(self) -> str:
-        return ""
+    words = ""
 
 
 # -- nodes that join --------------------------------------------------------------------------------------------------
@@ -225,24 +216,20 @@ class NoRoom(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedTooLate(Tagged):
+class JoinedTooLate(Sentence):
     """Workers of `round` have trained to the end."""
 
     nodes: Nodes
     round: Number
-
-    def __str__(self) -> str:
-        return f"{self.nodes} joined too late: workers of round {self.round} are already finishing"
+    words = "{0.nodes} joined too late: workers of round {0.round} are already finishing"
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitingCheckpoint(Tagged):
+class AwaitingCheckpoint(Sentence):
     """These nodes are admitted after the next checkpoint."""
 
     nodes: Nodes
-
-    def __str__(self) -> str:
-        return f"{self.nodes} will join after the next checkpoint (--scale-up=commit)"
+    words = "{0.nodes} will join after the next checkpoint (--scale-up=commit)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,35 +343,29 @@ class EndedEarly(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFailed(Tagged):
+class NodeFailed(Sentence):
     """A round came to nothing on a node, though no worker failed."""
 
     node: Name
     why: NodeReason
-
-    def __str__(self) -> str:
-        return f"node {self.node} {self.why}"
+    words = "node {0.node} {0.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class NodesMissing(Tagged):
+class NodesMissing(Sentence):
     """So many nodes of a round `of` so many are not registered any more, and no more is known."""
 
     lost: Number
     of: Number
-
-    def __str__(self) -> str:
-        return f"{self.lost} of {self.of} nodes were lost"
+    words = "{0.lost} of {0.of} nodes were lost"
 
 
 @dataclass(frozen=True, slots=True)
-class NodesLeaving(Tagged):
+class NodesLeaving(Sentence):
     """These nodes want no further round, and no more is known."""
 
     nodes: Nodes
-
-    def __str__(self) -> str:
-        return f"{self.nodes} left the job"
+    words = "{0.nodes} left the job"
 
 
 IncidentReason = (
@@ -397,15 +378,13 @@ IncidentReason = (
 
 
 @dataclass(frozen=True, slots=True)
-class RestartsSpent(Tagged):
+class RestartsSpent(Sentence):
     """The job has had more failures than it is allowed."""
 
     what: IncidentReason
     failures: Number
     allowed: int
-
-    def __str__(self) -> str:
-        return f"{self.what}; this is failure {self.failures}, and --max-restarts={self.allowed} allows {self.allowed}"
+    words = "{0.what}; this is failure {0.failures}, and --max-restarts={0.allowed} allows {0.allowed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,14 +401,12 @@ class SameFailure(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class StartsFailed(Tagged):
+class StartsFailed(Sentence):
     """Rounds came to nothing so many times in a row."""
 
     what: IncidentReason
     times: Number
-
-    def __str__(self) -> str:
-        return f"{self.what}; rounds failed to start {self.times} times in a row"
+    words = "{0.what}; rounds failed to start {0.times} times in a row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,23 +479,19 @@ class AllSucceeded(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class NoNodeFit(Tagged):
+class NoNodeFit(Sentence):
     """No node that remains can start workers; what one of them says of it."""
 
     why: NodeReason
-
-    def __str__(self) -> str:
-        return f"no remaining node can start workers: {self.why}"
+    words = "no remaining node can start workers: {0.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class StandsStill(Tagged):
+class StandsStill(Sentence):
     """The job makes no progress, and is to fail then (`--on-hang=fail`). `what`: why, as far as it was found."""
 
     what: Words
-
-    def __str__(self) -> str:
-        return f"the job makes no progress (--on-hang=fail): {self.what}"
+    words = "the job makes no progress (--on-hang=fail): {0.what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,31 +523,26 @@ class MayHave(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class KeepsItsSize(Tagged):
+class KeepsItsSize(Sentence):
     """No node is admitted for growth's sake (`--scale-up=never`); one that is lost is replaced."""
 
-    def __str__(self) -> str:
-        return "--scale-up=never: lost nodes are replaced, and no others are admitted"
+    words = "--scale-up=never: lost nodes are replaced, and no others are admitted"
 
 
 @dataclass(frozen=True, slots=True)
-class Finishing(Tagged):
+class Finishing(Sentence):
     """Workers of that round have trained to the end, so that a node that joins comes too late."""
 
     round: Number
-
-    def __str__(self) -> str:
-        return f"workers of round {self.round} are already finishing"
+    words = "workers of round {0.round} are already finishing"
 
 
 @dataclass(frozen=True, slots=True)
-class JobOver(Tagged):
+class JobOver(Sentence):
     """The job has ended so."""
 
     outcome: Words
-
-    def __str__(self) -> str:
-        return f"the job has ended: {self.outcome}"
+    words = "the job has ended: {0.outcome}"
 
 
 TargetReason = MayHave | KeepsItsSize | Finishing | JobOver

@@ -7,64 +7,55 @@ replica is a pod. Why it does not run yet, and how it ended, are codes with valu
 from dataclasses import dataclass
 from typing import Literal
 
-from ...rendezvous.fields import Name, Number, Words, signal_name
+from ...rendezvous.fields import Name, Number, Sentence, Words, signal_name
 from ...rendezvous.wire.values import Tagged, Unknown
 
 # -- why it does not run yet ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted(Tagged):
+class Submitted(Sentence):
     """The platform has not looked for a place for it yet."""
 
-    def __str__(self) -> str:
-        return "the platform has not scheduled it yet"
+    words = "the platform has not scheduled it yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Starting(Tagged):
+class Starting(Sentence):
     """It has a place, and is about to run: its image is pulled, its volumes are mounted."""
 
-    def __str__(self) -> str:
-        return "it is about to start"
+    words = "it is about to start"
 
 
 @dataclass(frozen=True, slots=True)
-class Unschedulable(Tagged):
+class Unschedulable(Sentence):
     """The platform has no place for it now. `message`: in the scheduler's words."""
 
     message: Words
-
-    def __str__(self) -> str:
-        return f"there is no place for it: {self.message}"
+    words = "there is no place for it: {0.message}"
 
 
 @dataclass(frozen=True, slots=True)
-class Promised(Tagged):
+class Promised(Sentence):
     """The platform makes a place for it: others, of a lower priority, are told to leave."""
 
-    def __str__(self) -> str:
-        return "it waits for others of a lower priority to leave its place"
+    words = "it waits for others of a lower priority to leave its place"
 
 
 @dataclass(frozen=True, slots=True)
-class CannotStart(Tagged):
+class CannotStart(Sentence):
     """It has a place, and cannot run as it is described: no such image, a missing volume. In the platform's words."""
 
     message: Words
-
-    def __str__(self) -> str:
-        return f"it cannot be started: {self.message}"
+    words = "it cannot be started: {0.message}"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Tagged):
+class Refused(Sentence):
     """The platform does not take it: a quota, a missing right, an object that makes no sense. In its words."""
 
     message: Words
-
-    def __str__(self) -> str:
-        return f"the platform refuses it: {self.message}"
+    words = "the platform refuses it: {0.message}"
 
 
 PendingReason = Submitted | Starting | Promised | Unschedulable | CannotStart | Unknown
@@ -96,33 +87,27 @@ class OutOfMemory(Tagged):
 
 
 @dataclass(frozen=True, slots=True)
-class Preempted(Tagged):
+class Preempted(Sentence):
     """The platform gave its place to something of a higher priority, or took the machine away. In its words."""
 
     message: Words
-
-    def __str__(self) -> str:
-        return f"its place was taken: {self.message}"
+    words = "its place was taken: {0.message}"
 
 
 @dataclass(frozen=True, slots=True)
-class MachineLost(Tagged):
+class MachineLost(Sentence):
     """The machine on which it ran does not answer, or is gone. In the platform's words."""
 
     message: Words
-
-    def __str__(self) -> str:
-        return f"its machine is lost: {self.message}"
+    words = "its machine is lost: {0.message}"
 
 
 @dataclass(frozen=True, slots=True)
-class NeverStarted(Tagged):
+class NeverStarted(Sentence):
     """Its program could not be run: there is none of that name in the image. In the platform's words."""
 
     message: Words
-
-    def __str__(self) -> str:
-        return f"its program could not be started: {self.message}"
+    words = "its program could not be started: {0.message}"
 
 
 End = Exited | OutOfMemory | Preempted | MachineLost | NeverStarted | Unknown
