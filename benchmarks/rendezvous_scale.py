@@ -113,14 +113,14 @@ class Agents:
         self._pace = pace
         self._bound = MANY_BOUND if nodes >= MANY else BOUND
         self._port = free_port()
-        store = local_member.ensure(
-            [Endpoint(HOST, self._port)],
+        wanted = local_member.WantedStore(
+            endpoints=(Endpoint(HOST, self._port),),
             directory=self._folder / "store",
             announce=lambda _: None,
             deadline=time.monotonic() + START_BOUND,
             runtime=self._folder / "locks",
         )
-        local = asyncio.run(store).local
+        local = asyncio.run(local_member.ensure(wanted)).local
         assert local is not None
         self._supervisor = psutil.Process(local.supervisor_pid)
         self._etcd = self._supervisor.children()[0].pid

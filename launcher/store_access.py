@@ -114,8 +114,8 @@ async def store_of(
         asyncio.to_thread(lambda: (_etcd_store(), _seal(endpoints, identity))), name="import grpc"
     )
     try:
-        hosting = await local_member.ensure(
-            endpoints,
+        wanted = local_member.WantedStore(
+            endpoints=endpoints,
             directory=options.store.directory,
             announce=say,
             deadline=deadline,
@@ -124,6 +124,7 @@ async def store_of(
             started=started,
             alone=options.nodes.maximum == 1,
         )
+        hosting = await local_member.ensure(wanted)
         store_class, seal = await loading
     except StoreUnavailable as error:
         raise NobodyAnswered(str(error)) from None

@@ -125,16 +125,17 @@ async def _until_told(given: _Given) -> int:
 
 
 async def _serve(given: _Given) -> NoReturn:
+    wanted = local_member.WantedStore(
+        endpoints=given.endpoints,
+        directory=given.directory,
+        announce=say,
+        deadline=math.inf,
+        local={given.member: given.listen},
+        identity=given.identity,
+    )
     while True:
         given.tell(ready=False)
-        hosting = await local_member.ensure(
-            given.endpoints,
-            directory=given.directory,
-            announce=say,
-            deadline=math.inf,
-            local={given.member: given.listen},
-            identity=given.identity,
-        )
+        hosting = await local_member.ensure(wanted)
         try:
             for note in hosting.notes:
                 say(note)

@@ -32,7 +32,7 @@ from elastic_run.rendezvous.store.embedded.binary import (
     refuse_unfit,
 )
 from elastic_run.rendezvous.store.embedded.folders import EmbeddedFailed, last_lines
-from elastic_run.rendezvous.store.embedded.local_member import Hosting, ensure
+from elastic_run.rendezvous.store.embedded.local_member import Hosting, WantedStore, ensure
 from elastic_run.rendezvous.store.embedded.member_slot import Probe, Reach, peer_port
 from elastic_run.rendezvous.store.embedded.supervisor import encoded
 from elastic_run.rendezvous.store.embedded.watchdog import Kept, full_disk, look_after, supervisor_of, take_lock
@@ -104,8 +104,8 @@ class Machines:
         grace: float = 60.0,
         identity: Identity | None = None,
     ) -> Hosting:
-        hosting = await ensure(
-            endpoints,
+        wanted = WantedStore(
+            endpoints=endpoints,
             directory=self.root / name,
             runtime=self.root / "locks",
             announce=self.announce or self.said.append,
@@ -114,6 +114,7 @@ class Machines:
             grace=grace,
             identity=identity,
         )
+        hosting = await ensure(wanted)
         self.hostings.append(hosting)
         return hosting
 

@@ -142,25 +142,12 @@ class _Running:
         os.close(self.pidfd)
 
 
-async def ensure(
-    endpoints: Sequence[Endpoint],
-    *,
-    directory: Path | None,
-    announce: Announce,
-    deadline: float,
-    runtime: Path | None = None,
-    linger: float = LINGER_SECONDS,
-    grace: float = GRACE_SECONDS,
-    local: Mapping[Endpoint, str] | None = None,
-    identity: Identity | None = None,
-    started: Callable[[Endpoint], None] = lambda endpoint: None,
-    alone: bool = False,
-) -> Hosting:
-    """Returns when the store at `endpoints` answers; starts this machine's member of it where nobody serves it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedStore:
+    """The store that somebody wants to use.
 
-    At most one member is started. It outlives this process; its supervisor stops it when no job needs it.
-
-    Args:
+    Attributes:
+        endpoints: of all its members.
         directory: for members' data and logs; None: the user's folder on this machine.
         announce: told at most every 10 s, in words, what is being waited for.
         deadline: an instant on the running loop's clock.
@@ -172,14 +159,31 @@ async def ensure(
         identity: protects the store where the endpoints name a secret.
         started: told which endpoint's member is started here, before it answers.
         alone: no other machine is expected.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    directory: Path | None
+    announce: Announce
+    deadline: float
+    runtime: Path | None = None
+    linger: float = LINGER_SECONDS
+    grace: float = GRACE_SECONDS
+    local: Mapping[Endpoint, str] | None = None
+    identity: Identity | None = None
+    started: Callable[[Endpoint], None] = lambda endpoint: None
+    alone: bool = False
+
+
+async def ensure(wanted: WantedStore) -> Hosting:
+    """Returns when the store answers; starts this machine's member of it where nobody serves it.
+
+    At most one member is started. It outlives this process; its supervisor stops it when no job needs it.
 
     Raises:
         StoreUnavailable: nobody answered by the deadline; the message says who did what.
         NoEtcdBinary, EtcdTooOld, EmbeddedFailed: a member had to be started here and could not be.
     """
-    attempt = _Attempt(
-        tuple(endpoints), directory, announce, deadline, runtime, linger, grace, local, identity, started, alone
-    )
+    attempt = _Attempt(wanted)
     try:
         return await attempt.run()
     except BaseException:  # a cancellation too: nobody will use what was started
@@ -192,32 +196,11 @@ async def ensure(
 class _Attempt:
     """One call of `ensure`: looks, decides, does, until the store answers."""
 
-    def __init__(
-        self,
-        endpoints: tuple[Endpoint, ...],
-        directory: Path | None,
-        announce: Announce,
-        deadline: float,
-        runtime: Path | None,
-        linger: float,
-        grace: float,
-        local: Mapping[Endpoint, str] | None,
-        identity: Identity | None,
-        started: Callable[[Endpoint], None],
-        alone: bool,
-    ) -> None:
-        self._started = started
-        self._alone = alone
-        self._identity = identity if any(endpoint.secret for endpoint in endpoints) else None
+    def __init__(self, wanted: WantedStore) -> None:
+        self._wanted = wanted
+        self._identity = wanted.identity if any(endpoint.secret for endpoint in wanted.endpoints) else None
         self._tls = self._identity.store if self._identity is not None else None
-        self._endpoints = endpoints
-        self._directory = directory
-        self._runtime = runtime
-        self._announce = announce
-        self._deadline = deadline
-        self._linger = linger
-        self._grace = grace
-        self._given = local
+        self._runtime = wanted.runtime
         self._now = asyncio.get_running_loop().time
         self._local: frozenset[Endpoint] = frozenset()
         self._running: _Running | None = None
@@ -265,7 +248,7 @@ class _Attempt:
                 self._local, resolve_at = await self._find_local(), self._now() + _REPORT_SECONDS
             if self._running is not None and self._running.ended.is_set():
                 await self._diagnose(self._running)
-            probes = tuple(await asyncio.gather(*map(self._probe, self._endpoints)))
+            probes = tuple(await asyncio.gather(*map(self._probe, self._wanted.endpoints)))
             if await self._outrun(probes):
                 continue
             decision = await self._step(probes)
@@ -311,18 +294,18 @@ class _Attempt:
         return etcd_admin.told(home.data) in command if command else None
 
     async def _find_local(self) -> frozenset[Endpoint]:
-        if self._given is not None:
-            return frozenset(self._given)
+        if self._wanted.local is not None:
+            return frozenset(self._wanted.local)
         # The resolver has no asynchronous form; asyncio's own wrapper is a thread as well.
-        found = await asyncio.gather(*(asyncio.to_thread(is_local, e.host) for e in self._endpoints))
-        return frozenset(e for e, local in zip(self._endpoints, found, strict=True) if local)
+        found = await asyncio.gather(*(asyncio.to_thread(is_local, e.host) for e in self._wanted.endpoints))
+        return frozenset(e for e, local in zip(self._wanted.endpoints, found, strict=True) if local)
 
     def _report(self, decision: Decision) -> None:
         if self._now() >= self._report_at:
             self._report_at = self._now() + _REPORT_SECONDS
-            left = max(0.0, self._deadline - self._now())
+            left = max(0.0, self._wanted.deadline - self._now())
             waits = f"; waiting up to {left:.0f} s more" if math.isfinite(left) else ""
-            self._announce(decision.reason + waits + self._trouble())
+            self._wanted.announce(decision.reason + waits + self._trouble())
 
     def _trouble(self) -> str:
         """Why this machine's member does not serve, whoever has started it; empty where nothing tells."""
@@ -331,7 +314,7 @@ class _Attempt:
         return next((f"; {words}" for folder in folders if (words := watchdog.trouble(folder))), "")
 
     def _check_deadline(self, probes: Sequence[Probe], last: Decision | None) -> None:
-        if self._now() < self._deadline:
+        if self._now() < self._wanted.deadline:
             return
         text = last.reason if last is not None else waiting_for(probes)
         listed = "; ".join(map(str, probes))
@@ -341,7 +324,7 @@ class _Attempt:
         raise StoreUnavailable(f"{text}{self._trouble() or printed}; {advice}")
 
     async def _pause(self, seconds: float) -> None:
-        left = max(0.0, min(seconds, self._deadline - self._now()))
+        left = max(0.0, min(seconds, self._wanted.deadline - self._now()))
         ended = self._running.ended if self._running is not None else asyncio.Event()
         try:
             async with asyncio.timeout(left):
@@ -412,7 +395,7 @@ class _Attempt:
 
     async def _use(self, endpoint: Endpoint) -> None:
         """Tells the supervisor of that member that an agent of this machine uses it."""
-        while endpoint not in self._uses and self._now() < self._deadline:
+        while endpoint not in self._uses and self._now() < self._wanted.deadline:
             descriptor = take_lock(self._users_path(endpoint), shared=True)
             if descriptor is not None:
                 self._uses[endpoint] = descriptor
@@ -420,10 +403,10 @@ class _Attempt:
                 await self._pause(0.01)
 
     def _home(self, endpoint: Endpoint, generation: int | None = None) -> MemberFolder:
-        token = cluster_token(self._endpoints, generation or self._generation)
+        token = cluster_token(self._wanted.endpoints, generation or self._generation)
         base = (
-            self._directory.absolute()
-            if self._directory is not None
+            self._wanted.directory.absolute()
+            if self._wanted.directory is not None
             else self._runtime or runtime_directory(make=False)
         )
         return MemberFolder(base / f"{member_name(endpoint)}-{token.rpartition('-')[2]}")
@@ -431,7 +414,7 @@ class _Attempt:
     def _data(self) -> tuple[Data, ...]:
         # Either generation's: which one the store has is told by its birth.
         found: list[Data] = []
-        for endpoint in self._endpoints:
+        for endpoint in self._wanted.endpoints:
             if self._running is not None and self._running.again and self._running.endpoint == endpoint:
                 found.append(self._running.home.seen(endpoint))
             elif endpoint in self._local:
@@ -499,7 +482,7 @@ class _Attempt:
             return None
         own = [self._home(slot, generation).path for generation in (1, 2)]
         same = kept.folder.name in (path.name for path in own)
-        lone = len(self._endpoints) == 1 and watchdog.is_lone(kept)
+        lone = len(self._wanted.endpoints) == 1 and watchdog.is_lone(kept)
         return kept if kept.folder not in own and (lone or same) else None
 
     async def _start_again(self, slot: Endpoint, killed: watchdog.Kept, lock: int) -> None:
@@ -509,7 +492,7 @@ class _Attempt:
             # Files of another secret, or none, stay as they are.
             if self._identity is not None and self._identity.vouches_for(home.tls):
                 self._protect(slot, await self._binding(slot), home)
-            kept = await watchdog.start_again(killed, lock, self._announce)
+            kept = await watchdog.start_again(killed, lock, self._wanted.announce)
         except (watchdog.SupervisorFailed, OSError) as error:
             raise EmbeddedFailed(
                 f"the store at {slot} has its data in {killed.folder}, its supervisor was killed, and it cannot be "
@@ -535,17 +518,17 @@ class _Attempt:
             # Members that have known each other for less than 5 s count as unhealthy; or somebody else was quicker.
             if self._now() >= self._report_at:
                 self._report_at = self._now() + _REPORT_SECONDS
-                self._announce(f"the store does not replace the dead member at {slot} yet: {error}")
+                self._wanted.announce(f"the store does not replace the dead member at {slot} yet: {error}")
             return None
 
     async def _check_ready(self, slot: Endpoint) -> tuple[Path, Binding]:
         """A binary that can be used and a free peer port. Raises NoEtcdBinary, EtcdTooOld, EmbeddedFailed."""
-        clash = port_clash(self._endpoints)
+        clash = port_clash(self._wanted.endpoints)
         if clash is not None:
             raise EmbeddedFailed(clash)
         binary = await self._find_binary()
         where = await self._binding(slot)
-        give_up = min(self._deadline, self._now() + _PEER_PORT_SECONDS)
+        give_up = min(self._wanted.deadline, self._now() + _PEER_PORT_SECONDS)
         while (problem := _bind_problem(where.listen, peer_port(slot.port))) is not None:
             if (await self._probe(slot)).reach is not Reach.REFUSED:
                 break  # not a stranger: another member has just taken the member slot, and etcd will say so
@@ -560,10 +543,10 @@ class _Attempt:
         return binary, where
 
     async def _binding(self, slot: Endpoint) -> Binding:
-        if self._given is not None:
-            return Binding(self._given[slot], self._given[slot])
-        peers = [endpoint for endpoint in self._endpoints if endpoint != slot]
-        return await asyncio.to_thread(binding, slot.host, peers, alone=self._alone)  # resolves names, as above
+        if self._wanted.local is not None:
+            return Binding(self._wanted.local[slot], self._wanted.local[slot])
+        peers = [endpoint for endpoint in self._wanted.endpoints if endpoint != slot]
+        return await asyncio.to_thread(binding, slot.host, peers, alone=self._wanted.alone)  # resolves names, as above
 
     async def _find_binary(self) -> Path:
         """A binary that can be used. Raises NoEtcdBinary, EtcdTooOld."""
@@ -592,18 +575,18 @@ class _Attempt:
             shutil.rmtree(home.path)  # leftovers of a start that failed; there is no data, or it was set aside
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.utime(home.path)  # its data may be old, if the machine was off: it is in use again, and no leftover
-        if self._directory is None:
+        if self._wanted.directory is None:
             leftovers.prune(home.path.parent, MEMBER_PREFIX, time.time())
         home.data.mkdir(mode=0o700, exist_ok=True)
         if data is not None:
             home.remember(data.birth, data.member)
         generation = 2 if home == self._home(slot, 2) else 1
-        token = cluster_token(self._endpoints, generation)
+        token = cluster_token(self._wanted.endpoints, generation)
         protected = home.tls if self._protect(slot, where, home) else None
         etcd = [
             str(binary),
             *etcd_arguments(
-                self._endpoints,
+                self._wanted.endpoints,
                 slot,
                 where,
                 home.data,
@@ -621,16 +604,16 @@ class _Attempt:
             "--client-host": loopback.get(where.listen, where.listen),
             "--client-port": slot.port,
             "--users": self._users_path(slot),
-            "--linger": self._linger,
-            "--grace": self._grace,
+            "--linger": self._wanted.linger,
+            "--grace": self._wanted.grace,
             **({"--tls": protected} if protected is not None else {}),
         }
         await self._use(slot)
         keeping = (sys.executable, "-I", "-S", supervisor.__file__)
         command = (*keeping, *(str(part) for option in options.items() for part in option), "--", *etcd)
         pid = await watchdog.start_supervisor(command, lock)
-        self._announce(f"starting etcd at {slot}: {decision.reason}")
-        self._started(slot)
+        self._wanted.announce(f"starting etcd at {slot}: {decision.reason}")
+        self._wanted.started(slot)
         await self._run(slot, home, watchdog.Kept(slot, pid, home.path, self._lock_path(slot), command))
 
     async def _run(self, slot: Endpoint, home: MemberFolder, kept: watchdog.Kept, *, again: bool = False) -> None:
@@ -647,14 +630,16 @@ class _Attempt:
         if self._identity is None:
             return False
         try:
-            self._identity.member_files(home.tls, lambda: member_hosts(slot, where, len(self._endpoints)), time.time())
+            self._identity.member_files(
+                home.tls, lambda: member_hosts(slot, where, len(self._wanted.endpoints)), time.time()
+            )
         except OSError as error:
             raise EmbeddedFailed(f"the certificate of the store cannot be written to {home.tls}: {error}") from None
         return True
 
     async def _discard_running(self, running: _Running, reason: str) -> None:
         """Stops the member that waits in vain and sets its data aside."""
-        self._announce(f"stopping the member at {running.endpoint}: {reason}")
+        self._wanted.announce(f"stopping the member at {running.endpoint}: {reason}")
         await self._stop(running)
         running.forget()
         self._running = None
@@ -709,9 +694,11 @@ class _Attempt:
         birth = mine.birth
         while not birth:
             try:
-                birth = await etcd_admin.give_birth(mine.endpoint, secrets.token_hex(8), self._endpoints, tls=self._tls)
+                birth = await etcd_admin.give_birth(
+                    mine.endpoint, secrets.token_hex(8), self._wanted.endpoints, tls=self._tls
+                )
             except (etcd_admin.NotAnswered, etcd_admin.EtcdAdminRefused) as error:
-                if self._now() >= self._deadline:
+                if self._now() >= self._wanted.deadline:
                     why = str(error) or "it does not answer in time"
                     raise StoreUnavailable(
                         f"the store at {mine.endpoint} answers, but accepts no write: {why}"
