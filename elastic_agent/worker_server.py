@@ -5,6 +5,7 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import get_args
 
 from ..adapters.client.channel import Back, Call, Kind
@@ -33,10 +34,11 @@ STEPS: frozenset[Kind] = frozenset(("ledger", "saved", "steps"))
 Respond = Callable[[Call], Awaitable[Back]]
 
 
+@dataclass(frozen=True, slots=True)
 class CallHandler:
     """Answers the workers' calls.
 
-    Args:
+    Attributes:
         store, keys: where the job is.
         link: to the job's master.
         waits: what waits for the store on this node.
@@ -46,40 +48,29 @@ class CallHandler:
         stepped: is told how many steps rank 0 has committed in its process.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Keys,
-        link: Link,
-        waits: Waits,
-        saved: Callable[[int], None],
-        leases: Callable[[], None] = lambda: None,
-        current: Callable[[int], int] = lambda round: round,
-        stepped: Callable[[Stepped], Awaitable[None]] | None = None,
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._link = link
-        self._waits = waits
-        self._saved = saved
-        self._leases = leases
-        self._current = current
-        self._stepped = stepped
+    store: Store
+    keys: Keys
+    link: Link
+    waits: Waits
+    saved: Callable[[int], None]
+    leases: Callable[[], None] = lambda: None
+    current: Callable[[int], int] = lambda round: round
+    stepped: Callable[[Stepped], Awaitable[None]] | None = None
 
     async def answer(self, call: Call) -> Back:
         """The answer to one call, within CALL_SECONDS."""
         match call.kind:
             case "ledger":
-                self._leases()
+                self.leases()
                 return await self._ask(call)
             case "current":
-                return await self._is_current(self._current(call.round))
+                return await self._is_current(self.current(call.round))
             case "saved":
-                self._saved(call.round)
+                self.saved(call.round)
                 return Back()
             case "steps":
-                if call.rank == 0 and self._stepped:
-                    await self._stepped(Stepped(self._current(call.round), call.steps, call.counter))
+                if call.rank == 0 and self.stepped:
+                    await self.stepped(Stepped(self.current(call.round), call.steps, call.counter))
                 return Back()
 
     async def _ask(self, call: Call) -> Back:
@@ -87,9 +78,9 @@ class CallHandler:
             return Back(text="a call to the ledger without a request")
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                return Back(answer=await self._link.ask(call.request))
+                return Back(answer=await self.link.ask(call.request))
         except TimeoutError:
-            why = self._link.trouble or "it is silent"
+            why = self.link.trouble or "it is silent"
             return Back(text=f"the job's master has not answered for {CALL_SECONDS:g} s: {why}")
         except TooLong as error:
             return Back(answer=Answer("refused", str(error)))
@@ -97,9 +88,9 @@ class CallHandler:
     async def _is_current(self, round: int) -> Back:
         try:
             async with asyncio.timeout(CURRENT_SECONDS):
-                found = await self._waits.until_answered(
+                found = await self.waits.until_answered(
                     "a worker's question whether its round is the current one",
-                    lambda: membership.read_header(self._store, self._keys),
+                    lambda: membership.read_header(self.store, self.keys),
                 )
         except (TimeoutError, StoreError) as error:
             why = str(error) or f"it has not answered for {CURRENT_SECONDS:g} s"
