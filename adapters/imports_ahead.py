@@ -226,9 +226,6 @@ READS_RANK: Mapping[str, tuple[str, ...]] = {
 }
 """Modules that read these variables of a worker in their own body. Each worker reads them again (`REPAIRS`)."""
 
-READS_FOLDER: frozenset[str] = frozenset(["torch._dynamo.config", "torch._inductor.config"])
-"""Modules below a late import that note the working directory, which a script may have changed before it."""
-
 DRAWS: Mapping[str, str] = {"rich": "the number at which links in a terminal begin, which each worker draws anew"}
 """Packages whose import draws from the generator that all Python code shares, by top-level name, and why that does no
 harm."""

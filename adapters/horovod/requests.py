@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ...rendezvous.identity import SERVER_NAME
 
-HEAD_BYTES = 1 << 16
 BODY_BYTES = 1 << 24
 """At most."""
 

@@ -36,7 +36,6 @@ from elastic_run.adapters.imports_ahead import (
     NAMELESS,
     NAMESPACES,
     PACKAGES,
-    READS_FOLDER,
     READS_RANK,
     REFUSED,
     THREADS,
@@ -50,6 +49,9 @@ HERE = Path(__file__).parent / "imports_ahead"
 SECONDS = 300.0
 CONFIG = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
 CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+READS_FOLDER = ("torch._dynamo.config", "torch._inductor.config")
+"""Modules below a late import that note the working directory, which a script may have changed before it."""
+
 OTHER_DATE = 40_000_000
 """Seconds, more than a year: the second interpreter's date is so much later."""
 
