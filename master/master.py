@@ -25,6 +25,7 @@ from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.time_split import SplitUntil
 from ..rendezvous.trace_file import Trace
+from ..rendezvous.wire.values import decode_or_none
 from . import effects, events, takeover
 from .controller import Controller, Terms
 from .data.ledger_service import Current, Ledgers
@@ -38,7 +39,6 @@ from .node_watch import NodeWatch
 from .pace import Pace, Stepped
 from .publish import Publisher
 from .status import Status
-from .takeover import read
 
 ROW = "master"
 """Of the trace."""
@@ -246,7 +246,7 @@ class Master:
             self._changed.set()  # so that `run` sees that this has ended
 
     def _see(self, item: KeyValue) -> None:
-        node, member = self._node(item.key), read(Member, item.value)
+        node, member = self._node(item.key), decode_or_none(Member, item.value)
         member = member if member and member.node == node else None
         order = item.create_revision
         self._tell(events.Registered(node, member, order, self._store.reached(order), unreadable(item.value)))

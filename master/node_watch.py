@@ -10,10 +10,10 @@ from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import LossReason, NodeReason
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
+from ..rendezvous.wire.values import decode_or_none
 from . import effects, events
 from .events import Event
 from .publish import Publisher
-from .takeover import read
 
 DEAD = "the eviction of dead nodes"
 """What may wait for the store."""
@@ -102,7 +102,9 @@ class NodeWatch:
             )
             return None
         found = await self._waits.until_answered(DEAD, lambda: self._store.get(self._keys.success(node.incarnation)))
-        self._tell(events.Died(node.node, node.incarnation, how, read(Member, found.value) if found else None))
+        self._tell(
+            events.Died(node.node, node.incarnation, how, decode_or_none(Member, found.value) if found else None)
+        )
         self._changed()
         return how
 

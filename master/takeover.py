@@ -1,7 +1,6 @@
 """What an earlier master has left in the store, read by the next one before it decides anything."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from ..rendezvous.errors import OtherSecret
 from ..rendezvous.header import Eviction, Header
@@ -13,11 +12,9 @@ from ..rendezvous.ranks import Assignment
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.seal import unreadable
 from ..rendezvous.time_split import SplitUntil
-from ..rendezvous.wire.values import Malformed, decode
+from ..rendezvous.wire.values import decode_or_none
 from . import events
 from .publish import Publisher
-
-T = TypeVar("T")
 
 
 async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[str], None]) -> events.Found:
@@ -29,7 +26,7 @@ async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[st
     found = await store.get(keys.round)
     revision = publisher.header_revision = found.mod_revision if found else 0
     published = store.reached(revision)
-    header = read(Header, found.value) if found else None
+    header = decode_or_none(Header, found.value) if found else None
     if found and header is None:
         other = unreadable(found.value)
         if other and any(unreadable(item.value) for item in (await store.list(keys.nodes)).items):
@@ -44,15 +41,15 @@ async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[st
     if header.prefix:
         for item in (await store.list(f"{keys.assignments}{header.prefix}/")).items:
             if item.key == keys.time(header.prefix):
-                spent, spent_at = read(SplitUntil, item.value), store.reached(item.mod_revision)
-            elif assignment := read(Assignment, item.value):
+                spent, spent_at = decode_or_none(SplitUntil, item.value), store.reached(item.mod_revision)
+            elif assignment := decode_or_none(Assignment, item.value):
                 assigned.append(assignment)
     assigned.sort(key=lambda assignment: assignment.group_rank)
     done = await successes(store, keys)
     evictions: list[events.EarlierEviction] = []
     if not header.final:
         for item in (await store.list(keys.evictions)).items:
-            word = read(Eviction, item.value)
+            word = decode_or_none(Eviction, item.value)
             incarnation = item.key.removeprefix(keys.evictions)
             evictions.append(events.EarlierEviction(incarnation, word.reason if word else EvictedBefore()))
     return events.Found(header, revision, published, tuple(assigned), done, tuple(evictions), spent, spent_at)
@@ -61,12 +58,6 @@ async def find(store: Store, keys: Keys, publisher: Publisher, say: Callable[[st
 async def successes(store: Store, keys: Keys) -> tuple[events.Success, ...]:
     """Nodes that have left after all their workers had succeeded."""
     items = (await store.list(keys.successes)).items
-    return tuple(events.Success(item.key.removeprefix(keys.successes), read(Member, item.value)) for item in items)
-
-
-def read(kind: type[T], value: bytes) -> T | None:
-    """The value of a key; None where it is no such value."""
-    try:
-        return decode(kind, value)
-    except Malformed:
-        return None
+    return tuple(
+        events.Success(item.key.removeprefix(keys.successes), decode_or_none(Member, item.value)) for item in items
+    )

@@ -13,7 +13,7 @@ from .keys import Keys
 from .membership import incarnation_of
 from .node_reasons import NodeReason
 from .store.contract import Compare, Delete, KeyValue, Operation, Put, Store
-from .wire.values import Malformed, decode, encode
+from .wire.values import decode_or_none, encode
 
 DEPOSE_PAUSE = 30.0
 """Seconds: one agent deposes at most once in this time. Proxies and firewalls refuse connections too, and a master
@@ -62,7 +62,7 @@ async def campaign(store: Store, keys: Keys, me: Leader, lease: int) -> Leadersh
         (held,) = result.current
         assert held is not None, "the compare failed, so the key exists"
         revision = result.revision
-    if _leader(held) == me:
+    if decode_or_none(Leader, held.value) == me:
         return Leadership(keys.leader, held.create_revision)
     return Held(held, revision)
 
@@ -92,10 +92,3 @@ async def depose(store: Store, keys: Keys, held: KeyValue, leader: Leader, why: 
 async def resign(store: Store, leadership: Leadership) -> None:
     """Gives the leadership up, so that another agent takes over at once. Raises StoreUnavailable."""
     await store.txn([leadership.fence], [Delete(leadership.key)], idempotent=True)
-
-
-def _leader(held: KeyValue) -> Leader | None:
-    try:
-        return decode(Leader, held.value)
-    except Malformed:
-        return None

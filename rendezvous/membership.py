@@ -21,7 +21,7 @@ from .peers import NodePeers
 from .ranks import Assignment
 from .store.contract import Compare, Delete, KeyValue, Put, Store
 from .store.seal import unreadable
-from .wire.values import Malformed, decode, encode
+from .wire.values import Malformed, decode, decode_or_none, encode
 
 T = TypeVar("T")
 
@@ -242,7 +242,7 @@ async def hear_of_listening(store: Store, keys: Keys, header: Header, revision: 
 async def round_keeps(store: Store, keys: Keys, header: Header) -> bool:
     """Whether the workers of `header`'s round say that they keep their process when the membership changes."""
     listing = await store.list(keys.nodes)
-    members = [_decoded_or_none(Member, item) for item in listing.items]  # the master says which cannot be read
+    members = [decode_or_none(Member, item.value) for item in listing.items]  # the master says which cannot be read
     reports = [member.report for member in members if member and member.report.state == "running"]
     return len(reports) == header.nodes and all(found.keeps and found.run == header.run for found in reports)
 
@@ -250,14 +250,7 @@ async def round_keeps(store: Store, keys: Keys, header: Header) -> bool:
 async def read_eviction(store: Store, keys: Keys, incarnation: str) -> Eviction | None:
     """Why that incarnation was evicted, where the master left word."""
     found = await store.get(keys.eviction(incarnation))
-    return _decoded_or_none(Eviction, found) if found else None
-
-
-def _decoded_or_none(kind: type[T], found: KeyValue) -> T | None:
-    try:
-        return decode(kind, found.value)
-    except Malformed:
-        return None
+    return decode_or_none(Eviction, found.value) if found else None
 
 
 def _decoded(kind: type[T], found: KeyValue) -> T:
@@ -274,7 +267,5 @@ def _decoded(kind: type[T], found: KeyValue) -> T:
 
 def incarnation_of(value: bytes) -> str:
     """Whose member value this is; empty where it is none."""
-    try:
-        return decode(Member, value).incarnation
-    except Malformed:
-        return ""
+    member = decode_or_none(Member, value)
+    return member.incarnation if member else ""

@@ -16,7 +16,7 @@ from typing import Annotated
 from ...rendezvous.cancel import cancel
 from ...rendezvous.fields import Name, Number, Port, Words
 from ...rendezvous.store.contract import Compare, Put, Store
-from ...rendezvous.wire.values import Count, Malformed, decode, encode
+from ...rendezvous.wire.values import Count, decode_or_none, encode
 from .collective import Place
 from .pairs import TURNS, Outcome, Pair, Verdict, judge, pairs
 
@@ -138,7 +138,7 @@ class Meeting:
                 if task.done():
                     return task.result()
                 found = await self._store.get(key)
-                if found and (why := _told(found.value)) and why.problem:
+                if found and (why := decode_or_none(Told, found.value)) and why.problem:
                     return Outcome(problem=why.problem)
         finally:
             task.cancel()
@@ -157,7 +157,7 @@ class Meeting:
         while True:
             told: dict[tuple[int, Pair], list[Told]] = {}
             for item in (await self._store.list(f"{self._root}told/{plan.number}/")).items:
-                if item.key in wanted and (found := _told(item.value)):
+                if item.key in wanted and (found := decode_or_none(Told, item.value)):
                     told.setdefault(wanted[item.key], []).append(found)
             if sum(map(len, told.values())) == len(wanted) or loop.time() >= until:
                 return {key: _outcome(found) for key, found in told.items()}
@@ -170,31 +170,14 @@ class Meeting:
         await self._store.txn((), (Put(key, value, lease),), idempotent=True)
 
     async def _plans(self) -> list[Plan]:
-        found: list[Plan] = []
-        for item in (await self._store.list(f"{self._root}plans/")).items:
-            try:
-                found.append(decode(Plan, item.value))
-            except Malformed:
-                continue
-        return found
+        items = (await self._store.list(f"{self._root}plans/")).items
+        return [found for item in items if (found := decode_or_none(Plan, item.value))]
 
     async def _present(self) -> list[Present]:
         """In order of arrival."""
         items = (await self._store.list(f"{self._root}nodes/")).items
-        found: list[Present] = []
-        for item in sorted(items, key=lambda item: item.create_revision):
-            try:
-                found.append(decode(Present, item.value))
-            except Malformed:
-                continue
-        return found
-
-
-def _told(value: bytes) -> Told | None:
-    try:
-        return decode(Told, value)
-    except Malformed:
-        return None
+        items = sorted(items, key=lambda item: item.create_revision)
+        return [found for item in items if (found := decode_or_none(Present, item.value))]
 
 
 def _outcome(told: list[Told]) -> Outcome:

@@ -132,6 +132,14 @@ def decode(kind: type[T], data: bytes, *, unpack: Callable[[object], object] | N
         raise Malformed(f"{kind.__name__}{''.join(reversed(unfit.path))}: {unfit.what}") from None
 
 
+def decode_or_none(kind: type[T], data: bytes) -> T | None:
+    """The `kind` that `data` holds; None where it holds none."""
+    try:
+        return decode(kind, data)
+    except Malformed:
+        return None
+
+
 def _tag(kind: type) -> tuple[str, ...]:
     return ("code",) if issubclass(kind, Tagged) else ()
 
