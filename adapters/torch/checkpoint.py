@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
-import torch.distributed as dist
 
 from ..client.checkpoints import BadCheckpoint, SavedEvery, checked, differ, sync_directory
 from ..client.current_round import is_current_round
 from ..client.shards import Shards
 from .leased_batches import ElasticIterableDataset, ElasticLoader
-from .ranks import device_of_group, initialised, rank_and_size
+from .ranks import gathered, initialised, rank_and_size
 
 __all__ = ["BadCheckpoint", "Checkpoint"]
 
@@ -112,7 +111,7 @@ class Checkpoint(SavedEvery):
             OSError: the file cannot be written.
         """
         rank, _ = rank_and_size()
-        positions = {name: _position(part, self._step) for name, part in self._parts.items() if _is_leased(part)}
+        positions = {name: part.state_dict(self._step) for name, part in self._parts.items() if _is_leased(part)}
         self._saved = self._step
         if rank:
             return
@@ -120,7 +119,10 @@ class Checkpoint(SavedEvery):
             name: positions[name] if name in positions else part.state_dict() for name, part in self._parts.items()
         }
         for name, state in parts.items():
-            if kind := next((type(each).__name__ for each in _values(state) if _in_pieces(each)), None):
+            if kind := next(
+                (type(each).__name__ for each in _values(state) if type(each).__name__ in ("DTensor", "ShardedTensor")),
+                None,
+            ):
                 raise BadCheckpoint(
                     f"the part {name!r} has a {kind}, of which each rank has a piece, and rank 0 writes this file "
                     "alone: use torch.distributed.checkpoint, and save data.state_dict(step) with it"
@@ -147,19 +149,12 @@ class Checkpoint(SavedEvery):
         _, size = rank_and_size()
         if size == 1 or not initialised():
             return
-        own = torch.tensor([step], dtype=torch.int64, device=device_of_group())
-        gathered = [torch.empty_like(own) for _ in range(size)]
-        dist.all_gather(gathered, own)  # pyright: ignore[reportUnknownMemberType]  # half of it has no types in torch
-        if text := differ([int(each.item()) for each in gathered], str(self._path)):
+        if text := differ([each for (each,) in gathered([step], size)], str(self._path)):
             raise BadCheckpoint(text)
 
 
 def _is_leased(part: object) -> bool:
     return isinstance(part, Shards | ElasticIterableDataset | ElasticLoader)
-
-
-def _position(part: Any, step: int) -> object:  # Any: one of those above
-    return part.state_dict(step)
 
 
 def _read(path: Path) -> object:
@@ -185,7 +180,3 @@ def _values(state: Any) -> Iterator[Any]:  # Any: states of any kind
             yield from _values(each)
     else:
         yield state
-
-
-def _in_pieces(value: object) -> bool:
-    return type(value).__name__ in ("DTensor", "ShardedTensor")

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import torch
-import torch.distributed as dist
 from torch.utils.data import BatchSampler, Sampler
 
 from ...master.data.lockstep import (
@@ -31,7 +30,7 @@ from ...master.data.permutation import Permutation
 from ..client.context import largest_world
 from ..client.saves import Saves
 from ..client.steps import Steps
-from .ranks import device_of_group, initialised, rank_and_size
+from .ranks import gathered, initialised, rank_and_size
 
 AHEAD = 1024
 """Records of this rank that are worked out at a time."""
@@ -265,11 +264,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
         return self._step() if self.remaining else None
 
     def _agree(self, size: int) -> None:
-        own = torch.tensor([*self._plan.claim(self._position), self._plan.largest_world], dtype=torch.int64)
-        own = own.to(device_of_group())
-        gathered = [torch.empty_like(own) for _ in range(size)]
-        dist.all_gather(gathered, own)  # pyright: ignore[reportUnknownMemberType]  # half of it has no types in torch
-        claims: list[list[int]] = [[int(value) for value in row.cpu()] for row in gathered]
+        claims = gathered([*self._plan.claim(self._position), self._plan.largest_world], size)
         if text := disagreement([claim[:-1] for claim in claims]):
             raise RanksDiffer(text)
         self._plan = dataclasses.replace(self._plan, largest_world=max(claim[-1] for claim in claims))
