@@ -66,7 +66,6 @@ class EtcdBackend(RendezvousBackend):
 
     @property
     def name(self) -> str:
-        """See base class."""
         return NAME
 
     @property
@@ -75,12 +74,10 @@ class EtcdBackend(RendezvousBackend):
         return f"{self._root}/{self._made}"
 
     def get_state(self) -> tuple[bytes, Token] | None:
-        """See base class."""
         found = self._connection.call(self._connection.store.get(self._key))
         return None if found is None else self._read(found)
 
     def set_state(self, state: bytes, token: Token | None = None) -> tuple[bytes, Token, bool] | None:
-        """See base class."""
         if token is not None and not isinstance(token, int):
             found = self.get_state()
             return None if found is None else (*found, False)
@@ -128,36 +125,28 @@ class EtcdHandler(RendezvousHandler):
         self._backend = backend
 
     def get_backend(self) -> str:
-        """See base class."""
         return self._inner.get_backend()
 
     @property
     def use_agent_store(self) -> bool:
-        """See base class."""
         return self._inner.use_agent_store
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """See base class."""
         return self._inner.next_rendezvous()
 
     def is_closed(self) -> bool:
-        """See base class."""
         return self._inner.is_closed()
 
     def set_closed(self) -> None:
-        """See base class."""
         self._inner.set_closed()
 
     def num_nodes_waiting(self) -> int:
-        """See base class."""
         return self._inner.num_nodes_waiting()
 
     def get_run_id(self) -> str:
-        """See base class."""
         return self._inner.get_run_id()
 
     def shutdown(self) -> bool:
-        """See base class."""
         try:
             done = self._inner.shutdown()
             if done:
