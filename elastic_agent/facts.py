@@ -6,7 +6,7 @@ from typing import Literal
 
 from ..adapters.environment import WorkerSettings
 from ..master.controller import Terms
-from ..rendezvous.member import Exit, Fingerprint, Report
+from ..rendezvous.member import Exit, Report
 from ..rendezvous.membership import Registration
 from ..rendezvous.rpc.envelope import Security
 from .known_round import KnownRound
@@ -52,11 +52,6 @@ class Setup:
     security: Security = field(default_factory=Security)
     known_runs: frozenset[str] = frozenset()
     hang_timeout: float = 0.0
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """What must be equal on every node."""
-        return self.terms.fingerprint
 
 
 @dataclass(slots=True)

@@ -30,12 +30,11 @@ def hold(folder: Path) -> int | None:
     return descriptor
 
 
-def prune(parent: Path, prefix: str, now: float, keep: float = KEEP_SECONDS) -> None:
+def prune(parent: Path, prefix: str, now: float) -> None:
     """Removes folders in `parent` whose names begin with `prefix`, that are this user's alone, old, and not held.
 
     Args:
         now: seconds since the epoch, as files have them.
-        keep: seconds since anything in the folder was written.
     """
     try:
         with os.scandir(parent) as entries:
@@ -44,8 +43,8 @@ def prune(parent: Path, prefix: str, now: float, keep: float = KEEP_SECONDS) -> 
         return
     for folder in found:
         with contextlib.suppress(OSError):  # somebody else was quicker, or the disk is read-only
-            if _is_own(folder.lstat()) and now - _newest(folder) > keep:
-                _remove(folder, now - keep)
+            if _is_own(folder.lstat()) and now - _newest(folder) > KEEP_SECONDS:
+                _remove(folder, now - KEEP_SECONDS)
 
 
 def _is_own(status: os.stat_result) -> bool:

@@ -32,10 +32,10 @@ class NotOwn(OSError):
     """A file or a folder is not this user's alone; the message says whose it is, and what to do."""
 
 
-def file_name(text: str, otherwise: str = "job") -> str:
+def file_name(text: str) -> str:
     """What `text`, from whomever it comes, is called in a folder: one part of a path, never `.` or `..`, nor hidden."""
     short = _UNUSUAL.sub("_", text)[:LONGEST_NAME].encode()[:LONGEST_NAME_BYTES]
-    return short.decode(errors="ignore").lstrip(".") or otherwise
+    return short.decode(errors="ignore").lstrip(".") or "job"
 
 
 def own_folder(path: Path) -> None:

@@ -165,7 +165,7 @@ class NodeRegistration:
             nproc=setup.nproc,
             ports=ports,
             worker_ports=worker_ports,
-            fingerprint=setup.fingerprint,
+            fingerprint=setup.terms.fingerprint,
             role=setup.workers.role,
             node_role=setup.node_role,
             topology=setup.topology,
