@@ -21,7 +21,7 @@ from ...identity.contexts import NO_TLS, in_words
 from ...identity.secret import GIVE_IT
 from ..endpoint import Endpoint
 from .member_slot import Member, Probe, Reach
-from .supervisor import JOBS, Patience, encoded, keys_under, node_keys
+from .supervisor import JOBS, LARGEST_REPLY, Patience, encoded, keys_under, node_keys
 
 BIRTH_KEY = b"elastic-run.birth"
 """Holds the store's birth: outside every job's prefix, so that no job lists it."""
@@ -30,9 +30,6 @@ ENDPOINTS_KEY = b"elastic-run.endpoints"
 """Holds the endpoints that the store was started with, separated by commas; written with the birth."""
 
 _OWN = b"elastic-run."  # both of these, and nothing else, begin with it
-
-LARGEST_REPLY = 16 << 20
-"""Bytes of one answer; the keys of some ten thousand nodes are less than a tenth of that."""
 
 _ASK_SECONDS, _CHANGE_SECONDS = 2.0, 5.0
 """For one answer, as in `call`: to a question, and to a change of the members."""
@@ -133,9 +130,8 @@ async def _connect(
     failures: list[OSError] = []
     for host, port in addresses:
         try:
-            if tls is None:
-                return await asyncio.open_connection(host, port, limit=1 << 16)
-            return await asyncio.open_connection(host, port, limit=1 << 16, ssl=tls, server_hostname=SERVER_NAME)
+            name = SERVER_NAME if tls is not None else None
+            return await asyncio.open_connection(host, port, limit=1 << 16, ssl=tls, server_hostname=name)
         except ssl.SSLError as error:
             raise _failed_handshake(error) from None
         except OSError as error:

@@ -49,7 +49,7 @@ JOBS = "/elastic-run/"
 
 _NODE_KEY = re.compile(r"/elastic-run/.+/nodes/[^/]+")
 _PR_SET_PDEATHSIG = 1
-_LARGEST_REPLY = 16 << 20
+LARGEST_REPLY = 16 << 20  # the keys of some ten thousand nodes are less than a tenth of that
 _STOP_SECONDS = 5.0  # for etcd's orderly stop, which hands its leadership over
 _ASK_SECONDS = 2.0
 _DEATHS = 3  # before there is a pause between two starts
@@ -272,7 +272,7 @@ def _ask(
             connection = client.connected(seconds)
             connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
             response = connection.getresponse()
-            data = response.read(_LARGEST_REPLY)  # of what is cut off, JSON makes nothing
+            data = response.read(LARGEST_REPLY)  # of what is cut off, JSON makes nothing
             if not response.isclosed():
                 client.drop()
             return cast(dict[str, object], json.loads(data)) if response.status == 200 else None

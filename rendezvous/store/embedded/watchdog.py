@@ -215,19 +215,15 @@ async def _next(ended: Kept, announce: Announce) -> Kept | None:
         if lock is not None:
             try:
                 if _number(ended.lock) == ended.supervisor_pid:  # still, now that nobody can change it
-                    return await _start_again(ended, lock, announce)
+                    if MemberFolder(ended.folder).written:
+                        return await start_again(ended, lock, announce)
+                    _give_up(ended, "its data was removed", announce)
+                    return None
             finally:
                 os.close(lock)  # the supervisor that was started holds its own copy
         # The dead supervisor's etcd is just dying, or another agent starts it: neither tells when it is done.
         await asyncio.sleep(interval)
         interval = min(0.5, interval * 1.25)
-
-
-async def _start_again(ended: Kept, lock: int, announce: Announce) -> Kept | None:
-    if not MemberFolder(ended.folder).written:
-        _give_up(ended, "its data was removed", announce)
-        return None
-    return await start_again(ended, lock, announce)
 
 
 async def start_again(ended: Kept, lock: int, announce: Announce) -> Kept:
