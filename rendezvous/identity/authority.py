@@ -130,12 +130,6 @@ def issued(secret: Secret, role: str, seconds: float, now: float, hosts: Iterabl
     return replace(Authority.of(secret).issue(role, seconds, now, hosts), observers=observers)
 
 
-def issued_to_observer(secret: Secret, job: str, seconds: float, now: float) -> Issued:
-    """What an observer of the job of that id holds: its certificate, and the authority of the nodes it asks."""
-    made = Authority.of_observers(secret).issue_to_observer(job, seconds, now)
-    return replace(made, authority=_text(Authority.of(secret).certificate))
-
-
 def _text(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
 

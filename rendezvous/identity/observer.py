@@ -62,9 +62,9 @@ def issue(identity: Identity, job: str, agents: tuple[str, ...], seconds: float,
     """For an observer of the job of that id. Raises NoIdentity, OSError."""
     if identity.secret is None:
         raise NoIdentity("--tls-ca's authority alone protects this job; only a job with a secret has observers")
-    from .authority import issued_to_observer
+    from .authority import Authority
 
-    issued, spoken = issued_to_observer(identity.secret, job, seconds, now), identity.written()
+    issued, spoken = Authority.of_observers(identity.secret).issue_to_observer(job, seconds, now), identity.written()
     return Credentials(
         job, agents[:MOST_AGENTS], issued.until, spoken["name"], spoken["authority"], issued.certificate, issued.key
     )
