@@ -123,7 +123,8 @@ class Checkpoint(SavedEvery):
             content = {"format": FORMAT, "version": VERSION, "step": self._step, "parts": self._names}
             (new / _POSITION).write_text(json.dumps({**content, "positions": positions}))
             for file in new.iterdir():
-                _sync(file)
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
             sync_directory(new)
             if is_current_round():
                 self._publish(new)
@@ -187,8 +188,3 @@ class Checkpoint(SavedEvery):
         except (OSError, ValueError) as error:
             raise BadCheckpoint(f"{folder} is no checkpoint, or is damaged: {error}") from error
         return checked(found, folder, "folder", (FORMAT, VERSION), self._names)
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())

@@ -549,10 +549,6 @@ class State:
         else:
             self._drop_begun()
 
-    def _reset(self) -> None:
-        for callback in self._callbacks:
-            callback()
-
 
 class Attempt(contextlib.AbstractContextManager["Attempt"]):
     """One process group, from its forming to its end; see `State.attempts`.
@@ -585,7 +581,8 @@ class Attempt(contextlib.AbstractContextManager["Attempt"]):
                     process_group.form(members.context)
                 if not self._first:
                     own = True
-                    state._reset()  # pyright: ignore[reportPrivateUsage]
+                    for callback in state._callbacks:  # pyright: ignore[reportPrivateUsage]
+                        callback()
                     own = False
                 with span("sync the state"):
                     state.sync()

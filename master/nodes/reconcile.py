@@ -153,7 +153,7 @@ def _of_role(
     live = live[surplus:]
 
     placed = sum(map(_placed, live))
-    ran = room.ran or any(map(_has_run, replicas))
+    ran = room.ran or any(each.state == "running" or isinstance(each.end, Exited | OutOfMemory) for each in replicas)
     withdrawn, look = _withdrawn(live, demand.least, now, patience)
     if withdrawn:
         stop += [each.name for each in withdrawn]
@@ -245,10 +245,6 @@ def _started(demand: Demand, newest: Mapping[int, Replica], live: int, most: int
 
 def _alive(replica: Replica) -> bool:
     return replica.state != "ended" and not replica.stopping
-
-
-def _has_run(replica: Replica) -> bool:
-    return replica.state == "running" or isinstance(replica.end, Exited | OutOfMemory)
 
 
 def _placed(replica: Replica) -> bool:

@@ -172,12 +172,9 @@ def met(message: bytes, token: str) -> Caller:
     if version != VERSION:
         raise RpcError("version", f"this process speaks version {VERSION} of the protocol, and not {version}")
     hello = decode(Hello, head)
-    if token and not _equal(token, hello.token):
-        raise RpcError("token", "the token is not this job's")
+    if token:
+        import hmac  # loads OpenSSL: only where there is a token
+
+        if not hmac.compare_digest(token.encode(), hello.token.encode()):
+            raise RpcError("token", "the token is not this job's")
     return hello.caller
-
-
-def _equal(one: str, other: str) -> bool:
-    import hmac  # loads OpenSSL: only where there is a token
-
-    return hmac.compare_digest(one.encode(), other.encode())
