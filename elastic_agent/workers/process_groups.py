@@ -20,15 +20,12 @@ from dataclasses import dataclass, field
 
 from ...adapters.client.rounds import SUFFIX, News, Word
 from ...rendezvous.local_socket import own_peer
-from ...rendezvous.rpc.acceptor import AT_A_TURN
+from ...rendezvous.rpc.acceptor import Acceptor
 from ...rendezvous.wire.frame import TooLong, framed, take_frames
 from ...rendezvous.wire.values import Malformed, decode, encode
 
 _MOST_DESCRIPTORS = 253
 """In one message, as the kernel has it."""
-
-_FULL_SECONDS = 0.5
-"""Until somebody is let in again, where no descriptor was left."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,29 +79,26 @@ class ProcessGroups:
         self._half_open_seconds = half_open_seconds
         self._pid_of = pid_of
         self.short = False
-        self._listening: socket.socket | None = None
+        self._acceptor: Acceptor | None = None
         self._stayers: dict[int, _Stayer] = {}  # by pid
         self._silent: list[_Stayer] = []  # connected, and has not said whose process it keeps
         self._half_open: list[socket.socket] = []
 
     def start(self, address: str) -> None:
         """Listens beside the agent's server for workers, whose address that is. Raises OSError."""
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.bind(f"\0{address.removeprefix('@')}{SUFFIX}")
-            listening.listen(1024)
+            self._acceptor = Acceptor(listening, self._let_in, self._is_full)
+            self._acceptor.start(1024)
         except OSError:
             listening.close()
             raise
-        self._listening = listening
-        asyncio.get_running_loop().add_reader(listening, self._accept)
 
     def close(self) -> None:
         """Stops listening, and hangs up on every worker."""
-        if self._listening is not None:
-            asyncio.get_running_loop().remove_reader(self._listening)
-            self._listening.close()
-            self._listening = None
+        if self._acceptor is not None:
+            self._acceptor.close()
         for pid in tuple(self._stayers):
             self.forget(pid)
         for each in tuple(self._silent):
@@ -189,37 +183,20 @@ class ProcessGroups:
 
     # What they say.
 
-    def _accept(self) -> None:
-        for _ in range(AT_A_TURN):
-            if not self._accept_one():
-                return
+    def _is_full(self, error: OSError) -> None:
+        """Nobody can be let in for a while."""
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            self.short = True
+            self._changed()
 
-    def _accept_one(self) -> bool:
-        """Whether there may be another."""
-        assert self._listening is not None
-        loop = asyncio.get_running_loop()
-        try:
-            connection, _ = self._listening.accept()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # it waits there, and would be seen again and again
-                self.short = True
-                loop.remove_reader(self._listening)
-                loop.call_later(_FULL_SECONDS, self._listen_again)
-                self._changed()
-            return False
-        connection.setblocking(False)
+    def _let_in(self, connection: socket.socket) -> None:
         pid = own_peer(connection)
         if pid is None:
             connection.close()
-            return True
+            return
         stayer = _Stayer(pid, connection)
         self._silent.append(stayer)
-        loop.add_reader(connection, self._hear, stayer)
-        return True
-
-    def _listen_again(self) -> None:
-        if self._listening is not None:
-            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+        asyncio.get_running_loop().add_reader(connection, self._hear, stayer)
 
     def _hear(self, stayer: _Stayer) -> None:
         try:

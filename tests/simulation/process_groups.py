@@ -6,7 +6,6 @@ sockets: the line between a worker and its agent (`AgentEnd`, `WorkerEnd`), and 
 process group (`Link`), of which the agent may hold a duplicate.
 """
 
-import asyncio
 import contextvars
 import dataclasses
 import os
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from elastic_run.adapters.client.rounds import Word
 from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
+from elastic_run.rendezvous.rpc.acceptor import Acceptor
 
 if TYPE_CHECKING:
     from .world import World
@@ -124,6 +124,12 @@ class _Door(_Readable):
         """A worker connects."""
         self._waiting.append(end)
         self.wake()
+
+    def setblocking(self, flag: bool) -> None:
+        """See `socket.setblocking`."""
+
+    def listen(self, backlog: int) -> None:
+        """See `socket.listen`."""
 
     def accept(self) -> "tuple[AgentEnd, str]":
         """See `socket.accept`."""
@@ -258,8 +264,8 @@ class SimulatedProcessGroups(ProcessGroups):
     def start(self, address: str) -> None:
         """See `ProcessGroups.start`."""
         self._door = _Door(self._world)
-        self._listening = cast(socket.socket, self._door)
-        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+        self._acceptor = Acceptor(cast(socket.socket, self._door), self._let_in, self._is_full)
+        self._acceptor.start(1024)
 
     def connect(self, pid: int, heard: Callable[[], object]) -> WorkerEnd:
         """The worker `pid` connects; `heard` is called whenever something has come for it."""
