@@ -60,8 +60,8 @@ class LocalJob:
         await self._connection.close()
 
 
-async def local_jobs() -> list[LocalJob]:
-    """One for each job that has an agent here which answers."""
+async def local_jobs() -> dict[LocalJob, Status]:
+    """One for each job that has an agent here which answers, and how it is."""
     names = ""
     with contextlib.suppress(OSError):
         names = await asyncio.to_thread(Path("/proc/net/unix").read_text, errors="replace")
@@ -70,13 +70,14 @@ async def local_jobs() -> list[LocalJob]:
         if len(agents) < MOST and (agent := await _dial(name)):
             agents.append(agent)
     answers = await asyncio.gather(*(each.status(FIRST) for each in agents), return_exceptions=True)
-    jobs: dict[tuple[str, str], LocalJob] = {}
+    jobs, known = dict[LocalJob, Status](), set[tuple[str, str]]()
     for agent, answer in zip(agents, answers, strict=True):
-        if isinstance(answer, Status):
-            jobs.setdefault((answer.job, answer.run), agent)
-        if agent not in jobs.values():
+        if isinstance(answer, Status) and (answer.job, answer.run) not in known:
+            known.add((answer.job, answer.run))
+            jobs[agent] = answer
+        else:
             await agent.close()
-    return list(jobs.values())
+    return jobs
 
 
 async def _dial(name: str) -> LocalJob | None:

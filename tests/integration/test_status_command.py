@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,21 @@ from elastic_run.rendezvous.store.etcd.etcd_store import EtcdStore
 from .cluster import Cluster
 from .commands import asked, run, scraped
 from .recorded_history import recorded
+
+
+@contextlib.contextmanager
+def exporter(*words: str) -> Generator[str]:
+    """Runs until it is told to end; where it listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "elastic_run", "exporter", f"--listen={address}", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and address in process.stdout.readline()
+            yield address
+        finally:
+            process.terminate()
+        assert process.wait(60) == 0
 
 
 def test_a_job_says_how_it_is_also_while_another_node_leads_it(job: Cluster) -> None:
@@ -74,6 +90,10 @@ def test_a_job_is_found_on_its_machine_without_its_store(alone: Cluster) -> None
     assert done.returncode == 0, done
     told = json.loads(done.stdout)
     assert (told["job"], told["state"], told["world_size"]) == (alone.job, "open", 1)
+    with exporter(f"--rdzv-id={alone.job}") as address:
+        found = scraped(address)
+        assert {found[f'elastic_run_{each}{{job="{alone.job}"}}'] for each in ("job_up", "world_size")} == {1}
+        assert "elastic_run_store_up" not in found
     command = [sys.executable, "-m", "elastic_run", "status", "--watch", f"--rdzv-id={alone.job}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
@@ -190,13 +210,9 @@ def test_the_doctor_prints_each_finding_as_it_is_found(tmp_path: Path) -> None:
 
 
 def test_the_exporter_serves_every_job_of_the_store_until_it_is_told_to_end(job: Cluster) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
     job.start("A", "B", nnodes="1:2")
     job.workers(2)
-    command = [sys.executable, "-m", "elastic_run", "exporter", f"--rdzv-endpoint={job.typed_endpoint}"]
-    with subprocess.Popen([*command, f"--listen={address}"], stdout=subprocess.PIPE, text=True) as exporter:
-        assert exporter.stdout is not None and address in exporter.stdout.readline()
+    with exporter(f"--rdzv-endpoint={job.typed_endpoint}") as address:
         found = scraped(address)
         assert found["elastic_run_store_up"] == 1 and found[f'elastic_run_job_up{{job="{job.job}"}}'] == 1
         assert found[f'elastic_run_world_size{{job="{job.job}"}}'] == 2
@@ -208,38 +224,24 @@ def test_the_exporter_serves_every_job_of_the_store_until_it_is_told_to_end(job:
         second.release()
         job.finish()
         assert not any(job.job in name for name in scraped(address))
-        exporter.terminate()
-        assert exporter.wait(60) == 0
 
 
 def test_an_exporter_whose_store_is_gone_says_so_and_goes_on() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
     own_secret(own_folder(os.environ))
-    command = [sys.executable, "-m", "elastic_run", "exporter", "--rdzv-endpoint=127.0.0.1:1", f"--listen={address}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as exporter:
-        assert exporter.stdout is not None and address in exporter.stdout.readline()
+    with exporter("--rdzv-endpoint=127.0.0.1:1") as address:
         assert scraped(address) == {"elastic_run_store_up": 0} == scraped(address)
-        exporter.terminate()
-        assert exporter.wait(60) == 0
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.0\r\nX: "], ids=["silent", "slow"])
 def test_connections_without_a_request_keep_nobody_from_an_exporters_metrics(begin: bytes) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
     own_secret(own_folder(os.environ))
-    command = [sys.executable, "-m", "elastic_run", "exporter", "--rdzv-endpoint=127.0.0.1:1", f"--listen={address}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as exporter, contextlib.ExitStack() as strangers:
-        assert exporter.stdout is not None and address in exporter.stdout.readline()
+    with exporter("--rdzv-endpoint=127.0.0.1:1") as address, contextlib.ExitStack() as strangers:
         for _ in range(3 * ROOM):
             host, _, port = address.rpartition(":")
             slow = strangers.enter_context(socket.create_connection((host, int(port)), 30))
             with contextlib.suppress(ConnectionError):
                 slow.sendall(begin)
         assert scraped(address) == {"elastic_run_store_up": 0}
-        exporter.terminate()
-        assert exporter.wait(60) == 0
 
 
 class Terminal:

@@ -22,8 +22,9 @@ from ....rendezvous.store.endpoint import Endpoint, MalformedEndpoint, is_local,
 from ...console import say
 from ...errors import UsageError
 from ...options.reach import Reach, parse_reach, take
-from ...store_access import asked_at, etcd_at, renewed
+from ...store_access import asked_at, etcd_at, nobody_listens, renewed
 from ..credentials import credentials_in
+from ..local_jobs import local_jobs
 from ..observed_job import ObservedJob
 from ..running_job import NoAnswer, RunningJob, jobs
 from .metrics import METRICS, STORE_UP, STORE_UP_HELP, UP, Metric
@@ -38,8 +39,8 @@ elastic-run exporter [--listen=HOST:PORT] --credentials=FILE
 Serves metrics of jobs to Prometheus, at /metrics.
 
   --listen         address to listen on; default: 127.0.0.1:9464
-  --rdzv-endpoint  the store, as the jobs' nodes name it; default: this machine
-  --rdzv-id        only this job; default: all jobs in the store
+  --rdzv-endpoint  the store, as the jobs' nodes name it; default: your jobs on this machine, and those of a store here
+  --rdzv-id        only this job; default: all of them
   --etcd-...       as for the jobs' nodes
   --credentials    a file from elastic-run credentials; replaces the secret and the flags above, for one job
 
@@ -69,8 +70,6 @@ def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
         _need_prometheus()
         return asyncio.run(observe(credentials, listen))
     reach = parse_reach(rest, environ, "exporter")
-    if reach.store.kind == "memory":
-        raise UsageError("elastic-run exporter: a job of one node keeps its store in its agent, so it cannot be asked")
     _need_prometheus()
     return asyncio.run(_ask(reach, listen))
 
@@ -104,17 +103,21 @@ async def observe(credentials: Credentials, listen: Endpoint) -> int:
 
 
 async def _ask(reach: Reach, listen: Endpoint) -> int:
-    endpoints = asked_at(reach)
+    endpoints, here = asked_at(reach), not reach.store.endpoints
+    whose = "your jobs on this machine" if here else f"the jobs at {','.join(map(str, endpoints))}"
+    store, security, identity = None, Security(), None
     try:
         store, security, identity = etcd_at(endpoints, reach.store.credentials, reach.trust, say)
     except NoIdentity as error:
-        raise UsageError(str(error)) from None
+        if not here:
+            raise UsageError(str(error)) from None
     try:
         async with renewed(identity, say):
-            jobs = Jobs(store, reach.job_id, security)
-            return await serve_metrics(jobs, listen, f"the jobs at {','.join(map(str, endpoints))}")
+            jobs = Jobs(store, reach.job_id, security, endpoints if here else ())
+            return await serve_metrics(jobs, listen, whose)
     finally:
-        await store.close()
+        if store is not None:
+            await store.close()
 
 
 async def serve_metrics(jobs: "Jobs | Observed", listen: Endpoint, whose: str) -> int:
@@ -151,34 +154,52 @@ class Jobs:
     """The jobs in one store; their connections are kept from one scrape to the next.
 
     Args:
-        store: the caller closes it.
+        store: the caller closes it; None: there is none.
         only: the id of the only one that is asked; None: all.
         security: what their agents speak.
+        here: this user's jobs on this machine are asked, too, and the store only where somebody listens there.
 
     Attributes:
-        store: there is one that is asked.
+        store: there is one that is asked, whatever happens.
     """
 
-    store = True
-
-    def __init__(self, store: Store, only: str | None, security: Security) -> None:
+    def __init__(
+        self, store: Store | None, only: str | None, security: Security, here: Sequence[Endpoint] = ()
+    ) -> None:
         self._store = store
         self._security = security
         self._only = only
+        self._here = here
+        self.store = not here
         self._known: dict[str, RunningJob] = {}
 
     async def statuses(self) -> Mapping[str, Status | None]:
         """The status of each; None where nobody answers for it. Raises StoreError, TimeoutError."""
+        found: dict[str, Status | None] = {}
+        for job, status in (await local_jobs() if self._here else {}).items():
+            await job.close()
+            if status.job == (self._only or status.job):
+                found[status.job] = status
+        if self._store is None or (self._here and await nobody_listens(self._here)):
+            return found
+        try:
+            await self._ask_store(self._store, found)
+        except (StoreError, TimeoutError):
+            if self.store:
+                raise
+        return dict(sorted(found.items()))
+
+    async def _ask_store(self, store: Store, found: dict[str, Status | None]) -> None:
+        """Of each in the store that is not yet `found`."""
         async with asyncio.timeout(SCRAPE):
-            ids = await jobs(self._store)
-            ids = [job for job in ids if job == (self._only or job)]
+            ids = await jobs(store)
+            ids = [job for job in ids if job == (self._only or job) and job not in found]
             for gone in set(self._known) - set(ids):
                 await self._known.pop(gone).close()
             turns = asyncio.Semaphore(AT_ONCE)
-            found: dict[str, Status | None] = {}
 
             async def ask(job: str) -> None:
-                running = self._known.setdefault(job, RunningJob(self._store, job, self._security))
+                running = self._known.setdefault(job, RunningJob(store, job, self._security))
                 async with turns:
                     try:
                         found[job] = await running.status(PATIENCE)
@@ -189,7 +210,6 @@ class Jobs:
             async with asyncio.TaskGroup() as group:
                 for job in ids:
                     group.create_task(ask(job))
-        return dict(sorted(found.items()))
 
     async def close(self) -> None:
         """Hangs up."""

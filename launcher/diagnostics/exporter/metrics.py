@@ -194,4 +194,4 @@ UP = Metric(
     _one(lambda _: 1.0),
 )
 STORE_UP = "elastic_run_store_up"
-STORE_UP_HELP = "1 where the store answers. It has no label, and is missing with --credentials."
+STORE_UP_HELP = "1 where the store that --rdzv-endpoint names answers. It has no label."
