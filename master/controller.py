@@ -72,7 +72,7 @@ from .incident_log import IncidentLog
 from .memory import Memory
 from .status import NEWEST, Node, Status
 from .targets import Target, targets
-from .training_time import TrainingTime
+from .training_time import TrainingTime, since
 
 RETURN_SECONDS = 10.0
 """So long a node has to register again, when its lease ended because the store was away and its agent answers."""
@@ -811,8 +811,6 @@ class Controller:
                 self._aim(finishing=found.finishing)
                 if not self._refuse_mismatched():
                     self._decide(found, until)
-                if self._round.running and (spent := self._training.unkept(self._round.number, self._now)):
-                    self._do(spent)
             case "ended":
                 self._aim(finishing=True)
                 self._see_off()
@@ -847,6 +845,8 @@ class Controller:
             case Keep(until):
                 self._next = reason, until
                 self._say_once("" if isinstance(reason, AwaitingReports) else str(reason))  # it is over in a moment
+                if self._round.running and (spent := self._training.unkept(self._round.number, self._now)):
+                    self._do(spent)  # first, for the wait may be long
                 self._do(effects.Wait(until))
             case Open():
                 self._open(decision, reason)
@@ -938,14 +938,13 @@ class Controller:
         where: tuple[Peers, ...] = (),
     ) -> None:
         begun = self._evidence_at[1] if self._evidence_at[0] == self._round.number else self._now
-        header = dataclasses.replace(header, split=self._training.until(self._now).split)
-        self._do(effects.Publish(what, header, assignments, begun, where))
+        self._do(effects.Publish(what, self._training.headed(header, self._now), assignments, begun, where))
 
     def _adopt_published(self, event: events.Published) -> None:
         header = self.header = event.header
         self._header_revision, self._published = event.revision, event.published
         self._next = NoChange(), None
-        self._training.ended(self._now, "other" if header.final else category(header.cause))
+        self._training.ended(self._now, since(header))
         if header.incident:
             self._incidents.append((self._now, header.incident))
             if cause := of_incident(header.incident):

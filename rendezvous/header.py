@@ -97,7 +97,7 @@ class Header:
         tally: closed incidents, this round's cause not included.
         incident: why this round was opened, where that was an incident; the root cause where the job failed.
         in_place: this round was opened in place (`round.OpenInPlace`).
-        split: the job's time from its first round until this was decided, by category.
+        split, at_risk: the job's time from its first round until this was decided, as in `SplitUntil`.
         deadline_seconds: in a waiting header, how long the wait may last; else 0.
         roles: who has which ranks, in a job with roles; else empty.
     """
@@ -120,6 +120,7 @@ class Header:
     incident: Incident | None = None
     in_place: bool = False
     split: Split = field(default_factory=Split)
+    at_risk: Number | None = None
     deadline_seconds: float = 0.0
     roles: Annotated[tuple[RoleRanks, ...], Count(MAX_ROLES)] = ()
 

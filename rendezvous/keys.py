@@ -6,7 +6,7 @@
 /elastic-run/<job>/listening                     leased: the number of the round whose rank 0 listens for the others
 /elastic-run/<job>/assignments/<prefix>/<node>   what the header's round gives to each node
 /elastic-run/<job>/assignments/<prefix>/peers/<number>  where the round's workers are, if their framework asks
-/elastic-run/<job>/assignments/<prefix>/time/now  what the job's time went into, if the round has stood still
+/elastic-run/<job>/assignments/<prefix>/time/now  what the job's time went into, once all its workers ran
 /elastic-run/<job>/successes/<incarnation>       a node whose workers of the current round all ended with 0
 /elastic-run/<job>/evictions/<incarnation>       leased: why a node was evicted
 /elastic-run/<job>/ledgers/<name>                who has which shards of a dataset whose position lies in checkpoints
@@ -74,7 +74,7 @@ class Keys:
         return f"{self.assignments}{prefix}/peers/{'' if number is None else f'{number:06d}'}"
 
     def time(self, prefix: str) -> str:
-        """What the job's time went into until the round that named `prefix` stood still, or went on."""
+        """What the job's time went into until the round that named `prefix` trained, saved, or stood still."""
         return f"{self.assignments}{prefix}/time/now"
 
     @property

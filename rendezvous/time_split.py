@@ -107,11 +107,16 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SplitUntil:
-    """What the job's time went into until its category became `now` while round `round` ran."""
+    """What the job's time went into until its category became `now` while round `round` ran.
+
+    Attributes:
+        at_risk: microseconds that were productive since the newest checkpoint; None: no worker told of one.
+    """
 
     round: Number
     now: Category
     split: Split
+    at_risk: Number | None = None
 
 
 assert tuple(each.name for each in fields(Split)) == CATEGORIES

@@ -615,7 +615,8 @@ class Checker:
             if in_force and self._keys.round not in written:
                 self._violated("assignments in force are not touched", f"{key} was deleted")
             return
-        if "/peers/" in key:  # where the workers are: no node's assignment
+        # Where the workers are, or what the job's time went into: no node's assignment.
+        if "/peers/" in key or key == self._keys.time(prefix):
             held[key] = None
             return
         assignment = decode(Assignment, event.kv.value)

@@ -83,7 +83,9 @@ class ControllerTranscript:
                 spent = status.goodput.split.seconds.get("infrastructure_recovery_from_disruption", 0)
                 nodes = ", ".join(f"{each.node} {each.state}" for each in status.nodes)
                 optional = f", failures of optional roles: {status.tally.optional}" if status.tally.optional else ""
-                yield f"{nodes}; trained {status.goodput.trained:g} s, recovered for {spent:g} s{optional}"
+                again = status.goodput.split.seconds.get("wasted_progress_from_disruption", 0)
+                wasted = f", {again:g} s of it again" if again else ""
+                yield f"{nodes}; trained {status.goodput.trained:g} s{wasted}, recovered for {spent:g} s{optional}"
                 for each in status.diagnosis:
                     yield f"found {each.ago:g} s ago ({each.domain}, a restart {each.outlook}): {each.finding}"
             case _:
@@ -185,10 +187,10 @@ def effect_words(effect: effects.Effect) -> str:
             return f"refuse {incarnation} {how}: {line} [{eviction.reason}]"
         case effects.Wait(until):
             return "wait" if until is None else f"wait until {until:g}"
-        case SplitUntil(round, becomes, split):
-            return (
-                f"keep that round {round} was productive for {split.productive / MICROSECONDS:g} s, and is: {becomes}"
-            )
+        case SplitUntil(round, becomes, split, at_risk):
+            risk = "" if at_risk is None else f" ({at_risk / MICROSECONDS:g} s of it at risk)"
+            productive = f"{split.productive / MICROSECONDS:g} s{risk}"
+            return f"keep that round {round} was productive for {productive}, and is: {becomes}"
         case effects.CleanUp(succeeded):
             return f"remove the job's keys{', it has succeeded' if succeeded else ''}"
         case effects.Publish(what, header, assignments, begun):

@@ -88,7 +88,7 @@ def test_a_new_master_counts_on_and_knows_the_last_incident() -> None:
     after.look(100.0)
     after.look(100.0)
     status = after.controller.status(110.0)
-    assert (status.goodput.trained, status.goodput.elapsed) == (4.0 + 20.0, 8.0 + 20.0)
+    assert (status.goodput.trained, status.goodput.elapsed) == (4.0 + 10.0, 8.0 + 20.0)
     assert [incident.round for incident in status.incidents] == [1] and status.incidents[0].ago == 20.0
     assert status.round == 2 and [node.state for node in status.nodes] == ["running"] * 2
 
