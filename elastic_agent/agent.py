@@ -125,6 +125,7 @@ class Agent:
             changed.set,
             now,
             output.say,
+            observer.diagnosed if observer else lambda _: None,
         )
         self._candidate = leads = Candidate(
             store,

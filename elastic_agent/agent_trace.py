@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from ..master.diagnosis.findings import Finding
 from ..rendezvous.fields import signal_name
 from ..rendezvous.header import Header
 from ..rendezvous.member import Exit
@@ -44,6 +45,10 @@ class Observer(Protocol):
 
     def noticed(self, signal: str) -> None:
         """This node was told to leave."""
+        ...
+
+    def diagnosed(self, finding: Finding) -> None:
+        """This node's master has found that, maybe again."""
         ...
 
 

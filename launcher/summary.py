@@ -56,7 +56,8 @@ def last_lines(options: Options, result: Result, host: str, split: Split | None)
     """The lines that end the run, at most LINES where it failed; `split`: see `spent`."""
     totals = _totals(result)
     if result.code == plan.SUCCEEDED:
-        return [f"job {options.job_id} succeeded: {result.reason}", *_goodput(options, result.header, split), totals]
+        told = [*_stood_still(result), *_goodput(options, result.header, split), totals]
+        return [f"job {options.job_id} succeeded: {result.reason}", *told]
     verdict = f"job {options.job_id} failed: {result.reason}"
     if result.code >= 128:
         verdict = f"node {result.node} left job {options.job_id}: {result.reason}"
@@ -161,13 +162,18 @@ def _finding(finding: Finding) -> dict[str, object]:
         "outlook": finding.outlook,
         "evidence": finding.strength,
         "words": str(finding),
+        "done": finding.done,
     }
 
 
 def _stood_still(result: Result) -> list[str]:
-    """What is known of a standstill that came before a failure, and that its reason does not name."""
-    found = [each for each in result.findings if each.kind in HANGS and str(each) not in result.reason]
-    return [f"before that: {found[-1]}"] if found else []
+    """A standstill that was acted upon, or, before a failure, was there; nothing where the reason names it."""
+    found = [each for each in result.findings if each.kind in HANGS and (each.done or result.code != plan.SUCCEEDED)]
+    return [
+        f"diagnosis of round {each.round}: {each}; evidence: {each.strength}{each.done and '; '}{each.done}"
+        for each in sorted(found, key=lambda each: bool(each.done))[-1:]
+        if str(each) not in result.reason
+    ]
 
 
 def write_json(path: Path, options: Options, result: Result, split: Split | None) -> None:

@@ -313,7 +313,7 @@ class Controller:
             datasets=tuple(datasets),
             goodput=self._training.until(now),
             diagnosis=tuple(
-                status.Diagnosis(now - at, each, each.domain, each.outlook, cut(str(each)))
+                status.Diagnosis.of(each, now - at)
                 for at, findings in ((self._diagnosed, self._findings), (self._compared, self._slow))
                 for each in findings
             ),
@@ -617,13 +617,9 @@ class Controller:
             self._do(effects.Examine(self._round.number, self.suspected))
         elif known and not any(self._stalled.values()):
             self._training.goes_on(self._now)
-            if self._stands_still:
+            if any(each.kind in HANGS for each in self._findings):
                 self._say("the workers make progress again")
             self._findings = tuple(each for each in self._findings if each.kind not in HANGS)
-
-    @property
-    def _stands_still(self) -> bool:
-        return any(each.kind in HANGS for each in self._findings)
 
     @property
     def suspected(self) -> tuple[Suspected, ...]:
@@ -692,6 +688,7 @@ class Controller:
                 self._gave_way[each.finding.rank, each.leaves.world_size] = each.leaves.node
                 why = Replacement(self._round.number, cut(str(each.finding)))
                 self._do(effects.Replace(self._suspected(each.leaves), why))
+                self._do(effects.Note(dataclasses.replace(each.finding, done=f"replaced node {each.leaves.node}")))
 
     def _in_one_role(self, finding: Finding) -> bool:
         """Whether the suspect and those that wait for it have one role, where the job has several.
@@ -707,6 +704,7 @@ class Controller:
     def _end_hang(self, finding: Finding) -> None:
         if self._terms.on_hang == "fail":
             self._hangs = finding
+            self._do(effects.Note(dataclasses.replace(finding, done="ended the job (--on-hang=fail)")))
             return
         # Of a worker that has ended already, one that waits for it.
         wanted = finding.waiting[0] if finding.kind == "uneven-steps" and finding.waiting else finding.rank
@@ -714,6 +712,7 @@ class Controller:
             if wanted is not None and wanted in self.ranks.get(each.incarnation, ()):
                 why = cut(f"killed because the job stood still: {finding}")
                 self._do(effects.Condemn(self._suspected(each), Condemned(self._round.number, wanted, why)))
+                self._do(effects.Note(dataclasses.replace(finding, done=f"killed rank {wanted} (--on-hang=restart)")))
 
     # -- incidents --------------------------------------------------------------------------------------------------
 

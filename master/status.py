@@ -11,7 +11,7 @@ from ..rendezvous import header
 from ..rendezvous.fields import Name, Number, Words
 from ..rendezvous.header import Header, Tally
 from ..rendezvous.member import Member
-from ..rendezvous.node_reasons import NodeReason
+from ..rendezvous.node_reasons import NodeReason, cut
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.reasons import IncidentReason, Reason
 from ..rendezvous.round import Cause
@@ -92,6 +92,11 @@ class Diagnosis:
     domain: Name
     outlook: Name
     words: Words
+
+    @classmethod
+    def of(cls, finding: Finding, ago: float) -> "Diagnosis":
+        """With what follows from its kind."""
+        return cls(ago, finding, finding.domain, finding.outlook, cut(str(finding)))
 
 
 RUNS = ("gathering", "open", "waiting")

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...master.diagnosis.evidence import MAX_TAIL, NodeEvidence, Worker
 from ...master.diagnosis.examination import CONDEMN, EVIDENCE, REPLACE
@@ -28,6 +29,7 @@ class Diagnosis:
         changed: is called when there is news for the master.
         now: the agent's clock, seconds.
         say: prints one line for a person.
+        diagnosed: takes each finding of this agent's own master, at each look.
 
     Attributes:
         findings: the newest of this agent's own master; none while another agent leads the job.
@@ -44,6 +46,7 @@ class Diagnosis:
         changed: Callable[[], None],
         now: Callable[[], float],
         say: Callable[[str], None],
+        diagnosed: Callable[[Finding], None],
     ) -> None:
         self._setup = setup
         self._facts = facts
@@ -51,6 +54,7 @@ class Diagnosis:
         self._condemn = condemn
         self._leave = leave
         self._changed = changed
+        self._diagnosed = diagnosed
         self.findings: deque[Finding] = deque(maxlen=MAX_FINDINGS)
         self._program, self._say = py_spy(), say
         self._looks = looks.Looks(self._program)
@@ -95,8 +99,11 @@ class Diagnosis:
 
     def tell(self, finding: Finding) -> None:
         """Takes a finding of this agent's own master."""
-        if finding not in self.findings:
-            self.findings.append(finding)
+        before = next((each for each in self.findings if each.key == finding.key), None)
+        if before:
+            self.findings.remove(before)
+        self.findings.append(finding if finding.done or not before else replace(finding, done=before.done))
+        self._diagnosed(finding)
 
     async def look(self, wanted: Look) -> NodeEvidence:
         """The evidence of this node's workers; none of them where they are not those of the asked round."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...master.status import RUNS, Incident, Node, Status
+from ...master.status import RUNS, Node, Status
 from ...rendezvous.plural import plural
 from ...rendezvous.visible import visible
 from ..goodput.words import lost, steps_words
@@ -18,7 +18,8 @@ def lines(status: Status) -> Iterator[str]:
         wanted = ", ".join(f"{each.role or 'nodes'} {each.count}" for each in status.targets)
         waits = visible(str(status.next))
         yield f"  wanted: {wanted}{f'; {waits}{_within(status.deadline)}' if waits else ''}"
-    yield from (f"  {line}" for line in _table(_rows(status)))
+    rows = [_row(node) for node in status.nodes] + [_row(node, standby=True) for node in status.standbys]
+    yield from (f"  {line}" for line in _table(rows))
     if status.returning:
         yield f"  may register again, since the store was away: {', '.join(map(visible, status.returning))}"
     yield f"  so far: {_so_far(status)}"
@@ -33,7 +34,7 @@ def lines(status: Status) -> Iterator[str]:
         yield f"    {found.domain}; a restart {visible(found.outlook)}; evidence: {found.finding.strength}"
         yield from (f"    | {visible(line)}" for line in found.finding.last_lines)
     for incident in reversed(status.incidents):
-        yield f"  {_incident(incident)}"
+        yield f"  {_span(incident.ago)} ago, round {incident.round}: {visible(str(incident.reason))}"
 
 
 def _state(status: Status) -> str:
@@ -50,14 +51,6 @@ def _so_far(status: Status) -> str:
     if (share := status.goodput.share) is not None:
         parts.append(f"goodput {100 * share:.1f} % of {_span(status.goodput.elapsed)}")
     return ", ".join(parts)
-
-
-def _incident(incident: Incident) -> str:
-    return f"{_span(incident.ago)} ago, round {incident.round}: {visible(str(incident.reason))}"
-
-
-def _rows(status: Status) -> Sequence[tuple[str, ...]]:
-    return [_row(node) for node in status.nodes] + [_row(node, standby=True) for node in status.standbys]
 
 
 def _row(node: Node, *, standby: bool = False) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """What a job's time went into, in words (pure)."""
 
+from datetime import UTC, datetime
+
 from ...rendezvous.time_split import MICROSECONDS, Split
 
 SHORTEST = 50_000
@@ -34,3 +36,11 @@ def steps_words(rate: float) -> str:
     if 0 < rate < 0.5:
         return f"{span(1 / rate)} a step"
     return f"{rate:.3g} steps/s"
+
+
+def local_time(unix: float) -> str:
+    """Date, time and the offset of this machine's zone."""
+    try:
+        return datetime.fromtimestamp(unix, UTC).astimezone().isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):  # no year of the calendar
+        return "an unknown time"

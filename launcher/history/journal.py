@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...master.status import Status
+from ...master.diagnosis.findings import Finding
+from ...master.status import Diagnosis, Status
 from ...rendezvous.errors import RendezvousError
 from ...rendezvous.fields import MAX_WORDS
 from ...rendezvous.header import Header
@@ -131,6 +132,11 @@ class Journal:
         """This node was told to leave."""
         self._add(Noticed(self._now(), signal))
 
+    def diagnosed(self, finding: Finding) -> None:
+        """This node's master has found that, maybe again."""
+        for each in self.kept.news((Diagnosis.of(finding, 0.0),), self._now()):
+            self._add(each)
+
     def looked(self, status: Status) -> None:
         """This node leads the job, which is so."""
         now = self._now()
@@ -142,7 +148,7 @@ class Journal:
     def heard(self, status: Status) -> None:
         """Whoever leads the job says so."""
         now = self._now()
-        for each in self.kept.news(status, now):
+        for each in self.kept.news(status.diagnosis, now):
             self._add(each)
         if self.kept.wants_point(now):
             datasets, split = status.datasets, status.goodput.split

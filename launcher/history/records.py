@@ -214,13 +214,13 @@ class Kept:
         """It is time for another."""
         return not self.points or unix - self.points[-1].unix >= self.distance
 
-    def news(self, status: Status, unix: float) -> Iterator[Found]:
-        """What a diagnosis has found since the last look at the job."""
-        known = {each.key: each for each in self.found}
-        for each in status.diagnosis:
-            found = Found(round(unix - each.ago, 3), each)
+    def news(self, diagnosis: Iterable[Diagnosis], unix: float) -> Iterator[Found]:
+        """What of it was not found before, or was not as sure, or has been acted upon since."""
+        known = {each.key: each.diagnosis.finding for each in self.found}
+        for each in diagnosis:
+            found, now = Found(round(unix - each.ago, 3), each), each.finding
             before = known.get(found.key)
-            if before is None or before.diagnosis.finding.strength != each.finding.strength:
+            if before is None or before.strength != now.strength or now.done not in ("", before.done):
                 yield found
 
     def __iter__(self) -> Iterator[Record]:

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...rendezvous.named_files import read_named, write_named
+from ...rendezvous.plural import plural
 from ...rendezvous.visible import visible
 from ..console import say
 from ..errors import UsageError
+from ..goodput.words import local_time
 from ..history.records import SUFFIX, Record, read
 from .page import page
-from .story import File, Story, tell
+from .story import File, Story, find_run_times, tell
 
 USAGE = """\
 elastic-run report FILE|DIR ... [-o page.html] [--run=RUN]
@@ -33,15 +35,14 @@ def main(words: Sequence[str], _: Mapping[str, str] | None = None) -> int:
         return 0
     output, run, names = _parsed(words)
     files = [_file(path) for name in names for path in _paths(Path(name))]
-    runs = {each: file for file in files for each in file.runs}
+    runs = find_run_times(files)
     if run is not None and run not in runs:
-        raise UsageError(f"--run={run}: there is no such run; there are {', '.join(map(visible, runs)) or 'none'}")
+        raise UsageError(f"--run={run}: there is no such run; there are {', '.join(map(_run, runs.items())) or 'none'}")
     story = tell(files, run)
     if story is None:
         raise UsageError(f"{', '.join(names)}: no file of a history ({SUFFIX}) tells of a job")
-    others = [each for each in runs if each != story.run]
-    if run is None and others:
-        say(f"this is run {story.run}; --run= selects another: {', '.join(map(visible, others))}")
+    if run is None and (others := [each for each in runs.items() if each[0] != story.run]):
+        say(f"this is run {story.run}; --run= selects another: {', '.join(map(_run, others))}")
     _write(output, page(story))
     say(_summary(story, output))
     return 0
@@ -99,7 +100,14 @@ def _write(output: str, text: str) -> None:
         raise UsageError(f"{output} cannot be written: {error.strerror}: name another file with -o") from None
 
 
+def _run(of: tuple[str, tuple[float, float]]) -> str:
+    run, (began, until) = of
+    return f"{visible(run)} ({local_time(began)} to {local_time(until)})"
+
+
 def _summary(story: Story, output: str) -> str:
     rounds = sum(each.state == "open" for each in story.changes)
     where = "standard output" if output == "-" else output
-    return f"job {visible(story.job)}: {rounds} rounds, {len(story.interruptions)} interruptions: {where}"
+    done = f"{plural(rounds, 'round')}, {plural(len(story.interruptions), 'interruption')}"
+    when = f"{local_time(story.began)} to {local_time(story.until)}{'' if story.over else ' so far'}"
+    return f"job {visible(story.job)}, {when}: {done}: {where}"

@@ -7,7 +7,6 @@ no script of its own, and its policy allows none; a live page is given the one t
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from html import escape
 
 from ...elastic_agent.workers.failure import describe, hint
@@ -18,7 +17,7 @@ from ...rendezvous.header import Incident
 from ...rendezvous.plural import plural, ranks
 from ...rendezvous.time_split import MICROSECONDS, Split
 from ...rendezvous.visible import visible
-from ..goodput.words import span, words
+from ..goodput.words import local_time, span, words
 from ..terminal.rank_lines import frame_words
 from .picture import Mark, bar, line, steps
 from .story import Interruption, Story, Tail
@@ -104,11 +103,8 @@ def _block(value: str) -> str:
 
 
 def _moment(unix: float) -> str:
-    try:
-        made = datetime.fromtimestamp(unix, UTC)
-    except (ValueError, OverflowError, OSError):  # no year of the calendar
-        return "an unknown time"
-    return f'<time datetime="{made.isoformat(timespec="seconds")}">{made:%Y-%m-%d %H:%M:%S} UTC</time>'
+    made = local_time(unix)
+    return f'<time datetime="{made}">{made}</time>' if made[0].isdigit() else made
 
 
 def _head(story: Story) -> str:
@@ -117,8 +113,8 @@ def _head(story: Story) -> str:
     reason = f"<p>{_text(story.reason)}</p>" if story.reason else ""
     return (
         f'<header><h1>{_text(story.job)} <span class="pill {kind}">{state}</span></h1>'
-        f"<p>A job{script}, from {_moment(story.began)}, {'for' if story.over else 'so far for'} "
-        f"{span(story.until - story.began)}.</p>{reason}</header>"
+        f"<p>A job{script}, from {_moment(story.began)} to {_moment(story.until)}{'' if story.over else ' so far'}, "
+        f"for {span(story.until - story.began)}.</p>{reason}</header>"
     )
 
 
@@ -166,16 +162,12 @@ def _suspects(story: Story, *, live: bool) -> str:
         return ""
     slow = all(each.finding.kind.startswith("slow-") for each in story.suspects)
     title = "Why the job is slow" if slow else "Why the job is slow or makes no progress"
-    made = "".join(
-        f"<p><b>{_text(each.words)}</b></p>{_finding(each, f'now{number}')}{_look_link(each) if live else ''}"
-        for number, each in enumerate(story.suspects)
-    )
+    made = ""
+    for number, each in enumerate(story.suspects):
+        made += f"<p><b>{_text(each.words)}</b></p>{_finding(each, f'now{number}')}"
+        if live and (rank := each.finding.rank) is not None:
+            made += f"<p>{_rank_link(rank, f'Look at rank {rank} now')}</p>"
     return f'<section aria-labelledby="suspects"><h2 id="suspects" class="bad">{title}</h2>{made}</section>'
-
-
-def _look_link(each: Diagnosis) -> str:
-    rank = each.finding.rank
-    return "" if rank is None else f"<p>{_rank_link(rank, f'Look at rank {rank} now')}</p>"
 
 
 def _rank_link(rank: int, words: str) -> str:
@@ -204,6 +196,7 @@ def _finding(each: Diagnosis, key: str) -> str:
         ("domain", _text(each.domain)),
         ("a restart", _text(each.outlook)),
         ("evidence", _text(finding.strength)),
+        ("done", _text(finding.done or "nothing but to tell it")),
     ]
     if finding.where:
         rows.append(("place", _text(finding.where)))
@@ -335,7 +328,8 @@ def _interruption(number: int, each: Interruption, story: Story) -> str:
     )
     evidence = f"<h3>Evidence</h3><ul>{seen}</ul>" if seen else ""
     said = "".join(
-        f"<p>{_text(one.diagnosis.words)}</p>{_finding(one.diagnosis, f'i{number}f{index}')}"
+        f"<p>{_text(one.diagnosis.words)} ({_since(one.unix, story)}, {_moment(one.unix)})</p>"
+        f"{_finding(one.diagnosis, f'i{number}f{index}')}"
         for index, one in enumerate(each.found)
     )
     diagnosed = f"<h3>Diagnosis</h3>{said}" if said else ""
@@ -453,14 +447,10 @@ def _tails(tails: Sequence[Tail], story: Story) -> str:
         f'<details data-key="{_key(each)}"><summary>rank {each.rank} on node {_text(each.node)} in round {each.round} '
         f'<span class="soft">({_since(each.at, story)})</span></summary>'
         f"{_pre(each.text, 'Last output', _key(each)) if each.text else ''}"
-        f"{_pre(each.traceback, 'Traceback', _key(each) + 't') if _says_more(each) else ''}</details>"
+        f"{_pre(each.traceback, 'Traceback', _key(each) + 't') if each.traceback not in each.text else ''}</details>"
         for each in tails[-MOST_SHOWN:]
     )
     return f'<section aria-labelledby="tails"><h2 id="tails">The last output of failed workers</h2>{made}</section>'
-
-
-def _says_more(tail: Tail) -> bool:
-    return bool(tail.traceback) and tail.traceback not in tail.text
 
 
 def _key(tail: Tail) -> str:

@@ -109,7 +109,8 @@ def _chart(
 
     role = "group" if marks else "img"  # whose parts are not read out
     made = [f'<svg viewBox="0 0 {width} {_HEIGHT}" role="{role}" aria-label="{escape(title)}">']
-    for value in dict.fromkeys((0.0, _half(most), most)):
+    half = most / 2 if most != int(most) or most % 2 == 0 else 0.0
+    for value in dict.fromkeys((0.0, half, most)):
         made.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
         made.append(f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
     for at in _ticks(span, 6 if width == WIDE else 3):
@@ -129,10 +130,6 @@ def _chart(
             f'<text x="{at:.1f}" y="{bottom + 36}">{escape(label)}</text><title>{escape(titles)}</title></a>'
         )
     return "".join([*made, "</svg>"])
-
-
-def _half(most: float) -> float:
-    return most / 2 if most != int(most) or most % 2 == 0 else 0.0
 
 
 def _ticks(span: float, wanted: int) -> list[float]:

@@ -32,12 +32,6 @@ class File:
         """Whose they are."""
         return next((each for each in self.records if isinstance(each, Begun)), None)
 
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The runs of the job that it tells of, in order."""
-        headers = (each for each in self.records if isinstance(each, Published))
-        return tuple(dict.fromkeys(each.run for each in headers))
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -155,21 +149,29 @@ def tell(files: Collection[File], run: str | None = None, now: float | None = No
     """
     known = [each for each in files if each.begun]
     if run is None:
-        runs = [each for each in known if each.runs]
-        newest = max(runs, key=_last_header, default=None)
-        run = newest.runs[-1] if newest else None
-    known = [each for each in known if (run in each.runs if run else True)]
+        run = next(reversed(find_run_times(known)), None)
+    known = [each for each in known if run is None or run in find_run_times((each,))]
     if not known:
         return None
     parts = [_of_run(each, run) for each in known]
     reference = max(parts, key=lambda part: len(_headers(part.records)))
     clocks = [_offset(_headers(part.records), _headers(reference.records)) for part in parts]
-    moved = [_moved(part, by) for part, by in zip(parts, clocks, strict=True)]
+    moved = [
+        replace(part, records=tuple(replace(each, unix=each.unix + by) for each in part.records))
+        for part, by in zip(parts, clocks, strict=True)
+    ]
     return _story(moved, {_name(part): round(by, 3) for part, by in zip(parts, clocks, strict=True)}, run or "", now)
 
 
-def _last_header(file: File) -> float:
-    return max(each.unix for each in file.records if isinstance(each, Published))
+def find_run_times(files: Iterable[File]) -> dict[str, tuple[float, float]]:
+    """When each run was, from its first header to its last event; the oldest first."""
+    found: dict[str, list[float]] = {}
+    for file in files:
+        run = None
+        for each in file.records:
+            if run := each.run if isinstance(each, Published) else run:
+                found.setdefault(run, []).append(each.unix)
+    return dict(sorted(((run, (min(at), max(at))) for run, at in found.items()), key=lambda each: each[1]))
 
 
 def _name(part: File) -> str:
@@ -199,10 +201,6 @@ def _headers(records: Iterable[Record]) -> Mapping[int, float]:
 def _offset(mine: Mapping[int, float], theirs: Mapping[int, float]) -> float:
     both = [theirs[number] - mine[number] for number in mine if number in theirs]
     return statistics.median(both) if both else 0.0
-
-
-def _moved(part: File, by: float) -> File:
-    return replace(part, records=tuple(replace(each, unix=each.unix + by) for each in part.records))
 
 
 def _story(parts: Sequence[File], clocks: Mapping[str, float], run: str, now: float | None) -> Story:
@@ -360,7 +358,7 @@ def _nodes(parts: Sequence[File], snapshot: Snapshot | None, last: Published | N
             state = "left" if end.code >= 128 else "succeeded" if end.code == 0 else f"ended with exit code {end.code}"
         yield NodeLine(
             node=name,
-            host=node.host if node and node.host else part.begun.host if part and part.begun else "",
+            host=part.begun.host if part and part.begun else node.host if node else "",
             state=state,
             ranks=ranks,
             role=node.role if node and node.role and node.role != "default" else "",

@@ -142,6 +142,7 @@ class Finding:
         last_lines: of the suspect's output.
         round: of the job.
         frames: calls of the suspect's stack, the innermost first; empty where it was not taken.
+        done: what the master did about it; empty where it was only told.
     """
 
     kind: Kind
@@ -155,6 +156,7 @@ class Finding:
     last_lines: Annotated[tuple[Brief, ...], Count(MAX_LINES)] = ()
     round: Number = 0
     frames: Annotated[tuple[Frame, ...], Count(MAX_SHOWN)] = ()
+    done: Words = ""
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -230,9 +230,20 @@ def test_a_standstill_that_came_before_a_failure_is_told_and_is_in_the_summary(
 ) -> None:
     sleeps = Finding("sleeps", 1, "b", "strong", "train.py:3", (0,), round=3)
     found = dataclasses.replace(result(1, "failed"), findings=(sleeps,))
-    assert last_lines(options, found, "a.host")[1] == "before that: rank 1 on node b sleeps (train.py:3); rank 0 waits"
+    words = "diagnosis of round 3: rank 1 on node b sleeps (train.py:3); rank 0 waits; evidence: strong"
+    assert last_lines(options, found, "a.host")[1] == words
     named = dataclasses.replace(found, reason=f"the job makes no progress: {sleeps}")
-    assert not any("before that" in line for line in last_lines(options, named, "a.host"))
+    weak = Finding("standstill", None, "b", "weak", "rank 0 waits", round=3)
+    ended = dataclasses.replace(sleeps, done="ended the job (--on-hang=fail)")
+    for each in (named, dataclasses.replace(named, findings=(ended, weak))):
+        assert not any("diagnosis" in line for line in last_lines(options, each, "a.host")), "its reason names it"
+    well, killed = result(0, "succeeded"), dataclasses.replace(sleeps, done="killed rank 1 (--on-hang=restart)")
+    assert last_lines(options, dataclasses.replace(well, findings=(killed, weak)), "a.host")[1] == (
+        f"{words}; killed rank 1 (--on-hang=restart)"
+    )
+    assert last_lines(options, well, "a.host") == last_lines(
+        options, dataclasses.replace(well, findings=(sleeps, weak)), "a.host"
+    ), "nothing was done about it"
     write_json(tmp_path / "summary.json", options, found)
     (told,) = json.loads((tmp_path / "summary.json").read_text())["diagnosis"]
     assert (told["kind"], told["rank"], told["domain"], told["evidence"]) == ("sleeps", 1, "script", "strong")

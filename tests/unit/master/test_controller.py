@@ -181,7 +181,7 @@ def effect_words(effect: effects.Effect) -> str:
         case effects.Condemn(node, condemned):
             return f"kill rank {condemned.rank} of round {condemned.round} on {node.node}: {condemned.why}"
         case effects.Note(finding):
-            return f"trace: {finding}"
+            return f"trace: {finding}{finding.done and '; done: '}{finding.done}"
         case effects.Refuse(_, order, incarnation, eviction, line):
             how = f"(order {order}){' for good' if eviction.final else ''}"
             return f"refuse {incarnation} {how}: {line} [{eviction.reason}]"

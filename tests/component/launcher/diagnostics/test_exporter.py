@@ -57,7 +57,7 @@ def test_each_job_has_its_values() -> None:
 
 def test_each_suspect_is_told_once_and_a_whole_node_has_no_rank() -> None:
     def found(finding: Finding) -> Diagnosis:
-        return Diagnosis(1.0, finding, finding.domain, finding.outlook, str(finding))
+        return Diagnosis.of(finding, 1.0)
 
     sleeps, near = Finding("sleeps", 3, "n1", "strong"), Finding("memory-near", None, "n2", "certain")
     status = dataclasses.replace(STATUS, diagnosis=(found(sleeps), found(sleeps), found(near)))

@@ -106,7 +106,7 @@ async def test_an_observer_sees_nothing_that_the_script_prints_and_no_place_in_i
         round=2,
         frames=(frame,),
     )
-    found = Diagnosis(3.0, finding, finding.domain, finding.outlook, str(finding))
+    found = Diagnosis.of(finding, 3.0)
 
     async def ask() -> Status:
         return replace(STATUS, diagnosis=(found,))
