@@ -44,7 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     store = words[:1] == ["store"] and any(word.startswith("-") for word in words[1:2])
     try:
         if module := ".store_member" if store else _COMMANDS.get(words[0]):
-            code: int = import_module(module, __package__).main(words[1:], environ)
+            command = import_module(module, __package__)
+            if {"-h", "--help"} & set(words[1:]) and (usage := getattr(command, "USAGE", "")):
+                sys.stdout.write(usage)
+                return 0
+            code: int = command.main(words[1:], environ)
             return code
         if words[:1] == ["join"]:
             words, environ = joined(words[1:], environ)
@@ -87,10 +91,18 @@ def run() -> NoReturn:
     """
     try:
         code = main()
+    except SystemExit as ended:
+        if ended.code != 0:
+            raise
+        code = 0
     except KeyboardInterrupt:  # before the signal is a preemption notice to leave
         sys.stderr.write("[elastic-run] interrupted\n")
         os._exit(130)
     except Exception as error:
+        if isinstance(error, BrokenPipeError):
+            from .console import end_unread
+
+            end_unread()
         if not (why := _surroundings(error)):
             raise
         sys.stderr.write(f"[elastic-run] {why}\n")
@@ -100,6 +112,9 @@ def run() -> NoReturn:
             if stream is not None:  # it is, where it was closed before the start (>&-)
                 stream.flush()
     except (OSError, ValueError):
+        from .console import end_unread
+
+        end_unread(code)
         sys.exit(code)  # the usual way says what could not be written
     os._exit(code)
 

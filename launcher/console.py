@@ -1,11 +1,23 @@
 """Lines for a person, from a command that runs no agent; an agent's go through its own output."""
 
+import os
+import select
+import signal
 import sys
 
 from ..rendezvous.visible import visible_lines
 
 REFUSED = 2
 """Exit code of a command that cannot be run; nothing was started."""
+
+
+def end_unread(code: int = 0) -> None:
+    """Ends this process where whoever read its output, `head` say, has seen enough: quietly, as SIGPIPE would."""
+    poll = select.poll()
+    for stream in (1, 2):
+        poll.register(stream, 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        os._exit(code or 128 + signal.SIGPIPE)
 
 
 def say(text: str, *, command: str = "elastic-run") -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ...master.nodes.platform import PlatformError
-from ..console import refuse
+from ..console import end_unread, refuse
 from ..errors import UsageError
 from . import control, pod_logs, progress
 from .arguments import api_of, parser
@@ -55,10 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return refuse(f"the cluster: {error}", command="elastic-job")
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        return 1
 
 
 def run() -> NoReturn:
     """The command itself."""
-    sys.exit(main())
+    try:
+        try:
+            code = main()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        end_unread()
+        raise
+    sys.exit(code)

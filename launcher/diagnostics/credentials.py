@@ -45,9 +45,6 @@ DAYS, MOST_DAYS = 7, 90
 
 def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Makes them, and returns the exit code. Raises UsageError."""
-    if {"-h", "--help"} & set(words):
-        sys.stdout.write(USAGE)
-        return 0
     if not words or words[0].startswith("--"):
         raise UsageError("elastic-run credentials: name the file to write first: elastic-run credentials observer.json")
     name, *rest = words

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import time
 
 from ...elastic_agent.processes.reaper import Reaper
@@ -20,11 +19,11 @@ async def _explain(options: Options) -> int:
     workers = worker_settings(options, os.environ)
     made = recipe(options, workers)
     if made is None:
-        _print(f"nothing is imported ahead: {never_warm(options, workers.inherited)}; each worker is a fresh process")
+        print(f"nothing is imported ahead: {never_warm(options, workers.inherited)}; each worker is a fresh process")
         return 0
     reaper = Reaper()
     reaper.start()
-    zygotes = Zygotes(made.tagged("explain"), _print)
+    zygotes = Zygotes(made.tagged("explain"), print)
     begun = time.monotonic()
     try:
         zygotes.start()
@@ -35,25 +34,21 @@ async def _explain(options: Options) -> int:
         await zygotes.close()
         reaper.close()
     if why:
-        _print(f"nothing is imported ahead: {why}; each worker is a fresh interpreter")
+        print(f"nothing is imported ahead: {why}; each worker is a fresh interpreter")
         return 0
-    _print(
+    print(
         f"imported ahead for the workers ({account.modules} modules, {seconds:.1f} s, once for all workers of a node):"
     )
     for name in account.imported or ["nothing"]:
-        _print(f"  {name}")
+        print(f"  {name}")
     for name, reason, where in account.refused:
-        _print(f"each worker imports {name} itself{f' ({where})' if where else ''}: {reason}")
+        print(f"each worker imports {name} itself{f' ({where})' if where else ''}: {reason}")
     leading = [where for _, _, where in account.refused if where]
     if options.preload is None:
-        _print("--preload=none is given")
+        print("--preload=none is given")
     elif leading:
-        _print("later imports of the script are not imported ahead, because this import could change them")
+        print("later imports of the script are not imported ahead, because this import could change them")
     elif account.ended[0]:
         where, what = account.ended
-        _print(f"imports after {where} are not imported ahead, because {what} could change them")
+        print(f"imports after {where} are not imported ahead, because {what} could change them")
     return 0
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")

@@ -15,7 +15,7 @@ from ...rendezvous.visible import visible
 from ...rendezvous.wire.values import Malformed
 from ..errors import UsageError
 
-USAGE = "elastic-run replay FILE.history [FILE.history ...]"
+_USAGE = "elastic-run replay FILE.history [FILE.history ...]"
 
 SAME, DIFFERENT = 0, 1
 """Exit codes; 2, as everywhere, is for input that cannot be used."""
@@ -34,10 +34,10 @@ MOST = 20
 def main(words: Sequence[str], _: Mapping[str, str] | None = None) -> int:
     """Replays each file, and returns the exit code. Raises UsageError for a file that holds no history."""
     if words and words[0] in ("-h", "--help"):
-        sys.stdout.write(f"{USAGE}\n\n{__doc__}")
+        sys.stdout.write(f"{_USAGE}\n\n{__doc__}")
         return SAME
     if not words or any(word.startswith("-") for word in words):
-        raise UsageError(f"write {USAGE}: with --trace=FILE a job's master records FILE.N.history")
+        raise UsageError(f"write {_USAGE}: with --trace=FILE a job's master records FILE.N.history")
     found = [_replayed(Path(word)) for word in words]
     return DIFFERENT if any(found) else SAME
 

@@ -1,10 +1,9 @@
 """`elastic-run status`: how a running job is, asked on a machine of it, or from any that reaches its store."""
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 
-from ...master.status import RUNS, Status
+from ...master.status import RUNS
 from ...rendezvous.errors import StoreError
 from ...rendezvous.identity.observer import Credentials
 from ...rendezvous.identity.secret import NoIdentity
@@ -44,9 +43,6 @@ TOLD, NOBODY = 0, 1
 
 def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Prints it, and returns the exit code. Raises UsageError."""
-    if {"-h", "--help"} & set(words):
-        sys.stdout.write(USAGE)
-        return TOLD
     own = ("--json", "--watch", "-w")
     given = {word for word in words if word in own}
     as_json, watch = "--json" in given, bool(given - {"--json"})
@@ -54,13 +50,9 @@ def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         if credentials is not None:
             return asyncio.run(_observe(credentials, as_json=as_json, watch=watch))
-        return _ask(rest, environ, as_json=as_json, watch=watch)
+        return asyncio.run(_run(parse_reach(rest, environ, "status"), as_json=as_json, watch=watch))
     except KeyboardInterrupt:
         return 130
-
-
-def _ask(words: Sequence[str], environ: Mapping[str, str], *, as_json: bool, watch: bool) -> int:
-    return asyncio.run(_run(parse_reach(words, environ, "status"), as_json=as_json, watch=watch))
 
 
 async def _observe(credentials: Credentials, *, as_json: bool, watch: bool) -> int:
@@ -129,7 +121,7 @@ async def _tell(running: RunningJob | ObservedJob | LocalJob, job: str, *, as_js
                 raise
             now = (status.state, status.round, status.nodes, status.standbys, status.tally, status.datasets)
             if now != last:
-                _print(status, as_json=as_json)
+                print(encode(status).decode() if as_json else "\n".join(lines(status)), flush=True)
             last = now
             if not watch or status.state not in RUNS:
                 return TOLD
@@ -148,9 +140,3 @@ async def _on_terminal(running: RunningJob | ObservedJob | LocalJob, job: str) -
             raise
         say(f"job {visible(job)} is over")
     return TOLD
-
-
-def _print(status: Status, *, as_json: bool) -> None:
-    text = encode(status).decode() if as_json else "\n".join(lines(status))
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

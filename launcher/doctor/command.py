@@ -34,9 +34,6 @@ WIDTH = len("workers' Python")  # the longest subject
 
 def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Prints each finding as it is found, and returns the exit code. Raises UsageError."""
-    if {"-h", "--help"} & set(words):
-        sys.stdout.write(USAGE)
-        return 0
     flags = [word for word in words if word not in ("--json", "--collective")]
     reach = parse_reach(flags, environ, "doctor", ("shutdown-timeout",))
     as_json, findings = "--json" in words, list[Finding]()

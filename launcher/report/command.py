@@ -30,9 +30,6 @@ Exit code: 0; 2 if there is no such history.
 
 def main(words: Sequence[str], _: Mapping[str, str] | None = None) -> int:
     """Writes the page, and returns the exit code. Raises UsageError."""
-    if {"-h", "--help"} & set(words):
-        sys.stdout.write(USAGE)
-        return 0
     output, run, names = _parsed(words)
     files = [_file(path) for name in names for path in _paths(Path(name))]
     runs = find_run_times(files)

@@ -1,6 +1,7 @@
 """What cannot be run is refused: exit code 2, one clear sentence on stderr, nothing started and nothing left."""
 
 import os
+import signal
 import subprocess
 import sys
 import venv
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from elastic_run.launcher.history.records import SUFFIX, line
+
+from ..unit.histories import job
 from .cluster import embedded_ports
 
 DEADLINE = 60.0
@@ -193,3 +197,29 @@ def test_the_same_folder_and_script_run_where_the_input_is_good(elastic: Refusin
     ended = elastic.run("train.py")
     assert ended.code == 0, ended
     assert elastic.ran.exists()
+
+
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+def test_a_reader_that_goes_away_ends_a_command_quietly(elastic: Refusing, unbuffered: str) -> None:
+    (elastic.folder / f"a{SUFFIX}").write_bytes(b"".join(map(line, job()["a"])))
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    commands = (
+        "--version",
+        "join --help",
+        "status --help",
+        "report . -o -",
+        "--dry-run train.py",
+        "--explain train.py",
+    )
+    cluster = ["-c", "from elastic_run.launcher.cluster.command import run; run()", "--help"]
+    for words in [["-m", "elastic_run", *each.split()] for each in commands] + [cluster]:
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, *words]
+        done = subprocess.run(
+            command, cwd=elastic.folder, env=environment, stdout=writing, stderr=subprocess.PIPE, timeout=DEADLINE
+        )
+        os.close(writing)
+        helps = {0} if words is cluster else set[int]()  # argparse's own, which tells nobody
+        assert done.returncode in {128 + signal.SIGPIPE, *helps}, (words, done)
+        assert b"Traceback" not in done.stderr and b"Broken" not in done.stderr, done

@@ -61,9 +61,6 @@ SCRAPE = 8.0
 
 def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Serves until a signal, and returns the exit code. Raises UsageError."""
-    if {"-h", "--help"} & set(words):
-        sys.stdout.write(USAGE)
-        return 0
     listen, rest = _listen(words)
     credentials, rest = credentials_in(rest, "exporter")
     if credentials is not None:
