@@ -44,6 +44,7 @@ PROMPT_SECONDS, PIPE_PROMPT_SECONDS = 0.2, 1.0
 """A line without end, such as a prompt, is shown when nothing more of it has come for so long: on a terminal, and on a
 pipe, where a line that is torn would hurt more."""
 
+_BEGIN_UPDATE, _END_UPDATE = b"\x1b[?2026h", b"\x1b[?2026l"  # shown at once; other terminals ignore both
 _FRAME_SECONDS = 0.05  # between two drawings of what changes, where nothing else is written
 
 
@@ -405,13 +406,15 @@ class Lane:
         if size >= READ_BYTES:
             return  # nothing is copied: a line of megabytes is ready at once, and is written in small portions
         parts = [bytes(self._ready)]
-        if self._entries and self._drawn:
-            parts.append(self._wiped())
+        if begun := self._entries and self._drawn:
+            parts.append(_BEGIN_UPDATE + self._wiped())
         while size < READ_BYTES and self._entries:
             parts.append(self._next(now))
             size += len(parts[-1])
         if self.stale and len(parts) > 1 and self._owner is None:
-            parts.append(self._redrawn(now))  # in one write with the lines: they are never seen to be missing
+            parts.append(self._redrawn(now))
+        if begun:
+            parts.append(_END_UPDATE)  # rows are never seen to be missing, though it is written in pieces
         self._ready = memoryview(b"".join(parts))
 
     def _next(self, now: float) -> bytes:
@@ -594,9 +597,10 @@ class Writer(threading.Thread):
         while True:
             self._drain_wake()
             taken = 0
-            while taken < TURN_BYTES and (job := self._next_job()):
-                taken += job[0]
-                job[1]()
+            while taken < TURN_BYTES and self._jobs:
+                size, job = self._jobs.popleft()
+                taken += size
+                job()
             now = time.monotonic()
             waits = [SETTLE_SECONDS for stream in self._drawing if self._settle(stream, now)]
             for lane in self._lanes:
@@ -685,8 +689,7 @@ class Writer(threading.Thread):
     def _written(self, size: int) -> None:
         with self._lock:
             self._bytes -= size
-            room = self._was_full and self._bytes < LOW_BYTES
-            if room:
+            if room := self._was_full and self._bytes < LOW_BYTES:
                 self._was_full = False
         if room:
             self._on_room()
@@ -698,10 +701,6 @@ class Writer(threading.Thread):
             if lane.waits and lane.terminal.descriptor >= 0:
                 poll.register(lane.terminal.descriptor, select.POLLOUT)
         poll.poll(None if seconds is None else seconds * 1000 + 1)
-
-    def _next_job(self) -> tuple[int, Callable[[], object]] | None:
-        with self._lock:
-            return self._jobs.popleft() if self._jobs else None
 
     # On any thread.
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from ..doubles.screen import Screen
+
 SECONDS = 120.0
 WIPE = b"\r\x1b[K"
 SCRIPT = """
@@ -160,3 +162,33 @@ def test_nobody_waits_for_keys_of_a_terminal_on_which_nobody_can_type(tmp_path: 
         os.close(ours)
         assert process.wait(SECONDS) == 0, seen
     assert seen.count(b"fails True [Errno 9]") == 2, "as of a pipe's writing end"
+
+
+def test_the_live_line_is_on_the_screen_whatever_else_is_written(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import pathlib, time\nwhile not pathlib.Path('go').exists():\n"
+        "    print('\\n'.join(f'step {at}' for at in range(400)), flush=True)\n    time.sleep(0.01)\n"
+    )
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 123, 0, 0))
+    command = [sys.executable, "-m", "elastic_run", "--standalone", "--nproc-per-node=2", "train.py"]
+    environment = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    ) as process:
+        os.close(theirs)
+        screen, looks, missing, until = Screen(), 0, 0, time.monotonic() + SECONDS
+        while looks < 300:
+            assert select.select([ours], [], [], max(0.0, until - time.monotonic()))[0], screen.rows
+            screen.feed(os.read(ours, 10_000))
+            there = "2 workers on 1 node" in screen.rows[-1]
+            looks, missing = looks + bool(looks or there), missing + bool(looks and not there)
+        (tmp_path / "go").touch()
+        while select.select([ours], [], [], SECONDS)[0]:
+            try:
+                os.read(ours, 10_000)
+            except OSError:
+                break
+        os.close(ours)
+        assert process.wait(SECONDS) == 0
+    assert missing == 0, f"{missing} of {looks}"

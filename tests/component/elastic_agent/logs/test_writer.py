@@ -570,6 +570,11 @@ async def screenful(master: int, wanted: bytes) -> bytes:
     return seen
 
 
+def at_once(data: bytes) -> bytes:
+    """A synchronised update."""
+    return b"\x1b[?2026h" + data + b"\x1b[?2026l"
+
+
 async def test_a_live_line_stays_below_all_others_and_leaves_nothing(make: Make):
     master, slave = os.openpty()
     tty.setraw(slave)
@@ -581,7 +586,7 @@ async def test_a_live_line_stays_below_all_others_and_leaves_nothing(make: Make)
         lines = output.open(1, 0, 0, "stdout")
         lines.feed(b"a worker's line\n")
         shown = await screenful(master, b"round 1")
-        assert shown == b"\r\x1b[K[node1 rank 0] a worker's line\n[elastic-run] round 1", "it is drawn again"
+        assert shown == at_once(b"\r\x1b[K[node1 rank 0] a worker's line\n[elastic-run] round 1"), "it is drawn again"
         output.live("round 2\x1b[2J")
         assert await screenful(master, b"2J") == b"\r\x1b[K[elastic-run] round 2\\x1b[2J", "nothing in it is obeyed"
         lines.feed(b"a prompt? ")
@@ -595,7 +600,7 @@ async def test_a_live_line_stays_below_all_others_and_leaves_nothing(make: Make)
         output.say("the end")
         lines.close()
         await output.close(succeeded=True)
-    assert (await screenful(master, b"the end")) == b"\r\x1b[K[elastic-run] the end\n"
+    assert (await screenful(master, b"the end")) == at_once(b"\r\x1b[K[elastic-run] the end\n")
     os.close(master)
 
 
@@ -609,7 +614,7 @@ async def test_a_live_line_is_never_missing_below_whole_lines(make: Make):
         lines = output.open(1, 0, 0, "stdout")
         for number in range(5):
             lines.feed(b"line %d\n" % number)
-            whole = b"\r\x1b[K[node1 rank 0] line %d\n[elastic-run] round 1" % number
+            whole = at_once(b"\r\x1b[K[node1 rank 0] line %d\n[elastic-run] round 1" % number)
             assert await screenful(master, b"line %d\n" % number) == whole, "it comes with the line, not after it"
         output.live("")
         lines.close()
