@@ -308,11 +308,16 @@ class Output:
         if self.has_live_line and not self._closed and (writer := self._started()):
             writer.live(self._terminals["stderr"], f"[elastic-run] {line}" if line else "")
 
-    def when_written(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, on the event loop, when all that was fed so far is in its files, or waits in memory."""
-        loop = asyncio.get_running_loop()
-        if writer := self._started():
-            writer.call(lambda: loop.call_soon_threadsafe(callback))
+    def pause(self) -> None:
+        """Another program, such as a shell, has the terminal until `resume`: what is drawn there is left to it."""
+        for lane in self._writer.lanes.values() if self._writer else ():
+            lane.held = True
+
+    def resume(self) -> None:
+        """What is drawn is drawn once more."""
+        if writer := self._writer:
+            for lane in writer.lanes.values():
+                writer.call(lane.release)
 
     async def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all is written, at most `seconds`; False where it is not (a terminal that stands still)."""

@@ -224,13 +224,14 @@ class Lane:
 
     Attributes:
         alone: nobody else writes onto that terminal.
+        held: rows that change are neither drawn nor wiped.
         stale: rows that change may be others than those that stand there.
         taken: bytes that the terminal has taken so far.
     """
 
     def __init__(self, terminal: Terminal, done: Callable[[int], None]) -> None:
         self.terminal = terminal
-        self.alone, self.stale = True, False
+        self.alone, self.held, self.stale = True, False, False
         self.taken = 0
         self._done = done
         self._entries: deque[_Fed | _Part | _Said] = deque()
@@ -307,7 +308,7 @@ class Lane:
         """The rows that change, in place of those that stand there."""
         self.stale, rows = False, self._changing()
         # In the background, what is typed there is for another program.
-        if rows == self._drawn or (rows and not self.terminal.in_foreground):
+        if self.held or rows == self._drawn or (rows and not self.terminal.in_foreground):
             return b""
         before, self._drawn, self._drawn_at = self._drawn, rows, now
         return redrawn(before, rows)
@@ -316,7 +317,11 @@ class Lane:
         """Before anything else is written."""
         before, self._drawn = self._drawn, []
         self.stale = self.stale or bool(before)
-        return redrawn(before, ())
+        return b"" if self.held else redrawn(before, ())
+
+    def release(self) -> None:
+        """Rows are drawn again, below what another program wrote meanwhile."""
+        self.held, self.stale, self._drawn = False, True, []
 
     def _changing(self) -> list[str]:
         """The rows that change: the workers' own, as many as there is room for, and the live line."""
@@ -517,7 +522,8 @@ class Writer(threading.Thread):
 
     def feed(self, stream: Stream, data: bytes) -> None:
         """The next bytes of a worker's stream."""
-        self._put(len(data), lambda: self._feed(stream, data))
+        screen = stream.screen
+        self._put(len(data), lambda: self._pass(stream, screen.feed(data, time.monotonic()) if screen else data, data))
 
     def end_line(self, stream: Stream) -> None:
         """The worker has ended: what came without a newline is shown."""
@@ -595,7 +601,8 @@ class Writer(threading.Thread):
     def run(self) -> None:
         """The thread."""
         while True:
-            self._drain_wake()
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_read, 65536)
             taken = 0
             while taken < TURN_BYTES and self._jobs:
                 size, job = self._jobs.popleft()
@@ -625,9 +632,6 @@ class Writer(threading.Thread):
         os.close(self._wake_write)
 
     # On the thread.
-
-    def _feed(self, stream: Stream, data: bytes) -> None:
-        self._pass(stream, stream.screen.feed(data, time.monotonic()) if stream.screen else data, data)
 
     def _pass(self, stream: Stream, given: bytes, data: bytes) -> None:
         """`given`: what has become lines of `data`."""
@@ -715,7 +719,3 @@ class Writer(threading.Thread):
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"!")
-
-    def _drain_wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake_read, 65536)

@@ -358,10 +358,12 @@ class Workers:
 
     def pause(self) -> None:
         """Stop the workers' process groups where they are (Ctrl-Z)."""
+        self._output.pause()
         self._signal_groups(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let paused workers continue."""
+        self._output.resume()
         self._signal_groups(signal.SIGCONT)
 
     async def stop(self, *, first: int = _TERM, grace: float = 0.0) -> tuple[Exit, ...]:
@@ -521,8 +523,6 @@ class Workers:
         except OSError:
             os.close(out[1])
             raise
-
-    # Reading.
 
     def _resize(self) -> None:
         for worker in self._current:

@@ -4,6 +4,7 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -162,6 +163,47 @@ def test_nobody_waits_for_keys_of_a_terminal_on_which_nobody_can_type(tmp_path: 
         os.close(ours)
         assert process.wait(SECONDS) == 0, seen
     assert seen.count(b"fails True [Errno 9]") == 2, "as of a pipe's writing end"
+
+
+def test_what_a_shell_wrote_while_the_launcher_was_stopped_stays(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import pathlib, time\nat = 0\nwhile not pathlib.Path('go').exists():\n"
+        "    at += 1\n    print(f'\\rone {at}\\ntwo {at}\\x1b[A', end='', flush=True)\n    time.sleep(0.05)\n"
+    )
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 123, 0, 0))
+    launch = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
+    )
+    words = [sys.executable, "-m", "elastic_run", "--standalone", "--live-line=never", "train.py"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", launch, *words], cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "TERM": "xterm"}, start_new_session=True,
+    )  # fmt: skip
+    screen, seen, stopped, until = Screen(), b"", False, time.monotonic() + SECONDS
+    while True:
+        assert select.select([ours], [], [], max(0.0, until - time.monotonic()))[0], screen.rows
+        try:
+            data = os.read(ours, 10_000)
+        except OSError:
+            break
+        seen += data
+        screen.feed(data)
+        if not stopped and b"two 9" in seen:
+            os.write(ours, b"\x1a")  # Ctrl-Z
+            while not os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)[0]:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            stopped, seen = True, b""
+            os.write(theirs, b"\nthe shell's words\n$ fg\n")
+            os.close(theirs)
+            process.send_signal(signal.SIGCONT)
+        elif stopped and seen.count(b"two ") > 3:
+            (tmp_path / "go").touch()
+    os.close(ours)
+    assert process.wait(SECONDS) == 0
+    at = screen.rows.index("the shell's words")
+    assert screen.rows[at + 1] == "$ fg" and "two" in screen.rows[at - 1], screen.rows
 
 
 def test_the_live_line_is_on_the_screen_whatever_else_is_written(tmp_path: Path) -> None:
