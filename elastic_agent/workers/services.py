@@ -23,7 +23,7 @@ from ..processes.guard import Guardian
 from ..processes.guardian import service_tag
 from ..zygotes.seed import Limits, shimmed, tagged
 from .failure import advice, last_line
-from .streams import TAIL_BYTES
+from .streams import TAIL_BYTES, keep_tail
 from .worker_processes import KILL_SECONDS, StartFailed
 
 READY = b"ready"
@@ -53,7 +53,7 @@ class ServiceStream(asyncio.Protocol):
         self._ready = ready
         self._begun = b""  # of a line that may become READY
         self._shows = False  # the beginning of the current line is shown already
-        self.tail = b""
+        self.tail = bytearray()
         self.lost = asyncio.Event()
         self.transport: asyncio.ReadTransport | None = None
 
@@ -63,7 +63,7 @@ class ServiceStream(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._ready is not None:
             data = self._without_ready(self._begun + data, self._ready)
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        keep_tail(self.tail, data)
         self._lines.feed(data)
         self._read()
 
@@ -123,7 +123,7 @@ class _Running:
         if code is None or code == 0 or self.stopped:
             return ""
         how = f"died by {signal_name(-code)} ({-code})" if code < 0 else f"exited with code {code}"
-        tail = last_line(self.outputs[1].tail) if self.outputs else ""
+        tail = last_line(bytes(self.outputs[1].tail)) if self.outputs else ""
         return f"the service {self.service.name} (pid {self.popen.pid}) {how}{f': {tail}' if tail else ''}"
 
     @property

@@ -10,6 +10,7 @@ import fcntl
 import os
 import select
 import termios
+from collections.abc import Callable
 
 from ..logs.drawn_rows import plain
 from ..logs.output import Lines, Output, StreamName
@@ -17,8 +18,19 @@ from ..logs.output import Lines, Output, StreamName
 TAIL_BYTES = 64 << 10
 """Of each worker's stderr and stdout, kept in memory to explain its end."""
 
+_SPAN_SECONDS, _MOST_READS, _SMALL_BYTES = 0.05, 50, 1 << 10
+_PAUSE_SECONDS = 0.005
+"""Whoever prints more small portions than that in a span is read once in a pause: waking up costs more than a line."""
+
 _TERMINAL_BYTES = 128 << 10  # more than a pseudo-terminal holds
 _F_GETPIPE_SZ = 1032
+
+
+def keep_tail(tail: bytearray, data: bytes) -> None:
+    """`data` comes after it. It may grow to twice its size, so that it is seldom moved."""
+    tail += data
+    if len(tail) > 2 * TAIL_BYTES:
+        del tail[:-TAIL_BYTES]
 
 
 class Printed:
@@ -29,19 +41,22 @@ class Printed:
         self._is_terminal = os.isatty(descriptor)
         self.descriptor = descriptor
         self.lines = lines
-        self._tail = b""
-        self.cut = 0  # bytes that came before the tail
         self.closed = False
+        self.size = 0  # bytes that came so far
+        self._tail = bytearray()
+        self._since, self._reads, self._span_size = 0.0, 0, 0  # of the present span: its reads, and what they gave
+        self._later: asyncio.TimerHandle | None = None
 
     @property
     def tail(self) -> bytes:
         """The end of what came."""
-        return plain(self._tail) if self._is_terminal else self._tail
+        tail = bytes(self._tail[-TAIL_BYTES:])
+        return plain(tail) if self._is_terminal else tail
 
     @property
-    def size(self) -> int:
-        """Bytes that came so far."""
-        return self.cut + len(self._tail)
+    def cut(self) -> int:
+        """Bytes that came before the tail."""
+        return max(0, self.size - TAIL_BYTES)
 
     def resize(self, size: os.terminal_size) -> None:
         """The launcher's terminal has that size now."""
@@ -60,11 +75,32 @@ class Printed:
         if not data:
             self.close()
             return 0
-        tail = self._tail + data
-        self._tail = tail[-TAIL_BYTES:]
-        self.cut += len(tail) - len(self._tail)
+        keep_tail(self._tail, data)
+        self.size += len(data)
         self.lines.feed(data)
         return len(data)
+
+    def listen(self, after_read: Callable[[], None]) -> None:
+        """From now on take what comes, and call that each time."""
+        if not self.closed:
+            asyncio.get_running_loop().add_reader(self.descriptor, self._read, after_read)
+
+    def rest(self) -> None:
+        """Take nothing until `listen`."""
+        asyncio.get_running_loop().remove_reader(self.descriptor)
+        if self._later is not None:
+            self._later.cancel()
+
+    def _read(self, after_read: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        if (now := loop.time()) - self._since >= _SPAN_SECONDS:
+            self._since, self._reads, self._span_size = now, 0, 0
+        self._reads += 1
+        self._span_size += self.read()
+        if self._reads > _MOST_READS and self._span_size < self._reads * _SMALL_BYTES and not self.closed:
+            self.rest()
+            self._later = loop.call_later(_PAUSE_SECONDS, self.listen, after_read)
+        after_read()
 
     def drain(self) -> None:
         """Take all that a worker which has ended may have left: as much as the pipe holds, and no more than that."""
@@ -93,7 +129,7 @@ class Printed:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            asyncio.get_running_loop().remove_reader(self.descriptor)
+            self.rest()
             os.close(self.descriptor)
             self.lines.close()
 

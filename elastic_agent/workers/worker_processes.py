@@ -509,11 +509,10 @@ class Workers:
             with self._room(), contextlib.suppress(OSError):
                 found = process(worker.pid)
                 self._since = found.started if found else None
-        loop = asyncio.get_running_loop()
-        loop.add_reader(worker.pidfd, self._look, worker)
+        asyncio.get_running_loop().add_reader(worker.pidfd, self._look, worker)
         if not self._backpressure.stopped:
-            for pipe in (worker.out, worker.err):
-                loop.add_reader(pipe.descriptor, self._read, pipe)
+            for _, pipe in worker.pipes:
+                pipe.listen(self._backpressure.look)
 
     def _pipes(self, spec: WorkerSpec, undo: contextlib.ExitStack) -> tuple[tuple[Printed, int], tuple[Printed, int]]:
         """Of stdout and stderr: our reading end and the worker's writing end, which the caller closes."""
@@ -530,22 +529,16 @@ class Workers:
                 if size := self._output.terminal_size(worker.spec.local_rank, name):
                     pipe.resize(size)
 
-    def _read(self, pipe: Printed) -> None:
-        pipe.read()
-        self._backpressure.look()
-
     def _stop_reading(self) -> None:
-        loop = asyncio.get_running_loop()
-        for each in self._open_pipes():
-            loop.remove_reader(each.descriptor)
+        for pipe in self._open_pipes():
+            pipe.rest()
 
     def _read_again(self) -> None:
-        loop = asyncio.get_running_loop()
         for pipe in self._open_pipes():
-            loop.add_reader(pipe.descriptor, self._read, pipe)
+            pipe.listen(self._backpressure.look)
 
     def _open_pipes(self) -> list[Printed]:
-        return [pipe for worker in self._current for pipe in (worker.out, worker.err) if not pipe.closed]
+        return [pipe for worker in self._current for _, pipe in worker.pipes if not pipe.closed]
 
     # Ends.
 
