@@ -116,11 +116,12 @@ class ElasticBatchSampler(Sampler[list[int]]):
             elastic_run.exceptions.WorldSizeRefused: there are too many ranks for the sampler's arguments.
             TypeError: the loader was given this as `sampler=`, or a library chooses among this rank's batches again.
         """
-        frame = inspect.currentframe()
-        caller = frame.f_back if frame is not None else None
         # Only whoever iterates tells them apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
-        if caller is not None and isinstance(asker := caller.f_locals.get("self"), BatchSampler):
-            raise TypeError(_wrapped_by(type(asker)))
+        frame = inspect.currentframe()
+        asker = type(frame.f_back.f_locals.get("self") if frame is not None and frame.f_back is not None else None)
+        del frame  # it holds itself and the loader's iterator: as garbage, loader processes forked later found that
+        if issubclass(asker, BatchSampler):
+            raise TypeError(_wrapped_by(asker))
         rank, size = rank_and_size()
         self._plan.check(size)
         if size > 1 and initialised() and self._agreed != size:

@@ -1,11 +1,13 @@
 """The batch sampler in a DataLoader: one loop per epoch, positions that only commits move, and misuse that is told."""
 
 import copy
+import gc
 import json
 import pickle
 import subprocess
 import sys
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -363,6 +365,22 @@ def test_it_can_be_sent_to_another_process_and_copied_as_torchs_samplers_can() -
     for twin in (pickle.loads(pickle.dumps(sampler)), copy.deepcopy(sampler)):
         assert list(twin) == batches
         assert twin.state_dict() == sampler.state_dict()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loaders_iterator_ends_with_its_loop_and_not_in_loader_processes_that_are_forked_later(workers: int) -> None:
+    sampler = ElasticBatchSampler(8, 2)
+    loader = DataLoader(Numbers(8), batch_sampler=sampler, num_workers=workers)
+    gc.collect()
+    gc.disable()
+    try:
+        batches = iter(loader)
+        next(batches)
+        known = weakref.ref(batches)
+        del batches
+        assert known() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("state", [None, [], "x", 5])
