@@ -4,7 +4,8 @@ One fault makes many exits: a worker is killed, and every rank that was in a col
 error, often sooner than the news of the first. An *incident* is one fault with all its consequences. It has one
 cause, and is charged to one budget:
 
-  - a lost node and a node that left in order are free, and whatever the other ranks died of is a consequence;
+  - a lost node and a node that left in order are free, and whatever the other ranks died of is a consequence; but
+    for a crash or an exception that came before the news of a departure;
   - else a failed worker is a failure, charged once against `--max-restarts`; the root cause is chosen by kind (a
     crash before an exception before an error that speaks of a lost connection), then by arrival at the master,
     never by comparing machines' clocks;
@@ -194,6 +195,8 @@ class Gathering:
 
     def add(self, evidence: Evidence) -> Sequence[FailedWorker]:
         """More of it. Returns the exits that were not known."""
+        if not (self._needed and self._root is not None and is_cause(self._root.exit)):
+            self._left.update(dict.fromkeys(evidence.left))
         new = [failed for failed in dict.fromkeys(evidence.exits) if failed not in self._exits]
         self._exits.update(new)
         for failed in new:
@@ -210,7 +213,6 @@ class Gathering:
         if self._finished is None and evidence.finished:
             self._finished = evidence.finished[0]
         self._lost.update(dict.fromkeys(evidence.lost))
-        self._left.update(dict.fromkeys(evidence.left))
         self._problems.update(dict.fromkeys(evidence.problems))
         self._needed = (
             self._needed
@@ -276,6 +278,11 @@ def _early_end(number: int, first: FailedWorker, peer: FailedWorker) -> Incident
 def consequence(incident: Incident, *, maybe: bool = False) -> bool:
     """All that is known are ranks that lost another, or waited for it (`maybe`: or may have): what of is not."""
     return incident.exit is not None and _kind(incident.exit) >= (_OWN_KIND if maybe else _GAVE_UP_KIND)
+
+
+def is_cause(exit_: Exit) -> bool:
+    """By itself, whoever leaves afterwards: a departure is told before anything that comes of it."""
+    return _kind(exit_) < _ENDED_KIND
 
 
 def describe(failed: FailedWorker) -> WorkerFailed | OutOfMemory | PeerLost:

@@ -25,6 +25,7 @@ from .incident import (
     consequence,
     fatal,
     hopeless,
+    is_cause,
     its_own,
     likeness,
 )
@@ -77,9 +78,9 @@ class IncidentLog:
         if number != current.number:
             if not self._gathers(number, now):
                 return
-        elif (new.lost or new.left) and self.pending and self._gathers(number - 1, now):
+        elif (new.lost or new.left) and (known := self.pending) and self._gathers(number - 1, now):
             # The news of what ended the round before comes after its consequences: it is one incident, charged once.
-            self.pending = None
+            self.pending = known if not new.lost and known.exit and is_cause(known.exit) else None
         if (case := self._cases.get(number)) is None:
             case = self._cases[number] = _Case(now, now - current.opened_at, Gathering(number))
         for failed in case.evidence.add(new):

@@ -967,6 +967,9 @@ class Checker:
         # The news of a loss may come after its consequences, but not long after: then it is another incident.
         merged = header.incident is not None and header.incident.cause in ("lost", "left")
         merged = merged and before is not None and (not self.calm or self._world.now - before.at < 2 * LAG)
+        # That of a departure comes before them: a failure that came first has another reason.
+        if header.cause == "left" and old and old.incident and old.incident.exit and old.incident.exit.code:
+            merged = merged and old.incident.exit.lost_peer
         if old and old.incident and grown == 0 and not merged and not header.final:
             self._violated("each incident is counted once", f"{old.incident.reason} was not charged")
         charged = _charged(header)

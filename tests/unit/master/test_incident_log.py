@@ -10,7 +10,7 @@ import pytest
 from elastic_run.master.incident import ALIKE_SECONDS, QUICK_SECONDS, Evidence, FailedWorker
 from elastic_run.master.incident_log import IncidentLog
 from elastic_run.rendezvous.member import Exit
-from elastic_run.rendezvous.node_reasons import LeaseExpired, ProcessGroupBroke
+from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice, ProcessGroupBroke
 from elastic_run.rendezvous.round import Fault, Round
 
 
@@ -152,6 +152,29 @@ def test_the_same_report_twice_is_not_two_ranks() -> None:
     log = IncidentLog()
     told(log, 1, MISSING, workers=2)
     assert told(log, 1, MISSING, workers=2).fatal is None
+
+
+@pytest.mark.parametrize("when", ["before the next round", "in the next round", "while the job is suspended"])
+@pytest.mark.parametrize(
+    ("message", "failures"), [("ValueError: no", 1), ("RuntimeError: Connection reset by peer", 0)], ids=["own", "lost"]
+)
+def test_a_failure_is_charged_once_whoever_leaves_after_it_but_for_a_consequence(
+    when: str, message: str, failures: int
+) -> None:
+    log, departure = IncidentLog(), (("b", PreemptionNotice(15)),)
+    log.note(exit_of(1, 0, message), round_of(1, 0.0), 5.0)
+    if when == "before the next round":
+        log.note(Evidence(1, left=departure), round_of(1, 0.0), 5.3)
+        log.turn(2, log.settled(), log.verdict(1))
+    else:
+        log.turn(2, log.settled(), log.verdict(1))
+        assert log.settled().failures == 1, "provisional"
+        log.note(Evidence(2, left=departure), Round(2, ("A",), when == "in the next round", 5.1), 5.3)
+        if when == "in the next round":
+            log.turn(3, log.settled(), log.verdict(2))
+    tally = log.settled()
+    assert tally.failures == failures
+    assert tally.left == (when == "in the next round" or not failures)
 
 
 def calls(work: Callable[[], object]) -> int:
