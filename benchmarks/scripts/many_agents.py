@@ -229,7 +229,7 @@ class NoMachine:
     def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
         raise AssertionError("no worker stays")
 
-    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+    async def fill(self, specs: Sequence[WorkerSpec], grace: float = 0.0) -> None:
         raise AssertionError("no worker stays")
 
     def used(self, pids: Collection[int]) -> float:

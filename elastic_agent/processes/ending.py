@@ -64,3 +64,16 @@ async def ended(waited: Sequence[Process] | None, seconds: float, hurry: asyncio
         for handle in handles:
             loop.remove_reader(handle)
             os.close(handle)
+
+
+def describe_state(found: Process) -> str:
+    """Its state as /proc names it, and what that may mean for a process that does not die."""
+    match found.state:
+        case "D":
+            return "D (the kernel waits for a device)"
+        case "t":
+            return "t (a tracer, such as a debugger, holds it)"
+        case "Z":
+            return "Z (its first thread has exited, and another has not)"
+        case state:
+            return state

@@ -280,9 +280,8 @@ class WorkerGroup:
 
         Who keeps its process is among them, and those that are missing are started.
         """
-        facts, nproc, begin = self._facts, self._setup.nproc, self._workers.start
-        if self.staying:
-            begin = self._workers.fill
+        facts, nproc, stay = self._facts, self._setup.nproc, self.staying
+        if stay:
             self._break_up(header.number)
             await self._freed()
         else:
@@ -307,7 +306,8 @@ class WorkerGroup:
             specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
             facts.round, facts.role, facts.total = 0, nobody.role, nproc
             missing, _ = self._keep(specs)
-            await begin(missing)
+            grace = self._setup.grace_after_failure
+            await (self._workers.fill(missing, grace) if stay else self._workers.start(missing))
         except (StartFailed, ValueError, OSError) as error:
             facts.unready, facts.total = True, 0
             self._reporter.say(f"cannot prepare this node's workers: {error}")
@@ -371,7 +371,7 @@ class WorkerGroup:
                     pid, header.number, {name: spec.env[name] for name in varying if name in spec.env}
                 )
             await self._head_start.expect(header, assignment)
-            await self._workers.fill(missing)
+            await self._workers.fill(missing, self._setup.grace_after_failure)
         except (StartFailed, ValueError, OSError) as error:
             self._cannot_start(header, assignment, error)
             return
@@ -410,7 +410,7 @@ class WorkerGroup:
         facts = self._facts
         facts.problem = "its workers that have the job's state ended, or did not leave their process group in time"
         self._reporter.say(f"round {header.number}: {facts.problem}: leaving rank 0 to another node")
-        await self.stop(signal.SIGKILL, 0.0)
+        await self.stop(signal.SIGTERM, self._setup.grace_after_failure)
 
     def _keep(self, specs: Mapping[int, WorkerSpec]) -> tuple[list[WorkerSpec], dict[int, WorkerSpec]]:
         """Keeps the workers that wait for a rank, as what `specs` has for their local ranks.

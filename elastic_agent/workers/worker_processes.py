@@ -30,7 +30,7 @@ from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
 from ..diagnosis.running import Running
 from ..logs.backpressure import Backpressure
 from ..logs.output import Output, StreamName
-from ..processes.ending import ended, kill
+from ..processes.ending import describe_state, ended, kill
 from ..processes.guard import Guardian
 from ..processes.guardian import (
     TRACKER_SECONDS,
@@ -242,7 +242,7 @@ class Workers:
         for worker in self._current:
             if worker.spec.rank == rank and not worker.ended.is_set():
                 worker.condemned = why
-                _kill(worker)
+                _send(worker, signal.SIGKILL)
                 return True
         return False
 
@@ -338,13 +338,13 @@ class Workers:
             worker.err.follow(self._output.open(spec.round, spec.rank, spec.local_rank, "stderr"))
         self._version += 1
 
-    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+    async def fill(self, specs: Sequence[WorkerSpec], grace: float = 0.0) -> None:
         """Ends those that were not kept, and starts all of `specs` or none beside the others (StartFailed).
 
-        An orphan of an ended worker that has left its session lives on until all are stopped.
+        An orphan of an ended worker that has left its session lives on until all are stopped. `grace`: see `stop`.
         """
-        gone, self._gone = self._gone, []
-        await self._clear(gone)
+        await self._clear(self._gone, grace)
+        self._gone = []
         self._count_kills()
         if specs:
             await self._begin(specs)
@@ -352,9 +352,7 @@ class Workers:
     def signal(self, signum: int) -> None:
         """Send `signum` to every living worker itself, not to its children."""
         for worker in self._current:
-            if not worker.ended.is_set():
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(worker.pidfd, signum)
+            _send(worker, signum)
 
     def pause(self) -> None:
         """Stop the workers' process groups where they are (Ctrl-Z)."""
@@ -439,7 +437,7 @@ class Workers:
             except OSError as error:
                 for worker in started:
                     worker.counts = False
-                    _kill(worker)
+                    _send(worker, signal.SIGKILL)
                 raise StartFailed(
                     f"cannot start the worker of rank {spec.rank} (local {spec.local_rank}): {error}{advice(error)}"
                 ) from error
@@ -700,10 +698,17 @@ class Workers:
                     send(found, self._first)
                 self._told.add(found.pid)
 
-    async def _clear(self, gone: Sequence[_Worker]) -> None:
-        """Kills these workers and what is in their sessions, while others live."""
+    async def _clear(self, gone: Sequence[_Worker], grace: float) -> None:
+        """Ends these workers and what is in their sessions, while others live."""
         if not gone:
             return
+        if grace > 0:
+            for worker in gone:
+                _send(worker, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    for worker in gone:
+                        await worker.ended.wait()
         left = await self._kill_until_gone(gone, {worker.pid for worker in gone})
         for worker in gone:
             self._look(worker)
@@ -741,7 +746,7 @@ class Workers:
         """
         until, mercy = time.monotonic() + self._kill_seconds, Mercy()
         for worker in workers:
-            _kill(worker)
+            _send(worker, signal.SIGKILL)
         while True:
             left = self._left(sessions)
             if left is None:
@@ -901,20 +906,7 @@ class Workers:
         self._exits = []
 
 
-def _kill(worker: _Worker) -> None:
+def _send(worker: _Worker, signum: int) -> None:
     if not worker.ended.is_set():
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
-
-
-def describe_state(found: Process) -> str:
-    """Its state as /proc names it, and what that may mean for a process that does not die."""
-    match found.state:
-        case "D":
-            return "D (the kernel waits for a device)"
-        case "t":
-            return "t (a tracer, such as a debugger, holds it)"
-        case "Z":
-            return "Z (its first thread has exited, and another has not)"
-        case state:
-            return state
+            signal.pidfd_send_signal(worker.pidfd, signum)

@@ -20,11 +20,12 @@ STEPS = 20
 END = r"ends after step (\d+): each record was trained on \[(\d+)\] times; (\S+)"
 
 
-def begin(job: Cluster, *nodes: str, nproc: int = 1, nnodes: str = "1", **options: object) -> None:
+def begin(job: Cluster, *nodes: str, nproc: int = 1, nnodes: str = "1", grace: int = 0, **options: object) -> None:
     """Starts the script; its options are the keywords."""
     options = {"until": job.directory / "enough", **options}
     args = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    job.start(*nodes, script=SCRIPT, args=args, nproc_per_node=nproc, nnodes=nnodes, max_restarts=20)
+    given = {"nproc_per_node": nproc, "nnodes": nnodes, "max_restarts": 20, "grace_after_failure": grace}
+    job.start(*nodes, script=SCRIPT, args=args, **given)
 
 
 def groups(job: Cluster, node: str) -> list[tuple[int, int, int, int, int]]:
@@ -181,18 +182,21 @@ def test_a_join_after_the_training_does_not_begin_it_again(job: Cluster) -> None
     assert groups(job, "B") == []
 
 
-def rank_1_is(job: Cluster, what: str, folder: Path, nproc: int) -> tuple[Path, int]:
+def rank_1_is(job: Cluster, what: str, folder: Path, nproc: int, **options: object) -> tuple[Path, int]:
     """Starts one node whose rank 1 is "stuck" or "busy" after some steps, as long as the file is there; and its pid."""
     file = folder / what
-    begin(job, "A", nproc=nproc, **{what: file})
+    begin(job, "A", nproc=nproc, **{what: file, **options})
     trains(job, "A", 1)
     file.touch()
     job.wait_for_line("A", "rank 1] does not look up")
     return file, job.worker_pid(1)
 
 
-def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(alone: Cluster, tmp_path: Path) -> None:
-    stuck, one = rank_1_is(alone, "stuck", tmp_path, nproc=3)
+@pytest.mark.parametrize("grace", [0, 30])
+def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(
+    alone: Cluster, tmp_path: Path, grace: int
+) -> None:
+    stuck, one = rank_1_is(alone, "stuck", tmp_path, nproc=3, grace=grace, saved=tmp_path / "saved")
     alone.kill_worker(2)
     alone.wait_for_line("A", f"the worker with pid {one} did not leave its process group in time: restarting it")
     stuck.unlink()
@@ -200,6 +204,7 @@ def test_a_worker_that_does_not_look_up_is_started_again_and_the_others_are_not(
     ends(alone, "A")
     assert len({pid for _, pid, rank, *_ in groups(alone, "A") if rank == 0}) == 1
     assert len({pid for _, pid, *_ in groups(alone, "A")}) == 5
+    assert (tmp_path / "saved").exists() == bool(grace), "it may save where the user gives it time"
 
 
 def test_the_only_worker_that_has_the_state_gets_the_time_to_end_what_it_computes(

@@ -131,7 +131,7 @@ class SimulatedWorkers:
         self._version += 1
         self._news.set()
 
-    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+    async def fill(self, specs: Sequence[WorkerSpec], grace: float = 0.0) -> None:
         gone, self._gone = self._gone, []
         for worker in gone:
             self._world.script.end(worker, None, signal.SIGKILL)

@@ -8,6 +8,7 @@ fingerprint of the parameters: every bit counts.
     --late K        an all-reduce between the optimizer's step and the commit, as metrics have, in every Kth step
     --decorator     0: a loop of its own around the attempts
     --snap K        rank 0 cuts its connections in the first process group after step K, as a network may
+    --saved PATH    it makes that on SIGTERM, and ends
     --tail PATH     as long as it is there, the script has something to do after the training
     --stuck PATH    as long as it is there, rank 1 waits for something and does not look up
     --busy PATH     as long as it is there, rank 1 computes and does not look up
@@ -16,7 +17,9 @@ fingerprint of the parameters: every bit counts.
 import argparse
 import contextlib
 import os
+import signal
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -39,7 +42,10 @@ parser.add_argument("--snap", type=int)
 parser.add_argument("--stuck", type=Path)
 parser.add_argument("--busy", type=Path)
 parser.add_argument("--tail", type=Path)
+parser.add_argument("--saved", type=Path)
 args = parser.parse_args()
+if args.saved:
+    signal.signal(signal.SIGTERM, lambda *_: (args.saved.touch(), sys.exit(1)))
 
 torch.manual_seed(5)
 model = nn.Sequential(nn.Linear(8, args.wide), nn.Dropout(0.2), nn.ReLU(), nn.Linear(args.wide, 1))

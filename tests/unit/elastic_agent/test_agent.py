@@ -138,7 +138,7 @@ class PretendedWorkers:
     def keep(self, kept: Mapping[int, WorkerSpec]) -> None:
         raise NotImplementedError("this worker does not keep its process")
 
-    async def fill(self, specs: Sequence[WorkerSpec]) -> None:
+    async def fill(self, specs: Sequence[WorkerSpec], grace: float = 0.0) -> None:
         raise NotImplementedError("this worker does not keep its process")
 
     async def changed(self) -> None:
