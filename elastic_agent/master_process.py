@@ -26,6 +26,7 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
 from . import master_client, plan
 from .candidate import Candidacy, Candidate
+from .node.preemption import heed_no_more
 
 FAREWELL_SECONDS = 5.0
 """Seconds that it takes at most to give the leadership up; then its lease does it."""
@@ -157,8 +158,7 @@ class MasterProcess:
                 await self._link.close()
                 await self._listener.close()
         finally:
-            for number in self._setup.signals:
-                self._loop.remove_signal_handler(number)
+            heed_no_more(self._setup.signals)
 
     def _tell(self, number: int) -> None:
         if not self._told.done():

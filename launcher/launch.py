@@ -110,6 +110,7 @@ def call_folder() -> Generator[Path]:
 def _own_signal_handlers() -> Generator[None]:
     """The event loop resets every signal that it has handled to its default: puts back what the caller had."""
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         yield
     finally:
@@ -117,6 +118,7 @@ def _own_signal_handlers() -> Generator[None]:
             # None: it was not installed from Python, and could not be put back.
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # `run` has blocked those that it heeds
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from ..elastic_agent.facts import Setup
 from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
-from ..elastic_agent.node.preemption import REPEAT_SECONDS
+from ..elastic_agent.node.preemption import REPEAT_SECONDS, heed_no_more
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
 from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
@@ -140,13 +140,15 @@ async def run(
         early: what was begun before (`early.begin`).
         written: as for `setup`.
     """
-    with all_allowed() as limits:
-        result = await _run(options, workers, entered, early, written, limits)
+    told: list[int] = []
+    with all_allowed() as limits, _handled(options.signals, told.append):
+        result = await _run(options, workers, entered, early, written, limits, told)
     if result.code != plan.SUCCEEDED and (file := os.environ.get("TORCHELASTIC_ERROR_FILE")):
         try:
             write_error(Path(file), result, time.time())
         except OSError as error:
             say(f"TORCHELASTIC_ERROR_FILE={file} could not be written: {error}")
+    signal.pthread_sigmask(signal.SIG_BLOCK, heeded(options.signals))  # the loop's end makes their action the default
     return result
 
 
@@ -157,6 +159,7 @@ async def _run(
     early: "tuple[str, Seed] | None",
     written: Command | None,
     limits: tuple[int, int],
+    told: list[int],
 ) -> Result:
     output, telemetry = _begun(options, early)
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
@@ -192,7 +195,9 @@ async def _run(
         journal = journal_of(options, agent_setup, output.say)
         try:
             begun = time.monotonic() if entered is None else entered
-            result = await _take_part(options, endpoints, agent_setup, begun, machine, output, trace, identity, journal)
+            result = await _take_part(
+                options, endpoints, agent_setup, begun, machine, output, trace, identity, journal, told
+            )
             if journal:
                 journal.over(result.code, result.reason)
         finally:
@@ -231,9 +236,9 @@ async def _take_part(
     trace: Trace,
     identity: "Identity | None",
     journal: "Journal | None",
+    told: list[int],
 ) -> Result:
     begun, shared = asyncio.get_running_loop().time(), options.store.kind != "memory"
-    told: list[int] = []
     agent: Agent | None = None
     try:
         with ended_by(options.signals, told):
@@ -302,9 +307,11 @@ def _full_once(
 
 @contextlib.contextmanager
 def ended_by(signals: Iterable[signal.Signals], told: list[int]) -> Generator[None]:
-    """Until the agent handles these signals itself, the first of them ends the running task."""
+    """Until the agent handles these signals itself, the first of them, or one `told` before, ends the running task."""
     task = asyncio.current_task()
     assert task is not None
+    if told:
+        raise asyncio.CancelledError
 
     def end(number: int) -> None:
         told.append(number)
@@ -336,8 +343,7 @@ def _handled(signals: Iterable[signal.Signals], handler: Callable[[int], None]) 
     try:
         yield
     finally:
-        for number in taken:
-            loop.remove_signal_handler(number)
+        heed_no_more(taken)
 
 
 def code_of(error: RendezvousError) -> int:

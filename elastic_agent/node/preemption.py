@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Iterable
 from typing import Literal
 
 from ..agent_trace import Recorder
@@ -21,6 +22,12 @@ def noticed(notice: Notice, seconds: float) -> Notice:
     if notice == "none":
         return "leave"
     return notice if seconds < REPEAT_SECONDS else "kill"
+
+
+def heed_no_more(signals: Iterable[signal.Signals]) -> None:
+    """From now until the running loop is closed they do nothing: by default they would end an unfinished clean-up."""
+    for number in signals:
+        asyncio.get_running_loop().add_signal_handler(number, lambda: None)
 
 
 class PreemptionSignals:
@@ -59,8 +66,7 @@ class PreemptionSignals:
 
     def close(self) -> None:
         """No more."""
-        for number in self._setup.workers.signals:
-            self._loop.remove_signal_handler(number)
+        heed_no_more(self._setup.workers.signals)
 
     def _take(self, number: int) -> None:
         facts, now, name = self._facts, self._loop.time(), signal.Signals(number).name

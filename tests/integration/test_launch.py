@@ -163,9 +163,10 @@ def test_leaves_the_callers_signal_handlers_as_they_were(tmp_path: Path) -> None
         "elastic_run.launch(things.place, ['ha'])\n"
         "print([number for number in numbers if signal.getsignal(number) is not mine])\n"
         "print(signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN)\n"
+        "print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))\n"
     )
     done = run(tmp_path, main)
-    assert done.stdout.splitlines()[-2:] == ["[]", "True"], done.stderr
+    assert done.stdout.splitlines()[-3:] == ["[]", "True", "set()"], done.stderr
 
 
 def test_leaves_the_callers_environment_as_it_was(tmp_path: Path) -> None:

@@ -93,6 +93,33 @@ def test_ctrl_c_before_the_job_begins_is_no_traceback() -> None:
     assert (done.returncode, done.stderr) == (130, "[elastic-run] interrupted\n")
 
 
+@pytest.mark.parametrize(
+    ("from_line", "codes"),
+    [
+        ("1 worker here", {0, 143}),  # before the agent, while it runs, and at its end
+        ("succeeded", {0}),
+    ],
+)
+def test_until_all_is_cleaned_up_no_signal_ends_the_launcher(from_line: str, codes: set[int], tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / "t.py").write_text("print('begins', flush=True)\n")
+    job = subprocess.Popen(
+        [*COMMAND, str(tmp_path / "t.py")], stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(own)}
+    )
+    assert job.stderr
+    said = ""
+    for line in job.stderr:
+        said += line
+        if from_line in line:
+            break
+    while job.poll() is None:  # no wait: the moments between two handlers are what is looked for
+        os.kill(job.pid, signal.SIGTERM)
+    said += job.communicate(timeout=DEADLINE)[1]
+    assert job.returncode in codes, said
+    assert not [path for path in own.iterdir() if path.name.startswith("elastic-run_")], said
+
+
 def test_under_nohup_a_closed_terminal_is_no_notice(script: Path) -> None:
     job = subprocess.Popen(
         ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *COMMAND, str(script)],
