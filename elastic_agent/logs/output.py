@@ -194,13 +194,18 @@ class Output:
         return path
 
     def error_file(self, round: int, local_rank: int) -> Path:
-        """Where a worker's library may describe its error (torch's TORCHELASTIC_ERROR_FILE)."""
+        """Where a worker's library may describe its error (TORCHELASTIC_ERROR_FILE); its folder is made soon."""
         self._prepare(round, local_rank)
         return self._root / f"attempt_{round}" / str(local_rank) / "error.json"
 
     def _prepare(self, round: int, local_rank: int) -> None:
-        """Makes a worker's folder; a disk that has no room for it must not keep the worker from its work."""
+        """Has a worker's folder made by the writer: a disk that stands still must hold up neither agent nor worker."""
         self._prune(round)
+        if writer := self._started():
+            writer.call(lambda: self._make_folder(round, local_rank))
+
+    def _make_folder(self, round: int, local_rank: int) -> None:
+        """A disk that has no room for it does not keep the worker from its work, either."""
         try:
             self.worker_dir(round, local_rank)
         except OSError as error:
@@ -244,7 +249,7 @@ class Output:
         return terminal.size if shown and not to_file else None
 
     def open(self, round: int, rank: int, local_rank: int, stream: StreamName) -> Lines:
-        """The way for one worker's stream; its folder is made, and its file by the writer."""
+        """The way for one worker's stream; the writer makes its folder and its file."""
         self._prepare(round, local_rank)
         path = self.log_file(round, local_rank, stream)
         file = None

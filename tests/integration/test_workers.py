@@ -962,7 +962,7 @@ async def test_a_tracer_that_keeps_a_worker_which_ended_well_costs_no_processor(
 async def test_what_a_worker_puts_in_the_place_of_its_error_file_does_not_hold_up_the_agent(
     machine: Machine, made: str
 ):
-    machine.environment = {"TORCHELASTIC_ERROR_FILE": str(machine.output.error_file(1, 0))}
+    machine.environment = {"TORCHELASTIC_ERROR_FILE": str(machine.output.worker_dir(1, 0) / "error.json")}
     (exit,) = await machine.run(f"import os, sys; path = os.environ['TORCHELASTIC_ERROR_FILE']; {made}; sys.exit('no')")
     assert (exit.code, exit.message) == (1, "last line on stderr: no")
 

@@ -7,9 +7,11 @@ import json
 import os
 import re
 import termios
+import threading
 import tty
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,13 +170,29 @@ async def test_the_folders_are_those_of_torchrun(make: Make, tmp_path: Path):
     assert output.root.exists()
 
 
+async def test_no_folder_is_made_by_the_event_loop_which_a_disk_that_stands_still_would_stop(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+):
+    output, made_by, real = make(), set[threading.Thread](), Path.mkdir
+
+    def mkdir(path: Path, *rest: Any, **how: Any) -> None:
+        made_by.add(threading.current_thread())
+        real(path, *rest, **how)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    output.error_file(1, 0)
+    await print_all(output, b"line\n")
+    assert (output.root / "attempt_1" / "0" / "stdout.log").read_bytes() == b"line\n"
+    assert made_by and threading.main_thread() not in made_by
+
+
 async def test_two_starts_of_one_job_have_folders_of_their_own(make: Make):
     assert make().root != make().root
 
 
 async def test_without_a_log_dir_nothing_stays_of_a_job_that_succeeded(make: Make):
     output = make(log_dir=None)
-    output.error_file(1, 0).write_text("{}")
+    (output.worker_dir(1, 0) / "error.json").write_text("{}")
     assert output.log_file(1, 0, "stdout") is None
     await output.close(succeeded=True)
     assert not output.root.exists()
@@ -182,7 +200,7 @@ async def test_without_a_log_dir_nothing_stays_of_a_job_that_succeeded(make: Mak
 
 async def test_without_a_log_dir_error_files_stay_of_a_job_that_failed(make: Make):
     output = make(log_dir=None)
-    output.error_file(1, 0).write_text("{}")
+    (output.worker_dir(1, 0) / "error.json").write_text("{}")
     await output.close(succeeded=False)
     assert (output.root / "attempt_1" / "0" / "error.json").exists()
     output.error_file(1, 0).unlink()
