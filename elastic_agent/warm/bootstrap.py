@@ -28,7 +28,7 @@ from .hazards import Watch, added_to, in_words, printed
 from .imports import Folders, Group, Stash, of_packages, set_variables
 from .package_settings import LOOKS, Settings, makes_temporary_folder
 from .prefix import Step, mentions, read_prefix
-from .repairs import REPAIRS, REREADS
+from .repairs import REPAIRS, REREADS, settle_process_groups
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class _Zygote:
 
     def end(self) -> None:
         """Runs last in a worker."""
+        settle_process_groups(sys.modules)
         specs.end()
         self._last()
 
@@ -463,8 +464,7 @@ class _Zygote:
                     os.setsid()  # before the agent can hear of this worker, and want to stop its session
                     for end in (gate[1], *made, *self._holding):
                         os.close(end)
-                    streams = descriptors[2 * number], descriptors[2 * number + 1]
-                    self._become(agent, gate[0], streams, descriptors, environment)
+                    self._become(agent, gate[0], descriptors[2 * number :][:2], descriptors, environment)
                     if hold:
                         _wait_until_let_go(hold[0], held)
                     elif waits:
@@ -494,7 +494,7 @@ class _Zygote:
         return self._settings.changed(_year())
 
     def _become(
-        self, agent: int, gate: int, streams: tuple[int, int], descriptors: Sequence[int], environment: list[bytes]
+        self, agent: int, gate: int, streams: Sequence[int], descriptors: Sequence[int], environment: list[bytes]
     ) -> None:
         """Makes this process the worker that it was forked for."""
         if not os.read(gate, 1):

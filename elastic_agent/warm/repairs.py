@@ -116,8 +116,13 @@ def _settle_gloo() -> None:
             time.sleep(GLOO_SECONDS / 10)
 
 
+def settle_process_groups(modules: Mapping[str, Any]) -> None:
+    """Those that the script leaves to the end of the process are ended by Python, whoever has imported torch."""
+    if getattr(modules.get("torch.distributed"), "is_initialized", bool)():
+        _settle_gloo()
+
+
 def _torch_distributed(module: Any) -> None:
-    import atexit
     import functools
     import sys
 
@@ -133,12 +138,6 @@ def _torch_distributed(module: Any) -> None:
         _settle_gloo()
         return own(*args, **kwargs)
 
-    def at_exit() -> None:
-        # A group that the script leaves to the end of the process is ended by Python, in the same way.
-        if module.is_initialized():
-            _settle_gloo()
-
-    atexit.register(at_exit)
     for owner in (module, sys.modules.get("torch.distributed.distributed_c10d")):
         if owner is not None:
             owner.destroy_process_group = destroy_process_group  # type: ignore[attr-defined]

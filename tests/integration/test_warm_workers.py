@@ -438,6 +438,26 @@ def test_with_preload_none_nothing_is_imported_ahead(runs: Runs) -> None:
     assert runs.all("--preload=none").code == 0
 
 
+LEFT_A_GROUP = """
+import ctypes, hashlib, os, sys, threading, types
+sys.modules["torch.distributed"] = types.SimpleNamespace(is_initialized=lambda: True)
+running = threading.Event()
+def gloo():
+    ctypes.CDLL(None).prctl(15, b"pt_gloo_runloop", 0, 0, 0)
+    running.set()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 1_000_000)  # longer than any fixed pause, and without Python's lock
+    os.write(1, b"it has let go\\n")
+threading.Thread(target=gloo, daemon=True).start()
+running.wait()
+"""
+
+
+@pytest.mark.parametrize("flag", ["--preload=none", DEFAULT])
+def test_the_end_of_a_script_waits_for_threads_of_gloo_whoever_has_imported_torch(runs: Runs, flag: str) -> None:
+    runs.write(LEFT_A_GROUP)
+    assert "it has let go" in runs.all(flag).text
+
+
 SEEDED = """
 import os, random, time
 TELL
