@@ -61,9 +61,7 @@ class ShardsDataset:
             )
         self._read = read
         self._batch_size = batch_size
-        self._signature = tf.nest.map_structure(
-            lambda spec: tf.TensorSpec([None, *spec.shape], spec.dtype), output_signature
-        )
+        self._signature = tf.nest.map_structure(_of_batches, output_signature)
         self._replicas = 1
         self._ended = False
 
@@ -161,5 +159,13 @@ class ShardsDataset:
         reader = Reader(self._read, self._queue.layout)
         orders = self._queue.loop(lambda: map(reader.__getitems__, self._queue.orders(self._batch_size, 1)))
         for samples in orders:
-            yield tf.nest.map_structure(lambda *parts: np.stack(parts), *samples)
+            yield tf.nest.map_structure(_stacked, *samples)
         self._ended = True
+
+
+def _of_batches(spec: Any) -> Any:
+    return tf.TensorSpec([None, *spec.shape], spec.dtype)
+
+
+def _stacked(*parts: Any) -> Any:
+    return np.stack(parts)

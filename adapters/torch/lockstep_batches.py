@@ -118,7 +118,9 @@ class ElasticBatchSampler(Sampler[list[int]]):
         """
         # Only whoever iterates tells them apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
         frame = inspect.currentframe()
-        asker = type(frame.f_back.f_locals.get("self") if frame is not None and frame.f_back is not None else None)
+        asker: type[object] = type(
+            frame.f_back.f_locals.get("self") if frame is not None and frame.f_back is not None else None
+        )
         del frame  # it holds itself and the loader's iterator: as garbage, loader processes forked later found that
         if issubclass(asker, BatchSampler):
             raise TypeError(_wrapped_by(asker))

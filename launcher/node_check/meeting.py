@@ -157,8 +157,9 @@ class Meeting:
         while True:
             told: dict[tuple[int, Pair], list[Told]] = {}
             for item in (await self._store.list(f"{self._root}told/{plan.number}/")).items:
-                if item.key in wanted and (found := decode_or_none(Told, item.value)):
-                    told.setdefault(wanted[item.key], []).append(found)
+                said = decode_or_none(Told, item.value)
+                if said and item.key in wanted:
+                    told.setdefault(wanted[item.key], []).append(said)
             if sum(map(len, told.values())) == len(wanted) or loop.time() >= until:
                 return {key: _outcome(found) for key, found in told.items()}
             await asyncio.sleep(LOOK)
