@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import re
+import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -78,7 +80,7 @@ async def store_of(
     if options.local_addr and not set(resolve(options.local_addr)) & interface_addresses():
         say(f"--local-addr={options.local_addr} is not an address of this machine: listening on every interface")
 
-    told = False
+    first = contextlib.ExitStack()  # of a name of the job's, which one node on this machine has: it says who reaches it
 
     def invite(heading: str) -> None:
         for line in (heading, *invitation_lines(options, endpoints, identity)):
@@ -91,8 +93,11 @@ async def store_of(
         say(INSECURE)
 
     def started(endpoint: Endpoint) -> None:
-        nonlocal told
-        told = True
+        try:
+            named = hashlib.sha256(f"{os.getuid()} {text} {options.job_id}".encode()).hexdigest()
+            first.enter_context(socket.socket(socket.AF_UNIX)).bind(f"\0elastic-run-first-{named}")
+        except OSError:
+            return
         address = endpoint.host if endpoint.loopback else loopback_alias(endpoint.host)
         if address and options.nodes.maximum > 1 and not options.platform:
             say(
@@ -144,7 +149,7 @@ async def store_of(
                 _refuse_old((await store.status()).version, text)
                 if not any(endpoint.secret for endpoint in endpoints):
                     await _refuse_other_secret(store, options.job_id)
-                if hosting.local and not told and await store.get(Keys(options.job_id).leader) is None:
+                if hosting.local and await store.get(Keys(options.job_id).leader) is None:
                     started(hosting.local.endpoint)  # by another job, and this one begins here
             except StoreRefused as error:  # certificates, a password or endpoints that are not those of this etcd
                 raise NoUsableEtcd(f"the store at {text} cannot be used: {error}") from None
@@ -159,6 +164,7 @@ async def store_of(
         finally:
             await store.close()
     finally:
+        first.close()
         hosting.release()
 
 
