@@ -11,6 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import torch
 from torch.utils.data import BatchSampler, Sampler
@@ -118,12 +119,11 @@ class ElasticBatchSampler(Sampler[list[int]]):
         """
         # Only whoever iterates tells them apart: torch wraps a `sampler=` and hands a `batch_sampler=` on as it is.
         frame = inspect.currentframe()
-        asker: type[object] = type(
-            frame.f_back.f_locals.get("self") if frame is not None and frame.f_back is not None else None
-        )
+        caller: Any = frame.f_back.f_locals.get("self") if frame is not None and frame.f_back is not None else None
         del frame  # it holds itself and the loader's iterator: as garbage, loader processes forked later found that
-        if issubclass(asker, BatchSampler):
-            raise TypeError(_wrapped_by(asker))
+        if isinstance(caller, BatchSampler):
+            raise TypeError(_wrapped_by(type(caller)))
+        del caller
         rank, size = rank_and_size()
         self._plan.check(size)
         if size > 1 and initialised() and self._agreed != size:
