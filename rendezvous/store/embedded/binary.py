@@ -126,8 +126,8 @@ def trying_out_only(version: Version) -> str | None:
     """A warning for versions that can lose committed data, or None."""
     if (3, 5, 0) <= version <= (3, 5, 2):
         return (
-            f"the embedded etcd is {_dotted(version)}, for trying out only: 3.5.0 to 3.5.2 can lose committed data "
-            "when killed under load (etcd issue 13766). Install your distribution's etcd-server, or etcd 3.5.3 or later"
+            f"etcd {_dotted(version)} is for trying out only: 3.5.0 to 3.5.2 can lose committed data "
+            "(install etcd-server, or 3.5.3)"
         )
     return None
 

@@ -554,9 +554,6 @@ class _Attempt:
             path = find_binary()
             version = await binary_version(path)
             refuse_unfit(version, path)
-            warning = trying_out_only(version)
-            if warning is not None:
-                self._notes.append(warning)
             self._binary, self._version = path, version
         return self._binary
 
@@ -571,6 +568,8 @@ class _Attempt:
         data: Data | None = None,
     ) -> None:
         binary, where = await self._check_ready(slot)
+        if decision.action != "restart" and (warning := trying_out_only(self._version)):
+            self._notes.append(warning)  # once for each store, and not at each node
         if decision.action != "restart" and home.path.exists():
             shutil.rmtree(home.path)  # leftovers of a start that failed; there is no data, or it was set aside
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
