@@ -129,8 +129,7 @@ def _torch_distributed(module: Any) -> None:
     # torch deadlocks where the last to let go of a group (say, a DDP model) ends it while it holds Python's lock, and
     # gloo's thread has not had that lock since the last step. A script that has imported everything ahead comes there
     # within the 5 ms after which a thread has to give the lock away: of twenty small jobs three hung.
-    own = getattr(module, "destroy_process_group", None)
-    if own is None:
+    if (own := getattr(module, "destroy_process_group", None)) is None:
         return  # a torch that was built without it
 
     @functools.wraps(own)
@@ -138,9 +137,8 @@ def _torch_distributed(module: Any) -> None:
         _settle_gloo()
         return own(*args, **kwargs)
 
-    for owner in (module, sys.modules.get("torch.distributed.distributed_c10d")):
-        if owner is not None:
-            owner.destroy_process_group = destroy_process_group  # type: ignore[attr-defined]
+    for owner in filter(None, (module, sys.modules.get("torch.distributed.distributed_c10d"))):
+        owner.destroy_process_group = destroy_process_group  # type: ignore[attr-defined]
 
 
 def _threading(module: Any) -> None:
