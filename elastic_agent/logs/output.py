@@ -181,16 +181,10 @@ class Output:
         if not self.full:
             self._has_room()
 
-    def attempt_dir(self, round: int) -> Path:
-        """The folder of `round`; made where it is missing (OSError)."""
-        path = self._root / f"attempt_{round}"
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
     def worker_dir(self, round: int, local_rank: int) -> Path:
         """The folder of one worker of `round`; made where it is missing (OSError)."""
-        path = self.attempt_dir(round) / str(local_rank)
-        path.mkdir(exist_ok=True)
+        path = self._root / f"attempt_{round}" / str(local_rank)
+        path.mkdir(parents=True, exist_ok=True)
         return path
 
     def error_file(self, round: int, local_rank: int) -> Path:

@@ -163,7 +163,7 @@ async def test_the_folders_are_those_of_torchrun(make: Make, tmp_path: Path):
     output = make(job_id="my/job")
     assert output.root.parent == tmp_path / "logs"
     assert output.root.name.startswith("my_job_")
-    assert output.attempt_dir(3) == output.root / "attempt_3"
+    assert output.worker_dir(3, 0) == output.root / "attempt_3" / "0"
     assert output.error_file(3, 1) == output.root / "attempt_3" / "1" / "error.json"
     assert output.log_file(3, 1, "stderr") == output.root / "attempt_3" / "1" / "stderr.log"
     await output.close(succeeded=True)
