@@ -967,9 +967,10 @@ class Checker:
         # The news of a loss may come after its consequences, but not long after: then it is another incident.
         merged = header.incident is not None and header.incident.cause in ("lost", "left")
         merged = merged and before is not None and (not self.calm or self._world.now - before.at < 2 * LAG)
-        # That of a departure comes before them: a failure that came first has another reason.
+        # That of a departure comes before them: a failure that came first has another reason. One of an optional role,
+        # which costs no other a restart, goes free beside it.
         if header.cause == "left" and old and old.incident and old.incident.exit and old.incident.exit.code:
-            merged = merged and old.incident.exit.lost_peer
+            merged = merged and (old.incident.exit.lost_peer or old.incident.optional)
         if old and old.incident and grown == 0 and not merged and not header.final:
             self._violated("each incident is counted once", f"{old.incident.reason} was not charged")
         charged = _charged(header)
@@ -993,7 +994,7 @@ class Checker:
         hurt = [each for each in self._run_of(header) if each.hurts]
         possible = len(hurt) if self.calm else len(failing)
         if self.roles:  # a failure that was told of while the others' workers went on is one of the next round
-            possible = sum(len(each.hurts) for each in hurt)
+            possible = max(possible, sum(len(each.hurts) for each in hurt))
         # The header's own incident is provisional: a consequence may have come before its cause.
         if tally.failures > possible:
             self._violated("only failures are counted as failures", f"{tally}, {possible} rounds had one")
