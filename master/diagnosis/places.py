@@ -119,6 +119,7 @@ class Place:
             asked again.
         main: it is the place of its main thread.
         call: what it calls of a library there.
+        alone: none of its other threads, or of its processes, runs code of the script.
     """
 
     what: What
@@ -130,6 +131,7 @@ class Place:
     wakes: bool = False
     main: bool = True
     call: Frame | None = None
+    alone: bool = True
 
 
 Ends = Mapping[tuple[str, str], int]
@@ -216,7 +218,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     own = script_frames(acting.frames)
     call = called(acting.frames, own[0]) if own else None
     sure = sure or what in _PROVEN
-    return Place(what, where, peers, still, spot_of(acting.frames), sure, wakes, acting is main, call)
+    alone = not any(script_frames(each.frames) for each in (main, *others) if each is not acting)
+    return Place(what, where, peers, still, spot_of(acting.frames), sure, wakes, acting is main, call, alone)
 
 
 _WAITS: frozenset[What] = frozenset(

@@ -223,6 +223,8 @@ def _judged(
         and not (each.place.wakes and _may_come_on(each.worker))
     ]
     proven = [each for each in still if each.place.what in _BY_THE_KERNEL or _lost_child(each)]
+    if ring := _in_a_circle(in_collectives, round):
+        return [*(_finding(each, waiting, round) for each in _roots(proven)), *ring]
     anyone = not across or any(not each.place.peers for each in waiting)
     if waiting and any(_comes_on(each) and (anyone or each.worker.rank in awaited) for each in others):
         return [_finding(each, waiting, round) for each in _roots(proven)]
@@ -400,7 +402,7 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
 
     Where not all are `seen`, they may wait for one that is not.
     """
-    if whole and seen and (found := _misfits(waiting, round)):
+    if whole and seen and (found := _of_other_roots(waiting, round)):
         return found
     if not seen or any(not each.place.spot for each in waiting):
         spots = Counter[object]()
@@ -429,21 +431,21 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
     return [_standstill(waiting, round)] if len(waiting) > 1 and whole and seen else []
 
 
-def _misfits(waiting: Sequence[_Rank], round: int) -> list[Finding]:
-    """Whose calls do not fit to those of the others, by what they were given."""
-    ranked = {each.worker.rank: each for each in waiting}
-    given = _calls(waiting)
-    if ring := calls.circle(given):
-        first, *others = (ranked[rank] for rank in ring)
-        return [_name(first, "mismatched-messages", "strong", first.place.where, others, round)]
-    if len({each.place.spot for each in waiting}) > 1:
+def _in_a_circle(waiting: Sequence[_Rank], round: int) -> list[Finding]:
+    """Ranks each of which waits for the next one alone, whatever the others do."""
+    ranked = {each.worker.rank: each for each in waiting if each.place.still and each.place.alone}
+    if not (ring := calls.circle(_calls([*ranked.values()]))):
         return []
-    odd = calls.odd(given)
+    first, *others = (ranked[rank] for rank in ring)
+    return [_name(first, "mismatched-messages", "strong", first.place.where, others, round)]
+
+
+def _of_other_roots(waiting: Sequence[_Rank], round: int) -> list[Finding]:
+    """Those that are in one operation with the others, and give it another root than most."""
+    odd = calls.odd(_calls(waiting)) if len({each.place.spot for each in waiting}) == 1 else ()
     others = [each for each in waiting if each.worker.rank not in odd]
-    return [
-        _name(ranked[rank], "mismatched-collective", "strong", ranked[rank].place.where, others, round)
-        for rank in odd[:4]
-    ]
+    found = [each for each in waiting if each.worker.rank in odd]
+    return [_name(each, "mismatched-collective", "strong", each.place.where, others, round) for each in found[:4]]
 
 
 def _calls(those: Sequence[_Rank]) -> Mapping[int, Frame | None]:

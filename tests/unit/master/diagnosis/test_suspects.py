@@ -825,6 +825,16 @@ def test_what_an_operation_was_given_says_who_waits_for_whom(
     assert (one.kind, one.rank, one.strength) == found
 
 
+def test_a_circle_is_one_whatever_the_others_do_but_not_where_another_thread_may_send() -> None:
+    circle = worker(1, in_call("recv", "src=2")), worker(2, in_call("recv", "src=1"))
+    for other in (worker(0, NATIVE), worker(0, EVALUATION, cpu=0.9, quiet=0.0)):
+        found = the_one(other, *circle)
+        assert (found.kind, found.rank, found.waiting, found.strength) == ("mismatched-messages", 1, (2,), "strong")
+    sends = ThreadState(7, False, "S", frames=NATIVE)
+    looks = tuple(replace(each, threads=(sends,)) for each in circle[0].snapshots)
+    assert judged(worker(0, EVALUATION, cpu=0.9, quiet=0.0), replace(circle[0], snapshots=looks), circle[1]) == ()
+
+
 @pytest.mark.parametrize(
     "stacks",
     [
