@@ -125,7 +125,7 @@ async def _lead(start: Start, endpoints: str, api: Api, job: ClusterJob) -> tupl
     if job.queue:
         platform = QueuedPlatform(api, job.name, job.owner, templates, job.queue, now)
     else:
-        platform = KubernetesPlatform(api, job.name, job.owner, templates, now)
+        platform = KubernetesPlatform(api, job.name, (job.owner, job.controller), templates, now)
     manager = NodeManager(platform, start.say, now, Limits(memory_cap=job.memory_cap), report.on_plan)
     wish = Wish()
 

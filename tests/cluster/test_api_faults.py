@@ -39,7 +39,7 @@ class Managed:
     @asynccontextmanager
     async def run(self, *demands: Demand) -> AsyncGenerator[NodeManager]:
         template = objects.with_command(objects.node_template(REQUEST, ""), ["true"])
-        platform = KubernetesPlatform(self.api, "mass", self.owner, {"": template}, time.monotonic)
+        platform = KubernetesPlatform(self.api, "mass", [self.owner], {"": template}, time.monotonic)
         manager = NodeManager(platform, self.said.append, time.monotonic)
         manager.want(Wanted(demands))
         running = asyncio.create_task(manager.run())

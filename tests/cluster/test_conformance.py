@@ -324,7 +324,7 @@ def test_what_is_made_for_a_job_is_taken(server: Server) -> None:
     owner = objects.owner_of(job)
     server.create("configmaps", dict(objects.config_map(REQUEST, owner)))
     template = objects.with_command(objects.node_template(REQUEST, ""), ["true"])
-    made = dict(pods.made("night", template, owner, Launch("", 3, 1, 2, raised=2 << 30)))
+    made = dict(pods.made("night", template, [owner], Launch("", 3, 1, 2, raised=2 << 30)))
     made["spec"]["nodeSelector"] = NOWHERE
     found = pods.replica_of(server.create("pods", made), 0.0)
     assert found is not None
@@ -435,7 +435,7 @@ def test_what_a_pod_says_of_its_containers_is_read_as_an_end(server: Server) -> 
     def seen(name: str, status: Any) -> Any:
         template = objects.with_command(objects.node_template(REQUEST, ""), ["true"])
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "one", "uid": uid}
-        made: Any = dict(pods.made("night", template, owner, Launch("", next(numbers), 0)))
+        made: Any = dict(pods.made("night", template, [owner], Launch("", next(numbers), 0)))
         made["spec"]["nodeName"] = "nowhere"
         where = server.create("pods", made)["metadata"]["name"]
         found = pods.replica_of(server.patch("pods", where, {"status": status}, "status"), 0.0)

@@ -175,6 +175,21 @@ def test_a_script_that_fails_and_an_agent_that_refuses_its_flags_end_their_jobs_
     assert len(jobs.pods("master")) == 2, "no second master"
 
 
+def test_a_drained_machine_gives_up_its_nodes(jobs: Jobs) -> None:
+    with jobs.machine() as drained, jobs.machine(f"{jobs.namespace}-2") as other:
+        jobs.plane.kubectl("cordon", other.name)
+        jobs.submit("eight", "--nnodes=1:2")
+        jobs.until("eight", 2)
+        (master,) = jobs.running("master")
+        jobs.plane.kubectl("uncordon", other.name)
+        jobs.plane.kubectl("drain", drained.name, "--delete-emptydir-data", "--ignore-daemonsets", "--timeout=100s")
+        jobs.wait(lambda: set(jobs.running("master")) - {master}, lambda: "another master")
+        jobs.until("eight", 2)
+        assert {each["spec"]["nodeName"] for each in jobs.running().values()} == {other.name}
+        jobs.release()
+        jobs.run("wait", "eight")
+
+
 def test_neither_the_master_nor_a_member_of_the_store_is_special(jobs: Jobs, machine: Kubelet) -> None:
     jobs.submit("seven", "--nnodes=2", outside=False)
     jobs.until("seven", 2)

@@ -46,7 +46,7 @@ async def test_a_job_whose_nodes_have_succeeded_is_over_though_its_store_tells_o
         template = objects.with_command(objects.node_template(REQUEST, ""), ["true"])
         for index in range(3):
             night.double.objects.create(
-                night.double.place("pods"), pods.made("night", template, owner, Launch("", index, 0))
+                night.double.place("pods"), pods.made("night", template, [owner], Launch("", index, 0))
             )
         for each in night.double.all("pods").values():
             state = {"name": "agent", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}

@@ -46,7 +46,7 @@ class Here:
 
     def platform(self) -> KubernetesPlatform:
         template = objects.with_command(objects.node_template(REQUEST, ""), ["true"])
-        return KubernetesPlatform(self.api, "mass", self.owner, {"": template}, time.monotonic)
+        return KubernetesPlatform(self.api, "mass", [self.owner], {"": template}, time.monotonic)
 
     @asynccontextmanager
     async def managed(self, *demands: Demand) -> AsyncGenerator[NodeManager]:

@@ -1,7 +1,7 @@
 """Runs a job's replicas as pods (`Platform`): lists them, uses the list, and watches from its version on."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..platform import Observer
@@ -17,19 +17,19 @@ class KubernetesPlatform:
     Args:
         api: the server.
         job: the job's name, which its pods carry as a label.
-        owner: reference to the object that owns the pods: when it is deleted, they are.
+        owners: references to the objects that own the pods: while the first is being deleted, none is made.
         templates: a pod for each role.
         now: the clock of `Replica.since`: a pod has been in a state since this process saw it there first, because
             the cluster's clocks are others.
     """
 
     def __init__(
-        self, api: Api, job: str, owner: Json, templates: Mapping[str, Json], now: Callable[[], float]
+        self, api: Api, job: str, owners: Sequence[Json], templates: Mapping[str, Json], now: Callable[[], float]
     ) -> None:
         self._api = api
         self._job = job
-        self._owner = owner
-        self._standing = OwningObject(api, owner)
+        self._owners = owners
+        self._standing = OwningObject(api, owners[0])
         self._templates = templates
         self._now = now
         self._pods: dict[str, Json] = {}
@@ -86,7 +86,7 @@ class KubernetesPlatform:
     async def start(self, launch: Launch) -> None:
         """See `Platform`."""
         await self._standing.refuse_if_deleted()
-        pod = pods.made(self._job, self._templates[launch.role], self._owner, launch)
+        pod = pods.made(self._job, self._templates[launch.role], self._owners, launch)
         try:
             await self._api.ask("post", self._api.path("pods"), pod)
         except ApiRefused as error:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from ..platform import PlatformError, PlatformRefused
 from . import store
 from .api import CONFLICT, NOT_FOUND, UNAUTHORIZED, Api, ApiRefused, ApiUnavailable, Event, Gone, Json
-from .objects import BATCH, CONTROL, EXIT_CODE, STATUS, TEMPLATES, Control, owner_of, status_of
+from .objects import BATCH, CONTROL, EXIT_CODE, STATUS, TEMPLATES, Control, controller_of, owner_of, status_of
 
 PAUSE = 2.0
 """Seconds until the API server is asked again after it has not answered."""
@@ -40,6 +40,8 @@ class ClusterJob:
     Attributes:
         name: as given.
         owner: the reference by which everything goes with the Job.
+        controller: that by which the nodes' pods go with the ConfigMap: whoever drains a machine takes no pod that
+            nothing controls, and a Job would let go of them.
         templates: a pod for each role.
         memory_cap, store_size, queue: see `objects.Request`.
         status: what was last written of the job; empty at first.
@@ -57,6 +59,7 @@ class ClusterJob:
         self._over = False
         self._told: dict[str, str] = {}
         self.owner: Json = {}
+        self.controller: Json = {}
         self.templates: Mapping[str, Json] = {}
         self.memory_cap = 0
         self.store_size = 0
@@ -83,6 +86,7 @@ class ClusterJob:
                 self._tell_of("load", f"the API server does not answer: {error}; trying again every {PAUSE:g} s")
             await asyncio.sleep(PAUSE)
         self.owner = owner_of(job)
+        self.controller = controller_of(found)
         self._note(found)
         if not found["metadata"].get("ownerReferences"):
             await self._adopt()

@@ -365,6 +365,14 @@ def owner_of(job: Json) -> Json:
     }
 
 
+def controller_of(config_map: Json) -> Json:
+    """The reference to a job's ConfigMap that says who controls the nodes' pods."""
+    metadata = config_map["metadata"]
+    name, uid = metadata["name"], metadata.get("uid", "")
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+    return {**made, "controller": True, "blockOwnerDeletion": False}
+
+
 def _copied(value: Json) -> dict[str, Any]:
     return cast(dict[str, Any], json.loads(json.dumps(dict(value))))
 

@@ -98,19 +98,19 @@ def name_of(job: str, launch: Launch) -> str:
     return f"{job}-{role}-{launch.index}" + (f"-{launch.attempt}" if launch.attempt else "")
 
 
-def made(job: str, template: Json, owner: Json, launch: Launch) -> Json:
+def made(job: str, template: Json, owners: Sequence[Json], launch: Launch) -> Json:
     """The pod of a replica.
 
     Args:
         job: the job's name.
         template: a pod of its role, whose container `agent` runs the agent.
-        owner: the object with which the pod goes.
+        owners: references to the objects with which the pod goes.
         launch: which replica.
     """
     pod = copy.deepcopy(dict(template))
     metadata = pod.setdefault("metadata", {})
     metadata["name"] = name_of(job, launch)
-    metadata["ownerReferences"] = [owner]
+    metadata["ownerReferences"] = list(owners)
     metadata.setdefault("labels", {}).update(
         {JOB: job, ROLE: launch.role, INDEX: str(launch.index), ATTEMPT: str(launch.attempt)}
     )

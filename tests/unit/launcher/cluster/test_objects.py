@@ -44,7 +44,7 @@ REQUEST = Request(
 
 def made(launch: Launch, request: Request = REQUEST) -> Any:
     template = objects.with_command(objects.node_template(request, launch.role), ["elastic-run", "train.py"])
-    return pods.made("night", template, OWNER, launch)
+    return pods.made("night", template, [OWNER], launch)
 
 
 def seen(status: Mapping[str, object], launch: Launch = Launch("", 3, 1, 2)) -> Any:  # noqa: B008  a frozen value
