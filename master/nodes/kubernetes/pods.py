@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, cast
 
 from ..replica import (
@@ -72,6 +73,12 @@ PLACE_TAKEN = frozenset(
 """Why a pod failed on the machine's account and not on its own."""
 
 MACHINE_LOST = frozenset({"NodeLost", "TerminationByNodeLifecycle", "DeletionByPodGC", "DeletionByTaintManager"})
+
+REBOOTED = frozenset({"Unknown", "ContainerStatusUnknown"})
+"""Why a container ended of which the kubelet knows nothing any more: its machine was started again."""
+
+LONG = 3600.0
+"""Seconds after which a node that ends has been well: how often its index ended before says nothing any more."""
 
 _UNITS = {"": 1, "k": 10**3} | {
     f"{letter}{binary}": (1024 if binary else 1000) ** power
@@ -152,7 +159,7 @@ def replica_of(pod: Json, since: float) -> Replica | None:
     )
     changes: dict[str, Any]
     if phase in ("Succeeded", "Failed"):
-        changes = {"state": "ended", "end": _end(status, memory)}
+        changes = {"state": "ended", "end": _end(status, memory), "counted": 0 if _ran(status) >= LONG else counted}
     elif phase == "Pending":
         changes = {"pending": _pending(status)}
     else:
@@ -215,9 +222,21 @@ def _end(status: Json, memory: int) -> End:
         return MachineLost(f"{reason or 'its container has no state'}: {message}")
     if first.get("reason") == "OOMKilled":
         return OutOfMemory(memory)
+    if first.get("reason") in REBOOTED:
+        return MachineLost(first.get("message") or "it was started again, with this node on it")
     if first.get("reason") in NEVER_STARTED:
         return NeverStarted(f"{first['reason']}: {first.get('message', '')}")
     return Exited(int(first.get("exitCode", 0)))
+
+
+def _ran(status: Json) -> float:
+    """Seconds from the begin of the agent's container to its end, by its machine's clock; 0: not known."""
+    ended = _terminated(_agent(status.get("containerStatuses") or ()))
+    try:
+        begin, end = (datetime.strptime(str(ended[key]), "%Y-%m-%dT%H:%M:%S%z") for key in ("startedAt", "finishedAt"))
+    except (KeyError, ValueError):
+        return 0.0
+    return (end - begin).total_seconds()
 
 
 def _terminated(container: Json) -> Json:

@@ -98,6 +98,9 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, o
         ({"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}, Exited(0)),
         (ended(1), Exited(1)),
         (ended(137, "OOMKilled"), OutOfMemory(4 << 30)),
+        # Its machine was started again.
+        (ended(255, "Unknown"), MachineLost("it was started again, with this node on it")),
+        (ended(137, "ContainerStatusUnknown", "not found"), MachineLost("not found")),
         # A sidecar that ends after the agent, and a container without which the agent did not begin.
         ({**ended(137, "OOMKilled"), "initContainerStatuses": ended(143)["containerStatuses"]}, OutOfMemory(4 << 30)),
         (
@@ -151,6 +154,21 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, o
 )
 def test_how_a_pod_ended(status: Mapping[str, object], expected: object) -> None:
     assert seen(status).end == expected
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "counted"),
+    [
+        ("2026-11-27T08:00:00Z", "2026-11-27T08:59:59Z", 2),
+        ("2026-11-27T08:00:00Z", "2026-11-27T09:00:00Z", 0),
+        (None, "2026-11-27T09:00:00Z", 2),
+        ("no time", "2026-11-27T09:00:00Z", 2),
+    ],
+)
+def test_what_a_node_did_before_one_that_was_long_well_is_forgotten(begin: str | None, end: str, counted: int) -> None:
+    terminated = {"exitCode": 1, "startedAt": begin, "finishedAt": end}
+    status = {"phase": "Failed", "containerStatuses": [{"name": "agent", "state": {"terminated": terminated}}]}
+    assert seen(status).counted == counted
 
 
 def test_the_nodes_of_a_job_ask_for_what_was_said() -> None:
