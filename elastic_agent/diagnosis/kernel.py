@@ -33,12 +33,14 @@ _X86 = {
     61: "wait4", 72: "fcntl", 73: "flock", 74: "fsync", 75: "fdatasync", 130: "rt_sigsuspend", 202: "futex",
     230: "clock_nanosleep", 232: "epoll_wait", 247: "waitid", 257: "openat", 262: "newfstatat", 270: "pselect6",
     271: "ppoll", 281: "epoll_pwait", 288: "accept4", 332: "statx", 4: "stat", 5: "fstat", 6: "lstat", 87: "unlink",
+    128: "rt_sigtimedwait",
 }  # fmt: skip
 _ARM = {
     63: "read", 64: "write", 56: "openat", 73: "ppoll", 67: "pread64", 65: "readv", 66: "writev", 72: "pselect6",
     101: "nanosleep", 203: "connect", 202: "accept", 206: "sendto", 207: "recvfrom", 211: "sendmsg", 212: "recvmsg",
     260: "wait4", 25: "fcntl", 32: "flock", 82: "fsync", 83: "fdatasync", 133: "rt_sigsuspend", 98: "futex",
     115: "clock_nanosleep", 22: "epoll_pwait", 95: "waitid", 242: "accept4", 79: "newfstatat", 291: "statx",
+    137: "rt_sigtimedwait",
 }  # fmt: skip
 CALLS: Mapping[int, str] = {"x86_64": _X86, "aarch64": _ARM}.get(platform.machine(), {})
 """The system calls that a process may wait in, by their number on this machine."""
@@ -52,6 +54,7 @@ _OF_PATH = {"open": 0, "stat": 0, "lstat": 0, "unlink": 0, "openat": 1, "newfsta
 _LISTENS = "0A"
 _DEADLINES = {
     "futex": 3, "nanosleep": 0, "clock_nanosleep": 2, "ppoll": 2, "select": 4, "pselect6": 4,
+    "rt_sigtimedwait": 2,
 }  # fmt: skip
 """Which argument of a call points to the time at which it ends."""
 _FUTEX_WAIT = 0
@@ -251,8 +254,10 @@ def _blocked(pid: int, thread: int, call: str, values: list[int], sockets: Mappi
         return Blocked(call, "lock")
     if call in ("wait4", "waitid"):
         return Blocked(call, "child")
-    if call in ("nanosleep", "clock_nanosleep", "pause", "rt_sigsuspend"):
+    if call in ("nanosleep", "clock_nanosleep"):
         return Blocked(call, "time")
+    if call in ("pause", "rt_sigsuspend", "rt_sigtimedwait"):
+        return Blocked(call, "signal")
     if call in _OF_ONE:
         return _on(pid, thread, call, [values[0]], sockets)
     if call in _OF_PATH:

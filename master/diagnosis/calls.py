@@ -16,8 +16,8 @@ FROM = frozenset(("recv", "broadcast", "broadcast_object_list", "scatter", "scat
 TO = frozenset(("send", "gather", "gather_object", "reduce"))
 """The same for `dst`."""
 
-ROOTED = FROM | TO | {"isend", "irecv", "batch_isend_irecv"}
-"""Operations in which a rank waits for one other, and that one for nobody."""
+ROOTED = FROM | TO | {"isend", "irecv", "batch_isend_irecv", "new_group"}
+"""Operations in which a rank waits for one other, and that one for nobody, or not all ranks take part."""
 
 _WITH_ONE_ROOT = (FROM | TO) - {"send", "recv"}
 
@@ -46,7 +46,10 @@ def awaited(rank: int, call: Frame | None) -> int | None:
 
 def wait_for(waiting: Mapping[int, Frame | None], others: Mapping[int, Frame | None]) -> bool:
     """Whether each of those that are waiting surely waits for all of the others, which are in calls that are known."""
-    if any(call and call.function in ROOTED and not _is_known(call) for call in (*waiting.values(), *others.values())):
+    if any(
+        call and ("group=" in call.arguments or (call.function in ROOTED and not _is_known(call)))
+        for call in (*waiting.values(), *others.values())
+    ):
         return False
     alone = [awaited(rank, call) for rank, call in waiting.items()]
     return all(one is None or {one} == set(others) for one in alone)

@@ -73,7 +73,9 @@ class Blocked:
     """
 
     call: Name = ""
-    on: Literal["", "socket", "listener", "local socket", "pipe", "file", "terminal", "lock", "time", "child"] = ""
+    on: Literal[
+        "", "socket", "listener", "local socket", "pipe", "file", "terminal", "lock", "time", "child", "signal"
+    ] = ""
     target: Brief = ""
     sockets: Annotated[tuple[Socket, ...], Count(MAX_SOCKETS)] = ()
     ends: float | None = None

@@ -5,8 +5,7 @@ what a wait is for, where the kernel only says that there is one. What decides i
 standard library's: a stack that passes through a framework on its way to the user's own code is the user's. Which
 modules of frameworks are waits for other ranks, and which are waits for data, is said here by parts of their paths.
 
-A main thread often waits for another thread, or for a process that it has started, which does the work. Then the place
-of the worker is theirs.
+A main thread often waits for another thread or a process, which does the work: then the worker's place is theirs.
 """
 
 import re
@@ -37,6 +36,7 @@ What = Literal[
     "either",
     "memory",
     "sleep",
+    "signal",
     "child",
     "unknown",
 ]
@@ -223,11 +223,11 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
 
 
 _WAITS: frozenset[What] = frozenset(
-    ("idle", "server", "loader", "pipe", "file", "file lock", "lock", "either", "sleep", "child", "unknown")
+    ("idle", "server", "loader", "pipe", "file", "file lock", "lock", "either", "sleep", "signal", "child", "unknown")
 )
 """What a main thread does that may wait for another thread, or for a process."""
 
-_PROVEN: frozenset[What] = frozenset(("stopped", "starved", "gil", "disk", "memory"))
+_PROVEN: frozenset[What] = frozenset(("stopped", "starved", "disk", "memory"))
 _FOR_THREADS: frozenset[What] = frozenset(("lock", "either", "child", "loader", "pipe", "unknown"))
 _TELLS: frozenset[What] = frozenset(("server", "peer", "pipe", "file", "file lock"))
 """What another thread waits for that is also why the main thread waits."""
@@ -389,8 +389,8 @@ def _wait(track: _Track, peers: frozenset[int], worker: Worker) -> What:
             return "file lock" if blocked.call in ("flock", "fcntl") else "file"
         case "time":
             return "sleep"
-        case "child":
-            return "child"
+        case "child" | "signal":
+            return blocked.on
         case "lock":
             return "either" if waits_in_native_code(frames) else "lock"
         case _:

@@ -20,6 +20,7 @@ A wait for an accelerator is both. Where ranks exchange tensors between accelera
 wait for their own accelerator. So who waits for it waits for others, unless these are seen to wait in another way.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,6 +65,7 @@ _KINDS: dict[What, Kind] = {
     "lock": "deadlock",
     "either": "deadlock",
     "sleep": "sleeps",
+    "signal": "sleeps",
     "child": "waits-for-child",
 }
 
@@ -77,7 +79,7 @@ _STRENGTH: dict[Kind, Strength] = {
 _BY_THE_KERNEL: frozenset[What] = frozenset(("stopped", "disk", "memory"))
 """What needs no Python stack to be proven."""
 
-_MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep", "file"))
+_MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep", "signal", "file"))
 """What a rank does that may wait for another one in a way that is not seen."""
 
 _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blocked-pipe", "waits-for-child"))
@@ -392,9 +394,13 @@ def _since(ranks: Sequence[_Rank]) -> float:
 
 
 def _common_place(waiting: Sequence[_Rank]) -> str:
-    """Where most of them are."""
-    counted = Counter(each.place.where for each in waiting if each.place.where)
-    return counted.most_common(1)[0][0] if counted else ""
+    """Where most of them are, without the arguments of a call where these are not all alike."""
+    counted = Counter(each.place.spot or each.place.where for each in waiting if each.place.where)
+    if not counted:
+        return ""
+    most = counted.most_common(1)[0][0]
+    there = {each.place.where for each in waiting if most in (each.place.spot, each.place.where)}
+    return there.pop() if len(there) == 1 else re.sub(r"\([^)]*\)", "()", min(there))
 
 
 def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) -> list[Finding]:

@@ -43,6 +43,8 @@ WAITS = {
         "import os, select; os.mkfifo({path!r}); f = os.open({path!r}, os.O_RDWR); {ready} select.select([f], [], [])",
         "{path}",
     ),
+    "signal": ("import signal; signal.pthread_sigmask(0, {{10}}); {ready} signal.sigwait({{10}})", ""),
+    "signal that is of any kind": ("import signal; {ready} signal.pause()", ""),
     "child": ("import subprocess; {ready} subprocess.run(['sleep', '1000'])", ""),
     "file": (
         "import fcntl; a = open({path!r}, 'w'); b = open({path!r}, 'w'); fcntl.flock(a, fcntl.LOCK_EX); {ready} "

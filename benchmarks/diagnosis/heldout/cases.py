@@ -1441,10 +1441,14 @@ MOVED = frozenset(
         "every_rank_receives_first",
         "loader_process_reads_silent_server",
         "lock_kept_while_waiting_for_server",
+        "native_call_holds_interpreter_lock_for_some_time",
         "one_receive_too_many",
+        "receives_from_wrong_neighbour",
         "send_with_another_tag",
         "snapshot_on_a_timer",
+        "sub_groups_made_in_another_order",
         "upload_at_exit_never_ends",
+        "waits_for_signal_that_was_not_sent",
         "wrapped_rank_stops_itself",
     )
 )

@@ -99,6 +99,7 @@ def test_a_rank_that_waits_for_a_lock_while_the_others_wait_for_it_is_a_deadlock
         ("file-lock", worker(1, ELSEWHERE, on=Blocked("flock", "file", "/data/lock"))),
         ("silent-server", worker(1, ELSEWHERE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))),
         ("waits-for-child", worker(1, ELSEWHERE, on=Blocked("wait4", "child"))),
+        ("sleeps", worker(1, ELSEWHERE, on=Blocked("rt_sigtimedwait", "signal"))),
         (
             "loader-stuck",
             worker(
@@ -126,7 +127,10 @@ def test_the_kernel_tells_what_the_odd_one_out_waits_for(kind: str, suspect: Wor
 def test_a_rank_that_keeps_the_interpreters_lock_in_a_wait_is_named() -> None:
     suspect = worker(1, ELSEWHERE)
     held = tuple(replace(each, holds_gil=True) for each in suspect.snapshots)
-    assert the_one(worker(0), replace(suspect, snapshots=held)).kind == "gil-held"
+    keeps = replace(suspect, snapshots=held)
+    assert the_one(worker(0), keeps).kind == "standstill", "a call of native code may come back"
+    found = the_one(worker(0, quiet=LONG), replace(keeps, quiet=LONG))
+    assert (found.kind, found.rank, found.strength) == ("gil-held", 1, "strong")
 
 
 def test_a_rank_that_is_ready_to_run_and_gets_no_processor_is_named() -> None:
@@ -801,6 +805,8 @@ def in_call(function: str, arguments: str) -> tuple[Frame, ...]:
         # Those two may have sent what the third does not take.
         ((*[in_call("reduce", "dst=0")] * 2, ALL_REDUCE), ("mismatched-collective", 2, "weak")),
         ((ALL_REDUCE, *[in_call("broadcast", "src=0, group=...")] * 2), ("mismatched-collective", 0, "weak")),
+        ((in_call("all_reduce", "group=..."), BARRIER, BARRIER), ("mismatched-collective", 0, "weak")),
+        ((ALL_REDUCE, *[in_call("new_group", "ranks=[1, 2]")] * 2), ("mismatched-collective", 0, "weak")),
         # Nobody sends; tags differ; two take each other for the root.
         ([in_call("recv", f"src={(rank - 1) % 3}") for rank in range(3)], ("mismatched-messages", 0, "strong")),
         (
@@ -830,6 +836,8 @@ def test_a_circle_is_one_whatever_the_others_do_but_not_where_another_thread_may
     for other in (worker(0, NATIVE), worker(0, EVALUATION, cpu=0.9, quiet=0.0)):
         found = the_one(other, *circle)
         assert (found.kind, found.rank, found.waiting, found.strength) == ("mismatched-messages", 1, (2,), "strong")
+    ring = [worker(rank, in_call("recv", f"src={(rank - 1) % 3}")) for rank in range(3)]
+    assert the_one(*ring).waiting_where == "recv(), train.py:41 in train"
     sends = ThreadState(7, False, "S", frames=NATIVE)
     looks = tuple(replace(each, threads=(sends,)) for each in circle[0].snapshots)
     assert judged(worker(0, EVALUATION, cpu=0.9, quiet=0.0), replace(circle[0], snapshots=looks), circle[1]) == ()
