@@ -11,7 +11,8 @@ launcher's flags) and does not tell a flag that was typed from its default; so `
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from ..errors import UsageError
@@ -30,7 +31,6 @@ class Flag:
 
     Attributes:
         name: in hyphens and without dashes; underscores are accepted as well.
-        group: its heading in the help.
         help: one or two lines for the help.
         metavar: what its value is called; empty for a switch, which has none.
         default: the value of a flag that is not given; None where there is none. Only a flag whose default is
@@ -45,10 +45,10 @@ class Flag:
         repeated: it may be given several times, and each counts.
         bare: its value where it is given without one (`--name`); empty: it needs one.
         since: the first torch whose torchrun has it, as (major, minor), where that is newer than the one tested with.
+        group: its heading in the help.
     """
 
     name: str
-    group: str
     help: str
     metavar: str = ""
     default: str | None = None
@@ -62,6 +62,7 @@ class Flag:
     repeated: bool = False
     bare: str = ""
     since: tuple[int, int] = (2, 2)
+    group: str = ""
 
     @property
     def mirror(self) -> str:
@@ -90,576 +91,448 @@ IGNORED = "Accepted for compatibility with torchrun, without effect"
 
 NOT_HERE = "the launcher imports no framework"
 
+_own = partial(Flag, torchrun=False)
+_own_here = partial(Flag, torchrun=False, own_node=True)
+
+
+def _group(heading: str, *flags: Flag) -> Iterable[Flag]:
+    return (replace(flag, group=heading) for flag in flags)
+
+
 FLAGS: tuple[Flag, ...] = (
-    # -- size of the job
-    Flag("nnodes", SIZE, "Nodes: one number, or MIN:MAX.", "N|MIN:MAX", "1", remark="`N` or `MIN:MAX`"),
-    Flag(
-        "nproc-per-node",
+    *_group(
         SIZE,
-        "Workers per node: a number, cpu, gpu, or auto (the GPUs, else the CPUs).",
-        "N|auto|cpu|gpu",
-        "1",
-        remark="a number, `cpu`, `gpu` or `auto`; GPUs are NVIDIA's, counted without torch. For `xpu` and other "
-        "devices give the number",
+        Flag("nnodes", "Nodes: one number, or MIN:MAX.", "N|MIN:MAX", "1", remark="`N` or `MIN:MAX`"),
+        Flag(
+            "nproc-per-node",
+            "Workers per node: a number, cpu, gpu, or auto (the GPUs, else the CPUs).",
+            "N|auto|cpu|gpu",
+            "1",
+            remark="a number, `cpu`, `gpu` or `auto`; GPUs are NVIDIA's, counted without torch. For `xpu` and other "
+            "devices give the number",
+        ),
+        _own("node-unit", "The number of nodes in a round is a multiple of this number (slices, racks).", "N", "1"),
+        Flag(
+            "standalone",
+            "This machine only: no endpoint, no server.",
+            own_node=True,
+            remark="this machine only, with the store inside the agent",
+        ),
+        _own(
+            "roles",
+            "The job's roles with the nodes of each, the most important first; in place of --nnodes.",
+            "ROLE:N|ROLE:MIN:MAX,...",
+        ),
+        _own_here(
+            "node-role",
+            "This node takes this role and no other. Without this flag it takes the role that the job needs most.",
+            "ROLE",
+        ),
+        _own(
+            "role-options",
+            "Options of one role: nproc=N sets its workers per node, on-loss=one restarts only a failed node's "
+            "workers (all: everybody's), counts=no lets the job succeed without it. Give the flag once for each role.",
+            "ROLE:KEY=VALUE,...",
+            repeated=True,
+        ),
+        _own_here(
+            "platform",
+            "Only for elastic-run master: it starts, replaces and stops the nodes itself, as pods of this cluster or "
+            "as processes of this machine.",
+            "kubernetes|local",
+        ),
     ),
-    Flag(
-        "node-unit",
-        SIZE,
-        "The number of nodes in a round is a multiple of this number (slices, racks).",
-        "N",
-        "1",
-        torchrun=False,
-    ),
-    Flag(
-        "standalone",
-        SIZE,
-        "This machine only: no endpoint, no server.",
-        own_node=True,
-        remark="this machine only, with the store inside the agent",
-    ),
-    Flag(
-        "roles",
-        SIZE,
-        "The job's roles with the nodes of each, the most important first; in place of --nnodes.",
-        "ROLE:N|ROLE:MIN:MAX,...",
-        torchrun=False,
-    ),
-    Flag(
-        "node-role",
-        SIZE,
-        "This node takes this role and no other. Without this flag it takes the role that the job needs most.",
-        "ROLE",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "role-options",
-        SIZE,
-        "Options of one role: nproc=N sets its workers per node, on-loss=one restarts only a failed node's workers "
-        "(all: everybody's), counts=no lets the job succeed without it. Give the flag once for each role.",
-        "ROLE:KEY=VALUE,...",
-        torchrun=False,
-        repeated=True,
-    ),
-    Flag(
-        "platform",
-        SIZE,
-        "Only for elastic-run master: it starts, replaces and stops the nodes itself, as pods of this cluster or as "
-        "processes of this machine.",
-        "kubernetes|local",
-        torchrun=False,
-        own_node=True,
-    ),
-    # -- where the nodes meet
-    Flag(
-        "rdzv-endpoint",
+    *_group(
         MEETING,
-        "The store (etcd): HOST[:PORT], or several with commas. If no store answers there, the agent on that machine "
-        "starts one.",
-        "HOST[:PORT],...",
-        "",
-        remark="the address of the store (etcd), or several with commas; the machine it names starts the store if none "
-        "answers. Port 2379 unless given (torchrun: 29400)",
+        Flag(
+            "rdzv-endpoint",
+            "The store (etcd): HOST[:PORT], or several with commas. If no store answers there, the agent on that "
+            "machine starts one.",
+            "HOST[:PORT],...",
+            "",
+            remark="the address of the store (etcd), or several with commas; the machine it names starts the store if "
+            "none answers. Port 2379 unless given (torchrun: 29400)",
+        ),
+        Flag(
+            "rdzv-id",
+            "The job's id in the store (default: derived from the script, its arguments and your user name).",
+            "ID",
+            remark="by default the id is derived from the script, its arguments, the user's name and Slurm's job, so "
+            "the same command on several machines is one job (torchrun: `none`)",
+        ),
+        Flag(
+            "rdzv-backend",
+            "c10d, etcd, etcd-v2 and static all select the etcd store.",
+            "NAME",
+            "static",
+            remark="`c10d`, `etcd`, `etcd-v2` and `static` all select the store, which is etcd v3",
+        ),
+        Flag(
+            "rdzv-conf",
+            "Times in seconds: join_timeout=600, last_call_timeout=3, lease_ttl=5, settle=10 ...",
+            "KEY=VALUE,...",
+            "",
+            remark="see the keys below",
+        ),
+        Flag(
+            "master-addr",
+            "The store's host, for several nodes without --rdzv-endpoint.",
+            "HOST",
+            "",
+            remark="with several nodes and no `--rdzv-endpoint`: the store's host. The workers' `MASTER_ADDR` is the "
+            "host of rank 0, wherever that is",
+        ),
+        Flag(
+            "master-port",
+            "The store's port, for several nodes without --rdzv-endpoint.",
+            "PORT",
+            "29500",
+            remark="with several nodes and no `--rdzv-endpoint`: the store's port; without `--master-addr` on Slurm's "
+            "first host, or on this machine (torchrun: loopback). The workers' `MASTER_PORT` is another one, "
+            "free on rank 0's host in each round",
+        ),
+        Flag(
+            "node-rank",
+            "The order of this node among the nodes of the first round.",
+            "N",
+            own_node=True,
+            remark="the order of the first round; afterwards surviving nodes keep their order. Without it nodes are "
+            "in order of registration",
+        ),
+        Flag(
+            "local-addr",
+            "The address or name under which other nodes reach this node.",
+            "HOST",
+            own_node=True,
+            remark="the address that this node binds and gives to the other nodes",
+        ),
+        _own_here("node-name", "This node's name in the job (default: derived from the host name).", "NAME"),
+        _own_here("topology", "A label (rack, switch, slice): nodes with the same label get adjacent ranks.", "LABEL"),
+        _own_here("store-dir", "The folder for the files of an etcd that this node starts.", "DIR"),
+        _own_here(
+            "join-file",
+            "A file of mode 0600 with the job's secret, or with the line to join that the first node prints.",
+            "FILE",
+        ),
+        _own("tls-cert", "Your own certificate for this node's port (PEM), re-read.", "FILE"),
+        _own("tls-key", "Its private key (PEM).", "FILE"),
+        _own("tls-ca", "The authority whose certificates the job's nodes accept (PEM).", "FILE"),
+        _own(
+            "insecure",
+            "Neither encrypt nor authenticate: anyone who reaches this job's ports can read, change and end it.",
+        ),
     ),
-    Flag(
-        "rdzv-id",
-        MEETING,
-        "The job's id in the store (default: derived from the script, its arguments and your user name).",
-        "ID",
-        remark="by default the id is derived from the script, its arguments, the user's name and Slurm's job, so the "
-        "same command on several machines is one job (torchrun: `none`)",
-    ),
-    Flag(
-        "rdzv-backend",
-        MEETING,
-        "c10d, etcd, etcd-v2 and static all select the etcd store.",
-        "NAME",
-        "static",
-        remark="`c10d`, `etcd`, `etcd-v2` and `static` all select the store, which is etcd v3",
-    ),
-    Flag(
-        "rdzv-conf",
-        MEETING,
-        "Times in seconds: join_timeout=600, last_call_timeout=3, lease_ttl=5, settle=10 ...",
-        "KEY=VALUE,...",
-        "",
-        remark="see the keys below",
-    ),
-    Flag(
-        "master-addr",
-        MEETING,
-        "The store's host, for several nodes without --rdzv-endpoint.",
-        "HOST",
-        "",
-        remark="with several nodes and no `--rdzv-endpoint`: the store's host. The workers' `MASTER_ADDR` is the "
-        "host of rank 0, wherever that is",
-    ),
-    Flag(
-        "master-port",
-        MEETING,
-        "The store's port, for several nodes without --rdzv-endpoint.",
-        "PORT",
-        "29500",
-        remark="with several nodes and no `--rdzv-endpoint`: the store's port; without `--master-addr` on Slurm's "
-        "first host, or on this machine (torchrun: loopback). The workers' `MASTER_PORT` is another one, free on "
-        "rank 0's host in each round",
-    ),
-    Flag(
-        "node-rank",
-        MEETING,
-        "The order of this node among the nodes of the first round.",
-        "N",
-        own_node=True,
-        remark="the order of the first round; afterwards surviving nodes keep their order. Without it nodes "
-        "are in order of registration",
-    ),
-    Flag(
-        "local-addr",
-        MEETING,
-        "The address or name under which other nodes reach this node.",
-        "HOST",
-        own_node=True,
-        remark="the address that this node binds and gives to the other nodes",
-    ),
-    Flag(
-        "node-name",
-        MEETING,
-        "This node's name in the job (default: derived from the host name).",
-        "NAME",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "topology",
-        MEETING,
-        "A label (rack, switch, slice): nodes with the same label get adjacent ranks.",
-        "LABEL",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "store-dir",
-        MEETING,
-        "The folder for the files of an etcd that this node starts.",
-        "DIR",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "join-file",
-        MEETING,
-        "A file of mode 0600 with the job's secret, or with the line to join that the first node prints.",
-        "FILE",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag("tls-cert", MEETING, "Your own certificate for this node's port (PEM), re-read.", "FILE", torchrun=False),
-    Flag("tls-key", MEETING, "Its private key (PEM).", "FILE", torchrun=False),
-    Flag("tls-ca", MEETING, "The authority whose certificates the job's nodes accept (PEM).", "FILE", torchrun=False),
-    Flag(
-        "insecure",
-        MEETING,
-        "Neither encrypt nor authenticate: anyone who reaches this job's ports can read, change and end it.",
-        torchrun=False,
-    ),
-    # -- failures and changes
-    Flag(
-        "node-check",
+    *_group(
         CHANGES,
-        "Check this node before it takes part: CPU, memory, disk, ports, names, the store, torch, and a small "
-        "collective with two other nodes in turn. The job refuses a node that fails.",
-        torchrun=False,
+        _own(
+            "node-check",
+            "Check this node before it takes part: CPU, memory, disk, ports, names, the store, torch, and a small "
+            "collective with two other nodes in turn. The job refuses a node that fails.",
+        ),
+        Flag(
+            "max-restarts",
+            "How many failures of the script to recover from. Lost, leaving and joining nodes are not counted.",
+            "N",
+            "3",
+            remark="default 3 (torchrun: 0); counts only failures of the script, and no lost, leaving or joining nodes",
+        ),
+        _own(
+            "same-failure-limit",
+            "Stop early when the same failure repeats this often without progress: 2 where all ranks fail alike (1 if "
+            "it cannot be fixed, as a missing module) or, without --max-restarts and this flag, the script raises. 0: "
+            "never.",
+            "N",
+            "3",
+        ),
+        _own(
+            "on-hang",
+            "When workers make no progress: print which rank is the cause (report), also kill it so that the job "
+            "continues with new workers (restart), or end the job (fail).",
+            "report|restart|fail",
+            "report",
+        ),
+        _own(
+            "on-straggler",
+            "When the others wait for one rank in each step: print which (report), or also let a standby take the "
+            "place of its node (replace).",
+            "report|replace",
+            "report",
+        ),
+        _own(
+            "hang-timeout",
+            "Examine workers after so many seconds without progress, or after twice their longest pause so far if "
+            "that is more. 0: never.",
+            "SECONDS",
+            "60",
+        ),
+        _own(
+            "scale-up",
+            "New nodes join at once (now), after the next checkpoint (commit), or only when the membership changes "
+            "for another reason (never).",
+            "now|commit|never",
+            "now",
+        ),
+        Flag(
+            "signals-to-handle",
+            "On these signals this node leaves the job and forwards the signal to its workers.",
+            "NAME,...",
+            "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+            remark="on these the node leaves the job and forwards the signal to its workers",
+        ),
+        Flag(
+            "shutdown-timeout",
+            "Seconds that workers have to exit before SIGKILL.",
+            "SECONDS",
+            "30",
+            remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` also sets it",
+        ),
+        _own(
+            "grace-after-failure",
+            "Seconds between SIGTERM and SIGKILL for workers that survive a failure, a loss or a departure. 0: no "
+            "SIGTERM.",
+            "SECONDS",
+            "0",
+        ),
+        _own(
+            "detached",
+            "keep: processes that the script started in their own session (an upload) keep running after the job has "
+            "succeeded; kill: they end with the job. Otherwise they end with their round.",
+            "keep|kill",
+            "keep",
+        ),
     ),
-    Flag(
-        "max-restarts",
-        CHANGES,
-        "How many failures of the script to recover from. Lost, leaving and joining nodes are not counted.",
-        "N",
-        "3",
-        remark="default 3 (torchrun: 0); counts only failures of the script, and no lost, leaving or joining nodes",
-    ),
-    Flag(
-        "same-failure-limit",
-        CHANGES,
-        "Stop early when the same failure repeats this often without progress: 2 where all ranks fail alike (1 if it "
-        "cannot be fixed, as a missing module) or, without --max-restarts and this flag, the script raises. 0: never.",
-        "N",
-        "3",
-        torchrun=False,
-    ),
-    Flag(
-        "on-hang",
-        CHANGES,
-        "When workers make no progress: print which rank is the cause (report), also kill it so that the job "
-        "continues with new workers (restart), or end the job (fail).",
-        "report|restart|fail",
-        "report",
-        torchrun=False,
-    ),
-    Flag(
-        "on-straggler",
-        CHANGES,
-        "When the others wait for one rank in each step: print which (report), or also let a standby take the place of "
-        "its node (replace).",
-        "report|replace",
-        "report",
-        torchrun=False,
-    ),
-    Flag(
-        "hang-timeout",
-        CHANGES,
-        "Examine workers after so many seconds without progress, or after twice their longest pause so far if that is "
-        "more. 0: never.",
-        "SECONDS",
-        "60",
-        torchrun=False,
-    ),
-    Flag(
-        "scale-up",
-        CHANGES,
-        "New nodes join at once (now), after the next checkpoint (commit), or only when the membership changes for "
-        "another reason (never).",
-        "now|commit|never",
-        "now",
-        torchrun=False,
-    ),
-    Flag(
-        "signals-to-handle",
-        CHANGES,
-        "On these signals this node leaves the job and forwards the signal to its workers.",
-        "NAME,...",
-        "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
-        remark="on these the node leaves the job and forwards the signal to its workers",
-    ),
-    Flag(
-        "shutdown-timeout",
-        CHANGES,
-        "Seconds that workers have to exit before SIGKILL.",
-        "SECONDS",
-        "30",
-        remark="seconds; `TORCH_ELASTIC_SHUTDOWN_TIMEOUT` also sets it",
-    ),
-    Flag(
-        "grace-after-failure",
-        CHANGES,
-        "Seconds between SIGTERM and SIGKILL for workers that survive a failure, a loss or a departure. 0: no SIGTERM.",
-        "SECONDS",
-        "0",
-        torchrun=False,
-    ),
-    Flag(
-        "detached",
-        CHANGES,
-        "keep: processes that the script started in their own session (an upload) keep running after the job has "
-        "succeeded; kill: they end with the job. Otherwise they end with their round.",
-        "keep|kill",
-        "keep",
-        torchrun=False,
-    ),
-    # -- what is run
-    Flag(
-        "module",
+    *_group(
         COMMAND,
-        "The command is a Python module, run as `python -m` does.",
-        short="m",
-        remark="as `python -m`",
+        Flag("module", "The command is a Python module, run as `python -m` does.", short="m", remark="as `python -m`"),
+        Flag(
+            "no-python",
+            "The command is an executable, run without Python.",
+            remark="the command is found on `PATH` or by its path",
+        ),
+        Flag(
+            "run-path",
+            "Run the script by runpy.run_path; overrides --no-python.",
+            remark="with `runpy.run_path`, in a separate interpreter",
+        ),
+        Flag(
+            "start-method",
+            "fork: workers are forked from an interpreter that has already made the script's first imports; spawn: "
+            "each worker is a fresh interpreter.",
+            "fork|spawn",
+            "fork",
+            choices=("spawn", "fork", "forkserver"),
+            remark="default `fork` (torchrun: `spawn`): workers are forked from an interpreter that has already made "
+            "the script's first imports; `forkserver` is the same; `spawn` starts each worker as a fresh "
+            "interpreter",
+        ),
+        _own(
+            "preload",
+            "Also import these modules before workers are forked (MODULE,MODULE...); none: import nothing ahead.",
+            "MODULES",
+        ),
+        _own(
+            "framework",
+            "The environment that workers get: torch is torchrun's, none is only the ranks and the address of rank 0. "
+            "Installed packages add others; FILE.py:CLASS is one of yours.",
+            "torch|tensorflow|horovod|jax|xgboost|none|NAME|FILE.py:CLASS",
+            "torch",
+        ),
+        _own(
+            "role-command",
+            "The script and arguments that the workers of one role run in place of the command. Give the flag once "
+            "for each role.",
+            "ROLE:COMMAND",
+            repeated=True,
+        ),
+        Flag(
+            "role", "The workers' ROLE_NAME.", "NAME", "default", remark="sets `ROLE_NAME` in a job without `--roles`"
+        ),
+        Flag(
+            "virtual-local-rank",
+            "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0.",
+            remark="sets `LOCAL_RANK` to 0 and `CUDA_VISIBLE_DEVICES` to the worker's device",
+        ),
     ),
-    Flag(
-        "no-python",
+    *_group(
+        OUTPUT,
+        Flag(
+            "log-dir",
+            "Keep each worker's output here, a folder per job and attempt.",
+            "DIR",
+            remark="torchrun's folders and file names",
+        ),
+        _own("keep-attempts", "Keep the newest N folders attempt_N under --log-dir; 0 keeps all.", "N", "0"),
+        Flag(
+            "redirects",
+            "To files only: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:1,1:2.",
+            "0..3|MAP",
+            "0",
+            short="r",
+            remark="`0`..`3`, or a map such as `0:1,1:2`",
+        ),
+        Flag(
+            "tee",
+            "To files and the terminal; written as --redirects.",
+            "0..3|MAP",
+            "0",
+            short="t",
+            remark="`0`..`3`, or a map such as `0:1,1:2`",
+        ),
+        Flag(
+            "log-line-prefix-template",
+            "The prefix of a worker's lines on the terminal: ${rank}, ${local_rank}, ${role_name} and ${hostname} are "
+            "replaced.",
+            "TEXT",
+            "",
+            remark="applies to all lines on the terminal, not only to those of `--tee`; by default they begin with "
+            "host and rank",
+            since=(2, 14),
+        ),
+        _own_here(
+            "no-prefix",
+            "The terminal shows the output of this node's only worker as it is, byte by byte: for a debugger's "
+            "prompt, a progress bar.",
+        ),
+        Flag(
+            "local-ranks-filter",
+            "Show only these local ranks on the terminal.",
+            "N,...",
+            "",
+            remark="applies to the terminal; files contain all ranks",
+        ),
+        Flag(
+            "duplicate-stdout-filters",
+            "Copy the stdout lines that contain one of these words to filtered_stdout.log (,, is a comma).",
+            "WORD,...",
+            "",
+            remark="into `filtered_stdout.log`; `,,` is a comma",
+        ),
+        Flag(
+            "duplicate-stderr-filters",
+            "The same for stderr, to filtered_stderr.log.",
+            "WORD,...",
+            "",
+            remark="into `filtered_stderr.log`; `,,` is a comma",
+        ),
+        _own_here("summary-json", "Write the final summary to this file as JSON.", "FILE"),
+        _own_here(
+            "trace",
+            "Write a timeline of this node's events to this file, for ui.perfetto.dev; one file for each node and run.",
+            "FILE",
+        ),
+        _own(
+            "history",
+            "Keep the job's events, as this node sees them, in a file in this folder; elastic-run report makes a page "
+            "from it.",
+            "DIR",
+        ),
+        _own_here(
+            "otlp",
+            "Send a trace of each recovery to a collector of OpenTelemetry, by OTLP over HTTP; without a URL, where "
+            "its own variables say, or to this machine's port 4318.",
+            "URL",
+            bare=OTLP_HERE,
+        ),
+        _own_here(
+            "dashboard",
+            "Serve a live page about the job, and print its URL once. Default: loopback and a free port.",
+            "HOST:PORT",
+            bare="127.0.0.1:0",
+        ),
+        _own_here(
+            "log-format",
+            "The launcher's own lines: text, or json, one object a line with its time, job, node and message.",
+            "text|json",
+            "text",
+        ),
+        _own_here("log-timestamps", "The launcher's own lines have their time (UTC)."),
+        _own_here(
+            "live-line",
+            "auto: on a terminal, the last line of stderr shows the state of the job; never: no such line.",
+            "auto|never",
+            "auto",
+        ),
+        _own("color", "Colour on the terminal; auto also obeys NO_COLOR.", "auto|always|never", "auto"),
+    ),
+    *_group(
         COMMAND,
-        "The command is an executable, run without Python.",
-        remark="the command is found on `PATH` or by its path",
+        _own_here(
+            "config",
+            "Take flags that are not given here from this TOML file (default: elastic-run.toml, or the table "
+            "tool.elastic-run of pyproject.toml, in the working directory); none: from no file.",
+            "FILE",
+        ),
+        _own_here(
+            "dry-run",
+            "Print what would be started, where the nodes would meet, and with which environment; start nothing.",
+        ),
     ),
-    Flag(
-        "run-path",
-        COMMAND,
-        "Run the script by runpy.run_path; overrides --no-python.",
-        remark="with `runpy.run_path`, in a separate interpreter",
-    ),
-    Flag(
-        "start-method",
-        COMMAND,
-        "fork: workers are forked from an interpreter that has already made the script's first imports; spawn: each "
-        "worker is a fresh interpreter.",
-        "fork|spawn",
-        "fork",
-        choices=("spawn", "fork", "forkserver"),
-        remark="default `fork` (torchrun: `spawn`): workers are forked from an interpreter that has already made the "
-        "script's first imports; `forkserver` is the same; `spawn` starts each worker as a fresh interpreter",
-    ),
-    Flag(
-        "preload",
-        COMMAND,
-        "Also import these modules before workers are forked (MODULE,MODULE...); none: import nothing ahead.",
-        "MODULES",
-        torchrun=False,
-    ),
-    Flag(
-        "framework",
-        COMMAND,
-        "The environment that workers get: torch is torchrun's, none is only the ranks and the address of rank 0. "
-        "Installed packages add others; FILE.py:CLASS is one of yours.",
-        "torch|tensorflow|horovod|jax|xgboost|none|NAME|FILE.py:CLASS",
-        "torch",
-        torchrun=False,
-    ),
-    Flag(
-        "role-command",
-        COMMAND,
-        "The script and arguments that the workers of one role run in place of the command. Give the flag once for "
-        "each role.",
-        "ROLE:COMMAND",
-        torchrun=False,
-        repeated=True,
-    ),
-    Flag(
-        "role",
-        COMMAND,
-        "The workers' ROLE_NAME.",
-        "NAME",
-        "default",
-        remark="sets `ROLE_NAME` in a job without `--roles`",
-    ),
-    Flag(
-        "virtual-local-rank",
-        COMMAND,
-        "Each worker sees one GPU, as device 0, and has LOCAL_RANK 0.",
-        remark="sets `LOCAL_RANK` to 0 and `CUDA_VISIBLE_DEVICES` to the worker's device",
-    ),
-    # -- output
-    Flag(
-        "log-dir",
+    *_group(
         OUTPUT,
-        "Keep each worker's output here, a folder per job and attempt.",
-        "DIR",
-        remark="torchrun's folders and file names",
+        _own_here(
+            "explain-preload",
+            "Print which modules are imported before workers are forked, and why not others; runs nothing.",
+        ),
+        Flag(
+            "print-completion",
+            "Print a completion script for this shell and exit.",
+            "SHELL",
+            choices=("bash", "zsh", "tcsh"),
+            mirrored=False,
+            own_node=True,
+            remark="completes flags and files; does not need the package `shtab`",
+            since=(2, 14),
+        ),
+        _own("version", "Print the version and exit."),
+        _own("help", "Print this help and exit.", short="h"),
     ),
-    Flag(
-        "keep-attempts",
-        OUTPUT,
-        "Keep the newest N folders attempt_N under --log-dir; 0 keeps all.",
-        "N",
-        "0",
-        torchrun=False,
-    ),
-    Flag(
-        "redirects",
-        OUTPUT,
-        "To files only: 0 none, 1 stdout, 2 stderr, 3 both; or by local rank, 0:1,1:2.",
-        "0..3|MAP",
-        "0",
-        short="r",
-        remark="`0`..`3`, or a map such as `0:1,1:2`",
-    ),
-    Flag(
-        "tee",
-        OUTPUT,
-        "To files and the terminal; written as --redirects.",
-        "0..3|MAP",
-        "0",
-        short="t",
-        remark="`0`..`3`, or a map such as `0:1,1:2`",
-    ),
-    Flag(
-        "log-line-prefix-template",
-        OUTPUT,
-        "The prefix of a worker's lines on the terminal: ${rank}, ${local_rank}, ${role_name} and ${hostname} are "
-        "replaced.",
-        "TEXT",
-        "",
-        remark="applies to all lines on the terminal, not only to those of `--tee`; by default they begin with host "
-        "and rank",
-        since=(2, 14),
-    ),
-    Flag(
-        "no-prefix",
-        OUTPUT,
-        "The terminal shows the output of this node's only worker as it is, byte by byte: for a debugger's prompt, a "
-        "progress bar.",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "local-ranks-filter",
-        OUTPUT,
-        "Show only these local ranks on the terminal.",
-        "N,...",
-        "",
-        remark="applies to the terminal; files contain all ranks",
-    ),
-    Flag(
-        "duplicate-stdout-filters",
-        OUTPUT,
-        "Copy the stdout lines that contain one of these words to filtered_stdout.log (,, is a comma).",
-        "WORD,...",
-        "",
-        remark="into `filtered_stdout.log`; `,,` is a comma",
-    ),
-    Flag(
-        "duplicate-stderr-filters",
-        OUTPUT,
-        "The same for stderr, to filtered_stderr.log.",
-        "WORD,...",
-        "",
-        remark="into `filtered_stderr.log`; `,,` is a comma",
-    ),
-    Flag(
-        "summary-json",
-        OUTPUT,
-        "Write the final summary to this file as JSON.",
-        "FILE",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "trace",
-        OUTPUT,
-        "Write a timeline of this node's events to this file, for ui.perfetto.dev; one file for each node and run.",
-        "FILE",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "history",
-        OUTPUT,
-        "Keep the job's events, as this node sees them, in a file in this folder; elastic-run report makes a page from "
-        "it.",
-        "DIR",
-        torchrun=False,
-    ),
-    Flag(
-        "otlp",
-        OUTPUT,
-        "Send a trace of each recovery to a collector of OpenTelemetry, by OTLP over HTTP; without a URL, where its "
-        "own variables say, or to this machine's port 4318.",
-        "URL",
-        torchrun=False,
-        own_node=True,
-        bare=OTLP_HERE,
-    ),
-    Flag(
-        "dashboard",
-        OUTPUT,
-        "Serve a live page about the job, and print its URL once. Default: loopback and a free port.",
-        "HOST:PORT",
-        torchrun=False,
-        own_node=True,
-        bare="127.0.0.1:0",
-    ),
-    Flag(
-        "log-format",
-        OUTPUT,
-        "The launcher's own lines: text, or json, one object a line with its time, job, node and message.",
-        "text|json",
-        "text",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag("log-timestamps", OUTPUT, "The launcher's own lines have their time (UTC).", torchrun=False, own_node=True),
-    Flag(
-        "live-line",
-        OUTPUT,
-        "auto: on a terminal, the last line of stderr shows the state of the job; never: no such line.",
-        "auto|never",
-        "auto",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "color",
-        OUTPUT,
-        "Colour on the terminal; auto also obeys NO_COLOR.",
-        "auto|always|never",
-        "auto",
-        torchrun=False,
-    ),
-    Flag(
-        "config",
-        COMMAND,
-        "Take flags that are not given here from this TOML file (default: elastic-run.toml, or the table "
-        "tool.elastic-run of pyproject.toml, in the working directory); none: from no file.",
-        "FILE",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "dry-run",
-        COMMAND,
-        "Print what would be started, where the nodes would meet, and with which environment; start nothing.",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "explain-preload",
-        OUTPUT,
-        "Print which modules are imported before workers are forked, and why not others; runs nothing.",
-        torchrun=False,
-        own_node=True,
-    ),
-    Flag(
-        "print-completion",
-        OUTPUT,
-        "Print a completion script for this shell and exit.",
-        "SHELL",
-        choices=("bash", "zsh", "tcsh"),
-        mirrored=False,
-        own_node=True,
-        remark="completes flags and files; does not need the package `shtab`",
-        since=(2, 14),
-    ),
-    Flag("version", OUTPUT, "Print the version and exit.", torchrun=False),
-    Flag("help", OUTPUT, "Print this help and exit.", short="h", torchrun=False),
-    # -- your own etcd
-    Flag(
-        "etcd-cacert", ETCD, "Use TLS, and trust the certificate authorities in this PEM file.", "FILE", torchrun=False
-    ),
-    Flag("etcd-cert", ETCD, "This client's certificate (PEM), with --etcd-key.", "FILE", torchrun=False),
-    Flag("etcd-key", ETCD, "This client's private key (PEM), with --etcd-cert.", "FILE", torchrun=False),
-    Flag(
-        "etcd-user",
+    *_group(
         ETCD,
-        "A user whose password is in ELASTIC_RUN_ETCD_PASSWORD, or a file that holds user:password.",
-        "NAME|@FILE",
-        torchrun=False,
+        _own("etcd-cacert", "Use TLS, and trust the certificate authorities in this PEM file.", "FILE"),
+        _own("etcd-cert", "This client's certificate (PEM), with --etcd-key.", "FILE"),
+        _own("etcd-key", "This client's private key (PEM), with --etcd-cert.", "FILE"),
+        _own(
+            "etcd-user",
+            "A user whose password is in ELASTIC_RUN_ETCD_PASSWORD, or a file that holds user:password.",
+            "NAME|@FILE",
+        ),
     ),
-    # -- accepted, without effect
-    Flag(
-        "monitor-interval",
+    *_group(
         IGNORED,
-        "The agent receives worker exits as events and does not poll.",
-        "SECONDS",
-        "0.1",
-        status="no effect",
-        remark="because the agent receives a worker's exit as an event and does not poll",
-    ),
-    Flag(
-        "event-log-handler",
-        IGNORED,
-        "Events are log lines and --summary-json.",
-        "NAME",
-        "null",
-        status="no effect",
-        remark=f"because {NOT_HERE}; read the summary of `--summary-json` instead",
-    ),
-    Flag(
-        "logs-specs",
-        IGNORED,
-        "A plug-in of torchrun (unsupported).",
-        "NAME",
-        status="unsupported",
-        mirrored=False,
-        remark="try `--log-dir` with `--tee=3`: the plug-in is a class of torch, and " + NOT_HERE,
-    ),
-    Flag(
-        "numa-binding",
-        IGNORED,
-        "Not supported yet.",
-        "MODE",
-        choices=("node", "socket", "exclusive", "core-complex"),
-        status="unsupported",
-        mirrored=False,
-        remark="try `os.sched_setaffinity` in the script, according to `LOCAL_RANK`: workers run on every CPU that "
-        "the launcher may use",
+        Flag(
+            "monitor-interval",
+            "The agent receives worker exits as events and does not poll.",
+            "SECONDS",
+            "0.1",
+            status="no effect",
+            remark="because the agent receives a worker's exit as an event and does not poll",
+        ),
+        Flag(
+            "event-log-handler",
+            "Events are log lines and --summary-json.",
+            "NAME",
+            "null",
+            status="no effect",
+            remark=f"because {NOT_HERE}; read the summary of `--summary-json` instead",
+        ),
+        Flag(
+            "logs-specs",
+            "A plug-in of torchrun (unsupported).",
+            "NAME",
+            status="unsupported",
+            mirrored=False,
+            remark="try `--log-dir` with `--tee=3`: the plug-in is a class of torch, and " + NOT_HERE,
+        ),
+        Flag(
+            "numa-binding",
+            "Not supported yet.",
+            "MODE",
+            choices=("node", "socket", "exclusive", "core-complex"),
+            status="unsupported",
+            mirrored=False,
+            remark="try `os.sched_setaffinity` in the script, according to `LOCAL_RANK`: workers run on every CPU "
+            "that the launcher may use",
+        ),
     ),
 )
 
