@@ -31,25 +31,9 @@ from types import TracebackType
 from typing import NoReturn
 
 from ...master.data.ledger import DONE, Tracking
-from ...master.data.shard import BadDataset, BadShardsState, Files, Layout, ShardsError, Span
-from .ledger_client import Client, Leaser, NoLedger, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused, client_of
+from ...master.data.shard import Files, Layout, Span
+from .ledger_client import Client, Leaser, NoLedger, ShardsMisused, client_of
 from .saves import Saves
-
-__all__ = [
-    "DONE",
-    "BadDataset",
-    "BadShardsState",
-    "NoLedger",
-    "Part",
-    "RoundOver",
-    "Shard",
-    "Shards",
-    "ShardsError",
-    "ShardsMisused",
-    "ShardsNotDone",
-    "ShardsRefused",
-    "shards",
-]
 
 
 class Shard:

@@ -20,9 +20,10 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402  # only where torch is
 
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND  # noqa: E402
-from elastic_run.adapters.client.ledger_client import HELD  # noqa: E402
-from elastic_run.adapters.client.shards import BadShardsState, Shards, ShardsMisused, ShardsNotDone, ShardsRefused  # noqa: E402
+from elastic_run.adapters.client.ledger_client import HELD, ShardsMisused, ShardsNotDone, ShardsRefused  # noqa: E402
+from elastic_run.adapters.client.shards import Shards  # noqa: E402
 from elastic_run.adapters.torch import leased_batches  # noqa: E402
+from elastic_run.master.data.shard import BadShardsState  # noqa: E402
 from elastic_run.torch import ElasticIterableDataset, ElasticLoader, Records  # noqa: E402
 
 from ....doubles.ledger_agent import ENOUGH, listening  # noqa: E402

@@ -25,17 +25,9 @@ from elastic_run.adapters.client import ledger_client
 from elastic_run.adapters.client.channel import AgentGone, Back, Call, Channel
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND
 from elastic_run.adapters.client.current_round import is_current_round
-from elastic_run.adapters.client.ledger_client import MOST
-from elastic_run.adapters.client.shards import (
-    DONE,
-    RoundOver,
-    Shard,
-    Shards,
-    ShardsMisused,
-    ShardsNotDone,
-    ShardsRefused,
-)
-from elastic_run.master.data.ledger import Answer, Piece
+from elastic_run.adapters.client.ledger_client import MOST, RoundOver, ShardsMisused, ShardsNotDone, ShardsRefused
+from elastic_run.adapters.client.shards import Shard, Shards
+from elastic_run.master.data.ledger import DONE, Answer, Piece
 
 from ....doubles.ledger_agent import ENOUGH, Agent, alone, environment_of, listening
 

@@ -14,17 +14,9 @@ from hypothesis import strategies as st
 import elastic_run
 from elastic_run.adapters.client.context import AGENT, RANK_VARIABLES, ROUND, BadEnvironment
 from elastic_run.adapters.client.current_round import is_current_round
-from elastic_run.adapters.client.ledger_client import HELD
-from elastic_run.adapters.client.shards import (
-    BadDataset,
-    BadShardsState,
-    NoLedger,
-    Shard,
-    Shards,
-    ShardsMisused,
-    ShardsNotDone,
-    shards,
-)
+from elastic_run.adapters.client.ledger_client import HELD, NoLedger, ShardsMisused, ShardsNotDone
+from elastic_run.adapters.client.shards import Shard, Shards, shards
+from elastic_run.master.data.shard import BadDataset, BadShardsState
 
 from ....doubles.ledger_agent import alone, environment_of
 
