@@ -28,6 +28,9 @@ from ..platform import PlatformError, PlatformRefused, PlatformUnavailable
 Json = Mapping[str, Any]
 """An object as the API has it; its fields are whatever the server says (hence Any)."""
 
+Query = Sequence[tuple[str, object]]
+"""Of a request: names and values."""
+
 THREADS = 32
 """Requests under way at one time."""
 
@@ -127,7 +130,7 @@ class Api:
         root = f"/apis/{group}" if group else "/api/v1"
         return "/".join(filter(None, (f"{root}/namespaces/{self.namespace}/{kind}", name, part)))
 
-    async def list(self, path: str, query: Sequence[tuple[str, object]] = ()) -> tuple[Sequence[Json], str]:
+    async def list(self, path: str, query: Query = ()) -> tuple[Sequence[Json], str]:
         """All objects there, and the version from which a watch goes on. Raises ApiRefused, ApiUnavailable."""
         found = await self.ask("get", path, query=query)
         try:
@@ -135,35 +138,19 @@ class Api:
         except (KeyError, TypeError):
             raise _senseless(found) from None
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        query: Sequence[tuple[str, object]] = (),
-        patch: str = "merge",
-    ) -> Json:
+    async def ask(self, method: str, path: str, body: object = None, query: Query = (), patch: str = "merge") -> Json:
         """The answer to one request. Raises ApiRefused, ApiUnavailable."""
         run = asyncio.get_running_loop().run_in_executor
         return await run(self._threads, self.ask_now, method, path, body, query, patch)
 
-    def ask_now(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        query: Sequence[tuple[str, object]] = (),
-        patch: str = "merge",
-    ) -> Json:
+    def ask_now(self, method: str, path: str, body: object = None, query: Query = (), patch: str = "merge") -> Json:
         """The same, in this thread."""
         kind = f"application/{patch}-patch+json" if method == "patch" else "application/json"
         with _spoken():
             answer = self._request(method, path, query, TIMEOUT, body, kind)
         return _object(answer.data)
 
-    def text(
-        self, path: str, query: Sequence[tuple[str, object]] = (), silence: float | None = None
-    ) -> Iterator[bytes]:
+    def text(self, path: str, query: Query = (), silence: float | None = None) -> Iterator[bytes]:
         """What the server sends, as it comes; `silence`: seconds after which it is given up.
 
         Raises:
@@ -177,11 +164,7 @@ class Api:
                 answer.close()
 
     def watch(
-        self,
-        path: str,
-        query: Sequence[tuple[str, object]],
-        version: str,
-        put: Callable[[Event | PlatformError | None], None],
+        self, path: str, query: Query, version: str, put: Callable[[Event | PlatformError | None], None]
     ) -> Callable[[], None]:
         """Changes after `version`, each given to `put` in a thread of its own; None when the watch has lived its time.
 
@@ -217,7 +200,7 @@ class Api:
         self,
         method: str,
         path: str,
-        query: Sequence[tuple[str, object]],
+        query: Query,
         timeout: tuple[float, float | None],
         body: object = None,
         kind: str = "application/json",

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from ..platform import PlatformError, PlatformRefused
 from . import store
-from .api import CONFLICT, NOT_FOUND, UNAUTHORIZED, Api, ApiRefused, ApiUnavailable, Event, Gone, Json
+from .api import CONFLICT, NOT_FOUND, UNAUTHORIZED, Api, ApiRefused, ApiUnavailable, Event, Gone, Json, Query
 from .objects import BATCH, CONTROL, EXIT_CODE, STATUS, TEMPLATES, Control, controller_of, owner_of, status_of
 
 PAUSE = 2.0
@@ -254,9 +254,7 @@ class OwningObject:
             self._known_until = now() + OWNED
 
 
-async def watched(
-    api: Api, path: str, query: Sequence[tuple[str, object]], version: str
-) -> AsyncGenerator[Sequence[Event]]:
+async def watched(api: Api, path: str, query: Query, version: str) -> AsyncGenerator[Sequence[Event]]:
     """Events from that version on, of one watch after the other; those together that came at one time.
 
     Raises PlatformError, Gone. A new list then has all that has changed.
