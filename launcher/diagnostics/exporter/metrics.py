@@ -3,7 +3,8 @@
 One table: the documentation, the dashboard and the alert rules are held against it by tests.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,57 +27,36 @@ class Metric:
     name: str
     kind: Literal["gauge", "counter"]
     help: str
-    read: Callable[[Status], Iterator[Sample]]
+    read: Callable[[Status], Iterable[Sample]]
     labels: tuple[str, ...] = ()
 
 
 STATES = ("gathering", "open", "waiting", "succeeded", "failed", "repeated", "preempted", "timeout")
 
 
-def _one(value: Callable[[Status], float]) -> Callable[[Status], Iterator[Sample]]:
-    def read(status: Status) -> Iterator[Sample]:
-        yield (), value(status)
+def _one(value: Callable[[Status], float | None]) -> Callable[[Status], Iterable[Sample]]:
+    """A metric without labels of its own; absent where there is no value."""
+
+    def read(status: Status) -> Iterable[Sample]:
+        if (found := value(status)) is not None:
+            yield (), found
 
     return read
 
 
-def _nodes(status: Status) -> Iterator[Sample]:
-    states: dict[str, int] = {}
-    for node in status.nodes:
-        states[node.state] = states.get(node.state, 0) + 1
-    for state, number in sorted(states.items()):
+def _nodes(status: Status) -> Iterable[Sample]:
+    for state, number in sorted(Counter(node.state for node in status.nodes).items()):
         yield (state,), number
 
 
-def _goodput(status: Status) -> Iterator[Sample]:
-    if (share := status.goodput.share) is not None:
-        yield (), share
-
-
-def _split(status: Status) -> Iterator[Sample]:
-    for name, seconds in status.goodput.split.seconds.items():
-        yield (name,), seconds
-
-
-def _steps(status: Status) -> Iterator[Sample]:
-    if status.steps is not None:
-        yield (), status.steps
-
-
-def _shards(status: Status) -> Iterator[Sample]:
+def _shards(status: Status) -> Iterable[Sample]:
     for each in status.datasets:
         waiting = each.shards - each.done - each.leased
         for state, number in (("done", each.done), ("leased", each.leased), ("waiting", waiting)):
             yield (each.name, state), number
 
 
-def _seconds_left(status: Status) -> Iterator[Sample]:
-    for each in status.datasets:
-        if each.seconds_left is not None:
-            yield (each.name,), each.seconds_left
-
-
-def _suspects(status: Status) -> Iterator[Sample]:
+def _suspects(status: Status) -> Iterable[Sample]:
     for found in dict.fromkeys((each.finding.kind, each.finding.node, each.finding.rank) for each in status.diagnosis):
         kind, node, rank = found
         yield (kind, node, "" if rank is None else str(rank)), 1.0
@@ -88,7 +68,7 @@ METRICS: Sequence[Metric] = (
         "gauge",
         "1 for the state that the job is in, 0 for the others: gathering before the first round, open while it trains, "
         "waiting while it is suspended, or how it ended.",
-        lambda status: iter([((state,), float(state == status.state)) for state in STATES]),
+        lambda status: [((state,), float(state == status.state)) for state in STATES],
         ("state",),
     ),
     Metric("elastic_run_round", "gauge", "Number of the newest rendezvous round.", _one(lambda one: one.round)),
@@ -100,7 +80,7 @@ METRICS: Sequence[Metric] = (
         "elastic_run_target_nodes",
         "gauge",
         "Nodes that the job wants, by role (empty without roles).",
-        lambda status: iter([((target.role,), float(target.count)) for target in status.targets]),
+        lambda status: [((target.role,), float(target.count)) for target in status.targets],
         ("role",),
     ),
     Metric(
@@ -141,26 +121,26 @@ METRICS: Sequence[Metric] = (
         "elastic_run_goodput_ratio",
         "gauge",
         "Trained of elapsed seconds, 0 to 1; what is known to be trained again does not count.",
-        _goodput,
+        _one(lambda one: one.goodput.share),
     ),
     Metric(
         "elastic_run_time_seconds",
         "gauge",
         "Elapsed seconds by category; they sum to the elapsed seconds. What was productive may turn out to be wasted.",
-        _split,
+        lambda status: [((name,), seconds) for name, seconds in status.goodput.split.seconds.items()],
         ("category",),
     ),
     Metric(
         "elastic_run_steps_per_second",
         "gauge",
         "Optimizer steps that rank 0 commits a second, over half a minute; absent where the script tells of none.",
-        _steps,
+        _one(lambda one: one.steps),
     ),
     Metric(
         "elastic_run_records_done",
         "gauge",
         "Records of a dataset that are done, in all epochs.",
-        lambda status: iter([((each.name,), float(each.records)) for each in status.datasets]),
+        lambda status: [((each.name,), float(each.records)) for each in status.datasets],
         ("dataset",),
     ),
     Metric(
@@ -174,7 +154,7 @@ METRICS: Sequence[Metric] = (
         "elastic_run_dataset_seconds_left",
         "gauge",
         "Seconds until a dataset is done, at today's pace.",
-        _seconds_left,
+        lambda one: [((each.name,), each.seconds_left) for each in one.datasets if each.seconds_left is not None],
         ("dataset",),
     ),
     Metric(
