@@ -7,8 +7,9 @@ files of several nodes over each other by the headers that all of them have seen
 import dataclasses
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Annotated, Any
 
 from ...master.data.ledger import Progress
@@ -149,6 +150,15 @@ _KINDS: dict[str, type[Any]] = {  # Any: a union's members are no one type
 }
 
 
+_MOST: Mapping[type[Any], int] = {
+    Published: MOST_ROUNDS,
+    Started: MOST_ROUNDS,
+    Ended: MOST_EXITS,
+    Noticed: MOST_EXITS,
+    Found: MOST_FOUND,
+}
+
+
 def line(record: Record) -> bytes:
     """As it stands in a file."""
     return b'{"kind":"%s","value":%s}\n' % (type(record).__name__.encode(), encode(record))
@@ -176,12 +186,10 @@ class Kept:
     begun: Begun | None = None
     over: Over | None = None
     first: list[Published] = field(default_factory=list[Published])
-    newest: deque[Published] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS))
-    started: deque[Started] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS))
-    ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=MOST_EXITS))
-    noticed: deque[Noticed] = field(default_factory=lambda: deque(maxlen=MOST_EXITS))
+    newest: Mapping[type[Any], deque[Any]] = field(  # Any: as above
+        default_factory=lambda: {kind: deque(maxlen=most) for kind, most in _MOST.items()}
+    )
     points: list[Point] = field(default_factory=list[Point])
-    found: deque[Found] = field(default_factory=lambda: deque(maxlen=MOST_FOUND))
     snapshot: Snapshot | None = None
     distance: float = 1.0
     """Seconds between two points."""
@@ -193,22 +201,14 @@ class Kept:
                 self.begun = record
             case Published() if len(self.first) < MOST_ROUNDS // 10:
                 self.first.append(record)
-            case Published():
-                self.newest.append(record)
-            case Started():
-                self.started.append(record)
-            case Ended():
-                self.ended.append(record)
-            case Noticed():
-                self.noticed.append(record)
             case Point():
                 self._point(record)
             case Snapshot():
                 self.snapshot = record
-            case Found():
-                self.found.append(record)
             case Over():
                 self.over = record
+            case _:
+                self.newest[type(record)].append(record)
 
     def wants_point(self, unix: float) -> bool:
         """It is time for another."""
@@ -216,7 +216,7 @@ class Kept:
 
     def news(self, diagnosis: Iterable[Diagnosis], unix: float) -> Iterator[Found]:
         """What of it was not found before, or was not as sure, or has been acted upon since."""
-        known = {each.key: each.diagnosis.finding for each in self.found}
+        known = {each.key: each.diagnosis.finding for each in self.newest[Found]}
         for each in diagnosis:
             found, now = Found(round(unix - each.ago, 3), each), each.finding
             before = known.get(found.key)
@@ -227,15 +227,7 @@ class Kept:
         """All of it; the beginning first, and the end last."""
         if self.begun:
             yield self.begun
-        events: list[Record] = [
-            *self.first,
-            *self.newest,
-            *self.started,
-            *self.ended,
-            *self.noticed,
-            *self.found,
-            *self.points,
-        ]
+        events: list[Record] = [*self.first, *chain(*self.newest.values()), *self.points]
         yield from sorted(events, key=lambda each: each.unix)
         if self.snapshot:
             yield self.snapshot

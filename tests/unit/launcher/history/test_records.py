@@ -18,6 +18,7 @@ from elastic_run.launcher.history.records import (
     Kept,
     Over,
     Point,
+    Published,
     line,
     read,
 )
@@ -103,7 +104,7 @@ def test_whatever_happens_what_is_kept_is_bounded() -> None:
             kept.add(Point(BEGAN + at, number, 4, SPLIT, ()))
     kept.add(Over(BEGAN, 0, ""))
     assert len(list(kept)) < MOST_ROUNDS * 1.2 + MOST_EXITS + MOST_POINTS + 10
-    assert kept.first[0].number == 0 and kept.newest[-1].number == 19_999
+    assert kept.first[0].number == 0 and kept.newest[Published][-1].number == 19_999
     gaps = [after.unix - before.unix for before, after in zip(kept.points, kept.points[1:], strict=False)]
     assert max(gaps) <= 2 * kept.distance and len(kept.points) >= MOST_POINTS / 2, "all of the time is told, evenly"
 
@@ -131,7 +132,7 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_events_are_kept_in_mem
     journal.close()
     for number in range(10):
         journal.exits((Exit(number, 0, 0, 1, code=1),))
-    assert len(said) == 1 and "cannot be written" in said[0] and len(journal.kept.ended) == 10
+    assert len(said) == 1 and "cannot be written" in said[0] and len(journal.kept.newest[Ended]) == 10
 
 
 def test_a_file_system_that_hangs_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

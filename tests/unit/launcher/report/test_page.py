@@ -309,7 +309,7 @@ def test_a_history_keeps_a_finding_once_until_its_evidence_is_another() -> None:
     for _ in range(2):
         for each in kept.news(status.diagnosis, BEGAN + 10.0):
             kept.add(each)
-    assert [each.unix for each in kept.found] == [BEGAN + 8.0]
+    assert [each.unix for each in kept.newest[Found]] == [BEGAN + 8.0]
     (again,) = kept.news((diagnosis(2, "strong"),), BEGAN + 20.0)
     assert list(read_lines([line(again)])) == [again]
     kept.add(again)
@@ -317,7 +317,7 @@ def test_a_history_keeps_a_finding_once_until_its_evidence_is_another() -> None:
     (done,) = kept.news((Diagnosis.of(killed, 0.0),), BEGAN + 20.5)
     kept.add(done)
     assert not list(kept.news((Diagnosis.of(killed, 0.0), diagnosis(2, "strong")), BEGAN + 21.0))
-    assert "killed rank 3 (--on-hang=restart)" in page(story(File("a", (*job()["a"], *kept.found))))
+    assert "killed rank 3 (--on-hang=restart)" in page(story(File("a", (*job()["a"], *kept.newest[Found]))))
 
 
 def point(at: float, records: int, steps: float | None = None) -> Point:
