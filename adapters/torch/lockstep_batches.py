@@ -241,10 +241,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
                 or damaged.
         """
         self._position = self._plan.restored(state)
-        self._agreed = 0
-        if self._pass is not None:
-            self._pass.over = True
-            self._pass = None
+        self._regroup()
 
     def _regroup(self) -> None:
         """The ranks are others from now on, or have another order: a loop that runs is over, and they are compared."""
