@@ -362,9 +362,7 @@ class Controller:
         self._round = Round(
             header.number, tuple(known), header.state == "open", published, grown_at=grown_at, node_workers=node_workers
         )
-        self.in_round = frozenset(known)
-        self._assigned, self._exits = assigned, _reportable(assigned)
-        self.ranks, self._optional = _ranks(assigned), self._with_optional_role(assigned)
+        self._take_part(assigned)
         reports = {seen.member.incarnation: seen.member.report for seen in self._members.values()}
         last = {each: reports.get(each) for each in known}
         self._training = TrainingTime.continued(self._found, last, self._now)
@@ -762,9 +760,13 @@ class Controller:
         self._say(f"continues without the {role} of {member.node}: {why}; {budget}")
         return True
 
-    def _with_optional_role(self, assigned: Sequence[Assignment]) -> frozenset[str]:
+    def _take_part(self, assigned: tuple[Assignment, ...]) -> None:
+        """The nodes of the current round are these."""
         optional = {role.name for role in self._terms.policy.roles if role.optional}
-        return frozenset(each.incarnation for each in assigned if each.role in optional)
+        self._assigned, self.in_round = assigned, frozenset(each.incarnation for each in assigned)
+        self._optional = frozenset(each.incarnation for each in assigned if each.role in optional)
+        self._exits = sum(min(each.nproc, MAX_EXITS) for each in assigned)
+        self.ranks = {each.incarnation: range(each.first_rank, each.first_rank + each.nproc) for each in assigned}
 
     def _note(self, evidence: Evidence) -> None:
         if evidence.round == self._round.number != self._evidence_at[0]:
@@ -966,9 +968,7 @@ class Controller:
         )
         self._first_end = None
         self._stalled, self._strained, self._findings, self._slow, self._hangs = {}, {}, (), (), None
-        self.in_round = frozenset(nodes)
-        self._assigned, self._exits = self._opening, _reportable(self._opening)
-        self.ranks, self._optional = _ranks(self._opening), self._with_optional_role(self._opening)
+        self._take_part(self._opening)
         self._given_up = {each for each in self._given_up if each[0] == header.number - 1}
         self._training.opened(nodes, self._now, header.cause, in_place=header.in_place)
         for node in [node for node, seen in self._members.items() if seen.gone]:
@@ -1014,13 +1014,3 @@ class Controller:
         if line and self._said != line:
             self._say(line)
         self._said = line
-
-
-def _ranks(assigned: Sequence[Assignment]) -> Mapping[str, range]:
-    """Of each node, by its incarnation."""
-    return {each.incarnation: range(each.first_rank, each.first_rank + each.nproc) for each in assigned}
-
-
-def _reportable(assignments: Sequence[Assignment]) -> int:
-    """How many exits of a round its nodes can report."""
-    return sum(min(assignment.nproc, MAX_EXITS) for assignment in assignments)
