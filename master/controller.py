@@ -337,11 +337,13 @@ class Controller:
         self.phase = "returning"
 
     def _adopt(self, header: Header) -> None:
-        """Goes on with the header that was found, unless no node is left of its run."""
+        """Goes on with the header that was found, unless nobody is there who is in its round or has come back."""
         assigned = self._found.assigned
         known = [assignment.incarnation for assignment in assigned]
         self._round = Round(header.number, (), False, self._now)
-        if self._is_abandoned(header, known):
+        present = {seen.member.incarnation for seen in self._members.values()}
+        returned = any(seen.member.run == header.run for seen in self._members.values())
+        if not returned and not present.intersection(known):
             missing = [
                 (each.node, each.incarnation)
                 for each in assigned
@@ -349,7 +351,6 @@ class Controller:
             ]
             self._do(effects.Abandon(() if header.final else tuple(missing), queues=header.state == "succeeded"))
             return
-        present = {seen.member.incarnation for seen in self._members.values()}
         self.header = header
         self._incident_log = IncidentLog(header.tally, header.incident)
         self._fingerprint = header.fingerprint
@@ -395,12 +396,6 @@ class Controller:
         self._round = Round(header.number, (), False, began)
         self._say_elected()
         self._lead()  # the remains of an earlier run: this one begins afresh, with the next number
-
-    def _is_abandoned(self, header: Header, known: Sequence[str]) -> bool:
-        """Nobody is there who is in the header's round, or was in its run and has come back."""
-        present = {seen.member.incarnation for seen in self._members.values()}
-        returned = any(seen.member.run == header.run for seen in self._members.values())
-        return not returned and not present.intersection(known)
 
     def _lead(self) -> None:
         self.phase = "ended" if self.header and self.header.final else "leading"

@@ -225,7 +225,7 @@ class Master:
                             if event.kind == "put":
                                 self._see(event.kv)
                             else:
-                                self._tell(events.Unregistered(self._node(event.kv.key)))
+                                self._tell(events.Unregistered(self._keys.node_at(event.kv.key)))
                         revision = max(event.kv.mod_revision for event in changes) + 1
                         self._tell(events.WatchedTo(revision))
                         self._changed.set()
@@ -236,7 +236,8 @@ class Master:
                 except Compacted:
                     listing = await self._store.list(self._keys.nodes)
                     revision = listing.revision + 1
-                    for node in sorted(self._controller.registered - {self._node(item.key) for item in listing.items}):
+                    here = {self._keys.node_at(item.key) for item in listing.items}
+                    for node in sorted(self._controller.registered - here):
                         self._tell(events.Unregistered(node))
                     for item in listing.items:
                         self._see(item)
@@ -246,13 +247,10 @@ class Master:
             self._changed.set()  # so that `run` sees that this has ended
 
     def _see(self, item: KeyValue) -> None:
-        node, member = self._node(item.key), decode_or_none(Member, item.value)
+        node, member = self._keys.node_at(item.key), decode_or_none(Member, item.value)
         member = member if member and member.node == node else None
         order = item.create_revision
         self._tell(events.Registered(node, member, order, self._store.reached(order), unreadable(item.value)))
-
-    def _node(self, key: str) -> str:
-        return self._keys.node_at(key)
 
     # -- the controller ---------------------------------------------------------------------------------------------
 
