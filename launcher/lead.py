@@ -62,9 +62,7 @@ async def _run(options: Options, entered: float) -> int:
         if not told:
             raise
         code, why = 128 + told[0], "told to end while it waited for the store"
-    except Unreachable as error:
-        code, why = plan.REFUSED, str(error)
-    except PlatformError as error:
+    except (Unreachable, PlatformError) as error:
         code, why = plan.REFUSED, str(error)
     except RendezvousError as error:
         code, why = code_of(error), str(error)

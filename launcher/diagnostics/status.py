@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from ...master.status import RUNS
 from ...rendezvous.errors import StoreError
-from ...rendezvous.identity.observer import Credentials
 from ...rendezvous.identity.secret import NoIdentity
 from ...rendezvous.visible import visible
 from ...rendezvous.wire.values import encode
@@ -49,37 +48,25 @@ def main(words: Sequence[str], environ: Mapping[str, str]) -> int:
     credentials, rest = credentials_in([word for word in words if word not in own], "status")
     try:
         if credentials is not None:
-            return asyncio.run(_observe(credentials, as_json=as_json, watch=watch))
+            return asyncio.run(_tell(ObservedJob(credentials), credentials.job, as_json=as_json, watch=watch))
         return asyncio.run(_run(parse_reach(rest, environ, "status"), as_json=as_json, watch=watch))
+    except (NoAnswer, NoIdentity) as error:
+        say(str(error))
+        return NOBODY
     except KeyboardInterrupt:
         return 130
 
 
-async def _observe(credentials: Credentials, *, as_json: bool, watch: bool) -> int:
-    try:
-        return await _tell(ObservedJob(credentials), credentials.job, as_json=as_json, watch=watch)
-    except (NoAnswer, NoIdentity) as error:
-        say(str(error))
-        return NOBODY
-
-
 async def _run(reach: Reach, *, as_json: bool, watch: bool) -> int:
+    """Raises NoAnswer, NoIdentity."""
     endpoints = asked_at(reach)
     where = ",".join(map(str, endpoints))
-    try:
-        if not reach.store.endpoints and (local := await _local(reach.job_id)):
-            return await _tell(local, local.job, as_json=as_json, watch=watch)
-        if reach.store.kind == "memory" or await nobody_listens(endpoints):
-            here = "" if reach.store.endpoints else "no such job of yours runs on this machine, and "
-            raise NoAnswer(f"{here}nothing listens at {where}: --rdzv-endpoint says where the store of a job is")
-    except NoAnswer as error:
-        say(str(error))
-        return NOBODY
-    try:
-        store, security, identity = etcd_at(endpoints, reach.store.credentials, reach.trust, say)
-    except NoIdentity as error:
-        say(str(error))
-        return NOBODY
+    if not reach.store.endpoints and (local := await _local(reach.job_id)):
+        return await _tell(local, local.job, as_json=as_json, watch=watch)
+    if reach.store.kind == "memory" or await nobody_listens(endpoints):
+        here = "" if reach.store.endpoints else "no such job of yours runs on this machine, and "
+        raise NoAnswer(f"{here}nothing listens at {where}: --rdzv-endpoint says where the store of a job is")
+    store, security, identity = etcd_at(endpoints, reach.store.credentials, reach.trust, say)
     try:
         try:
             job = reach.job_id or await only_job(store, where)
@@ -89,9 +76,6 @@ async def _run(reach: Reach, *, as_json: bool, watch: bool) -> int:
             raise NoAnswer(f"the store at {where} does not answer: {error}") from None
         async with renewed(identity, say):
             return await _tell(RunningJob(store, job, security), job, as_json=as_json, watch=watch)
-    except NoAnswer as error:
-        say(str(error))
-        return NOBODY
     finally:
         await store.close()
 
