@@ -70,13 +70,11 @@ class MemoryStore:
     # Reading
 
     async def get(self, key: str) -> KeyValue | None:
-        """See `Store.get`."""
         self._check_open()
         check_key(key)
         return self._kvs.get(key)
 
     async def list(self, prefix: str, *, keys_only: bool = False) -> Listing:
-        """See `Store.list`."""
         self._check_open()
         items = (self._kvs[key] for key in self._under(prefix))
         if keys_only:
@@ -86,7 +84,6 @@ class MemoryStore:
     async def watch(
         self, key: str, from_revision: int, *, prefix: bool = False
     ) -> AsyncGenerator[tuple[Event, ...], None]:
-        """See `Store.watch`."""
         changed = asyncio.Event()
         self._watchers.add(changed)
         position = max(1, from_revision)
@@ -138,7 +135,6 @@ class MemoryStore:
     # Leases
 
     async def grant(self, ttl: int) -> int:
-        """See `Store.grant`."""
         self._check_open()
         lease = next(self._ids)
         self._leases[lease] = _Lease(ttl)
@@ -165,7 +161,6 @@ class MemoryStore:
         raise LeaseLost(_gone(lease))
 
     async def revoke(self, lease: int) -> None:
-        """See `Store.revoke`."""
         self._check_open()
         self._end_lease(lease)
 
@@ -182,7 +177,6 @@ class MemoryStore:
         return -math.inf
 
     def reached(self, revision: int) -> float:
-        """See `Store.reached`."""
         return self._times.reached(revision, self._time().time())
 
     async def health_changed(self) -> Health:
@@ -191,7 +185,6 @@ class MemoryStore:
         return self.health
 
     async def close(self) -> None:
-        """See `Store.close`."""
         self._closed.set()
         for held in self._leases.values():
             if held.timer is not None:

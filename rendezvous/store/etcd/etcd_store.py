@@ -114,7 +114,6 @@ class EtcdStore:
     # Reading
 
     async def get(self, key: str) -> KeyValue | None:
-        """See `Store.get`."""
         check_key(key)
         self._known_key = _wire(key)
         request = pb.RangeRequest(key=self._known_key)
@@ -149,7 +148,6 @@ class EtcdStore:
             start = answer.kvs[-1].key + b"\0"
 
     def watch(self, key: str, from_revision: int, *, prefix: bool = False) -> AsyncGenerator[tuple[Event, ...], None]:
-        """See `Store.watch`."""
         return follow(self._session, *_range(key, prefix), from_revision, self._seal)
 
     # Writing
@@ -157,7 +155,6 @@ class EtcdStore:
     async def txn(
         self, compares: Sequence[Compare], operations: Sequence[Operation], *, idempotent: bool = False
     ) -> TxnResult:
-        """See `Store.txn`."""
         check_txn(compares, operations)
         if not compares and not operations:
             return await self._read_nothing()
@@ -242,7 +239,6 @@ class EtcdStore:
         return (await self._session.ask(path, request, pb.LeaseKeepAliveResponse, until=until)).TTL > 0
 
     async def revoke(self, lease: int) -> None:
-        """See `Store.revoke`."""
         try:
             request = pb.LeaseRevokeRequest(ID=lease)
             await self._session.ask("/etcdserverpb.Lease/LeaseRevoke", request, pb.LeaseRevokeResponse, write=True)
@@ -267,16 +263,13 @@ class EtcdStore:
 
     @property
     def health(self) -> Health:
-        """See `Store.health`."""
         return self._session.health
 
     async def health_changed(self) -> Health:
-        """See `Store.health_changed`."""
         return await self._session.health_changed()
 
     @property
     def away_until(self) -> float:
-        """See `Store.away_until`."""
         return self._renewals.away_until(self._session.now())
 
     def reached(self, revision: int) -> float:
@@ -284,7 +277,6 @@ class EtcdStore:
         return self._session.times.reached(revision, self._session.now())
 
     async def close(self) -> None:
-        """See `Store.close`."""
         await self._session.close()
 
 
