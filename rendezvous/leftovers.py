@@ -15,6 +15,9 @@ from pathlib import Path
 KEEP_SECONDS = 7 * 24 * 3600.0
 """A folder in which nothing was written for this long is removed."""
 
+FRESH_SECONDS = 3600.0
+"""One in which something was written since then stays, however many there are."""
+
 
 def hold(folder: Path) -> int | None:
     """A descriptor that keeps `folder` from being removed until it is closed; None where there are no locks."""
@@ -30,21 +33,28 @@ def hold(folder: Path) -> int | None:
     return descriptor
 
 
-def prune(parent: Path, prefix: str, now: float) -> None:
+def prune(parent: Path, prefix: str, now: float, most: int | None = None) -> None:
     """Removes folders in `parent` whose names begin with `prefix`, that are this user's alone, old, and not held.
 
     Args:
         now: seconds since the epoch, as files have them.
+        most: of more than these, the oldest go as soon as they are no longer fresh.
     """
     try:
         with os.scandir(parent) as entries:
             found = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
     except OSError:
         return
+    own = dict[Path, float]()
     for folder in found:
-        with contextlib.suppress(OSError):  # somebody else was quicker, or the disk is read-only
-            if _is_own(folder.lstat()) and now - _newest(folder) > KEEP_SECONDS:
-                _remove(folder, now - KEEP_SECONDS)
+        with contextlib.suppress(OSError):  # somebody else was quicker
+            if _is_own(folder.lstat()):
+                own[folder] = _newest(folder)
+    for number, folder in enumerate(sorted(own, key=own.__getitem__, reverse=True)):
+        keep = KEEP_SECONDS if most is None or number < most else FRESH_SECONDS
+        if now - own[folder] > keep:
+            with contextlib.suppress(OSError):  # the same, or the disk is read-only
+                _remove(folder, now - keep)
 
 
 def _is_own(status: os.stat_result) -> bool:

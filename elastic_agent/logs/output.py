@@ -44,7 +44,9 @@ KEPT_ATTEMPTS = 10
 """Of a job that keeps no logs: so many of the newest attempts keep their error files and last words."""
 
 _PREFIX = "elastic-run_"
-"""Of folders under the temporary folder. Those of jobs that failed stay for a week."""
+"""Of folders under the temporary folder. Those of jobs that failed stay for a week, the newest MOST_FAILED of them."""
+
+MOST_FAILED = 20
 
 _LOGS_PREFIX = "elastic-run-logs_"
 """Of a temporary folder of logs that were asked for: nobody but the user removes it."""
@@ -139,7 +141,7 @@ class Output:
             log_dir.mkdir(parents=True, exist_ok=True)
             self._root = dated_folder(log_dir, name, time.time())
         else:
-            leftovers.prune(Path(tempfile.gettempdir()), _PREFIX, time.time())
+            leftovers.prune(Path(tempfile.gettempdir()), _PREFIX, time.time(), MOST_FAILED)
             prefix = _LOGS_PREFIX if self._temporary else _PREFIX
             self._root = Path(tempfile.mkdtemp(prefix=f"{prefix}{name}_"))
         self._hold = leftovers.hold(self._root)

@@ -12,7 +12,7 @@ import pytest
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.launcher.launch import CALL_PREFIX, call_folder
 from elastic_run.rendezvous import leftovers
-from elastic_run.rendezvous.leftovers import KEEP_SECONDS, hold, prune
+from elastic_run.rendezvous.leftovers import FRESH_SECONDS, KEEP_SECONDS, hold, prune
 
 PREFIX = "elastic-run_"
 WEEKS = 3 * KEEP_SECONDS
@@ -40,6 +40,21 @@ def test_one_that_is_not_old_stays(tmp_path: Path) -> None:
     folder = old(tmp_path)
     prune(tmp_path, PREFIX, KEEP_SECONDS)
     assert folder.exists()
+
+
+def test_of_many_the_oldest_go_as_soon_as_they_are_no_longer_fresh(tmp_path: Path) -> None:
+    folders = [old(tmp_path, f"{PREFIX}{number}") for number in range(5)]
+    for number, folder in enumerate(folders):
+        for path in (folder / "attempt_1" / "stderr.log", folder / "attempt_1", folder):
+            os.utime(path, (number, number))
+    prune(tmp_path, PREFIX, FRESH_SECONDS, most=2)
+    assert all(each.exists() for each in folders)
+    prune(tmp_path, PREFIX, FRESH_SECONDS + 2.5)
+    assert all(each.exists() for each in folders), "no bound was given"
+    prune(tmp_path, PREFIX, FRESH_SECONDS + 1.5, most=2)
+    assert [each.exists() for each in folders] == [False, False, True, True, True]
+    prune(tmp_path, PREFIX, FRESH_SECONDS + 9.0, most=2)
+    assert [each.exists() for each in folders] == [False, False, False, True, True]
 
 
 def test_one_in_which_something_was_written_lately_stays(tmp_path: Path) -> None:
