@@ -130,9 +130,6 @@ def reconcile(server: Api, job: Json, name: str) -> None:
     metadata, spec = job["metadata"], job["spec"]
     if metadata.get("deletionTimestamp"):
         return
-    if not spec.get("roles") and spec.get("replicas") is None:
-        # So that whoever scales it finds a number there.
-        server.ask_now("patch", _path(server, name), {"spec": {"replicas": elastic_job.most(spec)}})
     try:
         config_map = server.ask_now("get", server.path("configmaps", name))
     except ApiRefused as error:
@@ -147,6 +144,9 @@ def reconcile(server: Api, job: Json, name: str) -> None:
         except (UsageError, ValueError) as error:
             _write(server, job, elastic_job.invalid(str(error), job.get("status") or {}, _generation(job), _now()))
             return
+    if not spec.get("roles") and spec.get("replicas") is None:
+        # So that whoever scales it finds a number there; not before the spec is found to make sense.
+        server.ask_now("patch", _path(server, name), {"spec": {"replicas": elastic_job.most(spec)}})
     before = objects.Control.read((config_map.get("data") or {}).get(objects.CONTROL, ""))
     wanted = elastic_job.control(spec, before)
     if wanted != before:

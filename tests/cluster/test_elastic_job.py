@@ -53,6 +53,8 @@ def test_roles_variables_and_a_template_reach_the_pods(jobs: ElasticJobs) -> Non
     jobs.run("scale", "parts", "worker=1")
     jobs.trains("parts", 2)
     assert jobs.get("parts")["spec"]["roles"][1]["replicas"] == 1
+    jobs.kubectl("scale", "elasticjob/parts", "--replicas=5")
+    jobs.tells("parts", "each role has its own")
 
 
 def test_a_spec_that_makes_no_sense_is_said_in_words(jobs: ElasticJobs) -> None:
@@ -60,8 +62,8 @@ def test_a_spec_that_makes_no_sense_is_said_in_words(jobs: ElasticJobs) -> None:
     jobs.wait(lambda: jobs.said("wrong").get("state") == "Invalid", lambda: str(jobs.said("wrong")))
     assert "3:2" in jobs.said("wrong")["reason"]
     assert not jobs.pods("master", "wrong")
-    jobs.apply("wrong", jobs.spec(minReplicas=1, maxReplicas=2))
-    jobs.trains("wrong", 2)
+    jobs.apply("wrong", jobs.spec(minReplicas=3, maxReplicas=3))
+    jobs.trains("wrong", 3)
     with pytest.raises(AssertionError, match=r"required field .image|spec\.image: Required value"):
         jobs.apply("without", {"command": ["train.py"]})
 

@@ -151,10 +151,11 @@ def ignored(spec: Json, made_of: str) -> Sequence[str]:
         spec: as it is now.
         made_of: as `SPEC` has it; empty where nobody knows.
     """
+    scaled = ["replicas (each role has its own)"] if spec.get("roles") and spec.get("replicas") is not None else []
     if not made_of:
-        return ()
+        return scaled
     now, before = _fixed(spec), _fixed(json.loads(made_of))
-    return sorted(field for field in now.keys() | before.keys() if now.get(field) != before.get(field))
+    return [*sorted(field for field in now.keys() | before.keys() if now.get(field) != before.get(field)), *scaled]
 
 
 def _fixed(spec: Json) -> dict[str, Any]:

@@ -52,11 +52,13 @@ def test_what_is_changed_too_late_is_told_by_its_fields() -> None:
     first = spec(minReplicas=1, roles=ROLES)
     kept = json.dumps(first)
     scaled = [ROLES[0], {**ROLES[1], "replicas": 2}]
-    assert elastic_job.ignored({**first, "suspend": True, "replicas": 1, "roles": scaled}, kept) == []
+    assert elastic_job.ignored({**first, "suspend": True, "roles": scaled}, kept) == []
+    told = ["replicas (each role has its own)"]
+    assert elastic_job.ignored({**first, "replicas": 1, "roles": scaled}, kept) == told
     wider = [ROLES[0], {**ROLES[1], "maxReplicas": 3}]
     changed = {**first, "image": "train:2", "roles": wider, "cpu": 2}
     assert elastic_job.ignored(changed, kept) == ["cpu", "image", "roles"]
-    assert elastic_job.ignored(changed, "") == (), "made by an older operator"
+    assert elastic_job.ignored(changed, "") == [], "made by an older operator"
     found = elastic_job.status("digits", {}, {}, 1, EARLY, ["image"])["conditions"][-1]
     assert (found["type"], found["status"]) == ("SpecApplied", "False")
     assert found["message"].startswith("image changed after the job was made")
