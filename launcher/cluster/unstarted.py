@@ -26,6 +26,9 @@ Json = Mapping[str, Any]
 
 FORBIDDEN = 403
 
+REFUSED = 2
+"""Exit code of a master whose command makes no sense: the next one would say the same."""
+
 NO_PROGRAM = (126, 127)
 """Exit codes of a container whose program is not there, where the cluster does not say it with a reason."""
 
@@ -37,7 +40,7 @@ class Trouble:
     Attributes:
         words: for a person, with what to do.
         kind: waits: it may begin by itself; stuck: its pod cannot be started as it is; failed: its program has never
-            run, in as many pods as one may lose.
+            run, in as many pods as one may lose, or has refused what it was given.
     """
 
     words: str
@@ -86,6 +89,9 @@ def look(api: "Api", name: str) -> Trouble | None:
         return Trouble(
             f"{len(never)} pods of its master could not run: {troubles.with_advice(str(never[-1]))}", "failed"
         )
+    for each in ends:
+        if isinstance(each, Exited) and each.exit_code == REFUSED:
+            return Trouble(f"its master cannot begin with what it was given: {each.message or each}", "failed")
     for newest in masters[-1:]:
         where, pending = f"its master's pod {newest['metadata']['name']}", pods.pending_of(newest)
         if pending is not None:

@@ -66,14 +66,15 @@ PendingReason = Submitted | Starting | Promised | Unschedulable | CannotStart | 
 
 @dataclass(frozen=True, slots=True)
 class Exited(Tagged):
-    """Its agent ended by itself, or by a signal (128 + its number)."""
+    """Its agent ended by itself, or by a signal (128 + its number). `message`: its last words, where they are known."""
 
     exit_code: Number
+    message: Words = ""
 
     def __str__(self) -> str:
         if 128 < self.exit_code < 128 + 65:
             return f"it was ended by {signal_name(self.exit_code - 128)}"
-        return f"its agent ended with exit code {self.exit_code}"
+        return f"its agent ended with exit code {self.exit_code}{f': {self.message}' if self.message else ''}"
 
 
 @dataclass(frozen=True, slots=True)

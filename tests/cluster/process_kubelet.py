@@ -435,6 +435,8 @@ class Kubelet:
         code = code if code >= 0 else 128 - code
         reason = "OOMKilled" if container.out_of_memory else "Error" if code else "Completed"
         container.ended = {"exitCode": code, "reason": reason, "startedAt": container.started, "finishedAt": _time()}
+        if code and container.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+            container.ended["message"] = container.log.read_bytes()[-2048:].decode(errors="replace")
         if container.spec["image"].startswith(EMPTY):
             words = f'exec: "{container.spec["command"][0]}": executable file not found in $PATH'
             container.ended |= {"exitCode": 128, "reason": "StartError", "message": words}

@@ -71,6 +71,7 @@ def test_a_spec_that_makes_no_sense_is_said_in_words(jobs: ElasticJobs) -> None:
 def test_a_job_whose_master_cannot_begin_says_why_and_what_to_do(jobs: ElasticJobs) -> None:
     jobs.apply("empty", jobs.spec(image=f"{EMPTY}/train:1"))
     jobs.apply("pull", jobs.spec(image="missing/train:1"))
+    jobs.apply("misspelt", jobs.spec(command=["/app/trian.py"]))
     jobs.apply("account", jobs.spec(serviceAccountName="nobody"))
     jobs.wait(lambda: "not found" in jobs.said("pull").get("reason", ""), lambda: f"why: {jobs.said('pull')}")
     jobs.wait(lambda: "nobody" in jobs.said("account").get("reason", ""), lambda: f"why: {jobs.said('account')}")
@@ -89,6 +90,9 @@ def test_a_job_whose_master_cannot_begin_says_why_and_what_to_do(jobs: ElasticJo
     assert "pods of its master could not run" in jobs.said("empty")["reason"], jobs.said("empty")
     assert "on its PATH" in jobs.said("empty")["reason"]
     assert 3 <= len(jobs.pods("master", "empty")) <= 4
+    # So does a script that is not there: a second master would say the same.
+    jobs.wait(lambda: jobs.said("misspelt").get("state") == "Failed", lambda: f"its end: {jobs.said('misspelt')}")
+    assert "/app/trian.py" in jobs.said("misspelt")["reason"] and len(jobs.pods("master", "misspelt")) <= 2
 
 
 def test_a_secret_goes_with_its_job_and_what_changed_while_the_operator_was_away_is_carried_out(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
+from ....rendezvous.visible import visible
 from ..replica import (
     CannotStart,
     End,
@@ -76,6 +77,9 @@ MACHINE_LOST = frozenset({"NodeLost", "TerminationByNodeLifecycle", "DeletionByP
 
 REBOOTED = frozenset({"Unknown", "ContainerStatusUnknown"})
 """Why a container ended of which the kubelet knows nothing any more: its machine was started again."""
+
+LONGEST_WORDS = 400
+"""Characters of a container's last words."""
 
 LONG = 3600.0
 """Seconds after which a node that ends has been well: how often its index ended before says nothing any more."""
@@ -226,7 +230,14 @@ def _end(status: Json, memory: int) -> End:
         return MachineLost(first.get("message") or "it was started again, with this node on it")
     if first.get("reason") in NEVER_STARTED:
         return NeverStarted(f"{first['reason']}: {first.get('message', '')}")
-    return Exited(int(first.get("exitCode", 0)))
+    code = int(first.get("exitCode", 0))
+    return Exited(code, _last_words(str(first.get("message") or "")) if code else "")
+
+
+def _last_words(log: str) -> str:
+    """The last line of what the cluster keeps of a container's log: the error at the end of a traceback, say."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    return visible(lines[-1].strip().removeprefix("[elastic-run] "))[:LONGEST_WORDS] if lines else ""
 
 
 def _ran(status: Json) -> float:

@@ -97,6 +97,10 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, o
     [
         ({"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}, Exited(0)),
         (ended(1), Exited(1)),
+        (
+            ended(2, "Error", "a warning\n[elastic-run] there is no\x1b script\n\n"),
+            Exited(2, r"there is no\x1b script"),
+        ),
         (ended(137, "OOMKilled"), OutOfMemory(4 << 30)),
         # Its machine was started again.
         (ended(255, "Unknown"), MachineLost("it was started again, with this node on it")),
