@@ -283,7 +283,7 @@ async def test_what_goes_wrong_in_following_is_an_error_of_the_node_manager(mana
         async def follow(self, observe: Observer) -> None:
             raise KeyError("unforeseen")
 
-    manager = NodeManager(Broken(managed.api, "mass", managed.owner, {}, time.monotonic), print, time.monotonic)
+    manager = NodeManager(Broken(managed.api, "mass", [managed.owner], {}, time.monotonic), print, time.monotonic)
     with pytest.raises(KeyError, match="unforeseen"):
         await asyncio.wait_for(manager.run(), SECONDS)
 
