@@ -120,6 +120,7 @@ class Script:
         self.train: Callable[[Group], object] | None = None
         self.write: Callable[[Worker], object] | None = None
         self._groups: dict[tuple[str, str], Group] = {}
+        self._leaving: set[Worker] = set()  # they have failed, and their process is about to be gone
 
     def computes(self, worker: Worker) -> bool:
         """It uses a processor, as far as its agent can see."""
@@ -198,7 +199,7 @@ class Script:
 
     def succeed(self, worker: Worker) -> None:
         """It has done its work, and ends."""
-        if worker.ended or self._held_up(worker, self.succeed):
+        if worker.ended or worker in self._leaving or self._held_up(worker, self.succeed):
             return
         self.end(worker, 0, None)
         self._ground.finishing(worker)
@@ -291,6 +292,7 @@ class Script:
         """An interpreter that ends may close its connections a moment before its process is gone."""
         linger = self._ground.chance.choice((0.0, 0.0, 0.004, 0.02)) * self._ground.chance.uniform(0.2, 1.0)
         if linger and not worker.ended:
+            self._leaving.add(worker)
             self._leave_group(worker)
             self._ground.after(linger, self.end, worker, code, None, message)
         else:
