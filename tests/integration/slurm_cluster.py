@@ -12,6 +12,7 @@ with the reason where this machine cannot do it.
 """
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -78,6 +79,7 @@ class SlurmCluster:
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
         self.nodes = tuple(f"n{number}" for number in range(1, nodes + 1))
+        self._numbers = itertools.count()
         self._environ = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
 
     def __enter__(self) -> "SlurmCluster":
@@ -103,8 +105,7 @@ class SlurmCluster:
 
     def submit(self, options: Sequence[str], *lines: str) -> str:
         """Gives sbatch a script with these lines; the job's number."""
-        number = sum(1 for _ in self.folder.glob("*.sh"))
-        script = self.folder / f"job{number}.sh"
+        script = self.folder / f"job{next(self._numbers)}.sh"  # threads submit at one time
         script.write_text("\n".join(["#!/bin/bash", *lines, ""]), encoding="utf-8")
         words = ["sbatch", "--parsable", f"--output={self.folder}/%j.out", "--open-mode=append", *options, str(script)]
         return self.command(*words).strip()

@@ -104,19 +104,20 @@ def test_until_all_is_cleaned_up_no_signal_ends_the_launcher(from_line: str, cod
     own = tmp_path / "own"
     own.mkdir()
     (tmp_path / "t.py").write_text("print('begins', flush=True)\n")
-    job = subprocess.Popen(
-        [*COMMAND, str(tmp_path / "t.py")], stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(own)}
-    )
-    assert job.stderr
-    said = ""
-    for line in job.stderr:
-        said += line
-        if from_line in line:
-            break
-    while job.poll() is None:  # no wait: the moments between two handlers are what is looked for
+    file = tmp_path / "said"  # a pipe that nobody reads meanwhile would be full
+    with file.open("wb") as output:
+        job = subprocess.Popen(
+            [*COMMAND, str(tmp_path / "t.py")], stderr=output, env={**os.environ, "TMPDIR": str(own)}
+        )
+    end = time.monotonic() + DEADLINE
+    while from_line not in file.read_text():
+        assert time.monotonic() < end
+    while job.poll() is None:  # hardly a wait: the moments between two handlers are what is looked for
         os.kill(job.pid, signal.SIGTERM)
-    said += job.communicate(timeout=DEADLINE)[1]
-    assert job.returncode in codes, said
+        time.sleep(0.0002)
+        assert time.monotonic() < end, file.read_text()[-2000:]
+    said = file.read_text()
+    assert job.returncode in codes, said[-2000:]
     assert not [path for path in own.iterdir() if path.name.startswith("elastic-run_")], said
 
 

@@ -39,6 +39,10 @@ RUBBISH: dict[str, bytes] = {
 Address = tuple[str, int] | str
 
 
+LISTENS = "00010000"
+"""Flags of a Unix socket that does; one that only has a name is no door."""
+
+
 def doors(cluster: Cluster) -> list[Address]:
     """Where processes of the job listen: TCP ports of this machine, and abstract Unix sockets."""
     own = cluster.processes()  # and not those of what else runs on this machine
@@ -50,7 +54,9 @@ def doors(cluster: Cluster) -> list[Address]:
     names = {
         words[-1].replace("@", "\0", 1)
         for line in Path("/proc/net/unix").read_text().splitlines()
-        if (words := line.split())[-1].startswith("@elastic-run-") and f"socket:[{words[6]}]" in inodes
+        if (words := line.split())[-1].startswith("@elastic-run-")
+        and f"socket:[{words[6]}]" in inodes
+        and words[3] == LISTENS
     }
     return [*sorted(ports), *sorted(names)]
 
