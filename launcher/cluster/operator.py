@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
-from urllib.parse import quote
 
 import kopf
 
@@ -222,8 +221,8 @@ def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> No
     }
     for uid in [uid for uid in patience if uid not in jobs]:
         del patience[uid]
-    labels = quote(f"{objects.COMPONENT}=job")
-    config_maps = server.ask_now("get", f"{server.path('configmaps')}?labelSelector={labels}")["items"]
+    of_jobs = (("labelSelector", f"{objects.COMPONENT}=job"),)
+    config_maps = server.ask_now("get", server.path("configmaps"), query=of_jobs)["items"]
     for uid, job in jobs.items():
         name = str(job["metadata"]["name"])
         config_map = next((each for each in config_maps if _is_of(each, job)), None)

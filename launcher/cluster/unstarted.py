@@ -17,6 +17,7 @@ from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
 from ...master.nodes.platform import PlatformError
 from ...master.nodes.relaunch import Limits
 from ...master.nodes.replica import CannotStart, Exited, NeverStarted
+from ..console import REFUSED
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
@@ -25,9 +26,6 @@ Json = Mapping[str, Any]
 """An object of the API (hence Any)."""
 
 FORBIDDEN = 403
-
-REFUSED = 2
-"""Exit code of a master whose command makes no sense: the next one would say the same."""
 
 NO_PROGRAM = (126, 127)
 """Exit codes of a container whose program is not there, where the cluster does not say it with a reason."""

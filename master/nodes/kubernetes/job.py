@@ -24,7 +24,6 @@ MADE_SECONDS = 60.0
 WRITTEN = 1.0
 """Seconds between two writes of the status, at least."""
 
-
 OWNED = 1.0
 """Seconds for which a job that was not being deleted is taken for one that is not."""
 
