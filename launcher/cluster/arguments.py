@@ -91,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--service-account", default="", help="ServiceAccount of the master; default: elastic-run")
     made.add_argument("--image-pull-policy", default="", help="Always, IfNotPresent or Never")
     made.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the script")
-    made.add_argument("--pod-template", metavar="FILE", help="a pod (YAML) from which the nodes' pods are made")
+    made.add_argument("--pod-template", metavar="FILE", help="a pod (YAML) for the nodes, and in part for all pods")
     made.add_argument("--no-wait", action="store_true", help="return at once")
     made.add_argument(
         "--dry-run",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from elastic_run.master.nodes.kubernetes import objects
+from tests.doubles.pod_security import violations
 
 from .control_plane import ControlPlane
 from .jobs import Jobs
@@ -188,6 +189,29 @@ def test_a_drained_machine_gives_up_its_nodes(jobs: Jobs) -> None:
         assert {each["spec"]["nodeName"] for each in jobs.running().values()} == {other.name}
         jobs.release()
         jobs.run("wait", "eight")
+
+
+def test_every_pod_is_admitted_by_a_quota_that_wants_limits_and_by_a_machine_with_a_taint(
+    jobs: Jobs, machine: Kubelet
+) -> None:
+    jobs.plane.kubectl("create", "quota", "all", "-n", jobs.namespace, "--hard=limits.cpu=20,limits.memory=40Gi")
+    jobs.plane.kubectl("taint", "nodes", machine.name, "team=vision:NoSchedule")
+    template = jobs.folder / "limited.yaml"
+    agent = {"name": "agent", "resources": {"limits": {"cpu": "1", "memory": "2Gi"}}}
+    spec = {"tolerations": [{"key": "team", "operator": "Exists"}], "containers": [agent]}
+    metadata = {
+        "labels": {"team": "vision"},
+        "annotations": {"container.apparmor.security.beta.kubernetes.io/agent": "runtime/default"},
+    }
+    template.write_text(json.dumps({"metadata": metadata, "spec": spec}))
+    jobs.submit("held", "--nnodes=1", "--store-replicas=1", f"--pod-template={template}", outside=False)
+    jobs.until("held", 1)
+    for component in ("master", "store", "node"):
+        (pod,) = jobs.running(component).values()
+        # This control plane is older than PodSecurity.
+        assert pod["metadata"]["labels"]["team"] == "vision" and violations(pod) == set()
+    jobs.release()
+    jobs.run("wait", "held")
 
 
 def test_neither_the_master_nor_a_member_of_the_store_is_special(jobs: Jobs, machine: Kubelet) -> None:

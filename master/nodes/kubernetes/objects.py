@@ -59,6 +59,24 @@ GRACE_MORE = 15
 STORE_PORT = 2379
 """Of a store inside the master's pod."""
 
+EVERY_POD = (
+    *("securityContext", "serviceAccountName", "imagePullSecrets", "tolerations", "nodeSelector", "runtimeClassName"),
+    *("schedulerName", "priorityClassName", "dnsPolicy", "dnsConfig", "hostAliases", "hostUsers"),
+)
+"""Of the user's pod, the fields that hold for master and store as well; the rest is for the nodes alone."""
+
+PROCESS = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile", "seLinuxOptions")
+"""Of the security context of the agent's container, the same; more rights, such as `privileged`, are for it alone."""
+
+NODES_ALONE = (f"{PREFIX}/", "kueue.x-k8s.io/", "container.")
+"""Labels and annotations that hold for no other pod begin so: ours, a queue's, and those of a container by its name."""
+
+LIMITS: Mapping[str, Json] = {
+    "master": {"cpu": "2", "memory": "2Gi"},
+    "store": {"cpu": "1", "memory": "1Gi"},
+}
+"""Many times what each needs, for a namespace whose quota admits no pod without them."""
+
 
 class BadRequest(ValueError):
     """The job cannot be described so; the message says what to change."""
@@ -91,7 +109,7 @@ class Request:
         service_account: of the master.
         image_pull_policy: as the API has it; empty: the cluster's default.
         env: for the script.
-        template: a pod that the nodes are made of: volumes, tolerations, placement and whatever else it says.
+        template: a pod that the nodes are made of, whatever it says; of master and store it says `EVERY_POD`.
         grace: seconds that a node's workers have to end.
         memory_cap: bytes up to which a node that was out of memory gets more; 0: it gets no more.
     """
@@ -191,7 +209,7 @@ def master_job(request: Request) -> Json:
     words = ["elastic-run", "master", "--platform=kubernetes", f"--rdzv-endpoint={endpoint}"]
     words += [f"--rdzv-id={request.run}", "--node-name=$(POD_NAME)", "--local-addr=$(POD_IP)"]
     words += [literal(word) for word in (*request.flags, *request.command)]
-    container: dict[str, Any] = {
+    container = {
         "name": "master",
         "image": request.image,
         "command": words,
@@ -200,7 +218,6 @@ def master_job(request: Request) -> Json:
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
         **pull_policy(request),
     }
-    priority = master_priority(request)
     return {
         "apiVersion": BATCH,
         "kind": "Job",
@@ -215,22 +232,54 @@ def master_job(request: Request) -> Json:
             "backoffLimit": ATTEMPTS,
             "completions": 1,
             "parallelism": 1,
-            "template": {
-                "metadata": {"labels": labels(request.name, "master")},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "serviceAccountName": request.service_account,
-                    **({"priorityClassName": priority} if priority else {}),
-                    "containers": [container],
-                },
-            },
+            "template": beside_nodes(
+                request, container, {"restartPolicy": "Never", "serviceAccountName": request.service_account}
+            ),
         },
     }
 
 
-def master_priority(request: Request) -> str:
-    """The class of the master, and of all without which the job cannot go on; empty: none is named."""
-    return request.master_priority_class or request.high_priority_class or request.priority_class
+def beside_nodes(request: Request, container: Json, spec: Json) -> Json:
+    """A pod's template for that container, the master's or a member's of the store: all without which no job goes on.
+
+    What holds for every pod it has as the nodes have it.
+    """
+    node, component = node_template(request, request.roles[0]), container["name"]
+    agent = next(each for each in node["spec"]["containers"] if each["name"] == CONTAINER)
+    given, most = _at(_at(agent, "resources"), "limits"), LIMITS[component]
+    limits = {key: amount for key, amount in most.items() if key in given}
+    more = {"resources": {**container["resources"], **({"limits": limits} if limits else {})}}
+    more["securityContext"] = {key: value for key, value in agent["securityContext"].items() if key in PROCESS}
+    priority = request.master_priority_class or request.high_priority_class or request.priority_class
+    made = {
+        **{key: value for key, value in node["spec"].items() if key in EVERY_POD},
+        **({"priorityClassName": priority} if priority else {}),
+        **spec,
+        "containers": [{**container, **more}],
+    }
+    metadata = {
+        kind: {key: value for key, value in given.items() if not key.startswith(NODES_ALONE)}
+        for kind, given in node["metadata"].items()
+    }
+    metadata["labels"] |= labels(request.name, component)
+    return {"metadata": metadata, "spec": restricted(made)}
+
+
+def restricted(spec: Json) -> Json:
+    """That pod's spec, which conforms to PodSecurity `restricted` as far as it does not say otherwise itself."""
+    made = _copied(spec)
+    given, may_be_root = _at(made, "securityContext"), _at(made, "securityContext").get("runAsUser") == 0
+    security = {"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": not may_be_root, **given}
+    for container in (*(made.get("initContainers") or ()), *made["containers"]):
+        own = container["securityContext"] = dict(_at(container, "securityContext"))
+        if "runAsUser" in own and "runAsNonRoot" not in given:
+            own.setdefault("runAsNonRoot", own["runAsUser"] != 0)
+        capabilities = _at(own, "capabilities")
+        if not own.get("privileged") and "CAP_SYS_ADMIN" not in (capabilities.get("add") or ()):
+            own.setdefault("allowPrivilegeEscalation", False)  # which the API refuses beside those
+        if own.get("runAsNonRoot", security["runAsNonRoot"]):  # root without them could not do what it is root for
+            own["capabilities"] = {"drop": ["ALL"], **capabilities}
+    return {**made, "securityContext": security}
 
 
 def owned(owner: Json) -> dict[str, Any]:
@@ -338,7 +387,7 @@ def node_template(request: Request, role: str) -> Json:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"labels": own_labels, "annotations": annotations},
-        "spec": spec,
+        "spec": restricted(spec),
     }
 
 

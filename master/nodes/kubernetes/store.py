@@ -99,7 +99,7 @@ def parts(request: Request, owner: Json) -> Sequence[Part]:
             "replicas": request.store_size,
             "podManagementPolicy": "Parallel",  # none is ready before a majority is there
             "selector": {"matchLabels": own},
-            "template": {"metadata": {"labels": objects.labels(request.name, "store")}, "spec": _pod(request)},
+            "template": _pod(request),
         },
     }
     return (
@@ -111,7 +111,6 @@ def parts(request: Request, owner: Json) -> Sequence[Part]:
 
 def _pod(request: Request) -> Json:
     name = name_of(request.name)
-    priority = objects.master_priority(request)
     # Not over HTTP: the cluster cannot prove that it belongs to the job.
     health = {"exec": {"command": ["test", "-e", f"{FOLDER}/{READY}"]}, "periodSeconds": 5, "timeoutSeconds": 3}
     container = {
@@ -139,16 +138,15 @@ def _pod(request: Request) -> Json:
         "labelSelector": {"matchLabels": {JOB: request.name, COMPONENT: "store"}},
         "topologyKey": "kubernetes.io/hostname",
     }
-    return {
+    spec = {
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": GRACE,
-        **({"priorityClassName": priority} if priority else {}),
         # One machine for each if there are so many: what is lost with a machine is one member.
         "affinity": {
             "podAntiAffinity": {
                 "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]
             }
         },
-        "containers": [container],
         "volumes": [{"name": "data", "emptyDir": {}}],
     }
+    return objects.beside_nodes(request, container, spec)

@@ -10,7 +10,16 @@ ADVICE: Mapping[str, str] = {
     r"service ?account \S+ not found|error looking up service account": (
         "kubectl apply -f deploy/kubernetes/role.yaml makes the service account, with its rights"
     ),
-    r"exceeded quota|must specify (limits|requests)": (
+    r"violates PodSecurity": "correct --pod-template: a pod without one conforms to every level",
+    r"runAsNonRoot|non-root policy": (
+        "give --pod-template with the number of a user who is not root, spec: {securityContext: {runAsUser: 1000}}, or "
+        "let it be root: {runAsNonRoot: false}"
+    ),
+    r"must specify ": (
+        "a quota wants it of every pod: give the agent's container limits in --pod-template, by which master and store "
+        "get some of their own"
+    ),
+    r"exceeded quota": (
         "ask for less or wait for others to end (kubectl describe resourcequota), or have the quota raised"
     ),
     r"cannot \w+ resource": "deploy/kubernetes/role.yaml has the rights that a job's master needs",

@@ -1,6 +1,8 @@
 """A job's objects in a cluster as `elastic-job submit` prints them."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,9 @@ import pytest
 from elastic_run.launcher.cluster.command import main
 from elastic_run.master.nodes.kubernetes import objects
 from elastic_run.rendezvous.identity.secret import parse_secret
+from tests.doubles.pod_security import violations
+
+DEPLOY = Path(__file__).parents[4] / "deploy" / "kubernetes"
 
 
 def submit(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -91,3 +96,24 @@ def test_without_a_cluster_it_says_so(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert main(["list"]) == 2
     assert "no Kubernetes cluster is configured" in capsys.readouterr().err
+
+
+def test_the_operator_conforms_to_restricted_and_the_images_user_is_a_number() -> None:
+    import yaml
+
+    *_, deployment = yaml.safe_load_all((DEPLOY / "operator.yaml").read_text(encoding="utf-8"))
+    assert deployment["kind"] == "Deployment" and violations(deployment["spec"]["template"]) == set()
+    *_, user = re.findall(r"^USER (.*)$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.fullmatch(r"[1-9][0-9]*(:[0-9]+)?", user), "a name tells the cluster nothing"
+
+
+def test_a_dry_run_prints_what_holds_for_every_pod(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text("spec: {tolerations: [{key: team}], containers: [{name: agent, securityContext: {runAsUser: 7}}]}")
+    code, out, _ = submit(capsys, "--nnodes=2", f"--pod-template={file}", "--", "t.py")
+    found = kinds(out)
+    nodes = json.loads(found["ConfigMap"]["data"][objects.TEMPLATES])["templates"].values()
+    assert code == 0
+    for each in (found["Job"]["spec"]["template"], found["StatefulSet"]["spec"]["template"], *nodes):
+        assert each["spec"]["tolerations"] == [{"key": "team"}] and violations(each) == set()
+        assert each["spec"]["containers"][0]["securityContext"]["runAsUser"] == 7

@@ -9,7 +9,7 @@ import pytest
 from elastic_run.launcher.cluster import request as job
 from elastic_run.launcher.cluster.command import main
 from elastic_run.launcher.cluster.managed_nodes import Wish, wanted
-from elastic_run.master.nodes.kubernetes import objects, pods, store
+from elastic_run.master.nodes.kubernetes import elastic_job, objects, pods, store
 from elastic_run.master.nodes.kubernetes.objects import BadRequest, Control, Request
 from elastic_run.master.nodes.reconcile import Demand
 from elastic_run.master.nodes.replica import (
@@ -25,6 +25,7 @@ from elastic_run.master.nodes.replica import (
     Submitted,
     Unschedulable,
 )
+from tests.doubles.pod_security import violations
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "night", "uid": "1"}
 
@@ -202,7 +203,7 @@ def test_the_users_own_pod_keeps_what_it_says() -> None:
     pod = objects.node_template(Request("n", "r", "train:1", (), ("t.py",), template=template), "")
     logs, agent = pod["spec"]["containers"]
     assert pod["spec"]["tolerations"] == [{"key": "spot"}] and pod["metadata"]["labels"]["team"] == "vision"
-    assert logs == {"name": "logs", "image": "logs:1"}
+    assert (logs["name"], logs["image"], logs.keys()) == ("logs", "logs:1", {"name", "image", "securityContext"})
     assert agent["image"] == "train:1" and {"name": "A", "value": "1"} in agent["env"]
     assert template["spec"]["containers"][1] == {"name": "agent", "env": [{"name": "A", "value": "1"}]}
 
@@ -310,6 +311,175 @@ def test_one_member_of_another_image() -> None:
 def test_a_pod_in_its_machines_network_knows_the_names_of_the_store() -> None:
     request = Request("n", "r", "train:1", (), ("t.py",), template={"spec": {"hostNetwork": True}})
     assert objects.node_template(request, "")["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
+
+
+def pods_of(template: Mapping[str, Any], *words: str) -> dict[str, Any]:
+    """The pods, or their templates, of the job that is submitted with that template."""
+    flags = ["--image=train:1", "--name=night", *(words or ["--nnodes=2"]), "--", "t.py"]
+    request = job.submitted(flags, template)
+    found = {"master": objects.master_job(request)["spec"]["template"]}
+    found |= {part.kind: part.object["spec"].get("template") for part in store.parts(request, OWNER)}
+    found = {"master": found["master"], "store": found["statefulsets"]}
+    return found | {role or "worker": made(Launch(role, 0, 0), request) for role in request.roles}
+
+
+def agents(**fields: object) -> Mapping[str, Any]:
+    return {"spec": {"containers": [{"name": "agent", "securityContext": fields}]}}
+
+
+ALL = frozenset({"master", "store", "worker"})
+NODES = frozenset({"worker"})
+SIDECARS = {
+    "initContainers": [{"name": "data", "image": "data:1"}],
+    "containers": [{"name": "agent"}, {"name": "logs", "image": "logs:1", "securityContext": {"runAsUser": 7}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "who", "why"),
+    [
+        ({}, NODES, set()),
+        ({"spec": SIDECARS}, NODES, set()),
+        ({"spec": {"securityContext": {"runAsUser": 1000, "fsGroup": 1000}}}, ALL, set()),
+        (agents(capabilities={"add": ["NET_BIND_SERVICE"]}), NODES, set()),
+        # A template that says otherwise wins: where it says as whom all run, for all.
+        (
+            {"spec": {"securityContext": {"runAsNonRoot": False}}},
+            ALL,
+            {"runAsNonRoot", "capabilities.drop"},
+        ),
+        (
+            {"spec": {"securityContext": {"runAsUser": 0}}},
+            ALL,
+            {"runAsNonRoot", "runAsUser", "capabilities.drop"},
+        ),
+        (agents(runAsUser=0), ALL, {"runAsNonRoot", "runAsUser", "capabilities.drop"}),
+        (agents(seccompProfile={"type": "Unconfined"}), ALL, {"seccompProfile"}),
+        # What takes more rights is for the nodes alone.
+        (agents(privileged=True), NODES, {"privileged", "allowPrivilegeEscalation"}),
+        (agents(capabilities={"add": ["CAP_SYS_ADMIN"]}), NODES, {"capabilities.add", "allowPrivilegeEscalation"}),
+        (agents(capabilities={"drop": ["NET_RAW"]}), NODES, {"capabilities.drop"}),
+        ({"spec": {"hostNetwork": True, "hostIPC": True}}, NODES, {"hostNetwork", "hostIPC"}),
+        ({"spec": {"volumes": [{"name": "data", "hostPath": {"path": "/data"}}]}}, NODES, {"volumes.hostPath"}),
+    ],
+)
+def test_all_pods_of_a_job_conform_to_restricted_unless_the_template_says_otherwise(
+    template: Mapping[str, Any], who: frozenset[str], why: set[str]
+) -> None:
+    found = pods_of(template)
+    assert found.keys() == ALL
+    assert {name: violations(pod) for name, pod in found.items()} == {
+        name: why if name in who else set() for name in ALL
+    }
+
+
+def test_a_pod_that_says_it_is_not_root_stays_so_whatever_a_container_says() -> None:
+    spec = {**agents(runAsUser=0)["spec"], "securityContext": {"runAsNonRoot": True}}
+    for pod in pods_of({"spec": spec}).values():
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert "runAsNonRoot" not in pod["spec"]["containers"][0]["securityContext"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "refused"),
+    [
+        ({}, {}, set()),
+        ({"runAsNonRoot": None}, {}, {"runAsNonRoot"}),
+        ({"runAsNonRoot": None}, {"runAsNonRoot": True}, set()),
+        ({}, {"runAsNonRoot": False, "runAsUser": 0}, {"runAsNonRoot", "runAsUser"}),
+        ({"seccompProfile": None}, {}, {"seccompProfile"}),
+        ({"seccompProfile": {"type": "Unconfined"}}, {"seccompProfile": {"type": "Localhost"}}, {"seccompProfile"}),
+        ({"sysctls": [{"name": "kernel.msgmax"}]}, {"procMount": "Unmasked"}, {"sysctls", "procMount"}),
+        (
+            {"seLinuxOptions": {"type": "spc_t"}},
+            {"allowPrivilegeEscalation": None},
+            {"seLinuxOptions", "allowPrivilegeEscalation"},
+        ),
+        ({"appArmorProfile": {"type": "Unconfined"}}, {"privileged": True}, {"appArmorProfile", "privileged"}),
+        ({}, {"capabilities": {"add": ["SYS_PTRACE"]}}, {"capabilities.add", "capabilities.drop"}),
+    ],
+)
+def test_the_check_refuses_what_the_standard_forbids(
+    pod: Mapping[str, Any], container: Mapping[str, Any], refused: set[str]
+) -> None:
+    bare = objects.restricted({"containers": [{"name": "a"}]})
+    bare["securityContext"].update(pod)
+    bare["containers"][0]["securityContext"].update(container)
+    assert violations({"spec": bare}) == refused
+
+
+EVERYWHERE: Mapping[str, Any] = {
+    "imagePullSecrets": [{"name": "registry"}],
+    "tolerations": [{"key": "team", "operator": "Exists"}],
+    "nodeSelector": {"pool": "jobs"},
+    "runtimeClassName": "gvisor",
+    "schedulerName": "own",
+    "priorityClassName": "low",
+    "dnsPolicy": "None",
+    "dnsConfig": {"nameservers": ["10.0.0.1"]},
+    "hostAliases": [{"ip": "10.0.0.2", "hostnames": ["data"]}],
+}
+
+
+@pytest.mark.parametrize("of", ["submit", "ElasticJob"])
+def test_what_of_the_template_holds_for_every_pod(of: str) -> None:
+    template: Mapping[str, Any] = {
+        "metadata": {
+            "labels": {
+                "team": "vision",
+                "app.kubernetes.io/managed-by": "me",
+                "elastic-run.dev/index": "7",
+                "elastic-run.dev/component": "mine",
+                "kueue.x-k8s.io/queue-name": "q",
+            },
+            "annotations": {"owner": "me", "container.apparmor.security.beta.kubernetes.io/agent": "runtime/default"},
+        },
+        "spec": {
+            **EVERYWHERE,
+            "serviceAccountName": "puller",
+            "affinity": {"nodeAffinity": {}},
+            "volumes": [{"name": "data", "emptyDir": {}}],
+            "containers": [{"name": "agent", "env": [{"name": "A", "value": "1"}]}, {"name": "logs"}],
+        },
+    }
+    if of == "ElasticJob":
+        spec = {"image": "train:1", "command": ["t.py"], "env": [{"name": "B", "value": "2"}], "template": template}
+        template = elastic_job.template(spec)
+    found = pods_of(template)
+    for name, pod in found.items():
+        metadata, spec = pod["metadata"], pod["spec"]
+        assert {key: spec.get(key) for key in EVERYWHERE} == EVERYWHERE, name
+        assert metadata["annotations"]["owner"] == "me" and metadata["labels"]["team"] == "vision"
+        assert metadata["labels"]["app.kubernetes.io/managed-by"] == "elastic-run", "ours win"
+        assert metadata["labels"]["elastic-run.dev/component"] == ("node" if name == "worker" else name)
+    accounts = {name: pod["spec"]["serviceAccountName"] for name, pod in found.items()}
+    assert accounts == {"master": "elastic-run", "store": "puller", "worker": "puller"}
+    for name in ("master", "store"):
+        (container,), metadata = found[name]["spec"]["containers"], found[name]["metadata"]
+        assert "nodeAffinity" not in (found[name]["spec"].get("affinity") or {})
+        assert all(each["name"] != "data" or name == "store" for each in found[name]["spec"].get("volumes") or ())
+        assert not {"A", "B"} & {each["name"] for each in container["env"]}
+        assert pods.replica_of(found[name], 0.0) is None, "no node"
+        assert metadata["labels"].keys().isdisjoint({"kueue.x-k8s.io/queue-name"})
+        assert list(metadata["annotations"]) == ["owner"], "what names a container that is not there is refused"
+
+
+@pytest.mark.parametrize(
+    ("limits", "words", "limited"),
+    [
+        ({}, [], set()),
+        ({}, ["--memory=4Gi"], {"memory"}),
+        ({"cpu": 4, "memory": "8Gi", "nvidia.com/gpu": 1}, [], {"cpu", "memory"}),
+    ],
+)
+def test_where_nodes_have_limits_master_and_store_have_their_own(
+    limits: Mapping[str, object], words: list[str], limited: set[str]
+) -> None:
+    found = pods_of({"spec": {"containers": [{"resources": {"limits": limits}}]}}, "--nnodes=2", *words)
+    for name, most in objects.LIMITS.items():
+        (container,) = found[name]["spec"]["containers"]
+        assert container["resources"]["requests"]["cpu"] == "100m"
+        assert container["resources"].get("limits", {}) == {key: most[key] for key in limited}
 
 
 @pytest.mark.parametrize(

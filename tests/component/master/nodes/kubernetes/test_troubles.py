@@ -14,6 +14,17 @@ from elastic_run.master.nodes.kubernetes.troubles import with_advice, with_pull
         ("it cannot be started: ErrImagePull: rpc error: code = NotFound", "the image's name"),
         ("it cannot be started: InvalidImageName: couldn't parse image reference", "the image's name"),
         ('it cannot be started: CreateContainerConfigError: secret "s" not found', "make the Secret"),
+        (
+            "it cannot be started: CreateContainerConfigError: container has runAsNonRoot and image will run as root "
+            '(pod: "a-master_team(7)", container: master)',
+            "{runAsUser: 1000}",
+        ),
+        ("CreateContainerConfigError: container's runAsUser breaks non-root policy", "{runAsNonRoot: false}"),
+        (
+            'pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true',
+            "correct --pod-template",
+        ),
+        ('pods "a" is forbidden: failed quota: q: must specify limits.cpu', "some of their own"),
         ("its agent ended with exit code 127", "on its PATH"),
         ("there is no place for it: 0/3 nodes are available: 3 Insufficient cpu.", "when there is room"),
         ('pods is forbidden: User "u" cannot create resource "pods" in API group ""', "role.yaml"),
