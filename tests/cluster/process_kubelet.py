@@ -6,8 +6,8 @@
 A container is a process in namespaces of its own (`unshare`): it is process 1 of them, so whatever it has started ends
 with it; it has its pod's name, its service account's token, and an address of 127.0.0.0/8 that no other pod has. Its
 /etc/hosts has the names of the pods of StatefulSets, which a name server would have. Images are not looked at: every
-command finds the programs of the tests' environment, but an image whose name begins with MISSING cannot be pulled, and
-one that begins with EMPTY has no program.
+command finds the programs of the tests' environment, but an image whose name begins with MISSING cannot be pulled,
+one that begins with EMPTY has no program, and the user of one that begins with ROOT is root.
 Of probes it makes those of readiness that run a command. A limit of memory is looked at five times a second, and who is
 above it is killed and called OOMKilled. Needs root.
 """
@@ -65,6 +65,9 @@ MISSING = "missing"
 
 EMPTY = "empty"
 """An image whose name begins so has no program in it."""
+
+ROOT = "root"
+"""An image whose name begins so starts as root, where the pod names no user and lets it."""
 
 SECRETS = "/var/run/secrets"
 
@@ -390,7 +393,12 @@ class Kubelet:
         return False
 
     def _begin(self, pod: Pod, container: Container) -> None:
-        """Starts it, unless a Secret or a ConfigMap that it names is not there."""
+        """Starts it, unless a Secret or a ConfigMap that it names is not there, or it would be root and may not."""
+        security = (pod.object["spec"].get("securityContext") or {}) | (container.spec.get("securityContext") or {})
+        if container.spec["image"].startswith(ROOT) and security.get("runAsNonRoot") and "runAsUser" not in security:
+            where = f'(pod: "{pod.name}_{pod.namespace}", container: {container.spec["name"]})'
+            container.unconfigured = f"container has runAsNonRoot and image will run as root {where}"
+            return
         try:
             self._start(pod, container)
             container.unconfigured = ""

@@ -282,6 +282,10 @@ def test_a_user_is_told_what_is_wrong_and_can_cancel_a_job_whose_pods_cannot_sta
         lambda: jobs.run("status", "pull"),
     )
     jobs.run("delete", "pull")
+    jobs.run("submit", "--name=root", "--image=root/train:1", *flags, "--", "t.py")
+    jobs.wait(lambda: "image will run as root" in jobs.run("status", "root"), lambda: jobs.run("status", "root"))
+    assert "container: master" in jobs.run("status", "root") and "{runAsUser: 1000}" in jobs.run("status", "root")
+    jobs.run("delete", "root")
     jobs.run("wait", "six", code=1)
     assert jobs.status("six")["reason"] == "it was cancelled by its user"
     jobs.wait(lambda: not jobs.running(), lambda: "no node to run")

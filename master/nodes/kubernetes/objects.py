@@ -72,8 +72,8 @@ NODES_ALONE = (f"{PREFIX}/", "kueue.x-k8s.io/", "container.")
 """Labels and annotations that hold for no other pod begin so: ours, a queue's, and those of a container by its name."""
 
 LIMITS: Mapping[str, Json] = {
-    "master": {"cpu": "2", "memory": "2Gi"},
-    "store": {"cpu": "1", "memory": "1Gi"},
+    "master": {"cpu": "2", "memory": "2Gi", "ephemeral-storage": "2Gi"},
+    "store": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "2Gi"},
 }
 """Many times what each needs, for a namespace whose quota admits no pod without them."""
 

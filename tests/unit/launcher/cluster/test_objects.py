@@ -470,6 +470,7 @@ def test_what_of_the_template_holds_for_every_pod(of: str) -> None:
         ({}, [], set()),
         ({}, ["--memory=4Gi"], {"memory"}),
         ({"cpu": 4, "memory": "8Gi", "nvidia.com/gpu": 1}, [], {"cpu", "memory"}),
+        ({"ephemeral-storage": "1Gi"}, [], {"ephemeral-storage"}),
     ],
 )
 def test_where_nodes_have_limits_master_and_store_have_their_own(
