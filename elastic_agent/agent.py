@@ -1,6 +1,6 @@
 """The agent: one per machine. It looks, asks `plan.py` what to do, does it, and looks again.
 
-Everything that can happen to a node is kept in `Facts` by a part of its own: the round's header
+Everything that can happen to a node is told as an event (`node_events.py`) by a part of its own: the round's header
 (`node/round_follower.py`), this node's key and lease (`node/registration.py`), the workers (`workers/`), signals
 (`node/preemption.py`); each change wakes the loop. The loop decides nothing: `plan.report` and `plan.act` do, and they
 see the whole state of affairs every time.
@@ -29,11 +29,11 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.tasks import Tasks
 from ..rendezvous.trace_file import Trace
 from . import master_client, plan
+from .agent_machine import AgentMachine
 from .agent_trace import Observer, Recorder
 from .candidate import Candidacy, Candidate
 from .diagnosis.service import Diagnosis
 from .event import CountingEvent, Interrupt
-from .facts import Facts, Setup
 from .local_machine import RealMachine
 from .logs.output import Output
 from .master_client import Link
@@ -41,11 +41,14 @@ from .node.farewell import farewell
 from .node.preemption import PreemptionSignals
 from .node.registration import NodeRegistration
 from .node.round_follower import RoundFollower
+from .node_events import AgentBeat, CheckpointSaved, MachineUnfit, RefusedForGood, ShardsAsked, StoreSeen
+from .node_state import NodeState
 from .observation import Observation, local_methods
-from .plan import Adopt, Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, View, Wait
+from .plan import Adopt, Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, Wait
 from .say_once import SayOnce
+from .setup import Setup
+from .store_patience import store_gone
 from .timeline import Timeline
-from .view import look, store_gone
 from .worker_server import CallHandler
 from .workers.failure import advice
 from .workers.worker_group import WorkerGroup
@@ -105,7 +108,7 @@ class Agent:
         self._address_missed = 0  # beats in a row
         self._loop = asyncio.get_running_loop()
         now = self._loop.time
-        self._facts = facts = Facts()
+        self._known = known = AgentMachine(setup.settings)
         self._changed = changed = CountingEvent()
         self._interrupt = interrupt = Interrupt()
         self._trace = recorder = Recorder(trace or Trace(), observer)
@@ -117,7 +120,7 @@ class Agent:
         self._waits = waits = Waits(output.say, now, changed.set)
         self._diagnosis = diagnosis = Diagnosis(
             setup,
-            facts,
+            known,
             lambda: self._workers.running,
             self._steps,
             lambda rank, why: self._workers.condemn(rank, why),
@@ -148,21 +151,27 @@ class Agent:
             setup.workers.job,
         )
         self._link = link = Link(
-            store, keys, lambda: leads.ledgers, lambda: facts.known.header, self._caller, setup.security, leads.stepped
+            store,
+            keys,
+            lambda: leads.ledgers,
+            lambda: known.state.known.header,
+            self._caller,
+            setup.security,
+            leads.stepped,
         )
         self._worker_server = machine.worker_server(
             CallHandler(store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped).answer,
             local_methods(self.job_status, self.look),
         )
-        self._signals = PreemptionSignals(setup, facts, output, recorder, changed, interrupt)
+        self._signals = PreemptionSignals(setup, known, output, recorder, changed, interrupt)
         self._rounds = RoundFollower(
-            store, keys, facts, output, waits, recorder, changed, interrupt, lambda: self._workers.alive
+            store, keys, known, output, waits, recorder, changed, interrupt, lambda: self._workers.alive
         )
         self._workers = WorkerGroup(
             setup,
             machine,
             tag,
-            facts,
+            known,
             output,
             recorder,
             self.timeline,
@@ -178,7 +187,7 @@ class Agent:
             setup,
             store,
             keys,
-            facts,
+            known,
             output,
             waits,
             recorder,
@@ -187,7 +196,7 @@ class Agent:
             self._agent_listener,
             self._rounds,
             lambda: (self._workers.ports.offered, self._workers.worker_ports.offered),
-            self._view,
+            self._look_around,
         )
 
     @property
@@ -201,8 +210,7 @@ class Agent:
 
     async def look(self, node: str, wanted: Look) -> NodeEvidence:
         """What the agent of a node sees of its workers. Raises RendezvousError or OSError where it does not tell."""
-        registration = self._facts.registration
-        if registration and node == registration.member.node:
+        if node == self._state.key.name:
             return await self._diagnosis.look(wanted)
         return await self._link.look(node, wanted)
 
@@ -253,9 +261,8 @@ class Agent:
         while True:
             heard = self._changed.count
             self._tasks.check()
-            self._note_departure()
-            view = self._view()
-            action, why = plan.act(view)
+            state = self._look_around()
+            action, why = plan.act(state, self._loop.time())
             match action:
                 case Wait(seconds):
                     self._say_once("wait", why)
@@ -283,7 +290,7 @@ class Agent:
                 case Adopt(header, assignment):
                     await self._interrupt.unless(self._workers.adopt(header, assignment), self._noticed)
                 case Stop(first, grace):
-                    await self._interrupt.unless(self._workers.stop(first, grace), self._worse_than(view))
+                    await self._interrupt.unless(self._workers.stop(first, grace), self._worse_than(state))
                 case Leave(code):
                     exits = self._workers.exits
                     self.timeline.down(self._loop.time())
@@ -295,42 +302,39 @@ class Agent:
 
     def result(self, code: int, reason: str, exits: tuple[Exit, ...] = ()) -> Result:
         """How its part ended, or has come to nothing."""
-        name = self._facts.registration.member.node if self._facts.registration else self._setup.workers.node
-        found = tuple(self._diagnosis.findings)
-        return Result(code, reason, self._facts.known.header, name, exits, self.timeline, found)
+        header, name = self._state.known.header, self._state.key.name or self._setup.workers.node
+        return Result(code, reason, header, name, exits, self.timeline, tuple(self._diagnosis.findings))
 
-    def _note_departure(self) -> None:
-        facts = self._facts
-        departing = facts.notice != "none" or facts.unfit
-        if departing and self._workers.alive == 0 and facts.workers_gone_at is None:
-            facts.workers_gone_at = self._loop.time()
+    @property
+    def _state(self) -> NodeState:
+        return self._known.state
 
-    def _view(self) -> View:
-        facts, now = self._facts, self._loop.time()
+    def _look_around(self) -> NodeState:
+        """What the node knows when it has looked at its workers and its store."""
+        now, broke_at = self._loop.time(), self._state.group.broke_at
+        state = self._known.on(self._workers.see_workers(), now)
+        if broke_at is None and state.group.broke_at is not None:
+            self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._changed.set)
         gone = store_gone(
             self._store.health,
             self._waits.longest,
-            self._workers.exits,
-            alive=self._workers.alive,
-            total=facts.total,
+            state.workers,
             idle_since=self.timeline.idle_since(now),
             patience=self._setup.store_patience,
             now=now,
         )
-        leading = self._candidate.leadership is not None
-        return look(self._setup, facts, self._workers, gone, leading=leading, now=now)
+        return self._known.on(StoreSeen(gone, leading=self._candidate.leadership is not None), now)
 
     def _noticed(self) -> bool:
-        return self._facts.notice != "none"
+        return self._state.notice.kind != "none"
 
-    def _worse_than(self, view: View) -> Callable[[], bool]:
+    def _worse_than(self, before: NodeState) -> Callable[[], bool]:
         """Whether there is news that may cut a stop's grace short: a second preemption notice, or another header."""
-        seen = self._facts.known.revision
 
         def worse() -> bool:
-            if view.notice == "none":
-                return self._facts.known.revision != seen or self._facts.notice != "none"
-            return view.notice == "leave" and self._facts.notice == "kill"
+            if before.notice.kind == "none":
+                return self._state.known.revision != before.known.revision or self._noticed()
+            return before.notice.kind == "leave" and self._state.notice.kind == "kill"
 
         return worse
 
@@ -354,62 +358,55 @@ class Agent:
             return Candidacy.of(await self._node.wait())
 
         try:
-            await self._candidate.run(stand, lambda: self._facts.known.stale, lambda: self._facts.known.over)
+            await self._candidate.run(stand, lambda: self._state.known.stale, lambda: self._state.known.over)
         except OtherSecret as error:
-            self._facts.refusal = str(error)
+            self._known.on(RefusedForGood(str(error)), self._loop.time())
             self._changed.set()
 
     def _steps(self, rank: int) -> int:
         return self._worker_server.calls[rank]
 
     def _incarnation(self) -> str:
-        return self._facts.registration.member.incarnation if self._facts.registration else ""
+        return self._state.key.incarnation
 
     def _caller(self) -> Caller:
         """Who this agent is for the master."""
-        header, registration = self._facts.known.header, self._facts.registration
-        node = registration.member.node if registration else self._setup.workers.node
+        header, node = self._state.known.header, self._state.key.name or self._setup.workers.node
         return Caller(header.run if header else "", node, self._agent_listener.incarnation)
 
     def _current(self, round: int) -> int:
-        """What the round of that number is called now, where its workers went on into a later one."""
-        return self._facts.round if round in self._facts.adopted else round
+        return self._state.workers.current(round)
 
     def _on_lease(self) -> None:
         """A worker asks for shards."""
-        if self._setup.terms.policy.roles and not self._facts.leases:
-            self._facts.leases = True
+        if self._setup.terms.policy.roles and not self._state.workers.leases:
+            self._known.on(ShardsAsked(), self._loop.time())
             self._changed.set()
 
     def _on_saved(self, round: int) -> None:
         """A worker of `round` has told of a checkpoint."""
-        if self._current(round) == self._facts.round:
-            self._facts.saved += 1
+        if self._current(round) == self._state.workers.round:
+            self._known.on(CheckpointSaved(round), self._loop.time())
             self._changed.set()
 
     async def _beat(self) -> None:
         if self._setup.bind is None:
             return
-        facts = self._facts
         while True:
-            now = self._loop.time()
-            facts.stood_still = facts.stood_still or now - facts.beat_at > self._setup.lease_ttl
-            facts.beat_at = now
+            self._known.on(AgentBeat(), self._loop.time())
             self._guardian.beat()
             self._look_for_address()
             await asyncio.sleep(self._setup.lease_ttl / 5)
 
     def _look_for_address(self) -> None:
         """Leaves where this machine has lost the address under which the others look for it and its workers."""
-        address, facts = self._setup.bind, self._facts
-        if not address or facts.unfit:
+        address = self._setup.bind
+        if not address or self._state.machine.unfit:
             return
         self._address_missed = 0 if self._machine.has_address(address) else self._address_missed + 1
         if self._address_missed >= ADDRESS_LOOKS:
-            facts.unfit = (
-                f"this machine no longer has the address {address}, under which the other nodes know it: start this "
-                "command again"
-            )
+            why = f"this machine no longer has the address {address}, under which the other nodes know it"
+            self._known.on(MachineUnfit(f"{why}: start this command again"), self._loop.time())
             self._changed.set()
 
     async def _watch_store(self) -> None:
@@ -425,5 +422,11 @@ class Agent:
     async def _farewell(self) -> None:
         close_seconds = self._setup.terms.farewell_seconds
         await farewell(
-            self._store, self._facts, self._node, self._candidate, self._master_task, self._output, close_seconds
+            self._store,
+            self._known,
+            self._node,
+            self._candidate,
+            self._master_task,
+            self._output,
+            close_seconds,
         )

@@ -4,41 +4,12 @@ Headers arrive by a watch, by reading, and by reading once more: out of order, t
 this node came. `take` sorts that out.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from ..rendezvous.header import Header
 from ..rendezvous.ranks import Assignment
 from . import plan
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRound:
-    """The newest header that this node has seen, and what follows from it and those before.
-
-    Attributes:
-        header: None before the first.
-        revision: the store's, that wrote it; 0 before the first.
-        seen_at: when it was seen, seconds.
-        gentle: see `plan.View`.
-        assignment: what its round gives this node; None where it has no part in it.
-        assigned: some round has had a rank for this incarnation.
-        own_run: the run that this node is in; empty where it is not known yet.
-        stale: the run whose end was there when this node came: another run's, not this one's.
-    """
-
-    header: Header | None = None
-    revision: int = 0
-    seen_at: float = 0.0
-    gentle: int = 0
-    assignment: Assignment | None = None
-    assigned: bool = False
-    own_run: str = ""
-    stale: str = ""
-
-    @property
-    def over(self) -> bool:
-        """The run that this node is in has ended."""
-        return self.header is not None and self.header.final and self.header.run != self.stale
+from .node_state import KnownRound
 
 
 def take(
@@ -76,5 +47,14 @@ def take(
         others = header.run != own_run if revision < registered else header.state == "preempted" and fresh
         if others:
             own_run, stale = "", header.run
-    assigned = known.assigned or assignment is not None
-    return KnownRound(header, revision, seen_at, gentle, assignment, assigned, own_run, stale)
+    return replace(
+        known,
+        header=header,
+        revision=revision,
+        seen_at=seen_at,
+        gentle=gentle,
+        assignment=assignment,
+        assigned=known.assigned or assignment is not None,
+        own_run=own_run,
+        stale=stale,
+    )

@@ -7,11 +7,10 @@ one thing to do now with the local workers.
 
 import dataclasses
 import signal
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 from ..rendezvous.header import Header
-from ..rendezvous.member import DEPARTING, MAX_EXITS, Exit, Report
+from ..rendezvous.member import DEPARTING, MAX_EXITS, Report
 from ..rendezvous.node_reasons import (
     PreemptionNotice,
     ProcessGroupBroke,
@@ -22,6 +21,7 @@ from ..rendezvous.node_reasons import (
     cut,
 )
 from ..rendezvous.ranks import Assignment
+from .node_state import LocalWorkers, NodeState, Notice
 
 SUCCEEDED, FAILED, REFUSED, TIMEOUT, STORE_LOST, REPEATED = 0, 1, 2, 3, 4, 5
 """Exit codes of the launcher; a node that was told to go by a signal exits with 128 + the signal."""
@@ -41,108 +41,6 @@ JOIN_SECONDS = 300.0
 
 FINAL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for workers of a job that has failed elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """All that a node knows at one moment.
-
-    Attributes:
-        notice: the preemption notice: nobody told it to go; told to leave in order; told to be gone at once.
-        notice_signal: which signal said so (0: none).
-        notice_age: seconds since then.
-        gives_way: why the job has told it to leave, so that a standby takes its place; empty where it has not.
-        left_out_overdue: its workers have been gone for FAREWELL_PATIENCE.
-        registered: its key is in the store, as far as it knows.
-        lapsed: it was registered, and its lease has ended; nobody has put it out, as far as it knows.
-        stood_still: this agent did nothing for so long that its guardian may have ended its workers.
-        refusal: why the job refuses it for good; empty where it does not.
-        orphaned: why it has no part in the job any more: the run that it was in has ended without it; in words.
-        stale: the run whose final header was still there when it registered: another run's end, not this one's.
-        header: the current round's header, None before the first.
-        assignment: what `header`'s round gives this node, None where it has no part in it.
-        assigned: some round has had a rank for this incarnation.
-        round: the round that the local workers belong to; 0 where none were started.
-        role: what they do.
-        alive: how many of them live.
-        total: how many there were.
-        exits: how they ended, in order.
-        saved: checkpoints that they told of; counted only where the job wants to know.
-        leases: one of them has asked for shards.
-        stalled: so often one of them was without progress for longer than its history allows.
-        strained: so often this node has come near a limit.
-        late: failures of the round before, which its workers died of by themselves.
-        problem: why the workers of `header`'s round could not be started; empty where they could.
-        service: how a service that its workers need died; empty where none has.
-        lingers: its workers' round has left something here, such as a service of that round.
-        unfit: why this node cannot start workers at all; empty where it can.
-        leading: the job's master runs here.
-        told: what the store holds about this node.
-        staying: how many living workers keep their process when the membership changes.
-        holding: how many of them have the job's state.
-        done: how many others, which could have, have trained to the end.
-        waiting: how many of them have left their process group and wait for their next rank assignment.
-        forming: how many of them have a rank, and no process group yet.
-        stranded: they wait because their process group broke, and have for STRANDED_SECONDS, though no round has come;
-            in words.
-        keeps: all workers here have said that they keep their process.
-        outside: the workers of the round that this node has no part in keep theirs.
-        standby: they may be started without a rank. If not, a node without workers has nothing to get ready.
-        unready: its workers were started without a rank, and ended.
-        slowest: seconds that a step takes here, where that is long.
-        header_age: seconds since `header` was seen.
-        gentle: the earliest round from which only joining nodes, and nodes that left in order, led to `header`'s.
-        store_gone: the store has not answered for longer than the node waits for it; in words.
-        shutdown_timeout: seconds that workers get between a preemption notice and SIGKILL.
-        grace_after_failure: the same for those that survive a failure, a loss or a departure; 0: SIGKILL at once.
-    """
-
-    notice: Literal["none", "leave", "kill"] = "none"
-    notice_signal: int = 0
-    notice_age: float = 0.0
-    gives_way: str = ""
-    left_out_overdue: bool = False
-    registered: bool = True
-    lapsed: bool = False
-    stood_still: bool = False
-    refusal: str = ""
-    orphaned: str = ""
-    stale: str = ""
-    header: Header | None = None
-    assignment: Assignment | None = None
-    assigned: bool = False
-    round: int = 0
-    role: str = "default"
-    alive: int = 0
-    total: int = 0
-    exits: tuple[Exit, ...] = ()
-    saved: int = 0
-    leases: bool = False
-    stalled: int = 0
-    strained: int = 0
-    late: tuple[Exit, ...] = ()
-    problem: str = ""
-    service: str = ""
-    lingers: bool = False
-    unfit: str = ""
-    leading: bool = False
-    told: Report = field(default_factory=Report)
-    staying: int = 0
-    holding: int = 0
-    done: int = 0
-    waiting: int = 0
-    forming: int = 0
-    stranded: str = ""
-    slowest: float = 0.0
-    header_age: float = 0.0
-    gentle: int = 0
-    keeps: bool = False
-    outside: bool = False
-    standby: bool = True
-    unready: bool = False
-    store_gone: str = ""
-    shutdown_timeout: float = 30.0
-    grace_after_failure: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,144 +124,157 @@ class Leave:
 Action = Wait | Register | Resume | Start | Ready | Invite | Break | Reform | Adopt | Stop | Leave
 
 
-def report(view: View) -> Report:
-    """What the store should hold about this node."""
-    wanted = _report(view)
-    header = _current(view)
-    if wanted is view.told or header is None:
+def report(state: NodeState, now: float) -> Report:
+    """What the store should hold about this node, at the agent's second `now`."""
+    wanted = _report(state, now)
+    header, workers = state.header, state.workers
+    if wanted is state.key.told or header is None:
         return wanted
-    leases = view.leases and view.alive > 0
-    return dataclasses.replace(wanted, run=header.run, holding=view.holding, leases=leases)
+    leases = workers.leases and workers.alive > 0
+    return dataclasses.replace(wanted, run=header.run, holding=state.group.holding, leases=leases)
 
 
-def _report(view: View) -> Report:
-    header = _current(view)
+def _report(state: NodeState, now: float) -> Report:
+    header, workers, group, told = state.header, state.workers, state.group, state.key.told
     # The failures that tell the cause come first: there is no room for all.
-    telling = sorted((*view.late, *view.exits), key=lambda exit_: exit_.ok or exit_.stopped)
+    telling = sorted((*workers.late, *workers.exits), key=lambda exit_: exit_.ok or exit_.stopped)
     exits = tuple(telling[:MAX_EXITS])
-    ended = view.total > 0 and view.alive == 0 and header is not None and view.round == header.number
-    done = ended and len(view.exits) == view.total and all(exit_.ok and not exit_.stopped for exit_ in view.exits)
+    ended = workers.total > 0 and workers.alive == 0 and header is not None and workers.round == header.number
+    done = (
+        ended and len(workers.exits) == workers.total and all(exit_.ok and not exit_.stopped for exit_ in workers.exits)
+    )
     if header is not None and header.final:
-        return view.told
-    if view.unfit:
-        return Report("unfit", view.round, exits, Unfit(cut(view.unfit)))
-    if view.notice != "none" and (not done or view.told.state in DEPARTING):
+        return told
+    if state.machine.unfit:
+        return Report("unfit", workers.round, exits, Unfit(cut(state.machine.unfit)))
+    if state.notice.kind != "none" and (not done or told.state in DEPARTING):
         # Who has said that it leaves must not be taken for somebody who stays, whatever its workers did meanwhile.
-        return Report("leaving", view.round, exits, _told_by(view))
+        return Report("leaving", workers.round, exits, _told_by(state.notice))
     if header is None:
         return Report("waiting")
-    if header.state != "open" or view.assignment is None:
-        ready = view.round == 0 and 0 < view.total == view.alive == view.waiting
-        ready = ready or (not view.standby and view.alive == 0)
+    if header.state != "open" or state.known.assignment is None:
+        ready = workers.round == 0 and 0 < workers.total == workers.alive == group.waiting
+        ready = ready or (not state.settings.standby and workers.alive == 0)
         return Report("waiting", header.number, exits, ready=ready)
-    if view.problem:
-        return Report("failed", header.number, exits, StartFailed(cut(view.problem)))
-    if view.round != header.number:
-        return view.told  # the workers of this round are about to be started: then there is news
+    if workers.problem:
+        return Report("failed", header.number, exits, StartFailed(cut(workers.problem)))
+    if workers.round != header.number:
+        return told  # the workers of this round are about to be started: then there is news
     if done:
-        return Report("succeeded", view.round, exits)
-    if view.service or any(not exit_.ok for exit_ in view.exits):
-        return Report("failed", view.round, exits, ServiceEnded(cut(view.service)) if view.service else None)
-    keeps = view.keeps and view.staying == view.total  # a new one among them may still be on its way
-    if view.stranded:
-        return Report("failed", view.round, exits, ProcessGroupBroke(cut(view.stranded)), keeps=keeps)
+        return Report("succeeded", workers.round, exits)
+    if workers.service or workers.failed:
+        ended_service = ServiceEnded(cut(workers.service)) if workers.service else None
+        return Report("failed", workers.round, exits, ended_service)
+    keeps = workers.keeps and group.staying == workers.total  # a new one among them may still be on its way
+    if group.broke_at is not None and now - group.broke_at >= STRANDED_SECONDS:
+        return Report("failed", workers.round, exits, ProcessGroupBroke(cut(group.broke)), keeps=keeps)
     return Report(
         "running",
-        view.round,
+        workers.round,
         exits,
-        saved=view.saved,
+        saved=workers.saved,
         keeps=keeps,
-        done=view.done > 0,
-        stalled=view.stalled,
-        strained=view.strained,
+        done=group.done > 0,
+        stalled=state.machine.stalled,
+        strained=state.machine.strained,
     )
 
 
-def act(view: View) -> tuple[Action, str]:
-    """What to do now, and why."""
-    header = _current(view)
-    if view.notice == "kill":
-        return _gone(view, 128 + view.notice_signal, "it received a second signal", 0.0)
-    if view.refusal:
-        return _gone(view, REFUSED, view.refusal, 0.0)
+def act(state: NodeState, now: float) -> tuple[Action, str]:
+    """What to do at the agent's second `now`, and why."""
+    header, assignment = state.header, state.known.assignment
+    notice, key, workers, group, machine = state.notice, state.key, state.workers, state.group, state.machine
+    grace_after_failure = state.settings.grace_after_failure
+    if notice.kind == "kill":
+        return _gone(workers, 128 + notice.signal, "it received a second signal", 0.0)
+    if key.refusal:
+        return _gone(workers, REFUSED, key.refusal, 0.0)
     over = header is not None and header.final
-    if view.notice == "leave" and not (over and header and header.state == "succeeded"):
-        return _leave(view)
-    if view.orphaned:
-        return _gone(view, FAILED, view.orphaned, 0.0)
+    if notice.kind == "leave" and not (over and header and header.state == "succeeded"):
+        return _leave(state, now)
+    if key.orphaned:
+        return _gone(workers, FAILED, key.orphaned, 0.0)
     if over and header:
-        code = exit_code(header, view.notice_signal)
+        code = exit_code(header, notice.signal)
         # In a job with roles some have succeeded, and the others are needed no more: they may save something.
-        grace = max(FINAL_GRACE, view.grace_after_failure)
-        return _gone(view, code, str(header.reason), 0.0 if code == SUCCEEDED and not header.roles else grace)
-    if view.unfit:
-        return _leave(view)
-    if view.store_gone and (view.alive == 0 or any(not exit_.ok for exit_ in view.exits)):
-        return _gone(view, STORE_LOST, view.store_gone, view.grace_after_failure)
-    if view.lapsed:
+        grace = max(FINAL_GRACE, grace_after_failure)
+        return _gone(workers, code, str(header.reason), 0.0 if code == SUCCEEDED and not header.roles else grace)
+    if machine.unfit:
+        return _leave(state, now)
+    if machine.store_gone and (workers.alive == 0 or workers.failed):
+        return _gone(workers, STORE_LOST, machine.store_gone, grace_after_failure)
+    if key.lapsed:
         return Resume(), "its lease expired, and as far as this node knows it was not evicted"
-    if not view.registered:
-        if view.alive:
+    if not key.registered:
+        if workers.alive:
             return _stop(0.0), "this node is no longer a member of the job: other nodes may have its ranks"
         return Register(), "this node is not a member of the job"
     if header is None:
         return Wait(), "waiting for the first round"
-    if header.state == "waiting" or view.assignment is None:
-        if view.alive and view.staying and header.state == "waiting":
-            return (Break(header.number) if view.waiting < view.staying else Wait()), str(header.reason)
-        if (
-            header.state == "open"
-            and view.outside
-            and view.standby
-            and not view.unready
-            and (view.round or view.alive < view.total if view.staying else not view.alive)
-        ):
-            return Ready(header), "not in the current round: preparing workers"
-        if (view.alive and (view.round or header.state == "waiting")) or (view.lingers and not view.alive):
-            return _stop(view.grace_after_failure), str(header.reason)
-        if header.state == "waiting":
-            return Wait(), str(header.reason)
-        return Wait(), "not in the current round: waiting to join"
-    if view.round == header.number or view.problem:
+    if header.state == "waiting" or assignment is None:
+        return _stand_by(state, header)
+    if workers.round == header.number or workers.problem:
         return Wait(), ""
-    if 0 < view.assignment.since <= view.round:
-        return Adopt(header, view.assignment), str(header.reason)
-    if view.alive and view.staying and view.role == view.assignment.role:
-        return _reform(view, header, view.assignment), str(header.reason)
-    if view.alive:
+    if 0 < assignment.since <= workers.round:
+        return Adopt(header, assignment), str(header.reason)
+    if workers.alive and group.staying and workers.role == assignment.role:
+        return _reform(state, header, assignment, now), str(header.reason)
+    if workers.alive:
         # A join is planned: scripts that save something on SIGTERM get the time for it. After a fault the user decides.
         planned = header.cause == "joined"
-        return _stop(view.shutdown_timeout if planned else view.grace_after_failure), str(header.reason)
-    return Start(header, view.assignment), str(header.reason)
+        return _stop(state.settings.shutdown_timeout if planned else grace_after_failure), str(header.reason)
+    return Start(header, assignment), str(header.reason)
 
 
-def replaced(view: View) -> str:
+def _stand_by(state: NodeState, header: Header) -> tuple[Action, str]:
+    """What a node does that has no part in the round, or whose job waits for nodes."""
+    workers, group = state.workers, state.group
+    if workers.alive and group.staying and header.state == "waiting":
+        return (Break(header.number) if group.waiting < group.staying else Wait()), str(header.reason)
+    outside = (state.known.others_keep or workers.keeps) and not state.settings.roles
+    if (
+        header.state == "open"
+        and outside
+        and state.settings.standby
+        and not workers.unready
+        and (workers.round or workers.alive < workers.total if group.staying else not workers.alive)
+    ):
+        return Ready(header), "not in the current round: preparing workers"
+    if (workers.alive and (workers.round or header.state == "waiting")) or (workers.lingers and not workers.alive):
+        return _stop(state.settings.grace_after_failure), str(header.reason)
+    if header.state == "waiting":
+        return Wait(), str(header.reason)
+    return Wait(), "not in the current round: waiting to join"
+
+
+def replaced(state: NodeState, now: float) -> str:
     """Why a node whose lease has ended cannot continue with the workers that it has; empty where it can."""
-    header = _current(view)
-    killed = any(exit_.signal == signal.SIGKILL and not exit_.stopped for exit_ in view.exits)
-    if view.stood_still and killed:
+    header, machine = state.header, state.machine
+    killed = any(exit_.signal == signal.SIGKILL and not exit_.stopped for exit_ in state.workers.exits)
+    if killed and (machine.stood_still or now - machine.beat_at > state.settings.lease_ttl):
         return "its lease expired (this agent was suspended, and its workers were killed meanwhile)"
-    left_out = header is not None and header.state == "open" and view.assignment is None
-    if left_out and view.assigned:
+    left_out = header is not None and header.state == "open" and state.known.assignment is None
+    if left_out and state.known.assigned:
         return "its lease expired (this machine was unreachable or suspended), and a round was opened without it"
     return ""
 
 
-def _reform(view: View, header: Header, assignment: Assignment) -> Action:
+def _reform(state: NodeState, header: Header, assignment: Assignment, now: float) -> Action:
     """How the workers that keep their process come into `header`'s round."""
-    planned = header.cause in ("joined", "left") and view.gentle <= view.round
+    workers, group, age = state.workers, state.group, now - state.known.seen_at
+    planned = header.cause in ("joined", "left") and state.known.gentle <= workers.round
     # The news travels with one commit, and the process group is left at the next. A joining node harms nobody by
     # waiting, also where this is an evaluation; who breaks it off may end all that have the job's state.
-    patience = max(view.shutdown_timeout, 4 * view.slowest) - view.header_age
+    patience = max(state.settings.shutdown_timeout, 4 * group.slowest) - age
     if header.cause == "joined":
-        patience = max(patience, JOIN_SECONDS - view.header_age)
-    if planned and _trains(view) and view.waiting < view.alive and patience > 0:
+        patience = max(patience, JOIN_SECONDS - age)
+    if planned and _trains(state) and group.waiting < workers.alive and patience > 0:
         return Invite(header.number, patience)
     return Reform(header, assignment)
 
 
 def gentle(known: Header | None, earliest: int, header: Header) -> int:
-    """What `View.gentle` becomes, when `header` is seen after `known`, with which it was `earliest`."""
+    """What `KnownRound.gentle` becomes, when `header` is seen after `known`, with which it was `earliest`."""
     if known is not None and known.number == header.number:
         return earliest
     if header.state != "open" or header.cause not in ("joined", "left"):
@@ -371,59 +282,53 @@ def gentle(known: Header | None, earliest: int, header: Header) -> int:
     return earliest if known is not None and known.number == header.number - 1 else header.number - 1
 
 
-def _trains(view: View) -> bool:
+def _trains(state: NodeState) -> bool:
     """The process group of the workers here is whole, as far as this node can tell: it is left at a step's end."""
-    return view.staying == view.alive == view.total and not view.forming
+    return state.group.staying == state.workers.alive == state.workers.total and not state.group.forming
 
 
-def _current(view: View) -> Header | None:
-    """The header, unless it is the end of the run before this one."""
-    header = view.header
-    return None if header is None or (header.final and header.run == view.stale) else header
-
-
-def _leave(view: View) -> tuple[Action, str]:
-    header = _current(view)
-    code, why = 128 + (view.notice_signal or signal.SIGTERM), str(_told_by(view))
-    if view.unfit:
-        code, why = FAILED, view.unfit
+def _leave(state: NodeState, now: float) -> tuple[Action, str]:
+    header, notice, key, unfit = state.header, state.notice, state.key, state.machine.unfit
+    code, why = 128 + (notice.signal or signal.SIGTERM), str(_told_by(notice))
+    if unfit:
+        code, why = FAILED, unfit
     if header is not None and header.state == "preempted":
         why = str(header.reason)
-    told = view.registered and not view.store_gone
-    patient = not view.left_out_overdue if view.unfit else view.notice_age < NOTICE_PATIENCE
-    if told and view.told.state not in DEPARTING and patient:
-        return Wait(NOTICE_PATIENCE if view.unfit else NOTICE_PATIENCE - view.notice_age), view.unfit
-    if view.alive:
-        if told and (last_step := _last_step(view, header)):
-            return last_step, view.unfit
-        return Stop(view.notice_signal or signal.SIGTERM, view.shutdown_timeout), why
+    cleared_at, age = state.machine.cleared_at, now - notice.at
+    overdue = cleared_at is not None and now - cleared_at > FAREWELL_PATIENCE
+    can_tell = key.registered and not state.machine.store_gone
+    patient = not overdue if unfit else age < NOTICE_PATIENCE
+    if can_tell and key.told.state not in DEPARTING and patient:
+        return Wait(NOTICE_PATIENCE if unfit else NOTICE_PATIENCE - age), unfit
+    if state.workers.alive:
+        if can_tell and (last_step := _last_step(state, header, age)):
+            return last_step, unfit
+        return Stop(notice.signal or signal.SIGTERM, state.settings.shutdown_timeout), why
     # What is left to be published: the round without this node, or by its own master the end of the job.
-    counted = header is not None and header.state == "open" and view.assignment is not None
-    last = view.leading and (header is None or header.state == "waiting")
-    if told and view.told.state in DEPARTING and (counted or last) and not view.left_out_overdue:
+    counted = header is not None and header.state == "open" and state.known.assignment is not None
+    last = state.machine.leading and (header is None or header.state == "waiting")
+    if can_tell and key.told.state in DEPARTING and (counted or last) and not overdue:
         return Wait(0.5), ""  # at most FAREWELL_PATIENCE, and the signal has been announced
     return Leave(code), why
 
 
-def _told_by(view: View) -> PreemptionNotice | Replaced:
+def _told_by(notice: Notice) -> PreemptionNotice | Replaced:
     """What has told the node to leave."""
-    return Replaced(cut(view.gives_way)) if view.gives_way else PreemptionNotice(view.notice_signal)
+    return Replaced(cut(notice.why)) if notice.why else PreemptionNotice(notice.signal)
 
 
-def _last_step(view: View, header: Header | None) -> Action | None:
+def _last_step(state: NodeState, header: Header | None, age: float) -> Action | None:
     """A leaving node whose workers keep their process lets them leave the process group together with the others."""
-    patience = view.shutdown_timeout - view.notice_age
-    if not _trains(view) or view.waiting == view.alive or patience <= 0 or header is None:
+    patience = state.settings.shutdown_timeout - age
+    if not _trains(state) or state.group.waiting == state.workers.alive or patience <= 0 or header is None:
         return None
-    if header.state != "open" or (header.nodes < 2 and header.number == view.round):
+    if header.state != "open" or (header.nodes < 2 and header.number == state.workers.round):
         return None  # there are no others, or they have stopped
-    return Wait(patience) if header.number == view.round else Invite(header.number, patience)
+    return Wait(patience) if header.number == state.workers.round else Invite(header.number, patience)
 
 
-def _gone(view: View, code: int, why: str, grace: float) -> tuple[Action, str]:
-    if view.alive:
-        return _stop(grace), why
-    return Leave(code), why
+def _gone(workers: LocalWorkers, code: int, why: str, grace: float) -> tuple[Action, str]:
+    return (_stop(grace) if workers.alive else Leave(code)), why
 
 
 def _stop(grace: float) -> Stop:

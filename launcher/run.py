@@ -17,11 +17,12 @@ from ..adapters.environment import WorkerSettings
 from ..elastic_agent import agent_trace as recording
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Result
-from ..elastic_agent.facts import Setup
+from ..elastic_agent.agent_machine import REPEAT_SECONDS
 from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
-from ..elastic_agent.node.preemption import REPEAT_SECONDS, heed_no_more
+from ..elastic_agent.node.preemption import heed_no_more
+from ..elastic_agent.setup import Setup
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
 from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed

@@ -29,7 +29,7 @@ from elastic_run.adapters.environment import Told, WorkerSettings
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.diagnosis.running import Running
-from elastic_run.elastic_agent.facts import Setup
+from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.services import Services
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec

@@ -10,7 +10,9 @@ from ...master.diagnosis.findings import MAX_FINDINGS, Finding
 from ...master.diagnosis.requests import Condemned, Done, Look, Replacement
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.rpc.server import Method, Methods
-from ..facts import Facts, Setup
+from ..agent_machine import AgentMachine
+from ..node_events import MachineStrained, WorkersMove, WorkerStalled
+from ..setup import Setup
 from . import looks
 from .running import Running
 from .stacks import MISSING, py_spy
@@ -21,7 +23,8 @@ class Diagnosis:
     """Of one agent.
 
     Args:
-        setup, facts: the agent's; `facts.stalled` and `facts.strained` are written here.
+        setup: what the agent is started with.
+        agent: what it knows.
         workers: those of this node.
         steps: how often the worker of a rank has told this agent that it comes on.
         condemn: kills the worker of a rank, and says why.
@@ -38,7 +41,7 @@ class Diagnosis:
     def __init__(
         self,
         setup: Setup,
-        facts: Facts,
+        agent: AgentMachine,
         workers: Callable[[], Sequence[Running]],
         steps: Callable[[int], int],
         condemn: Callable[[int, str], bool],
@@ -49,11 +52,12 @@ class Diagnosis:
         diagnosed: Callable[[Finding], None],
     ) -> None:
         self._setup = setup
-        self._facts = facts
+        self._agent = agent
         self._workers = workers
         self._condemn = condemn
         self._leave = leave
         self._changed = changed
+        self._now = now
         self._diagnosed = diagnosed
         self.findings: deque[Finding] = deque(maxlen=MAX_FINDINGS)
         self._program, self._say = py_spy(), say
@@ -107,9 +111,8 @@ class Diagnosis:
 
     async def look(self, wanted: Look) -> NodeEvidence:
         """The evidence of this node's workers; none of them where they are not those of the asked round."""
-        facts = self._facts
-        name = facts.registration.member.node if facts.registration else self._setup.workers.node
-        here = facts.round if wanted.round not in facts.adopted else wanted.round
+        name, ours = self._agent.state.key.name or self._setup.workers.node, self._agent.state.workers
+        here = ours.round if wanted.round not in ours.adopted else wanted.round
 
         def workers() -> Sequence[Running]:
             found = self._workers() if here == wanted.round else ()
@@ -121,23 +124,23 @@ class Diagnosis:
 
     def condemn(self, condemned: Condemned) -> Done:
         """Kills a worker, where it is still that of the round."""
-        return Done(condemned.round == self._facts.round and self._condemn(condemned.rank, condemned.why))
+        return Done(condemned.round == self._agent.state.workers.round and self._condemn(condemned.rank, condemned.why))
 
     def replace(self, replacement: Replacement) -> Done:
         """Has this node leave, where its workers are still those of the round."""
-        return Done(replacement.round == self._facts.round and self._leave(replacement.why))
+        return Done(replacement.round == self._agent.state.workers.round and self._leave(replacement.why))
 
     def _stalls(self) -> None:
-        self._facts.stalled += 1
+        self._agent.on(WorkerStalled(), self._now())
         self._changed()
 
     def _strains(self) -> None:
-        self._facts.strained += 1
+        self._agent.on(MachineStrained(), self._now())
         self._changed()
 
     def _resumes(self) -> None:
-        if self._facts.stalled:
-            self._facts.stalled = 0
+        if self._agent.state.machine.stalled:
+            self._agent.on(WorkersMove(), self._now())
             self._changed()
 
 

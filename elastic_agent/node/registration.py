@@ -5,7 +5,6 @@ What the key means, and which transactions keep it right, is in `rendezvous/memb
 
 import asyncio
 import contextlib
-import dataclasses
 import secrets
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -30,11 +29,25 @@ from ...rendezvous.store.contract import Store
 from ...rendezvous.store.waits import Waits
 from ...rendezvous.tasks import Tasks
 from .. import plan
+from ..agent_machine import AgentMachine
 from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
 from ..event import CountingEvent
-from ..facts import Facts, Setup
 from ..logs.output import Output
+from ..node_events import (
+    EndMissed,
+    KeyLapsed,
+    KeyLost,
+    KeyResumed,
+    KeyWritten,
+    NodeEvent,
+    Orphaned,
+    RefusedForGood,
+    Registering,
+    ReportWritten,
+)
+from ..node_state import NodeState
+from ..setup import Setup
 from .round_follower import NEWS, RoundFollower
 
 T = TypeVar("T")
@@ -50,7 +63,7 @@ class NodeRegistration:
     Args:
         setup: what the agent is started with.
         store, keys: where the job is.
-        facts: what the agent knows; what this learns of the node's key is written there.
+        agent: what the agent knows.
         reporter: where lines for a person go.
         waits: what waits for the store on this node.
         trace: where it is recorded.
@@ -59,7 +72,7 @@ class NodeRegistration:
         listener: what other agents reach this one by; each registration is another incarnation.
         rounds: reads the header again when the node has registered.
         ports: those that the node offers at the moment: to meet at, and those of its workers.
-        view: what the agent knows at the moment.
+        look: has the agent look at its workers and its store; what it knows then.
 
     Attributes:
         registered: set while the node is registered, as far as it knows.
@@ -72,7 +85,7 @@ class NodeRegistration:
         setup: Setup,
         store: Store,
         keys: Keys,
-        facts: Facts,
+        agent: AgentMachine,
         reporter: Output,
         waits: Waits,
         trace: Recorder,
@@ -81,12 +94,12 @@ class NodeRegistration:
         listener: AgentListener,
         rounds: RoundFollower,
         ports: Callable[[], tuple[tuple[int, ...], tuple[int, ...]]],
-        view: Callable[[], plan.View],
+        look: Callable[[], NodeState],
     ) -> None:
         self._setup = setup
         self._store = store
         self._keys = keys
-        self._facts = facts
+        self._agent = agent
         self._reporter = reporter
         self._waits = waits
         self._trace = trace
@@ -95,7 +108,7 @@ class NodeRegistration:
         self._listener = listener
         self._rounds = rounds
         self._ports = ports
-        self._view = view
+        self._look = look
         self._now = asyncio.get_running_loop().time
         self._lease_task: asyncio.Task[None] | None = None
         self._own_key_task: asyncio.Task[None] | None = None
@@ -105,16 +118,18 @@ class NodeRegistration:
 
     async def wait(self) -> Registration:
         """The node's registration, as soon as there is one whose lease lives."""
-        while self._facts.registration is None or self._facts.lapsed:
+        while True:
+            key = self._agent.state.key
+            if key.registration and key.registered:
+                return key.registration
             await self.registered.wait()
-        return self._facts.registration
 
     async def register(self) -> None:
-        """Becomes a member under a new lease and a new incarnation; or says in `facts` why it does not.
+        """Becomes a member under a new lease and a new incarnation; or the agent knows why it does not.
 
         Raises Unreadable or StoreRefused where it has not been in the job before: whoever started it is told at once.
         """
-        setup, facts, began = self._setup, self._facts, self._now()
+        setup, began = self._setup, self._now()
         self._tasks.end(self._lease_task, self._own_key_task)
         try:
             member = await self._next_life()
@@ -126,10 +141,7 @@ class NodeRegistration:
             await self._not_registered(error, began)
             return
         self._trace.registered()
-        facts.told = member.report
-        facts.round, facts.total, facts.late, facts.problem = 0, 0, (), ""
-        facts.known = dataclasses.replace(facts.known, assignment=None, assigned=False)
-        self._is_registered(registration)
+        self._is_registered(KeyWritten(registration, member.report))
         if setup.bind is not None:
             self._reporter.say(f"this node is registered as {registration.member.node}")
         # A round may have been opened since, and its header may have come before this registration.
@@ -137,26 +149,24 @@ class NodeRegistration:
 
     async def _next_life(self) -> Member | None:
         """What it registers as, under a lease of its own; None where it has no part in the job any more."""
-        setup, facts, known = self._setup, self._facts, self._facts.known
+        setup, known = self._setup, self._agent.state.known
         found = await membership.read_header(self._store, self._keys)
-        own_run = known.own_run if facts.came else None
+        own_run = known.own_run if self._agent.state.key.came else None
         missed = await membership.refuse_if_over(self._store, self._keys, own_run, setup.known_runs)
         if found and found[0].final and found[0].run == known.own_run:
             missed = found[0]
         if missed:
-            facts.known = dataclasses.replace(facts.known, header=missed)  # the job ended while it was out of it
+            self._hears(EndMissed(missed))
             return None
         if known.own_run and (found is None or found[0].final):
-            facts.orphaned = (
-                "the run ended while this node was not a member, and the store no longer holds its result: see the "
-                "logs of the other nodes"
-            )
+            why = "the run ended while this node was not a member, and the store no longer holds its result: see the "
+            self._hears(Orphaned(f"{why}logs of the other nodes"))
             return None
         self.unconfirmed = await self._store.grant(setup.lease_ttl)
         incarnation = secrets.token_hex(8)
         ports, worker_ports = self._ports()
         await self._listener.greet_as(incarnation)
-        facts.known = dataclasses.replace(facts.known, stale=found[0].run if found and found[0].final else "")
+        self._hears(Registering(stale=found[0].run if found and found[0].final else ""))
         return Member(
             node=setup.workers.node,
             incarnation=incarnation,
@@ -170,39 +180,38 @@ class NodeRegistration:
             node_role=setup.node_role,
             topology=setup.topology,
             node_rank=setup.node_rank,
-            run=facts.known.own_run,
+            run=self._agent.state.known.own_run,
         )
 
     async def _not_registered(self, error: StoreError | Refused, began: float) -> None:
-        facts, lease = self._facts, self.unconfirmed
-        if isinstance(error, Unreadable) and not facts.known.own_run:
+        came, lease = self._agent.state.key.came, self.unconfirmed
+        if isinstance(error, Unreadable) and not self._agent.state.known.own_run:
             raise error  # it comes to a job of another version
-        if isinstance(error, StoreRefused) and not facts.came:
+        if isinstance(error, StoreRefused) and not came:
             raise error
         if lease:
             # A key that was written and not confirmed must not stay as somebody who never comes.
             with contextlib.suppress(StoreError):
                 await self._store.revoke(lease)
             self.unconfirmed = 0
-        if isinstance(error, AlreadyOver) and lease and facts.came:
+        if isinstance(error, AlreadyOver) and lease and came:
             return  # it may be its own run that has just succeeded: it looks again
         if isinstance(error, Refused):
-            facts.refusal = str(error)
+            self._hears(RefusedForGood(str(error)))
             return
         await self._try_later(REGISTRATION, error, began)
 
     async def resume(self) -> None:
         """Takes up the registration whose lease has ended, or finds that the job has gone on without this node."""
-        facts, began = self._facts, self._now()
-        registration = facts.registration
+        began, registration = self._now(), self._agent.state.key.registration
         assert registration is not None, "a lease that has ended was somebody's"
         self._tasks.end(self._lease_task, self._own_key_task)
         try:
             lease = self.unconfirmed = self.unconfirmed or await self._store.grant(self._setup.lease_ttl)
-            if why := plan.replaced(self._view()):
+            if why := plan.replaced(self._look(), self._now()):
                 await self._give_up(registration, why)
                 return
-            known = facts.known.revision
+            known = self._agent.state.known.revision
             resuming = membership.resume(self._store, self._keys, registration, lease, known)
             result = await self._while_kept(lease, resuming)
             if result == "moved":
@@ -214,7 +223,7 @@ class NodeRegistration:
                 return
             if result == "out":
                 word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
-                facts.refusal = str(word.reason) if word and word.final else ""
+                self._hears(RefusedForGood(str(word.reason) if word and word.final else ""))
                 await self._give_up(registration, str(word.reason) if word else "another node uses its name")
                 return
         except (StoreUnavailable, LeaseLost, StoreRefused) as error:
@@ -225,17 +234,17 @@ class NodeRegistration:
             return
         self._trace.registered()
         self._reporter.say("this node is registered again; its workers kept running")
-        self._is_registered(result)
+        self._is_registered(KeyResumed(result))
 
     async def report(self) -> None:
         """Keeps the store's report about this node equal to what `plan.report` says."""
-        facts = self._facts
         while not self.leaving:
             heard = self._changed.count
-            registration = None if facts.lapsed else facts.registration
-            wanted, (ports, worker_ports) = plan.report(self._view()), self._ports()
+            state = self._look()
+            registration = state.key.registration if state.key.registered else None
+            wanted, (ports, worker_ports) = plan.report(state, self._now()), self._ports()
             held = (registration.member.ports, registration.member.worker_ports) if registration else None
-            if registration is None or (wanted == facts.told and held == (ports, worker_ports)):
+            if registration is None or (wanted == state.key.told and held == (ports, worker_ports)):
                 self._waits.done(REPORT)
                 await self._changed.after(heard)
                 continue
@@ -247,25 +256,25 @@ class NodeRegistration:
             except (StoreUnavailable, StoreRefused) as error:
                 await self._try_later(REPORT, error, begun)
                 continue
-            if facts.registration is not registration:
+            if self._agent.state.key.registration is not registration:
                 continue
             if updated is None:
                 await self._evicted(registration)
                 continue
             self._trace.reported(wanted.state, begun)
-            facts.registration, facts.told = updated, wanted
+            self._hears(ReportWritten(updated, wanted))
             self._changed.set()
 
     async def deregister(self) -> None:
         """Takes the node's key out of the store, and tells the master by that. Raises StoreError."""
-        if registration := self._facts.registration:
+        if registration := self._agent.state.key.registration:
             await membership.deregister(self._store, registration)
 
     async def revoke(self) -> None:
         """Gives back the node's leases, also that under which it was about to register. Raises StoreError."""
         if self._lease_task:
             self._lease_task.cancel()
-        registration = self._facts.registration
+        registration = self._agent.state.key.registration
         for lease in filter(None, (registration.lease if registration else 0, self.unconfirmed)):
             await self._store.revoke(lease)
 
@@ -296,9 +305,9 @@ class NodeRegistration:
             with contextlib.suppress(StoreError):
                 await self._store.revoke(lease)
 
-    def _is_registered(self, registration: Registration) -> None:
-        facts = self._facts
-        facts.registration, facts.came, facts.lapsed, facts.stood_still = registration, True, False, False
+    def _is_registered(self, event: KeyWritten | KeyResumed) -> None:
+        registration = event.registration
+        self._hears(event)
         self.unconfirmed = 0
         self._waits.done(REGISTRATION)
         self._lease_task = self._tasks.begin(self._keep_lease(registration), "lease")
@@ -336,14 +345,14 @@ class NodeRegistration:
             self._lapse(registration)
             return
         if word.final:
-            self._facts.refusal = str(word.reason)
+            self._hears(RefusedForGood(str(word.reason)))
         self._lose(registration, str(word.reason))
 
     def _lapse(self, registration: Registration) -> None:
         """The node's key is gone, and nobody has said that it was evicted."""
-        if not self._is_current(registration) or self._facts.lapsed:
+        if not self._is_current(registration) or self._agent.state.key.lapsed:
             return
-        self._facts.lapsed = True
+        self._hears(KeyLapsed())
         self.registered.clear()
         self._reporter.say(
             "this node's lease expired; it registers again, and its workers keep running unless the job has replaced "
@@ -354,14 +363,17 @@ class NodeRegistration:
     def _lose(self, registration: Registration, why: str) -> None:
         if not self._is_current(registration):
             return
-        self._facts.registration, self._facts.lapsed = None, False
+        key = self._hears(KeyLost()).key
         self._trace.lost(why)
         self.registered.clear()
-        if not self._facts.refusal:
+        if not key.refusal:
             self._reporter.say(f"this node is no longer a member of the job: {why}; it registers again")
         self._changed.set()
 
+    def _hears(self, event: NodeEvent) -> NodeState:
+        return self._agent.on(event, self._now())
+
     def _is_current(self, registration: Registration) -> bool:
         """It is what the node goes by, and its key is not gone because the node takes it away."""
-        current = self._facts.registration
+        current = self._agent.state.key.registration
         return current is not None and current.revision == registration.revision and not self.leaving

@@ -14,12 +14,12 @@ from ...rendezvous.peers import NodePeers
 from ...rendezvous.ranks import Assignment
 from ...rendezvous.store.contract import KeyValue, Store
 from ...rendezvous.store.waits import Waits
-from .. import known_round
+from ..agent_machine import AgentMachine
 from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
 from ..event import CountingEvent, Interrupt
-from ..facts import Facts
 from ..logs.output import Output
+from ..node_events import OthersKeep, RoundRead
 from ..say_once import SayOnce
 
 NEWS = "reading the state of the job"
@@ -30,11 +30,11 @@ LOOK_INSIDE_SECONDS = (0.25, 30.0)
 
 
 class RoundFollower:
-    """Keeps `facts.known` equal to what the store says.
+    """Keeps what the agent knows of the job's round equal to what the store says.
 
     Args:
         store, keys: where the job is.
-        facts: what the agent knows; of it, this writes `known`, `outside`, and takes back `problem`.
+        agent: what the agent knows.
         reporter: where lines for a person go.
         waits: what waits for the store on this node.
         trace: where headers are recorded.
@@ -47,7 +47,7 @@ class RoundFollower:
         self,
         store: Store,
         keys: Keys,
-        facts: Facts,
+        agent: AgentMachine,
         reporter: Output,
         waits: Waits,
         trace: Recorder,
@@ -57,7 +57,7 @@ class RoundFollower:
     ) -> None:
         self._store = store
         self._keys = keys
-        self._facts = facts
+        self._agent = agent
         self._waits = waits
         self._trace = trace
         self._changed = changed
@@ -133,33 +133,32 @@ class RoundFollower:
         Args:
             address: where this node's workers can ask for a rank; without it they cannot get ready for one.
         """
-        facts, seen, pause = self._facts, 0, LOOK_INSIDE_SECONDS[0]
+        seen, pause = 0, LOOK_INSIDE_SECONDS[0]
         while address:
             heard = self._changed.count
-            header = facts.known.header
-            apart = header is not None and header.state == "open" and not facts.known.assignment
-            if not apart or facts.outside or not facts.registration:
+            known, header = self._agent.state.known, self._agent.state.known.header
+            apart = header is not None and header.state == "open" and not known.assignment
+            if not apart or known.others_keep or not self._agent.state.key.registration:
                 await self._changed.after(heard)
                 continue
             assert header is not None
             if header.number != seen:
                 seen, pause = header.number, LOOK_INSIDE_SECONDS[0]
             with contextlib.suppress(StoreUnavailable):
-                facts.outside = await membership.round_keeps(self._store, self._keys, header)
-            if facts.outside:
-                self._changed.set()
+                if await membership.round_keeps(self._store, self._keys, header):
+                    self._agent.on(OthersKeep(), self._now())
+                    self._changed.set()
             await asyncio.sleep(pause)
             pause = min(2 * pause, LOOK_INSIDE_SECONDS[1])
 
     async def take(self, header: Header, revision: int) -> None:
         """Makes `header` known together with this node's assignment in it, and wakes the loop."""
-        facts = self._facts
         while True:
-            member = facts.registration.member if facts.registration else None
+            member = self._member()
             assignment = None
             if member and header.state == "open":
                 assignment = await self._assignment(header, member)
-            now = facts.registration.member if facts.registration else None
+            now = self._member()
             if (now and now.incarnation) != (member and member.incarnation):
                 continue  # this node has been born again meanwhile, and what was read is the dead one's
             if assignment or header.final or not self._alive():
@@ -171,23 +170,17 @@ class RoundFollower:
             if newest is None or newest[1] <= revision:
                 break
             header, revision = newest
-        known = known_round.take(
-            facts.known,
-            header,
-            revision,
-            assignment,
-            registered=facts.registration.revision if facts.registration else None,
-            fresh=facts.notice == "none" and facts.round == 0,
-            now=self._now(),
-        )
-        if known is None:
+        before = self._agent.state
+        if self._agent.on(RoundRead(header, revision, assignment), self._now()) is before:
             return
-        if facts.known.revision != revision:
-            facts.problem = ""
+        if before.known.revision != revision:
             self._trace.header(header, mine=assignment is not None)
-        facts.known = known
         self._interrupt.set()
         self._changed.set()
+
+    def _member(self) -> Member | None:
+        registration = self._agent.state.key.registration
+        return registration.member if registration else None
 
     async def _take_value(self, found: KeyValue) -> None:
         try:

@@ -20,14 +20,28 @@ from ...rendezvous.member import Exit
 from ...rendezvous.peers import NodePeers
 from ...rendezvous.ranks import PORT_SETS, Assignment
 from ...rendezvous.store.contract import Store
-from .. import plan
+from ..agent_machine import AgentMachine
 from ..agent_trace import Recorder
 from ..diagnosis.running import Running, list_workers
 from ..event import CountingEvent
-from ..facts import Facts, Setup
 from ..local_machine import RealMachine
 from ..logs.output import Output
+from ..node_events import (
+    AllStay,
+    MachineUnfit,
+    NodeEvent,
+    RoundLeft,
+    StartProblem,
+    Unkillable,
+    UnreadyOver,
+    WorkersBegin,
+    WorkersSeen,
+    WorkersStarted,
+    WorkersUnready,
+)
+from ..node_state import NodeState
 from ..say_once import ExitLines
+from ..setup import Setup
 from ..timeline import Timeline, describe_round
 from ..zygotes.zygote import AT_ONCE
 from .head_start import HeadStart
@@ -60,9 +74,6 @@ UNREADY_SECONDS = 1.0
 LONG_SECONDS = 0.1
 """After so long a wait the header is read again, before anything is done on account of it."""
 
-MAX_FAILED_STARTS = 2
-"""A node that could not start its workers so often in a row leaves: the others must not be stopped for it again."""
-
 
 class WorkerGroup:
     """The worker processes of one agent.
@@ -71,7 +82,7 @@ class WorkerGroup:
         setup: what the agent is started with.
         machine: what it runs on.
         tag: marks the processes as this agent's.
-        facts: what the agent knows; what is to be known of the workers is written there.
+        agent: what the agent knows.
         confirms: asks the store whether this header is still the current one.
         peers: asks it where the workers of that round are, with so many ports each; None where it does not say now.
         changed: is set when there is news.
@@ -90,7 +101,7 @@ class WorkerGroup:
         setup: Setup,
         machine: RealMachine,
         tag: str,
-        facts: Facts,
+        agent: AgentMachine,
         reporter: Output,
         trace: Recorder,
         timeline: Timeline,
@@ -103,7 +114,7 @@ class WorkerGroup:
     ) -> None:
         self._setup = setup
         self._stepped = stepped
-        self._facts = facts
+        self._agent = agent
         self._reporter = reporter
         self._trace = trace
         self._timeline = timeline
@@ -113,7 +124,7 @@ class WorkerGroup:
         self._peers: tuple[NodePeers, ...] = ()  # of the round that is being started
         self._contract_peers: tuple[contract.Peer, ...] = ()
         self._loop = asyncio.get_running_loop()
-        self._agent = ""  # where workers reach it
+        self._address = ""  # where workers reach the agent
         self._short = False  # of descriptors, and has said so
         self._unready = 0  # times in a row
         self._first_local = 0  # the local rank of the node's lowest rank
@@ -131,7 +142,7 @@ class WorkerGroup:
         self._workers, self.guardian = machine.workers(tag, silence)
         forked = setup.recipe is not None  # else no two workers begin at the same moment
         meeting = setup.workers.adapter.meets_through if forked else None
-        self._head_start = HeadStart(meeting, store, keys, facts, machine.listens, self._workers.let_go)
+        self._head_start = HeadStart(meeting, store, keys, agent, machine.listens, self._workers.let_go)
         self._services: Services | None = None  # none has been wanted
         self.lingers = False
         self._begin_services = partial(machine.services, tag, changed.set)
@@ -140,7 +151,7 @@ class WorkerGroup:
         try:
             return machine.ports(count, least)
         except OSError as error:
-            self._facts.unfit = str(error)
+            self._hears(MachineUnfit(str(error)))
             return machine.ports(0, 0)
 
     @property
@@ -185,11 +196,6 @@ class WorkerGroup:
         return self._process_groups.holding(self.pids)
 
     @property
-    def done(self) -> frozenset[int]:
-        """The pids of those that have trained to the end, and take no other rank."""
-        return self._process_groups.done(self.pids)
-
-    @property
     def waiting(self) -> frozenset[int]:
         """Of those that have left their process group, and wait for their next rank assignment."""
         return self._process_groups.waiting(self.pids)
@@ -199,19 +205,27 @@ class WorkerGroup:
         """Of those whose process group does not stand yet."""
         return self._process_groups.forming(self.pids)
 
-    @property
-    def service_failure(self) -> str:
-        """How a service beside the workers died, in words; empty where none has."""
-        return self._services.failure if self._services else ""
-
-    @property
-    def slowest(self) -> float:
-        """Seconds that a step of these takes, where that is long."""
-        return self._process_groups.slowest(self.pids)
+    def see_workers(self) -> WorkersSeen:
+        """What can be seen of them at the moment."""
+        groups, pids, state = self._process_groups, self.pids, self._agent.state
+        header = state.known.header
+        return WorkersSeen(
+            alive=self.alive,
+            exits=self.exits,
+            service=self._services.failure if self._services else "",
+            lingers=self.lingers,
+            staying=len(groups.staying(pids)),
+            holding=len(groups.holding(pids)),
+            done=len(groups.done(pids)),
+            waiting=len(groups.waiting(pids)),
+            forming=len(groups.forming(pids)),
+            slowest=groups.slowest(pids),
+            broke=groups.trouble(pids) if header and state.workers.round == header.number else "",
+        )
 
     def listen(self, address: str) -> None:
         """Workers reach the agent at `address`, and the listener of process groups beside it. Raises OSError."""
-        self._agent = address
+        self._address = address
         self._process_groups.start(address)
 
     def hang_up(self) -> None:
@@ -249,7 +263,7 @@ class WorkerGroup:
     async def start(self, header: Header, assignment: Assignment) -> None:
         """New workers for this round, unless the store has another header by now."""
         await self.stop(signal.SIGKILL, 0.0)  # what the last workers left behind, and how they ended
-        if self._facts.unfit:
+        if self._agent.state.machine.unfit:
             return
         with self._trace.span("warm"):
             await self._workers.ready()
@@ -267,12 +281,11 @@ class WorkerGroup:
             self._cannot_start(header, assignment, error)
             return
         self._belong_to(header, assignment)
-        self._facts.keeps = False
         self._unready = 0
-        self._started(header, assignment)
+        self._started(header, assignment, anew=True)
 
     def _ready_again(self) -> None:
-        self._facts.unready = False
+        self._hears(UnreadyOver())
         self._changed.set()
 
     async def get_ready(self, header: Header) -> None:
@@ -280,7 +293,7 @@ class WorkerGroup:
 
         Who keeps its process is among them, and those that are missing are started.
         """
-        facts, nproc, stay = self._facts, self._setup.nproc, self.staying
+        nproc, stay = self._setup.nproc, self.staying
         if stay:
             self._break_up(header.number)
             await self._freed()
@@ -304,31 +317,25 @@ class WorkerGroup:
         self._first_local = 0
         try:
             specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
-            facts.round, facts.role, facts.total = 0, nobody.role, nproc
+            self._hears(WorkersBegin(0, nobody.role, nproc))
             missing, _ = self._keep(specs)
             grace = self._setup.grace_after_failure
             await (self._workers.fill(missing, grace) if stay else self._workers.start(missing))
         except (StartFailed, ValueError, OSError) as error:
-            facts.unready, facts.total = True, 0
+            self._hears(WorkersUnready(none=True))
             self._reporter.say(f"cannot prepare this node's workers: {error}")
 
-    def _belong_to(self, header: Header, assignment: Assignment) -> None:
+    def _belong_to(self, header: Header, assignment: Assignment, *, adopted: bool = False) -> None:
         """The workers are this round's from now on."""
-        facts = self._facts
-        facts.round, facts.role, facts.total = header.number, assignment.role, assignment.nproc
-        facts.saved, facts.leases, facts.unready, facts.adopted = 0, False, False, frozenset()
-        facts.stalled = facts.strained = 0
+        self._hears(WorkersBegin(header.number, assignment.role, assignment.nproc, adopted))
 
     async def adopt(self, header: Header, assignment: Assignment) -> None:
         """The workers continue into this round, as they are; those that have ended count in it as they did."""
         if not await self._is_current(header):
             return
-        facts = self._facts
         ended = tuple(dataclasses.replace(exit_, round=header.number) for exit_ in self.exits)
-        leases = facts.leases
-        adopted, down = facts.adopted | {facts.round}, any(not exit_.ok for exit_ in ended) or not self.alive
-        self._belong_to(header, assignment)
-        facts.adopted, facts.leases = adopted, leases
+        down = any(not exit_.ok for exit_ in ended) or not self.alive
+        self._belong_to(header, assignment, adopted=True)
         if self._services:
             self._services.tell(self._line(self._services.services, self._round(header, assignment), assignment))
         pids = self._workers.pids
@@ -383,7 +390,7 @@ class WorkerGroup:
     def _break_up(self, round: int) -> None:
         """The process group that the workers have been in is over, and `round` the current one."""
         self._timeline.down(self._loop.time())
-        self._facts.late = self._failed
+        self._hears(RoundLeft(self._failed))
         self.break_groups(round)
         self.ports.hold()
         self.worker_ports.hold()
@@ -407,9 +414,9 @@ class WorkerGroup:
 
     async def _give_up_rank_0(self, header: Header) -> None:
         """Another node may still have the state: the next round is to know that this one has lost it."""
-        facts = self._facts
-        facts.problem = "its workers that have the job's state ended, or did not leave their process group in time"
-        self._reporter.say(f"round {header.number}: {facts.problem}: leaving rank 0 to another node")
+        problem = "its workers that have the job's state ended, or did not leave their process group in time"
+        self._hears(StartProblem(problem))
+        self._reporter.say(f"round {header.number}: {problem}: leaving rank 0 to another node")
         await self.stop(signal.SIGTERM, self._setup.grace_after_failure)
 
     def _keep(self, specs: Mapping[int, WorkerSpec]) -> tuple[list[WorkerSpec], dict[int, WorkerSpec]]:
@@ -422,7 +429,7 @@ class WorkerGroup:
         for pid in self.staying - waiting:
             self._reporter.say(f"the worker with pid {pid} did not leave its process group in time: restarting it")
         # Who has failed while the others were waited for is forgotten now, and the master is to know.
-        self._facts.late = self._failed or self._facts.late
+        self._hears(RoundLeft(self._failed, adds=True))
         self._workers.keep(kept)
         self._ended = ()
         self._process_groups.forget_all_but(self.pids)
@@ -470,38 +477,22 @@ class WorkerGroup:
         """Ends all workers: signal `first`, SIGKILL after `grace` seconds."""
         self._timeline.down(self._loop.time())
         own = self._failed
-        with self._trace.span("stop", round=self._facts.round, grace=grace):
+        with self._trace.span("stop", round=self._agent.state.workers.round, grace=grace):
             await self._workers.stop(first=first, grace=grace)
             if self._services:
                 await self._services.end(("round",), min(grace, GRACE_SECONDS))
         self._look_for_unkillable()
         self._process_groups.forget_all_but(self.pids)
         self._trace.exits(self._workers.exits)
-        self._facts.late = own
+        self._hears(RoundLeft(own))
         self.ports.hold()
         self.worker_ports.hold()
         self.lingers = False
 
     def _look_for_unkillable(self) -> None:
         """A node with a process that cannot be killed runs no further round: that may hold a device, memory, a port."""
-        unkillable, facts = self._workers.unkillable, self._facts
-        if unkillable and not facts.unfit and facts.notice == "none":
-            facts.unfit = (
-                f"process {unkillable[0]} of its workers does not exit after SIGKILL: the machine may need a restart"
-            )
-
-    def stranded(self, now: float) -> str:
-        """See `plan.View`."""
-        facts = self._facts
-        header = facts.known.header
-        why = self._process_groups.trouble(self.pids) if header and facts.round == header.number else ""
-        if not why:
-            facts.stranded_at = None
-            return ""
-        if facts.stranded_at is None:
-            facts.stranded_at = now
-            self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._changed.set)
-        return why if now - facts.stranded_at >= plan.STRANDED_SECONDS else ""
+        if unkillable := self._workers.unkillable:
+            self._hears(Unkillable(unkillable[0]))
 
     async def _serve(self, header: Header, assignment: Assignment) -> bool:
         """Has the services of this round run, and be ready; False where another round has begun meanwhile.
@@ -518,7 +509,7 @@ class WorkerGroup:
         python = (self._setup.workers.python, "-u")
         with self._trace.span("services", round=header.number):
             line = self._line(wanted, round, assignment)
-            await self._services.enter(wanted, line, python, {**self._setup.workers.inherited, AGENT: self._agent})
+            await self._services.enter(wanted, line, python, {**self._setup.workers.inherited, AGENT: self._address})
             # One that waits for the services of other nodes waits in vain where one of these is lost.
             return await self._unless_superseded(header, self._services.ready()) and await self._confirms(header)
 
@@ -533,7 +524,7 @@ class WorkerGroup:
         try:
             while not task.done():
                 heard = self._changed.count
-                if self._facts.known.header != header:
+                if self._agent.state.known.header != header:
                     await cancel(task)
                     return False
                 news = asyncio.create_task(self._changed.after(heard))
@@ -568,31 +559,26 @@ class WorkerGroup:
         return True
 
     def _taken(self, header: Header, ports: Ports, port: int, whose: str) -> bool:
-        facts = self._facts
-        facts.problem = f"port {port} for {whose} is still taken, by an earlier round's connections or another program"
+        problem = f"port {port} for {whose} is still taken, by an earlier round's connections or another program"
+        self._hears(StartProblem(problem))
         try:
             ports.renew()
         except OSError as error:
-            facts.unfit = str(error)
-        self._reporter.say(f"round {header.number}: {facts.problem}; offering other ports")
+            self._hears(MachineUnfit(str(error)))
+        self._reporter.say(f"round {header.number}: {problem}; offering other ports")
         return False
 
     def _cannot_start(self, header: Header, assignment: Assignment, error: Exception) -> None:
-        facts = self._facts
         self._trace.started(header, assignment, problem=str(error))
-        facts.problem = str(error)
-        facts.failed_starts += 1
+        self._hears(StartProblem(str(error), fault=True))
         self._reporter.say(f"round {header.number}: {error}")
-        if facts.failed_starts >= MAX_FAILED_STARTS:
-            facts.unfit = f"this node could not start its workers {facts.failed_starts} times in a row: {error}"
 
-    def _started(self, header: Header, assignment: Assignment, kept: int = 0) -> None:
+    def _started(self, header: Header, assignment: Assignment, kept: int = 0, *, anew: bool = False) -> None:
         self._head_start.started()
         down = self._timeline.up(self._loop.time(), header)
         self._trace.started(header, assignment, down=down)
         self._began = {pid: self._began.get(pid, header.number) for pid in self.pids}
-        self._facts.failed_starts = 0
-        here = self._facts.registration.member.node if self._facts.registration else ""
+        here = self._hears(WorkersStarted(anew)).key.name
         self._reporter.say(describe_round(header, assignment, down, kept, here))
 
     def _heard(self) -> None:
@@ -603,8 +589,8 @@ class WorkerGroup:
                 "too many open files: this agent cannot break the process groups of all its workers when a peer is "
                 "lost, and they may wait longer: raise ulimit -n above workers here x ranks of the job first"
             )
-        if len(self.staying) == self._facts.total > 0:
-            self._facts.keeps = True
+        if len(self.staying) == self._agent.state.workers.total > 0:
+            self._hears(AllStay())
         self._changed.set()
 
     async def watch(self) -> None:
@@ -621,8 +607,8 @@ class WorkerGroup:
                     say_exit(exit_)
             known = exits
             early = any(exit_.round == 0 and not exit_.stopped for exit_ in exits)  # of those that were to get ready
-            if early and not self._facts.unready:
-                self._facts.unready = True
+            if early and not self._agent.state.workers.unready:
+                self._hears(WorkersUnready())
                 pause = UNREADY_SECONDS * 4**self._unready
                 self._unready += 1
                 self._loop.call_later(pause, self._ready_again)
@@ -632,6 +618,9 @@ class WorkerGroup:
             elif self._workers.alive == 0:
                 self._timeline.finished(self._loop.time())
             self._changed.set()
+
+    def _hears(self, event: NodeEvent) -> NodeState:
+        return self._agent.on(event, self._loop.time())
 
     def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
         error_file = self._reporter.error_file(header.number, local_rank)
@@ -643,7 +632,7 @@ class WorkerGroup:
             rank=worker.rank,
             local_rank=local_rank,
             argv=command,
-            env=self._setup.workers.environment(self._round(header, assignment), worker, self._agent),
+            env=self._setup.workers.environment(self._round(header, assignment), worker, self._address),
             error_file=error_file,
             begin=self._head_start.begin(assignment, worker.rank) if header.number else AT_ONCE,
         )

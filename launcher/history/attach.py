@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
 from ...elastic_agent.agent import Agent
-from ...elastic_agent.facts import Setup
+from ...elastic_agent.setup import Setup
 from ...rendezvous.cancel import cancel
 from ...rendezvous.version import VERSION
 from ..settings import Options

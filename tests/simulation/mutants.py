@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from elastic_run.elastic_agent.node_state import NodeKey
 from elastic_run.elastic_agent.plan import FAILED, TIMEOUT, Invite, Reform, Start, Stop
 from elastic_run.master import effects, events, incident
 from elastic_run.master.targets import Target
@@ -80,7 +81,7 @@ DECIDE = "rendezvous.round.decide(found, current, policy)"
 SURVEY = "rendezvous.round.survey(members, current, policy)"
 USABLE = "rendezvous.round.Policy.usable(self)"
 FATAL = "master.incident.fatal(tally, incident, max_restarts, same_failure_limit)"
-ACT = "elastic_agent.plan.act(view)"
+ACT = "elastic_agent.plan.act(state, now)"
 TARGETS = "master.targets.targets(current, policy)"
 
 
@@ -101,18 +102,18 @@ def succeed_again(real: Any, members: Any, current: Any, policy: Any) -> Any:
     return real([again(seen) if seen.member.report.state == "succeeded" else seen for seen in members], current, policy)
 
 
-def start_beside(real: Any, view: Any) -> Any:
+def start_beside(real: Any, state: Any, now: float) -> Any:
     """Where workers are stopped for a joining node, others are started instead."""
-    action, why = real(view)
-    joins = isinstance(action, Stop) and view.assignment and view.header.cause == "joined"
-    return (Start(view.header, view.assignment) if joins else action), why
+    action, why = real(state, now)
+    joins = isinstance(action, Stop) and state.known.assignment and state.header.cause == "joined"
+    return (Start(state.header, state.known.assignment) if joins else action), why
 
 
-def reform_at_once(real: Any, view: Any) -> Any:
+def reform_at_once(real: Any, state: Any, now: float) -> Any:
     """Where workers are asked to leave their process group, it is broken instead."""
-    action, why = real(view)
-    asked = isinstance(action, Invite) and view.notice == "none"
-    return (Reform(view.header, view.assignment) if asked else action), why
+    action, why = real(state, now)
+    asked = isinstance(action, Invite) and state.notice.kind == "none"
+    return (Reform(state.header, state.known.assignment) if asked else action), why
 
 
 def leave_uncharged(wanted: effects.Publish, controller: Any) -> effects.Publish:
@@ -525,7 +526,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lease-is-life: a node whose lease has ended ends its workers, and comes as another",
-        alter_arguments(ACT, view=replace_fields(lapsed=False)),
+        alter_arguments(ACT, state=lambda state: replace(state, key=NodeKey(came=True)) if state.key.lapsed else state),
         "a store that was away costs no worker",
         "seed 1 / job nodes=2 min=1 max=2 work=30 / running.1+1 etcd_stop 3 15",
     ),
@@ -578,7 +579,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "back-though-left-out: a node whose lease has ended comes back where a round was opened without it while it "
         "had workers ready",
-        alter_arguments("elastic_agent.plan.replaced(view)", view=lambda view: replace(view, assigned=view.round > 0)),
+        alter_arguments(
+            "elastic_agent.plan.replaced(state, now)",
+            state=lambda state: replace(state, known=replace(state.known, assigned=state.workers.round > 0)),
+        ),
         "the dead do not come back",
         "seed 0 / job inplace=1 / finishing.1+0 freeze n3 6.292",
     ),
@@ -675,12 +679,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "failed-starts-add-up: starts that failed long ago still count as if they were in a row at a node",
         Edit(
-            "elastic_agent/workers/worker_group.py::WorkerGroup",
-            """
-            self._facts.failed_starts = 0
-            here = self._facts.registration.member.node if self._facts.registration else ""
-            """,
-            'here = self._facts.registration.member.node if self._facts.registration else ""',
+            "elastic_agent/agent_machine.py",
+            "replace(workers, failed_starts=0, keeps=workers.keeps and not anew)",
+            "replace(workers, keeps=workers.keeps and not anew)",
         ),
         "a node that can start workers stays",
         "seed 1 / job / assigned.1+0 failed_start n1 1 / running.2+1 failed_start n1 1 / running.2+1 worker n2 0 raise",
@@ -782,26 +783,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "old-problem: the problem of one round is reported of the next",
         Edit(
-            "elastic_agent/node/round_follower.py::RoundFollower.take",
-            """
-            if known is None:
-                return
-            if facts.known.revision != revision:
-                facts.problem = ""
-                self._trace.header(header, mine=assignment is not None)
-            """,
-            """
-            if known is None:
-                return
-                self._trace.header(header, mine=assignment is not None)
-            """,
+            "elastic_agent/agent_machine.py::apply_event",
+            'problem = workers.problem if known.revision == revision else ""',
+            "problem = workers.problem",
         ),
         "only what happened is counted",
         "seed 11 / job nodes=1 min=1 last_call=2 / elected.1+1 taken_port n1",
     ),
     Mutant(
         "stale-end: the end of an earlier run is taken for this one's",
-        alter_arguments(ACT, view=replace_fields(stale="")),
+        alter_arguments(ACT, state=replace_fields(known=replace_fields(stale=""))),
         "an exit code says what happened",
         "seed 7 / job work=5 restarts=0 / running.1+0.9 freeze n2 9 / running.1+1 worker n1 0 raise / "
         "running.1+3.9857 start n1 / running.1+3.7263 start n3",
@@ -814,14 +805,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "leaves-unheard: a node's workers are told to go before the store has the news that it leaves",
-        alter_arguments(ACT, view=replace_fields(notice_age=math.inf)),
+        alter_arguments(ACT, state=replace_fields(notice=replace_fields(at=-math.inf))),
         "a node reports that it leaves before its workers end",
         "seed 1 / job nodes=1 min=1 work=30 / start+0.5 start n2 / running.1+1 cut n2 m1 0.7 / "
         "running.1+1 cut n2 m2 0.7 / running.1+1 cut n2 m3 0.7 / running.1+1 leave n2",
     ),
     Mutant(
         "last-master: the last node of a suspended job does not wait for its own master to end it",
-        alter_arguments(ACT, view=replace_fields(leading=False)),
+        alter_arguments(ACT, state=replace_fields(machine=replace_fields(leading=False))),
         "no key is left",
         "seed 1 / job nodes=2 max=2 work=20 / running.1+1 leave n1 / running.1+8 leave n2",
     ),
@@ -833,7 +824,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "store-gone-kills: workers that run are ended when the store does not answer",
-        alter_arguments(ACT, view=lambda view: replace(view, alive=0) if view.store_gone else view),
+        alter_arguments(
+            ACT,
+            state=lambda state: (
+                replace(state, workers=replace(state.workers, alive=0)) if state.machine.store_gone else state
+            ),
+        ),
         "workers that run are left alone",
         "seed 1 / job nodes=2 work=60 / running.1+1 etcd_down 30",
     ),
@@ -1127,7 +1123,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "suspended-ends: workers that keep their process are ended while the job waits for nodes",
         alter_arguments(
             ACT,
-            view=lambda view: replace(view, staying=0) if view.header and view.header.state == "waiting" else view,
+            state=lambda state: (
+                replace(state, group=replace(state.group, staying=0))
+                if state.header and state.header.state == "waiting"
+                else state
+            ),
         ),
         "a worker that is free in time keeps its process",
         "seed 0 / job min=3 inplace=1 / running.1+1 kill n2",
@@ -1201,8 +1201,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "unkillable-unnoticed: a node whose worker cannot be killed does not leave for it",
         Edit(
             "elastic_agent/workers/worker_group.py::WorkerGroup",
-            'unkillable and (not facts.unfit) and (facts.notice == "none")',
-            'False and (not facts.unfit) and (facts.notice == "none")',
+            "if unkillable := self._workers.unkillable: ...",
+            "if (unkillable := self._workers.unkillable) and False: ...",
         ),
         "a node that cannot end its workers leaves",
         "seed 7 / job nodes=2 min=1 max=2 work=6 / running.1+0.5 hold n1 0 / running.1+1 worker n2 0 raise",
@@ -1369,7 +1369,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "untouched-restarted: an agent restarts workers that are to go on",
-        alter_arguments(ACT, view=replace_fields(assignment=replace_fields(since=0))),
+        alter_arguments(ACT, state=replace_fields(known=replace_fields(assignment=replace_fields(since=0)))),
         "a node that continues keeps its workers",
         "seed 8 / job nodes=5 roles=ps:1:1:all:no,worker:1:3:one:yes / running.1+0.1812 kill n1",
     ),
@@ -1540,7 +1540,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "service-awaited: workers wait for services that are ready only when a lost node's are",
-        Edit("elastic_agent/workers/worker_group.py::WorkerGroup", "self._facts.known.header != header", "not header"),
+        Edit(
+            "elastic_agent/workers/worker_group.py::WorkerGroup",
+            "self._agent.state.known.header != header",
+            "not header",
+        ),
         "no node waits for a service of a round that is over",
         "seed 503 / job services=crew:round:every ports=1 / assigned.1+0 taken_port n1",
     ),
@@ -1552,7 +1556,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "service-lingers: a service of a round runs on where all its workers had died by themselves",
-        alter_arguments(ACT, view=replace_fields(lingers=False)),
+        alter_arguments(ACT, state=replace_fields(workers=replace_fields(lingers=False))),
         "ports that no worker needs are held",
         "seed 2 / job min=3 ttl=8 services=watch:job:every ports=1 / round.1+0.02 service n2 watch killed / "
         "round.1+2 service n3 watch exit3 / start+7 leave n2",

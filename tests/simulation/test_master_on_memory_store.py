@@ -16,6 +16,7 @@ import pytest
 
 from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidacy, Candidate
+from elastic_run.elastic_agent.node_state import KnownRound, NodeKey, NodeState
 from elastic_run.master import controller
 from elastic_run.master import master as master_module
 from elastic_run.master.controller import RETURN_SECONDS, SILENT_SECONDS, Terms
@@ -1279,8 +1280,9 @@ class TestTheEnd:
             assert header is not None and header.state == "open"
             assignment = await membership.read_assignment(job.store, job.keys, header, nodes[0].registration.member)
             # The agents have seen the header that was final when they registered; they never go back in numbers.
-            view = agent_plan.View(stale=old.run, header=header, assignment=assignment)
-            assert isinstance(agent_plan.act(view)[0], agent_plan.Start)
+            known = KnownRound(header, stale=old.run, assignment=assignment)
+            state = NodeState(key=NodeKey(nodes[0].registration), known=known)
+            assert isinstance(agent_plan.act(state, 0.0)[0], agent_plan.Start)
 
         simulate(scenario, max_restarts=0)
 

@@ -21,8 +21,8 @@ from elastic_run.adapters.client.commits import NOTHING
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent import plan
 from elastic_run.elastic_agent.agent import Agent
-from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.master_process import MasterProcess, MasterSetup
+from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
 from elastic_run.master.controller import Terms
 from elastic_run.master.data.ledger import Answer, Position, Request

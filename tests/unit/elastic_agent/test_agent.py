@@ -17,8 +17,8 @@ import pytest
 from elastic_run.adapters.environment import WorkerSettings
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.agent import Agent, Result
-from elastic_run.elastic_agent.facts import Setup
 from elastic_run.elastic_agent.plan import FAILED, STORE_LOST, SUCCEEDED
+from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
 from elastic_run.elastic_agent.workers.process_groups import ProcessGroups
 from elastic_run.elastic_agent.workers.worker_processes import StartFailed, WorkerSpec

@@ -1,15 +1,34 @@
 """The small parts of an agent: its tasks, its interrupts, the notice, the lines that are said once, its patience."""
 
 import asyncio
+import dataclasses
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from elastic_run.elastic_agent.agent_machine import MAX_FAILED_STARTS, REPEAT_SECONDS, apply_event
 from elastic_run.elastic_agent.event import Interrupt
-from elastic_run.elastic_agent.node.preemption import REPEAT_SECONDS, noticed
+from elastic_run.elastic_agent.node_events import (
+    AgentBeat,
+    AskedToLeave,
+    CheckpointSaved,
+    KeyResumed,
+    MachineUnfit,
+    NodeEvent,
+    RefusedForGood,
+    ShardsAsked,
+    SignalReceived,
+    StartProblem,
+    Unkillable,
+    WorkersBegin,
+    WorkersStarted,
+    WorkerStalled,
+)
+from elastic_run.elastic_agent.node_state import LocalWorkers, NodeState, Notice
 from elastic_run.elastic_agent.say_once import SayOnce
-from elastic_run.elastic_agent.view import store_gone
+from elastic_run.elastic_agent.store_patience import store_gone
 from elastic_run.rendezvous.errors import StoreRefused
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.store.contract import Health
@@ -92,11 +111,68 @@ class TestAnInterrupt:
         live(scene())
 
 
+def after(*events: tuple[float, NodeEvent], state: NodeState | None = None) -> NodeState:
+    """What a node knows after these, each at its second."""
+    for at, event in events:
+        state = apply_event(state or NodeState(), event, at)
+    assert state is not None
+    return state
+
+
+TERM = SignalReceived(15)
+
+
 def test_a_second_signal_kills_but_not_one_that_repeats_the_first() -> None:
-    assert noticed("none", 1e9) == "leave"
-    assert noticed("leave", REPEAT_SECONDS / 2) == "leave"
-    assert noticed("leave", REPEAT_SECONDS) == "kill"
-    assert noticed("kill", 100.0) == "kill"
+    assert after((9.0, TERM)).notice == Notice("leave", 15, 9.0)
+    assert after((9.0, TERM), (9.0 + REPEAT_SECONDS / 2, SignalReceived(2))).notice == Notice("leave", 15, 9.0)
+    killed = after((9.0, TERM), (9.0 + REPEAT_SECONDS, TERM))
+    assert killed.notice.kind == "kill" and after((99.0, TERM), state=killed).notice.kind == "kill"
+
+
+def test_a_signal_after_the_jobs_word_to_leave_is_the_first() -> None:
+    asked = after((1.0, AskedToLeave("rank 1 is slow")))
+    assert asked.notice == Notice("leave", 0, 1.0, "rank 1 is slow")
+    assert after((9.0, TERM), state=asked).notice == Notice("leave", 15, 9.0, "rank 1 is slow")
+
+
+def test_a_node_that_leaves_or_is_refused_is_not_asked_to_leave() -> None:
+    for before in (TERM, MachineUnfit("no ports"), RefusedForGood("another job")):
+        state = after((1.0, before))
+        assert after((2.0, AskedToLeave("rank 1 is slow")), state=state) is state
+
+
+def test_starts_that_fail_in_a_row_make_a_machine_unfit_and_one_that_does_not_forgives_them() -> None:
+    fails = (1.0, StartProblem("no such file", fault=True))
+    last = after(*[fails] * (MAX_FAILED_STARTS - 1))
+    assert last.workers.problem == "no such file" and not last.machine.unfit
+    assert "2 times in a row: no such file" in after(fails, state=last).machine.unfit
+    assert not after((2.0, WorkersStarted()), fails, state=last).machine.unfit
+    assert not after(*[(1.0, StartProblem("port taken"))] * 9).machine.unfit
+
+
+def test_workers_that_continue_count_on_and_others_begin_anew() -> None:
+    begin = WorkersBegin(3, "default", 2)
+    state = after((1.0, begin), (1.0, ShardsAsked()), (1.0, CheckpointSaved(3)), (1.0, WorkerStalled()))
+    assert state.workers.leases and state.workers.saved == 1 and state.machine.stalled == 1
+    adopted = after((2.0, dataclasses.replace(begin, round=4, adopted=True)), state=state)
+    assert adopted.workers.leases and adopted.workers.current(3) == 4 and adopted.machine.stalled == 0
+    assert after((3.0, CheckpointSaved(3)), state=adopted).workers.saved == 1
+    anew = after((2.0, dataclasses.replace(begin, round=4)), state=state)
+    assert not anew.workers.leases and anew.workers.current(3) == 3
+    assert after((3.0, CheckpointSaved(3)), state=anew).workers.saved == 0
+
+
+def test_an_agent_that_did_nothing_for_longer_than_a_lease_has_stood_still_until_it_is_registered() -> None:
+    assert not after((1.0, AgentBeat()), (5.0, AgentBeat())).machine.stood_still
+    late = after((1.0, AgentBeat()), (7.0, AgentBeat()), (8.0, AgentBeat()))
+    assert late.machine.stood_still
+    registration: Any = SimpleNamespace(member=None)
+    assert not after((9.0, KeyResumed(registration)), state=late).machine.stood_still
+
+
+def test_a_process_that_cannot_be_killed_makes_a_machine_unfit_that_does_not_leave_already() -> None:
+    assert "process 7 of its workers" in after((1.0, Unkillable(7))).machine.unfit
+    assert not after((1.0, TERM), (2.0, Unkillable(7))).machine.unfit
 
 
 def test_a_line_is_said_when_it_is_another_one_than_before_on_its_topic() -> None:
@@ -114,9 +190,10 @@ class TestPatience:
     WELL = (Exit(1, 0, 0, 100, 0),)
 
     def gone(self, health: Health, wait: Wait | None = None, **changes: Any) -> str:  # Any: the function's own
-        given: dict[str, Any] = {"alive": 0, "total": 1, "idle_since": 30.0, "patience": 60.0, "now": self.NOW}
+        given: dict[str, Any] = {"idle_since": 30.0, "patience": 60.0, "now": self.NOW}
         exits = changes.pop("exits", self.WELL)
-        return store_gone(health, wait, exits, **(given | changes))
+        workers = LocalWorkers(alive=changes.pop("alive", 0), total=1, exits=exits)
+        return store_gone(health, wait, workers, **(given | changes))
 
     def test_with_a_store_that_does_not_answer_ends_so_long_after_the_workers_have(self) -> None:
         assert "has not answered for 80 s" in self.gone(self.AWAY)

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from elastic_run.elastic_agent.known_round import KnownRound, take
+from elastic_run.elastic_agent.known_round import take
+from elastic_run.elastic_agent.node_state import KnownRound
 from elastic_run.rendezvous.header import Header, HeaderState
 from elastic_run.rendezvous.member import Fingerprint
 from elastic_run.rendezvous.ranks import Assignment

@@ -9,10 +9,12 @@ from typing import Any, cast, get_args
 import pytest
 
 from elastic_run.elastic_agent import plan
-from elastic_run.elastic_agent.plan import Action, View, act, gentle, replaced, report
+from elastic_run.elastic_agent.node_state import KnownRound, LocalWorkers, MachineState, NodeKey, NodeState, Notice
+from elastic_run.elastic_agent.plan import Action, act, gentle, replaced, report
 from elastic_run.rendezvous.fields import MAX_WORDS
 from elastic_run.rendezvous.header import Header, HeaderState
-from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Report, State
+from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Member, Report, State
+from elastic_run.rendezvous.membership import Registration
 from elastic_run.rendezvous.node_reasons import Unfit
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import NodeFailed
@@ -30,26 +32,34 @@ def assignment(number: int = 1) -> Assignment:
     return Assignment(number, "a", "A", 0, 2, 0, 1, 2, 0, 2)
 
 
-JOINED = View(header=header(), assignment=assignment(), assigned=True, told=Report("waiting", 1))
-RUNNING = dataclasses.replace(JOINED, round=1, alive=1, total=1, told=Report("running", 1))
+NOW = 1000.0
+MEMBER = Member("a", "A", "host", "host:1", 1, (), Fingerprint("train.py", (), "2:4", "1", "0"))
+
+
+def node(known: KnownRound, told: Report | None = None, **workers: Any) -> NodeState:  # Any: of `LocalWorkers`
+    """One that is registered."""
+    key = NodeKey(Registration("key", MEMBER, 1, 1, 1), came=True, told=told or Report())
+    return NodeState(notice=Notice(at=NOW), key=key, known=known, workers=LocalWorkers(**workers))
+
+
+ROUND = KnownRound(header(), seen_at=NOW, assignment=assignment(), assigned=True)
 FAILURE = Exit(1, 0, 0, 100, 1)
+DONE = dataclasses.replace(FAILURE, code=0)
+RUNNING = node(ROUND, Report("running", 1), round=1, alive=1, total=1)
 BASES = {
-    "new": View(),
-    "joined": JOINED,
+    "new": node(KnownRound()),
+    "joined": node(ROUND, Report("waiting", 1)),
     "running": RUNNING,
-    "done": dataclasses.replace(
-        RUNNING, alive=0, exits=(dataclasses.replace(FAILURE, code=0),), told=Report("succeeded", 1)
-    ),
-    "failed": dataclasses.replace(RUNNING, alive=0, exits=(FAILURE,), told=Report("failed", 1, (FAILURE,))),
-    "elsewhere": View(header=header(4), outside=True, told=Report("waiting", 4, run="R")),
+    "done": node(ROUND, Report("succeeded", 1), round=1, total=1, exits=(DONE,)),
+    "failed": node(ROUND, Report("failed", 1, (FAILURE,)), round=1, total=1, exits=(FAILURE,)),
+    "elsewhere": node(KnownRound(header(4), seen_at=NOW, others_keep=True), Report("waiting", 4, run="R")),
 }
 OTHER_NAMES = {
     "staying": "keep",
     "waiting": "waiting-workers",
     "round": "belongs-to",
     "problem": "start-failed",
-    "header_age": "round-age",
-    "notice_age": "age",
+    "others_keep": "outside",
 }
 
 
@@ -69,26 +79,26 @@ class PlanTranscript:
         workers=1/2             so many of its workers live; exits=, late=: how others of this or the last round ended
         notice=TERM age=3       it was told to leave so long ago; again=: twice
         told=leaving            the store holds that about it
-        ...                     all else that a `View` holds
+        ...                     all else that a `NodeState` holds
     gentle ...      the earliest round from which only joins and departures led to each of these
     """
 
     def __init__(self) -> None:
-        self.view = View()
+        self.state = BASES["new"]
 
     def on(self, command: Command) -> Iterator[str]:
         """Carries out one command."""
-        base = BASES[command.words.pop(0)] if command.words and command.words[0] in BASES else self.view
+        base = BASES[command.words.pop(0)] if command.words and command.words[0] in BASES else self.state
         match command.name:
             case "given":
-                self.view = view_of(base, command)
+                self.state = state_of(base, command)
             case "report":
-                yield report_words(report(view_of(base, command)))
+                yield report_words(report(state_of(base, command), NOW))
             case "act":
-                action, why = act(view_of(base, command))
+                action, why = act(state_of(base, command), NOW)
                 yield f"{action_words(action)}: {why}".removesuffix(": ")
             case "replaced":
-                yield replaced(view_of(base, command)) or "no"
+                yield replaced(state_of(base, command), NOW) or "no"
             case "exit-code":
                 number = signal_of(command.take("notice"))
                 yield str(plan.exit_code(header(2, cast(HeaderState, command.words.pop(0))), number))
@@ -104,28 +114,48 @@ class PlanTranscript:
                 raise ValueError(name)
 
 
-def view_of(base: View, command: Command) -> View:
+def state_of(base: NodeState, command: Command) -> NodeState:
     """`base`, with what a command says besides."""
-    changes: dict[str, Any] = {}
-    for state in ("round", "others", *get_args(HeaderState)):
-        if told := command.take(state):
+    known, workers, key, group = base.known, base.workers, base.key, base.group
+    notice = Notice(base.notice.kind, base.notice.signal, NOW - command.number("age", NOW - base.notice.at))
+    for name in ("round", "others", *get_args(HeaderState)):
+        if told := command.take(name):
             number, _, cause = told.partition(":")
-            is_open = state in ("round", "others")
-            named = header(int(number), cast(HeaderState, "open" if is_open else state), cast(Cause, cause or "start"))
-            changes["header"] = dataclasses.replace(named, nodes=command.count("nodes"))
-            if is_open or state == "waiting":
-                changes["assignment"] = assignment(int(number)) if state == "round" else None
-    if workers := command.take("workers"):
-        changes["alive"], changes["total"] = map(int, workers.split("/"))
-    for option, notice in (("notice", "leave"), ("again", "kill")):
+            is_open = name in ("round", "others")
+            named = header(int(number), cast(HeaderState, "open" if is_open else name), cast(Cause, cause or "start"))
+            known = dataclasses.replace(known, header=dataclasses.replace(named, nodes=command.count("nodes")))
+            if is_open or name == "waiting":
+                known = dataclasses.replace(known, assignment=assignment(int(number)) if name == "round" else None)
+    known = dataclasses.replace(known, seen_at=NOW - command.number("round-age", NOW - known.seen_at))
+    if told := command.take("workers"):
+        alive, total = map(int, told.split("/"))
+        workers = dataclasses.replace(workers, alive=alive, total=total)
+    for option, kind in (("notice", "leave"), ("again", "kill")):
         if told := command.take(option):
-            changes |= {"notice": notice, "notice_signal": signal_of(told)}
-    changes |= {name: exits_of(told) for name in ("exits", "late") if (told := command.take(name))}
+            notice = dataclasses.replace(notice, kind=kind, signal=signal_of(told))
+    exits = {name: exits_of(told) for name in ("exits", "late") if (told := command.take(name))}
+    workers = dataclasses.replace(workers, **exits)
     if told := command.take("told"):
-        changes["told"] = Report(cast(State, told), 1 if base.round else 0)
-    changes |= {"registered": False} if command.flag("unregistered") else {}
-    changes |= {"stale": "R"} if command.flag("earlier-run") else {}
-    return command.change(dataclasses.replace(base, **changes), **OTHER_NAMES)
+        key = dataclasses.replace(key, told=Report(cast(State, told), 1 if workers.round else 0))
+    if told := command.take("stranded"):
+        group = dataclasses.replace(group, broke=told, broke_at=NOW - plan.STRANDED_SECONDS)
+    machine = base.machine
+    if command.flag("left-out-overdue"):
+        machine = dataclasses.replace(machine, cleared_at=NOW - 2 * plan.FAREWELL_PATIENCE)
+    if command.flag("unregistered"):
+        key = dataclasses.replace(key, registration=None)
+    if command.flag("earlier-run"):
+        known = dataclasses.replace(known, stale="R")
+    return dataclasses.replace(
+        base,
+        settings=command.change(base.settings),
+        notice=notice,
+        key=command.change(key),
+        known=command.change(known, **OTHER_NAMES),
+        workers=command.change(workers, **OTHER_NAMES),
+        group=command.change(group, **OTHER_NAMES),
+        machine=command.change(machine),
+    )
 
 
 def signal_of(word: str) -> int:
@@ -176,18 +206,23 @@ def action_words(action: Action) -> str:
 
 def test_a_notice_always_ends_in_departure() -> None:
     for base in BASES.values():
-        told = {"notice": "leave", "notice_signal": 15, "notice_age": 100.0, "alive": 0, "left_out_overdue": True}
-        assert act(dataclasses.replace(base, **told))[0] == plan.Leave(128 + 15)  # type: ignore[arg-type]
+        told = dataclasses.replace(
+            base,
+            notice=Notice("leave", 15, NOW - 100.0),
+            workers=dataclasses.replace(base.workers, alive=0),
+            machine=MachineState(cleared_at=NOW - 100.0),
+        )
+        assert act(told, NOW)[0] == plan.Leave(128 + 15)
 
 
 def test_the_report_of_a_trouble_that_takes_many_words_can_be_read_by_the_master() -> None:
-    problem = report(dataclasses.replace(RUNNING, unfit="x" * 100_000)).problem
+    problem = report(dataclasses.replace(RUNNING, machine=MachineState(unfit="x" * 100_000)), NOW).problem
     assert isinstance(problem, Unfit) and len(problem.why) == MAX_WORDS and problem.why.endswith("x ...")
 
 
 def test_the_report_holds_no_more_exits_than_it_may_and_the_first_failure() -> None:
     exits = (*(Exit(1, rank, rank, 100 + rank, 0) for rank in range(39)), Exit(1, 39, 39, 139, 1))
-    found = report(dataclasses.replace(RUNNING, alive=0, total=40, exits=exits)).exits
+    found = report(node(ROUND, round=1, total=40, exits=exits), NOW).exits
     assert len(found) == MAX_EXITS and found[0] == exits[-1]
 
 

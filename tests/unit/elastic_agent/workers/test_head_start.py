@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from elastic_run.adapters.registry import adapter
-from elastic_run.elastic_agent.known_round import KnownRound
+from elastic_run.elastic_agent.agent_machine import AgentMachine
+from elastic_run.elastic_agent.node_events import KeyWritten
+from elastic_run.elastic_agent.node_state import NodeSettings
 from elastic_run.elastic_agent.workers import head_start
 from elastic_run.elastic_agent.workers.head_start import HeadStart, begin
 from elastic_run.elastic_agent.zygotes.zygote import AT_ONCE
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.member import Fingerprint
+from elastic_run.rendezvous.member import Fingerprint, Report
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import NoChange
 from elastic_run.rendezvous.store.contract import Put
@@ -68,8 +70,10 @@ class Node:
         self.let_go = asyncio.Event()
         self.listening = False
         self.assignment = assignment(group_rank, group_size)
-        facts: Any = SimpleNamespace(known=KnownRound(), registration=SimpleNamespace(lease=lease))
-        self.head_start = HeadStart(TORCH, store, KEYS, facts, lambda port: self.listening, self.let_go.set)
+        registration: Any = SimpleNamespace(lease=lease)
+        agent = AgentMachine(NodeSettings())
+        agent.on(KeyWritten(registration, Report()), 0.0)
+        self.head_start = HeadStart(TORCH, store, KEYS, agent, lambda port: self.listening, self.let_go.set)
 
     async def expect(self, of: Header) -> None:
         await self.head_start.expect(of, self.assignment)

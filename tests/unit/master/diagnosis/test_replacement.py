@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
-from elastic_run.elastic_agent.plan import Leave, View, act, report
+from elastic_run.elastic_agent.node_state import NodeState, Notice
+from elastic_run.elastic_agent.plan import Leave, act, report
 from elastic_run.master import effects, events
 from elastic_run.master.controller import Controller, Terms
 from elastic_run.master.diagnosis.findings import Finding
@@ -124,11 +125,11 @@ def test_a_standby_takes_the_place_of_a_slow_node_once() -> None:
 
 
 def test_a_node_that_gives_way_says_why_and_ends_as_one_that_was_preempted() -> None:
-    view = View(notice="leave", gives_way="rank 1 is slow")
-    assert report(view).problem == Replaced("rank 1 is slow")
-    action, why = act(dataclasses.replace(view, registered=False))
+    told = NodeState(notice=Notice("leave", why="rank 1 is slow"))
+    assert report(told, 60.0).problem == Replaced("rank 1 is slow")
+    action, why = act(told, 60.0)
     assert action == Leave(143) and why == "a standby takes its place: rank 1 is slow"
-    assert report(dataclasses.replace(view, gives_way="", notice_signal=15)).problem == PreemptionNotice(15)
+    assert report(NodeState(notice=Notice("leave", 15)), 60.0).problem == PreemptionNotice(15)
 
 
 def test_a_rank_that_has_more_to_do_costs_one_standby_wherever_it_stands() -> None:
