@@ -50,7 +50,7 @@ class Fault:
 
 
 FAULTS: tuple[Fault, ...] = (
-    Fault("stopped", "stopped process", ("stopped",)),
+    Fault("stopped", "stopped process", ("stopped",), patience=LONG),
     Fault("lock_twice", "deadlock on a lock", ("deadlock",)),
     Fault("lock_crossed", "deadlock of two locks", ("deadlock",)),
     Fault("join_a_thread", "wait for a thread", ("deadlock",)),
@@ -72,12 +72,12 @@ FAULTS: tuple[Fault, ...] = (
     Fault("silent_server_http", "silent server, HTTP", ("silent-server",), patience=LONG),
     Fault("loader_died", "data loader died", ("loader-died",)),
     Fault("loader_stuck", "data loader stuck", ("loader-stuck",), patience=LONG),
-    Fault("gil_in_a_sleep", "interpreter's lock held", ("gil-held",)),
-    Fault("gil_in_a_read", "interpreter's lock held, reading", ("gil-held",)),
+    Fault("gil_in_a_sleep", "interpreter's lock held", ("gil-held",), patience=LONG),
+    Fault("gil_in_a_read", "interpreter's lock held, reading", ("gil-held",), patience=LONG),
     Fault("busy", "busy loop", ("busy-loop",), patience=LONG),
     Fault("busy_wait", "busy wait", ("busy-loop",), patience=LONG),
     Fault("wait_for_a_program", "child that does not end", ("waits-for-child",), patience=LONG),
-    Fault("starved", "processor taken", ("cpu-taken",)),
+    Fault("starved", "processor taken", ("cpu-taken",), patience=LONG),
     Fault("slow_compute", "slow rank: computes", ("slow-compute",), patience=SLOW),
     Fault("slow_data", "slow rank: data", ("slow-data",), patience=SLOW),
     Fault("slow_network", "slow rank: network", ("slow-network",), patience=SLOW),

@@ -60,20 +60,34 @@ def _is_known(call: Frame) -> bool:
     return "group" not in given and bool({"src", "dst"} & set(given))
 
 
+def _chain(start: int, calls: Mapping[int, Frame | None]) -> tuple[Sequence[int], int | None]:
+    """Ranks from that one on, each of which waits for the next one alone, and for whom the last one does."""
+    path = list[int]()
+    rank: int | None = start
+    while rank is not None and rank not in path and rank in calls:
+        path.append(rank)
+        rank = awaited(rank, calls[rank])
+    return path, rank
+
+
 def circle(calls: Mapping[int, Frame | None]) -> Sequence[int]:
     """Ranks each of which waits for the next one alone, and the last for the first; empty where there are none.
 
     Two that exchange a message are none: it is on its way.
     """
     for start in sorted(calls):
-        path = list[int]()
-        rank: int | None = start
-        while rank is not None and rank not in path and rank in calls:
-            path.append(rank)
-            rank = awaited(rank, calls[rank])
+        path, rank = _chain(start, calls)
         if rank == start and not _exchange([call for each in path if (call := calls[each])]):
             return path
     return ()
+
+
+def awaited_by_all(calls: Mapping[int, Frame | None]) -> int | None:
+    """The one rank that waits for all, where each other one waits for it alone, or for one that does; None: nobody."""
+    ends = {path[-1] if rank is None else None for path, rank in (_chain(start, calls) for start in calls)}
+    one = ends.pop() if len(ends) == 1 else None
+    call = calls[one] if one is not None else None
+    return one if call and call.function not in ROOTED and "group=" not in call.arguments else None
 
 
 def _exchange(calls: Sequence[Frame]) -> bool:

@@ -4,6 +4,7 @@ An agent looks at a worker several times within about a second, and each look is
 the worker itself, so a worker whose interpreter is blocked is seen as well as any other.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -40,6 +41,11 @@ class Frame:
     line: Number
     function: Brief
     arguments: Brief = ""
+
+    @property
+    def name(self) -> str:
+        """Of its file, without the folders."""
+        return self.file.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +266,25 @@ class Answer:
     def complete(self) -> bool:
         """All its workers are seen."""
         return self.evidence is not None and len(self.evidence.workers) >= self.workers
+
+
+Ends = Mapping[tuple[str, str], int]
+"""The local end of each worker's connections, with its network where it is a loopback address: whose it is."""
+
+
+def end(network: str, address: str) -> tuple[str, str]:
+    """How an address is looked up: a loopback address is one of a network alone."""
+    return (network if address.startswith(("127.", "[::1]", "[::ffff:127.")) else "", address)
+
+
+def ends_of(workers: Sequence[tuple[str, Worker]]) -> dict[tuple[str, str], int]:
+    """See `Ends`; `workers` with their networks."""
+    return {
+        end(network, connection.local): worker.rank
+        for network, worker in workers
+        for connection in worker.connections
+        if not connection.listens
+    }
 
 
 class Shared:

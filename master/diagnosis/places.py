@@ -9,12 +9,12 @@ A main thread often waits for another thread or a process, which does the work: 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from .calls import called
-from .evidence import Blocked, Child, Frame, Snapshot, Socket, Worker
+from .evidence import Blocked, Child, Ends, Frame, Snapshot, Worker, end
 
 What = Literal[
     "stopped",
@@ -94,6 +94,12 @@ WORKED = 0.1
 SPOTS = 2
 """In so many functions may one be that comes not on."""
 
+SHARE = 0.5
+"""On a busy machine all takes longer: twice as long at most, as far as whoever computes is given more time."""
+
+LITTLE = 4096.0
+"""Bytes in a second: who sleeps again and again, and reads no more, asks whether something has come."""
+
 HELD_LOOKS = 0.8
 """Of the looks, those at which it must have the interpreter's lock."""
 
@@ -120,6 +126,8 @@ class Place:
         main: it is the place of its main thread.
         call: what it calls of a library there.
         alone: none of its other threads, or of its processes, runs code of the script.
+        stays: it computes, itself or in a process, in one function of the script, and maybe in one that it calls.
+        share: of the time for which it wanted a processor, that for which it had one; SHARE where it is less.
     """
 
     what: What
@@ -132,15 +140,8 @@ class Place:
     main: bool = True
     call: Frame | None = None
     alone: bool = True
-
-
-Ends = Mapping[tuple[str, str], int]
-"""The local end of each worker's connections, with its network where it is a loopback address: whose it is."""
-
-
-def end(network: str, address: str) -> tuple[str, str]:
-    """How an address is looked up: a loopback address is one of a network alone."""
-    return (network if address.startswith(("127.", "[::1]", "[::ffff:127.")) else "", address)
+    stays: bool = False
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +182,24 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     frames = main.frames
     # What another thread prints is no sign that the main thread comes on.
     moved = (last.output > first.output or last.moved > first.moved) and last.switches > first.switches
-    quiet = busy + delayed < IDLE and children < IDLE and not moved and worker.quiet >= bar
+    idle = busy + delayed < IDLE and children < IDLE and worker.quiet >= bar
+    quiet = idle and not moved
     peers = _peers(network, worker, worker.blocked, ends)
     what = _what(worker, main, peers, busy, delayed, children)
     sure = False
     acting = main
     if what in _WAITS:
         acting, what, sure = _acting(network, worker, main, others, what, ends)
+    elif what == "moves":
+        acting = next((each for each in others if each.child and each.busy >= IDLE), main)
     stacks = acting.stacks
+    own = script_frames(acting.frames)
+    parts = {_functions(script_frames(each)) for each in stacks}
+    outer = min(parts, key=len, default=())
+    works = acting.busy >= BUSY and (what == "computes" or (what == "moves" and acting is not main))
+    share = min(1.0, max(SHARE, (busy + children) / acting.busy)) if works else 1.0
+    alike = len(stacks) > 1 and len(parts) <= SPOTS and all(each[len(each) - len(outer) :] == outer for each in parts)
+    stays = works and alike and bool(outer) and not moved and not worker.spins
     if what == "computes" and acting is not main:
         still = False
     elif what == "computes" and 0 < worker.spins >= bar and _is_in_one_native_call(worker.snapshots):
@@ -197,14 +208,17 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     elif what == "computes":
         # In one function, and one that it calls, at each of many looks: an evaluation is in many.
         spots = len({_functions(each) for each in stacks})
-        alike = len(stacks) >= LOOKS and spots <= SPOTS and _loops_in_python(worker.snapshots)
-        still = alike and busy * span >= WORKED and not moved and not children
+        loops = len(stacks) >= LOOKS and spots <= SPOTS and _loops_in_python(worker.snapshots)
+        still = loops and busy * span >= WORKED and not moved and not children
     elif what in ("stopped", "starved"):
         still = True
     elif what in ("disk", "file") and acting.blocked.call in ("fsync", "fdatasync"):
         still = quiet and worker.quiet >= SYNC * bar  # so much to write may take its time
     elif what == "sleep" and not sure and not worker.woken and (acting.blocked.ends or 0.0) < ENDLESS * bar:
         still = False  # one that ends by itself, and soon
+    elif what == "sleep":
+        little = last.output == first.output and last.moved - first.moved <= LITTLE * span
+        still = idle and little and len(parts) <= 1
     elif what in ("server", "pipe", "device", "disk", "file", "memory"):
         # What comes in small parts, with pauses that are longer than all looks together, wakes it up now and then; so
         # does a time-out after which it asks again. See `wakes`.
@@ -215,11 +229,12 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     if what == "starved" and worker.throttled > 0:
         where = ", ".join(filter(None, (where, "its control group has used up its quota")))
     wakes = acting is main and what in ("server", "pipe") and worker.woken > WOKEN
-    own = script_frames(acting.frames)
     call = called(acting.frames, own[0]) if own else None
     sure = sure or what in _PROVEN
     alone = not any(script_frames(each.frames) for each in (main, *others) if each is not acting)
-    return Place(what, where, peers, still, spot_of(acting.frames), sure, wakes, acting is main, call, alone)
+    return Place(
+        what, where, peers, still, spot_of(acting.frames), sure, wakes, acting is main, call, alone, stays, share
+    )
 
 
 _WAITS: frozenset[What] = frozenset(
@@ -227,7 +242,7 @@ _WAITS: frozenset[What] = frozenset(
 )
 """What a main thread does that may wait for another thread, or for a process."""
 
-_PROVEN: frozenset[What] = frozenset(("stopped", "starved", "disk", "memory"))
+_PROVEN: frozenset[What] = frozenset(("disk", "memory"))
 _FOR_THREADS: frozenset[What] = frozenset(("lock", "either", "child", "loader", "pipe", "unknown"))
 _TELLS: frozenset[What] = frozenset(("server", "peer", "pipe", "file", "file lock"))
 """What another thread waits for that is also why the main thread waits."""
@@ -274,6 +289,8 @@ def _acting(
         for each, does in found:
             if does in _TELLS:
                 return each, does, False
+    if what == "lock" and any(map(_runs_native_code, others)):
+        return main, "either", False  # for which an event loop waits, say
     # A thread that wakes up by itself, or that a machine may wake up, may end the wait of the main one.
     ended = any(does in (*_TELLS, "idle") or not _is_endless(each.blocked) for each, does in found)
     ended = ended or any(each.blocked.on in _OUTSIDE or _is_timer(each) for each in others if each not in own)
@@ -296,6 +313,12 @@ def _is_its_own_wait(track: _Track, what: What) -> bool:
     return what == "sleep" or (what == "lock" and track.blocked.on == "lock")
 
 
+def _runs_native_code(track: _Track) -> bool:
+    """A thread, of a pool, say, that was given a function of a library, which waits: it may be for other ranks."""
+    runs = track.frames and not track.child and track.frames[0].function.rpartition(".")[2] == "run"
+    return bool(runs) and not deciding(track.frames) and track.blocked == Blocked(track.blocked.call, "lock")
+
+
 def _is_timer(track: _Track) -> bool:
     """A thread that runs what it was given after a while, as `threading.Timer` does."""
     return bool(track.frames) and deciding(track.frames) is None and not _is_endless(track.blocked)
@@ -311,7 +334,7 @@ def _is_endless(blocked: Blocked) -> bool:
 
 def _is_stuck(child: Child) -> bool:
     """A process that waits for nothing that comes by itself; a pipe is what it gets its work by."""
-    if child.state in HALTED or child.blocked.on == "pipe":
+    if child.state in HALTED or child.blocked.target == "a pipe":  # anybody may open one that has a name
         return True
     return child.blocked.on == "time" and _is_endless(child.blocked)
 
@@ -334,9 +357,9 @@ def _what(worker: Worker, main: _Track, peers: frozenset[int], busy: float, dela
     channel = worker.snapshots[-1].channel
     if _is_halted(main) or "freez" in channel or "refrigerator" in channel:
         return "stopped"
-    # The kernel counts the time for which a thread was ready only when it gets a processor at last.
+    # Who was ready for long before the first look, and waits again since, is not starved now.
     ready = main.states.count("R") / len(main.states)
-    if max(delayed, ready) >= READY and busy < STARVED:
+    if ready >= READY and busy < STARVED:
         return "starved"
     if all(state == "D" for state in main.states):
         if "mem_cgroup" in channel:
@@ -400,9 +423,7 @@ def _wait(track: _Track, peers: frozenset[int], worker: Worker) -> What:
 def _keeps_gil(snapshots: Sequence[Snapshot], busy: float) -> bool:
     """A thread waits in the kernel, or computes in native code while others want to run, and keeps the lock."""
     seen = [each for each in snapshots if each.holds_gil is not None]
-    if not seen or busy >= BUSY:
-        return False
-    return all(each.holds_gil or each.gil_holder for each in seen) and len(seen) > 1
+    return busy < BUSY and len(seen) > 1 and all(each.holds_gil or each.gil_holder for each in seen)
 
 
 def _loops_in_python(snapshots: Sequence[Snapshot]) -> bool:
@@ -429,8 +450,7 @@ def deciding(frames: Sequence[Frame]) -> Frame | None:
 
 def decides(frames: Sequence[Frame], parts: Sequence[str]) -> bool:
     """That call is in a file whose path has one of these parts."""
-    own = deciding(frames)
-    return own is not None and is_in([own], parts)
+    return is_in([own] if (own := deciding(frames)) else [], parts)
 
 
 def waits_in_native_code(frames: Sequence[Frame]) -> bool:
@@ -470,31 +490,11 @@ def _where(track: _Track, what: What) -> str:
     if own:
         if call := called(frames, own[0]):
             parts.append(f"{call.function}({call.arguments})")
-        parts.append(f"{short(own[0].file)}:{own[0].line} in {own[0].function}")
+        parts.append(f"{own[0].name}:{own[0].line} in {own[0].function}")
     elif frames:
-        parts.append(f"{short(frames[0].file)}:{frames[0].line} in {frames[0].function}")
+        parts.append(f"{frames[0].name}:{frames[0].line} in {frames[0].function}")
     if blocked.target and what not in ("collective", "peer", "computes", "device"):
         parts.append(f"{blocked.call} on {blocked.target}" if blocked.call else blocked.target)
     elif not frames and blocked.call:
         parts.append(f"in the system call {blocked.call}")
     return ", ".join(parts)
-
-
-def short(path: str) -> str:
-    """The last part of a path and the folder that it is in, where that says more."""
-    return path.rpartition("/")[2]
-
-
-def ends_of(workers: Sequence[tuple[str, Worker]]) -> dict[tuple[str, str], int]:
-    """See `Ends`; `workers` with their networks."""
-    return {
-        end(network, connection.local): worker.rank
-        for network, worker in workers
-        for connection in worker.connections
-        if not connection.listens
-    }
-
-
-def stuck(worker: Worker) -> list[Socket]:
-    """Connections whose data does not arrive."""
-    return [each for each in worker.connections if each.unsent and each.retries >= 2]

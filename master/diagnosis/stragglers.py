@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from .evidence import Answer, Snapshot, Worker
+from .evidence import Answer, Ends, Snapshot, Worker, end, ends_of
 from .findings import MAX_FINDINGS, Finding, Kind
 from .places import (
     COLLECTIVES,
@@ -21,13 +21,9 @@ from .places import (
     PROCESSES,
     READY,
     STARVED,
-    Ends,
     decides,
-    end,
-    ends_of,
     is_in,
     script_frames,
-    short,
     waits_in_native_code,
 )
 from .suspects import workers_of
@@ -86,9 +82,7 @@ def works(network: str, worker: Worker, ends: Ends) -> Works:
     busy = [each for each in worker.snapshots if not _waits_for_ranks(network, worker.rank, each, ends)]
     kinds = Counter[Work](_work(each) for each in busy)
     spots = Counter(
-        f"{short(own[0].file)}:{own[0].line} in {own[0].function}"
-        for each in busy
-        if (own := script_frames(each.frames))
+        f"{own[0].name}:{own[0].line} in {own[0].function}" for each in busy if (own := script_frames(each.frames))
     )
     span = max(last.at - first.at, 1e-3)
     stretches = [len(tuple(same)) - 1 for _, same in groupby(worker.snapshots, lambda each: each.switches)]

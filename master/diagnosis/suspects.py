@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 from ...rendezvous.plural import ranks
 from . import calls, limits, places
-from .evidence import Answer, Frame, NodeEvidence, Worker
+from .evidence import Answer, Frame, NodeEvidence, Worker, ends_of
 from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength
 from .places import HALTED, WAITS_FOR_RANKS, Place, What
 
@@ -40,6 +40,9 @@ TWICE = 1.7
 PATIENT = 5.5
 """Times as long as they may, the others must have waited for a rank whose wait may end, or that computes in one place,
 before it is named. At the fourth look they have."""
+
+LATE = 10.0
+"""The same, for a rank that computes in native code, or in a process, in few functions of the script."""
 
 THRICE = 3.1
 """The same, for a rank that waits for its accelerator: an evaluation that prints nothing and has its data there looks
@@ -77,7 +80,7 @@ _STRENGTH: dict[Kind, Strength] = {
 }
 
 _BY_THE_KERNEL: frozenset[What] = frozenset(("stopped", "disk", "memory"))
-"""What needs no Python stack to be proven."""
+"""What needs no Python stack to be proven. Who is stopped may be resumed."""
 
 _MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep", "signal", "file"))
 """What a rank does that may wait for another one in a way that is not seen."""
@@ -90,18 +93,15 @@ DEAD = ("Z", "X")
 
 
 @dataclass(frozen=True, slots=True)
-class _Rank:
-    node: str
-    role: str
-    worker: Worker
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
 class _EndedRank:
     node: str
     role: str
     worker: Worker
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank(_EndedRank):
+    place: Place
 
 
 def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
@@ -119,7 +119,7 @@ def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
 
 def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
     workers = workers_of(answers, round)
-    ends = places.ends_of([(node.network, worker) for _, node, worker in workers])
+    ends = ends_of([(node.network, worker) for _, node, worker in workers])
     bar = QUIET * min((worker.allowed for _, _, worker in workers if worker.allowed), default=0.0)
     living = [
         _Rank(node.node, role, worker, places.place(node.network, worker, ends, bar))
@@ -217,6 +217,7 @@ def _judged(
     patience = max(
         (_waited(each) / each.worker.allowed for each in waiting or living if each.worker.allowed), default=0.0
     )
+    others = [_as_stuck(each, patience) for each in others]
     still = [each for each in others if each.place.still and (each.place.what in _KINDS or (whole and _serves(each)))]
     stuck = [
         each
@@ -224,12 +225,15 @@ def _judged(
         if patience >= max(_patience(each), THRICE if spin else 0.0)
         and not (each.place.wakes and _may_come_on(each.worker))
     ]
-    proven = [each for each in still if each.place.what in _BY_THE_KERNEL or _lost_child(each)]
+    proven = [each for each in stuck if each.place.what in _BY_THE_KERNEL or _lost_child(each)]
     if ring := _in_a_circle(in_collectives, round):
         return [*(_finding(each, waiting, round) for each in _roots(proven)), *ring]
     anyone = not across or any(not each.place.peers for each in waiting)
     if waiting and any(_comes_on(each) and (anyone or each.worker.rank in awaited) for each in others):
         return [_finding(each, waiting, round) for each in _roots(proven)]
+    if apart and stuck == others and len(others) > max(1, len(waiting)) and _ask_alike(others):
+        # Most ask again and again whether something has come, and the few are not there.
+        return _odd(waiting, others, "strong" if all(each.place.still for each in waiting) else "weak", round)
     if waiting and stuck:
         # Who waits for an accelerator may wait for a rank that is stuck in another way, or for the few that are apart.
         causes = [each for each in stuck if each.place.what != "device"]
@@ -259,6 +263,8 @@ def _judged(
         chained = [each for each in stuck if each not in roots and each.place.what in _MAY_WAIT_FOR_RANKS]
         # What all ranks of a job wait for may come, by design.
         # Who looks again and again may wait for one that has ended.
+        if 0 < len(ended) < len(living) and whole and seen and _ask_alike(living):
+            return [_name(each, "uneven-steps", "strong", "", living, round) for each in ended]
         last = [each for each in roots if ended and each.place.what not in _MAY_WAIT_FOR_RANKS]
         found = [
             _finding(each, chained, round, design=not (chained or each in last or _is_fault(each))) for each in roots
@@ -276,22 +282,38 @@ def _is_fault(each: _Rank) -> bool:
 
 def _is_alike(each: _Rank, waiting: Sequence[_Rank]) -> bool:
     """The others wait in the same place of the script, so by design: for work that comes from outside, say."""
-    return bool(each.place.spot) and not each.place.sure and all(one.place.spot == each.place.spot for one in waiting)
+    alike = all(one.place.spot == each.place.spot and one.place.what != "either" for one in waiting)
+    return alike and bool(each.place.spot) and not each.place.sure
+
+
+def _ask_alike(those: Sequence[_Rank]) -> bool:
+    """All ask in the same functions of the script for what may come from another rank."""
+    alike = len({tuple((file, function) for file, line, function in each.place.spot if line) for each in those}) == 1
+    asks = (each.place.what in _MAY_WAIT_FOR_RANKS and each.place.what != "either" for each in those)
+    return alike and all(asks) and not any(each.place.sure or not each.place.spot for each in those)
 
 
 def _comes_on(each: _Rank) -> bool:
     return not each.place.still and each.place.what not in ("device", "idle")
 
 
+def _as_stuck(each: _Rank, patience: float) -> _Rank:
+    late = each.place.stays and patience >= LATE / each.place.share
+    return replace(each, place=replace(each.place, what="computes", still=True)) if late else each
+
+
 def _patience(each: _Rank) -> float:
     """Times as long as they may, the others must have waited for it."""
-    if each.place.what in _BY_THE_KERNEL or _lost_child(each):
+    lost = _lost_child(each)
+    if each.place.what == "stopped" or (lost and any(child.state not in DEAD for child in each.worker.children)):
+        return PATIENT  # it may be resumed; or another process does the work
+    if each.place.what in _BY_THE_KERNEL or lost:
         return 0.0
     if not _has_stack(each.worker):
         return float("inf")
     if each.place.what == "device":
         return THRICE
-    return 0.0 if each.place.sure else PATIENT
+    return 0.0 if each.place.sure else PATIENT / each.place.share
 
 
 def _has_stack(worker: Worker) -> bool:
@@ -359,7 +381,7 @@ def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int, *, design: bo
 
 
 def _name(
-    suspect: "_Rank | _EndedRank", kind: Kind, strength: Strength, where: str, waiting: Sequence[_Rank], round: int
+    suspect: _EndedRank, kind: Kind, strength: Strength, where: str, waiting: Sequence[_Rank], round: int
 ) -> Finding:
     worker, alone = suspect.worker, [suspect] if isinstance(suspect, _Rank) else []
     numbers = tuple(each.worker.rank for each in waiting)
@@ -368,6 +390,12 @@ def _name(
     return Finding(
         kind, worker.rank, suspect.node, strength, where, numbers, places_of, since, worker.last_lines, round
     )
+
+
+def _odd(odd: Sequence[_Rank], most: Sequence[_Rank], strength: Strength, round: int) -> list[Finding]:
+    """They are elsewhere than most."""
+    others = [each for each in most if each not in odd]
+    return [_name(each, "mismatched-collective", strength, each.place.where, others, round) for each in odd[:4]]
 
 
 def _standstill(living: Sequence[_Rank], round: int) -> Finding:
@@ -410,10 +438,10 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
     """
     if whole and seen and (found := _of_other_roots(waiting, round)):
         return found
-    if not seen or any(not each.place.spot for each in waiting):
-        spots = Counter[object]()
-    else:
-        spots = Counter[object](each.place.spot for each in waiting)
+    known = seen and all(each.place.spot for each in waiting)
+    spots = Counter[object](each.place.spot for each in waiting if known)
+    if len(waiting) > 2 and (one := calls.awaited_by_all(_calls(waiting))) is not None:
+        return _odd([each for each in waiting if each.worker.rank == one], waiting, "strong", round)
     if len(spots) > 1:
         most, count = spots.most_common(1)[0]
         majority = [each for each in waiting if each.place.spot == most]
@@ -429,9 +457,9 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
         hidden = any(each.place.what == "either" for each in waiting)
         unsure = unsure or (hidden and _since(waiting) < PATIENT * min(each.worker.allowed for each in waiting))
         strength: Strength = "weak" if unsure else "strong"
-        return [_name(each, "mismatched-collective", strength, each.place.where, majority, round) for each in odd[:4]]
-    for each in waiting:
-        if lost := places.stuck(each.worker):
+        return _odd(odd, majority, strength, round)
+    for each in waiting:  # whose data does not arrive
+        if lost := [one for one in each.worker.connections if one.unsent and one.retries >= 2]:
             peers = [other for other in waiting if other is not each]
             return [_name(each, "lost-route", "strong", f"to {lost[0].remote}", peers, round)]
     return [_standstill(waiting, round)] if len(waiting) > 1 and whole and seen else []
@@ -440,8 +468,9 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
 def _in_a_circle(waiting: Sequence[_Rank], round: int) -> list[Finding]:
     """Ranks each of which waits for the next one alone, whatever the others do."""
     ranked = {each.worker.rank: each for each in waiting if each.place.still and each.place.alone}
-    if not (ring := calls.circle(_calls([*ranked.values()]))):
-        return []
+    known = _calls([*ranked.values()])
+    if calls.odd(known) or not (ring := calls.circle(known)):
+        return []  # of most that wait for one root, and one that waits for another, that one is wrong
     first, *others = (ranked[rank] for rank in ring)
     return [_name(first, "mismatched-messages", "strong", first.place.where, others, round)]
 
@@ -449,9 +478,7 @@ def _in_a_circle(waiting: Sequence[_Rank], round: int) -> list[Finding]:
 def _of_other_roots(waiting: Sequence[_Rank], round: int) -> list[Finding]:
     """Those that are in one operation with the others, and give it another root than most."""
     odd = calls.odd(_calls(waiting)) if len({each.place.spot for each in waiting}) == 1 else ()
-    others = [each for each in waiting if each.worker.rank not in odd]
-    found = [each for each in waiting if each.worker.rank in odd]
-    return [_name(each, "mismatched-collective", "strong", each.place.where, others, round) for each in found[:4]]
+    return _odd([each for each in waiting if each.worker.rank in odd], waiting, "strong", round)
 
 
 def _calls(those: Sequence[_Rank]) -> Mapping[int, Frame | None]:

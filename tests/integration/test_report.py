@@ -148,7 +148,7 @@ def kept(job: Cluster, name: str) -> None:
 
 
 def test_the_screen_alone_says_which_rank_a_job_waits_for_and_shows_where_it_is(job: Cluster) -> None:
-    job.start("A", "B", nnodes="2", nproc_per_node="2", hang_timeout="3", dashboard="", max_restarts="0")
+    job.start("A", "B", nnodes="2", nproc_per_node="2", hang_timeout="2", dashboard="", max_restarts="0")
     workers = job.workers(4)
     stopped = workers[3]
     # Ranks 0 to 2 wait for what rank 3 would send, and a signal stops rank 3.
@@ -164,10 +164,11 @@ def test_the_screen_alone_says_which_rank_a_job_waits_for_and_shows_where_it_is(
     with opened() as browser:
         browser.look(380, 800)
         browser.go(url)
-        browser.until(lambda: "Why the job is slow or makes no progress" in browser.text)
+        browser.until(lambda: f"rank 3 on node {stopped.node} is stopped by a signal" in browser.text)
         text = browser.text
-        assert text.index("Why the job") < text.index("goodput"), "what matters comes first"
-        assert f"rank 3 on node {stopped.node} is stopped by a signal" in text
+        assert text.index("Why the job is slow or makes no progress") < text.index("goodput"), (
+            "what matters comes first"
+        )
         assert "reading sample 17" in text and "ranks 0-2" in text
         assert browser.value("document.documentElement.scrollWidth <= innerWidth"), "a phone is wide enough"
         browser.picture(job.directory / "slow-380.png")

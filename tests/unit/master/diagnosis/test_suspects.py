@@ -67,6 +67,11 @@ def worker(
     return replace(made, **more)  # pyright: ignore[reportArgumentType]
 
 
+def last_look(each: Worker, **change: object) -> Worker:
+    last = replace(each.snapshots[-1], **change)  # pyright: ignore[reportArgumentType]
+    return replace(each, snapshots=(*each.snapshots[:-1], last))
+
+
 def judged(*workers: Worker, **node: object) -> tuple[Finding, ...]:
     evidence = replace(NodeEvidence("A", 1, tuple(workers)), **node)  # pyright: ignore[reportArgumentType]
     return suspects([Answer("A", "hostA", evidence)], 1)
@@ -92,6 +97,7 @@ def test_a_rank_that_waits_for_a_lock_while_the_others_wait_for_it_is_a_deadlock
     ("kind", "suspect"),
     [
         ("stopped", worker(1, ELSEWHERE, state="T")),
+        ("stopped", worker(1, ELSEWHERE, on=Blocked("read", "pipe"), children=(Child(77, "python3", "T", 0.0),))),
         ("sleeps", worker(1, ELSEWHERE, on=Blocked("clock_nanosleep", "time"))),
         ("blocked-pipe", worker(1, ELSEWHERE, on=Blocked("read", "pipe", "/data/fifo"))),
         ("blocked-file", worker(1, ELSEWHERE, on=Blocked("openat", "file", "/mnt/data"))),
@@ -134,9 +140,13 @@ def test_a_rank_that_keeps_the_interpreters_lock_in_a_wait_is_named() -> None:
 
 
 def test_a_rank_that_is_ready_to_run_and_gets_no_processor_is_named() -> None:
-    found = the_one(worker(0), worker(1, ELSEWHERE, state="R"))
+    starved = worker(1, ELSEWHERE, state="R", quiet=LONG)
+    found = the_one(worker(0, quiet=LONG), starved)
     assert (found.kind, found.rank) == ("cpu-taken", 1)
-    found = the_one(worker(0), worker(1, ELSEWHERE, state="R", throttled=0.5))
+    assert the_one(worker(0), replace(starved, quiet=70.0)).kind == "standstill", "the others may end"
+    waits = worker(1, ELSEWHERE, quiet=LONG, on=Blocked("poll", "pipe", ends=5.0))
+    assert judged(worker(0, quiet=LONG), last_look(waits, delayed=3.0)) == (), "it was ready before the first look"
+    found = the_one(worker(0, quiet=LONG), replace(starved, throttled=0.5))
     assert "gets no processor (wait(), train.py:12 in log, its control group has used up its quota)" in str(found)
 
 
@@ -157,9 +167,11 @@ def test_a_rank_that_computes_in_one_place_is_named_only_when_the_others_have_wa
 def test_a_loop_of_python_code_is_told_on_a_busy_machine_too_and_computing_in_a_library_is_not() -> None:
     loops = worker(1, quiet=0.0, cpu=0.2, stacks=(ELSEWHERE,) * 12)
     shared = tuple(replace(each, delayed=0.78 * each.at) for each in loops.snapshots)
-    assert the_one(worker(0, quiet=LONG), replace(loops, snapshots=shared)).kind == "busy-loop"
-    native = tuple(replace(each, holds_gil=False) for each in shared)
-    assert judged(worker(0, quiet=LONG), replace(loops, snapshots=native)) == ()
+    assert the_one(worker(0, quiet=LONG), replace(loops, snapshots=shared)).kind == "standstill", "all takes longer"
+    assert the_one(worker(0, quiet=2 * LONG), replace(loops, snapshots=shared)).kind == "busy-loop"
+    native = replace(loops, snapshots=tuple(replace(each, holds_gil=False) for each in shared))
+    assert judged(worker(0, quiet=3 * LONG), native) == ()
+    assert the_one(worker(0, quiet=4 * LONG), native).kind == "busy-loop"
 
 
 RESULT = (Frame("/home/me/train.py", 44, "train"), Frame("/home/me/train.py", 60, "<module>"))
@@ -231,8 +243,33 @@ def test_a_main_thread_that_wakes_up_between_waits_for_its_accelerator_comes_on(
     assert judged(worker(0, quiet=240.0), replace(waits, snapshots=(*waits.snapshots[:-1], last))) == ()
 
 
-def test_computing_in_native_code_for_long_without_an_accelerator_is_no_fault() -> None:
-    assert judged(worker(0, quiet=600.0), on_a_device(1, RESULT, 0.0)) == ()
+def test_computing_in_native_code_is_told_very_late_and_never_with_an_accelerator() -> None:
+    assert judged(worker(0, quiet=590.0), on_a_device(1, RESULT, 0.0)) == ()
+    found = the_one(worker(0, quiet=610.0), on_a_device(1, RESULT, 0.0))
+    assert (found.kind, found.rank, found.strength) == ("busy-loop", 1, "strong")
+    found = the_one(worker(0, quiet=610.0), on_a_device(1, RESULT, 610.0))
+    assert (found.kind, found.strength) == ("device-wait", "weak")
+
+
+@pytest.mark.parametrize(
+    ("stacks", "told"),
+    [
+        ((ELSEWHERE, ELSEWHERE), "busy-loop"),
+        ((ELSEWHERE, EVALUATION), "busy-loop"),  # a function and one that it calls
+        ((EVALUATION, ALL_REDUCE[1:]), ""),
+    ],
+)
+def test_a_process_that_computes_in_one_function_is_told_very_late(
+    stacks: tuple[tuple[Frame, ...], ...], told: str
+) -> None:
+    parent = worker(1, ELSEWHERE, on=Blocked("wait4", "child"))
+    looks = [
+        replace(look, child_cpu=cpu, threads=(ThreadState(7, True, "R", cpu, Blocked(), stack),))
+        for look, cpu, stack in zip((parent.snapshots[0], parent.snapshots[-1]), (0.0, 0.6), stacks, strict=True)
+    ]
+    works = replace(parent, snapshots=tuple(looks))
+    assert "busy-loop" not in [each.kind for each in judged(worker(0, quiet=590.0), works)]
+    assert [each.kind for each in judged(worker(0, quiet=610.0), works)] == ([told] if told else [])
 
 
 def test_a_rank_that_prints_or_reads_is_not_named() -> None:
@@ -289,7 +326,8 @@ def test_the_rank_in_another_collective_is_named() -> None:
 
 def test_a_rank_that_waits_for_the_launcher_is_no_cause() -> None:
     frames = (Frame("/x/site-packages/elastic_run/adapters/client/channel.py", 120, "receive"), *ELSEWHERE)
-    found = the_one(worker(0, frames, on=Blocked("poll", "local socket")), worker(1, ELSEWHERE, state="T"))
+    waits = worker(0, frames, on=Blocked("poll", "local socket"), quiet=LONG)
+    found = the_one(waits, worker(1, ELSEWHERE, state="T"))
     assert (found.kind, found.rank, found.waiting) == ("stopped", 1, (0,))
 
 
@@ -358,7 +396,7 @@ def test_who_is_only_presumed_to_wait_for_a_rank_makes_no_strong_evidence() -> N
 
 def test_where_a_rank_is_not_seen_what_is_certain_of_the_others_is_told() -> None:
     silent = Answer("B", trouble="refused")
-    stopped = Answer("A", "A", NodeEvidence("A", 1, (worker(0, state="T"),)))
+    stopped = Answer("A", "A", NodeEvidence("A", 1, (worker(0, state="T", quiet=LONG),)))
     assert {each.kind for each in suspects([stopped, silent], 1)} == {"stopped", "silent-node"}
     sent = replace(worker(0), connections=(Socket("10.0.0.1:4000", "10.0.0.2:4000", unsent=9, retries=5),))
     lost = Answer("A", "A", NodeEvidence("A", 1, (sent, worker(1, BARRIER))))
@@ -657,7 +695,8 @@ def test_a_chain_of_waits_ends_at_a_rank_that_is_busy_and_not_at_one_that_stands
     for patience in (70.0, LONG):
         assert judged(busy, worker(1, BARRIER, quiet=patience), replace(waits, quiet=patience)) == ()
     stopped = worker(3, ELSEWHERE, state="T")
-    assert the_one(busy, worker(1, BARRIER), waits, stopped).kind == "stopped"
+    assert judged(busy, worker(1, BARRIER), waits, stopped) == (), "it may be resumed"
+    assert the_one(busy, worker(1, BARRIER, quiet=LONG), waits, stopped).kind == "stopped"
 
 
 def test_the_place_of_a_rank_is_the_thread_that_takes_part_and_not_the_main_threads_join() -> None:
@@ -679,7 +718,8 @@ def test_the_place_of_a_rank_is_the_process_that_trains_where_a_script_of_the_sh
     found = the_one(trains[0], stands, trains[1])
     assert (found.kind, found.rank, found.where) == ("deadlock", 1, "wait(), train.py:12 in log")
     stopped = with_threads(replace(shell, rank=1), thread(ELSEWHERE, child=True, state="T"))
-    found = the_one(trains[0], stopped, trains[1])
+    assert the_one(trains[0], stopped, trains[1]).kind == "standstill"
+    found = the_one(replace(trains[0], quiet=LONG), stopped, trains[1])
     assert (found.kind, found.rank, found.strength) == ("stopped", 1, "certain")
 
 
@@ -732,9 +772,28 @@ def test_a_rank_that_does_not_end_when_the_others_have_is_named() -> None:
     uploads = worker(0, ELSEWHERE, quiet=LONG, on=Blocked("recvfrom", "socket", "10.0.0.9:80"))
     found = the_one(uploads, Worker(1, 1, 1001, ended=0), Worker(2, 2, 1002, ended=0))
     assert (found.kind, found.rank, found.strength) == ("silent-server", 0, "strong")
-    polls = [worker(rank, ELSEWHERE, quiet=LONG, on=SLEEP, woken=300) for rank in (0, 1)]
-    found = judged(*polls, Worker(2, 2, 1002, ended=0))
-    assert {each.strength for each in found} == {"weak"}, "they may wait for what the one that has ended owes them"
+    polls = [worker(rank, ELSEWHERE, quiet=LONG, on=replace(SLEEP, ends=0.2), woken=300) for rank in (0, 1)]
+    found = the_one(*polls, Worker(2, 2, 1002, ended=0))
+    assert (found.kind, found.rank, found.strength) == ("uneven-steps", 2, "strong")
+    (found,) = judged(polls[0], Worker(1, 1, 1001, ended=0), Worker(2, 2, 1002, ended=0))
+    assert (found.kind, found.strength) == ("sleeps", "weak"), "it may wait for what one that has ended owes it"
+
+
+def test_where_most_ask_for_something_in_one_place_the_one_that_is_elsewhere_is_named() -> None:
+    asks = (EVALUATION, (Frame("/home/me/train.py", 91, "metric"), *NATIVE))
+    nap = replace(SLEEP, ends=0.2)
+    polls = [worker(rank, stack, quiet=LONG, on=nap, woken=300) for rank, stack in enumerate(asks)]
+    found = the_one(*(last_look(each, moved=99, switches=9) for each in polls), worker(2, quiet=LONG))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("mismatched-collective", 2, "strong", (0, 1))
+    assert {each.rank for each in judged(polls[0], *(worker(rank, quiet=LONG) for rank in (1, 2)))} == {0}
+
+
+def test_an_event_loop_may_wait_for_a_thread_in_native_code_that_waits_for_other_ranks() -> None:
+    loop = (Frame("/usr/lib/python3.11/asyncio/base_events.py", 1900, "_run_once"), *ELSEWHERE)
+    ranks = [worker(rank, loop, quiet=LONG, on=Blocked("epoll_wait", "local socket")) for rank in range(3)]
+    native = thread((Frame("/usr/lib/python3.11/concurrent/futures/thread.py", 58, "_WorkItem.run"),))
+    found = the_one(ranks[0], *(with_threads(each, native) for each in ranks[1:]))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("deadlock", 0, "strong", (1, 2))
 
 
 def test_a_rank_that_waits_for_a_debugger_to_connect_is_named_when_it_has_for_long() -> None:
@@ -761,6 +820,7 @@ def test_without_python_stacks_nobody_is_named_but_by_the_kernels_proof() -> Non
         assert [(each.kind, each.rank) for each in found] in ([("standstill", None)], [])
     (found,) = judged(*bare)
     assert "waits for another rank or a lock: there is no Python stack" in found.where
+    bare = [worker(rank, (), quiet=LONG) for rank in range(3)]
     for state in "TD":
         (found,) = judged(*bare[:2], worker(2, (), state=state, on=Blocked()))
         assert (found.rank, found.strength in ("certain", "strong")) == (2, True)
@@ -781,7 +841,7 @@ def test_without_python_stacks_nobody_is_named_but_by_the_kernels_proof() -> Non
 def test_what_a_control_group_has_frozen_keeps_no_interpreters_lock(channel: str, on: Blocked, kind: str) -> None:
     frozen = worker(1, ELSEWHERE, state="D", on=on)
     looks = tuple(replace(each, channel=channel, holds_gil=True) for each in frozen.snapshots)
-    found = the_one(worker(0), replace(frozen, snapshots=looks))
+    found = the_one(worker(0, quiet=LONG), replace(frozen, snapshots=looks))
     assert (found.kind, found.rank, found.strength) == (kind, 1, "certain")
 
 
@@ -817,7 +877,16 @@ def in_call(function: str, arguments: str) -> tuple[Frame, ...]:
             (ALL_REDUCE, in_call("broadcast", "src=2"), in_call("broadcast", "src=1")),
             ("mismatched-messages", 1, "strong"),
         ),
+        # Each waits for the next one, and the last leaves the message out.
+        (
+            (in_call("recv", "src=2"), ALL_REDUCE, in_call("recv", "src=1")),
+            ("mismatched-collective", 1, "strong"),
+        ),
         # One has another root in mind than the others.
+        (
+            (in_call("gather", "dst=2"), in_call("gather", "dst=2"), in_call("gather", "dst=1")),
+            ("mismatched-collective", 2, "strong"),
+        ),
         (
             (in_call("gather", "dst=0"), in_call("gather", "dst=2"), in_call("gather", "dst=0")),
             ("mismatched-collective", 1, "strong"),
