@@ -94,9 +94,6 @@ WORKED = 0.1
 SPOTS = 2
 """In so many functions may one be that comes not on."""
 
-SHARE = 0.5
-"""On a busy machine all takes longer: twice as long at most, as far as whoever computes is given more time."""
-
 LITTLE = 4096.0
 """Bytes in a second: who sleeps again and again, and reads no more, asks whether something has come."""
 
@@ -127,7 +124,7 @@ class Place:
         call: what it calls of a library there.
         alone: none of its other threads, or of its processes, runs code of the script.
         stays: it computes, itself or in a process, in one function of the script, and maybe in one that it calls.
-        share: of the time for which it wanted a processor, that for which it had one; SHARE where it is less.
+        share: of the time for which it wanted a processor, that for which it had one.
     """
 
     what: What
@@ -197,7 +194,7 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     parts = {_functions(script_frames(each)) for each in stacks}
     outer = min(parts, key=len, default=())
     works = acting.busy >= BUSY and (what == "computes" or (what == "moves" and acting is not main))
-    share = min(1.0, max(SHARE, (busy + children) / acting.busy)) if works else 1.0
+    share = min(1.0, (busy + children) / acting.busy) if works else 1.0
     alike = len(stacks) > 1 and len(parts) <= SPOTS and all(each[len(each) - len(outer) :] == outer for each in parts)
     stays = works and alike and bool(outer) and not moved and not worker.spins
     if what == "computes" and acting is not main:

@@ -42,7 +42,11 @@ PATIENT = 5.5
 before it is named. At the fourth look they have."""
 
 LATE = 10.0
-"""The same, for a rank that computes in native code, or in a process, in few functions of the script."""
+"""The same, for a rank that computes in native code, or in a process, in few functions of the script; and it must have
+had PATIENT times as long of a processor: on a busy machine all takes longer."""
+
+SHARE = 0.5
+"""Of the time: a loop of Python code is told sooner, as if it had a processor for so much at least."""
 
 THRICE = 3.1
 """The same, for a rank that waits for its accelerator: an evaluation that prints nothing and has its data there looks
@@ -298,7 +302,7 @@ def _comes_on(each: _Rank) -> bool:
 
 
 def _as_stuck(each: _Rank, patience: float) -> _Rank:
-    late = each.place.stays and patience >= LATE / each.place.share
+    late = each.place.stays and patience >= LATE and patience * each.place.share >= PATIENT
     return replace(each, place=replace(each.place, what="computes", still=True)) if late else each
 
 
@@ -313,7 +317,7 @@ def _patience(each: _Rank) -> float:
         return float("inf")
     if each.place.what == "device":
         return THRICE
-    return 0.0 if each.place.sure else PATIENT / each.place.share
+    return 0.0 if each.place.sure else PATIENT / max(each.place.share, SHARE)
 
 
 def _has_stack(worker: Worker) -> bool:

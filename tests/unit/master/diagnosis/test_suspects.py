@@ -171,7 +171,7 @@ def test_a_loop_of_python_code_is_told_on_a_busy_machine_too_and_computing_in_a_
     assert the_one(worker(0, quiet=2 * LONG), replace(loops, snapshots=shared)).kind == "busy-loop"
     native = replace(loops, snapshots=tuple(replace(each, holds_gil=False) for each in shared))
     assert judged(worker(0, quiet=3 * LONG), native) == ()
-    assert the_one(worker(0, quiet=4 * LONG), native).kind == "busy-loop"
+    assert the_one(worker(0, quiet=5 * LONG), native).kind == "busy-loop"
 
 
 RESULT = (Frame("/home/me/train.py", 44, "train"), Frame("/home/me/train.py", 60, "<module>"))
