@@ -62,7 +62,7 @@ from ..rendezvous.time_split import category
 from . import effects, events, incident, status
 from .data.ledger import Progress
 from .diagnosis.ends import of_incident
-from .diagnosis.findings import HANGS, Finding
+from .diagnosis.findings import HANGS, WORKS, Finding
 from .diagnosis.replacement import Place, verdicts
 from .diagnosis.requests import Condemned, Replacement, Suspected
 from .effects import Effect
@@ -649,8 +649,8 @@ class Controller:
             self._training.goes_on(self._now)
             return
         self._training.stands_still(self._now, age + max(each.seconds for each in grave))
-        if self._terms.on_hang != "report":
-            self._end_hang(grave[0])
+        if self._terms.on_hang != "report" and (stuck := [each for each in grave if each.kind not in WORKS]):
+            self._end_hang(stuck[0])
 
     def _tell_of(self, findings: Sequence[Finding], known: Sequence[Finding]) -> set[tuple[str, int | None]]:
         """Says what is new in `findings`; the kinds and ranks of what is `known`."""

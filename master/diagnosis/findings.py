@@ -35,6 +35,7 @@ Hang = Literal[
     "loader-stuck",
     "gil-held",
     "busy-loop",
+    "long-compute",
     "device-wait",
     "lost-route",
     "standstill",
@@ -63,6 +64,9 @@ Kind = Literal[
 
 HANGS: frozenset[Kind] = frozenset(get_args(Hang))
 
+WORKS: frozenset[Kind] = frozenset(("long-compute",))
+"""Kinds of a rank that may come on: `--on-hang` leaves it alone."""
+
 _KINDS: Mapping[Kind, tuple[Domain, Outlook, str]] = {
     "stopped": ("host", "helps", "is stopped by a signal (SIGSTOP, a debugger or a freezer)"),
     "deadlock": ("script", "may help", "waits for a lock that nobody releases"),
@@ -87,6 +91,7 @@ _KINDS: Mapping[Kind, tuple[Domain, Outlook, str]] = {
     "loader-stuck": ("data", "may help", "waits for data, and its data-loading processes do nothing"),
     "gil-held": ("framework", "may help", "is blocked in a call that keeps the interpreter's lock"),
     "busy-loop": ("script", "may help", "computes in one place and does not come on"),
+    "long-compute": ("script", "may help", "has computed in one place for very long"),
     "device-wait": ("framework", "may help", "waits for its accelerator (GPU), which does not end what it computes"),
     "lost-route": ("network", "in vain", "has sent what does not arrive: the network to its peer is interrupted"),
     "standstill": ("script", "may help", "no rank is proven to be the cause"),

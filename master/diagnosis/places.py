@@ -22,6 +22,7 @@ What = Literal[
     "gil",
     "disk",
     "computes",
+    "computes long",
     "moves",
     "device",
     "collective",

@@ -63,6 +63,7 @@ _KINDS: dict[What, Kind] = {
     "memory": "memory-near",
     "disk": "blocked-file",
     "computes": "busy-loop",
+    "computes long": "long-compute",
     "device": "device-wait",
     "server": "silent-server",
     "loader": "loader-stuck",
@@ -303,7 +304,7 @@ def _comes_on(each: _Rank) -> bool:
 
 def _as_stuck(each: _Rank, patience: float) -> _Rank:
     late = each.place.stays and patience >= LATE and patience * each.place.share >= PATIENT
-    return replace(each, place=replace(each.place, what="computes", still=True)) if late else each
+    return replace(each, place=replace(each.place, what="computes long", still=True)) if late else each
 
 
 def _patience(each: _Rank) -> float:

@@ -171,7 +171,7 @@ def test_a_loop_of_python_code_is_told_on_a_busy_machine_too_and_computing_in_a_
     assert the_one(worker(0, quiet=2 * LONG), replace(loops, snapshots=shared)).kind == "busy-loop"
     native = replace(loops, snapshots=tuple(replace(each, holds_gil=False) for each in shared))
     assert judged(worker(0, quiet=3 * LONG), native) == ()
-    assert the_one(worker(0, quiet=5 * LONG), native).kind == "busy-loop"
+    assert the_one(worker(0, quiet=5 * LONG), native).kind == "long-compute"
 
 
 RESULT = (Frame("/home/me/train.py", 44, "train"), Frame("/home/me/train.py", 60, "<module>"))
@@ -246,7 +246,7 @@ def test_a_main_thread_that_wakes_up_between_waits_for_its_accelerator_comes_on(
 def test_computing_in_native_code_is_told_very_late_and_never_with_an_accelerator() -> None:
     assert judged(worker(0, quiet=590.0), on_a_device(1, RESULT, 0.0)) == ()
     found = the_one(worker(0, quiet=610.0), on_a_device(1, RESULT, 0.0))
-    assert (found.kind, found.rank, found.strength) == ("busy-loop", 1, "strong")
+    assert (found.kind, found.rank, found.strength) == ("long-compute", 1, "strong")
     found = the_one(worker(0, quiet=610.0), on_a_device(1, RESULT, 610.0))
     assert (found.kind, found.strength) == ("device-wait", "weak")
 
@@ -254,8 +254,8 @@ def test_computing_in_native_code_is_told_very_late_and_never_with_an_accelerato
 @pytest.mark.parametrize(
     ("stacks", "told"),
     [
-        ((ELSEWHERE, ELSEWHERE), "busy-loop"),
-        ((ELSEWHERE, EVALUATION), "busy-loop"),  # a function and one that it calls
+        ((ELSEWHERE, ELSEWHERE), "long-compute"),
+        ((ELSEWHERE, EVALUATION), "long-compute"),  # a function and one that it calls
         ((EVALUATION, ALL_REDUCE[1:]), ""),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_process_that_computes_in_one_function_is_told_very_late(
         for look, cpu, stack in zip((parent.snapshots[0], parent.snapshots[-1]), (0.0, 0.6), stacks, strict=True)
     ]
     works = replace(parent, snapshots=tuple(looks))
-    assert "busy-loop" not in [each.kind for each in judged(worker(0, quiet=590.0), works)]
+    assert "long-compute" not in [each.kind for each in judged(worker(0, quiet=590.0), works)]
     assert [each.kind for each in judged(worker(0, quiet=610.0), works)] == ([told] if told else [])
 
 
