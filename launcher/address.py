@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 
 from ..rendezvous.errors import RendezvousError
-from ..rendezvous.store.endpoint import Endpoint, binding, interface_addresses, is_loopback, resolve, routable_address
+from ..rendezvous.store.endpoint import (
+    Endpoint,
+    binding,
+    interface_addresses,
+    is_loopback,
+    loopback_address,
+    resolve,
+    routable_address,
+)
 from .settings import Options
 
 
@@ -27,7 +35,7 @@ class Address:
 def address_of(options: Options, endpoints: tuple[Endpoint, ...]) -> Address:
     """Which address this node has for the others: loopback, unless an endpoint or `--local-addr` says otherwise."""
     if options.store.kind == "memory":
-        return Address("127.0.0.1", None)
+        return Address(loopback_address(), None)
     if options.local_addr:
         if not resolve(options.local_addr):
             raise Unreachable(

@@ -7,6 +7,8 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from ..rendezvous.store.endpoint import resolve
+
 SILENT = 10.0
 """Seconds for a whole request, however slowly it comes, and for its answer; then the connection is closed."""
 
@@ -25,6 +27,7 @@ class BoundedServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, host: str, port: int, handler: "type[BoundedHandler]") -> None:
+        host = next(iter(resolve(host)), host)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._room = threading.Semaphore(ROOM + ENDING)
         self._lock = threading.Lock()

@@ -460,4 +460,4 @@ def main() -> None:
     try:
         asyncio.run(run())
     except OSError as error:
-        sys.exit(f"cannot listen for Horovod's workers: {error}")
+        sys.exit(f"cannot listen for Horovod's workers, which need this machine to have 127.0.0.1: {error}")

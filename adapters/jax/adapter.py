@@ -58,7 +58,7 @@ class Jax(Plain):
         }
         if _coordinator_is_a_service():
             # JAX's process 0 always starts a coordination service: here it gets one that nobody uses.
-            variables[_BIND] = "127.0.0.1:0"
+            variables[_BIND] = "[::1]:0" if ":" in round.master_addr else "127.0.0.1:0"
         devices = self.accelerators(inherited).count
         if worker.local_world_size == 1 and devices > 1 and not worker.own_device and _DEVICES not in inherited:
             variables[_DEVICES] = ",".join(map(str, range(devices)))  # else JAX takes one, as for the first of many

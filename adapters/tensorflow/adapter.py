@@ -7,6 +7,7 @@ is ParameterServerStrategy.
 import json
 from collections.abc import Mapping
 
+from ...rendezvous.store.endpoint import authority
 from ..contract import Hint, Peer, Round, Worker
 from ..plain import COLLECTIVES, Plain
 
@@ -62,7 +63,7 @@ class TensorFlow(Plain):
         cluster: dict[str, list[str]] = {}
         for peer in round.peers:
             if (role := _role(peer.role, round)) != EVALUATOR:
-                cluster.setdefault(role, []).append(f"{peer.host}:{peer.ports[0]}")
+                cluster.setdefault(role, []).append(authority(peer.host, peer.ports[0]))
         if len(cluster.get(CHIEF, ())) > 1:
             raise ValueError("TensorFlow has one chief: start its node with one worker (--role-options=chief:nproc=1)")
         task = {"type": _role(worker.role, round), "index": worker.role_rank}

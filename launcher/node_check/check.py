@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...rendezvous.failure_detector import listener
 from ...rendezvous.store.contract import Store
 from ...rendezvous.store.endpoint import Endpoint
 from ..doctor import facts
@@ -97,7 +98,7 @@ async def _with_others(
         return outcome
 
     with contextlib.ExitStack() as held:
-        listeners = [held.enter_context(socket.create_server((where.bind or where.host, 0))) for _ in range(TURNS)]
+        listeners = [held.enter_context(listener(where.bind or where.host)) for _ in range(TURNS)]
         ports = tuple(each.getsockname()[1] for each in listeners)
     me = Present(f"{name}{MARK}{secrets.token_hex(4)}", where.host, ports, versions_of(python))
     meeting = Meeting(store, options.job_id, me, options.nodes.maximum, max(1.0, options.timing.last_call_timeout))

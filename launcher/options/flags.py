@@ -437,7 +437,7 @@ FLAGS: tuple[Flag, ...] = (
             "dashboard",
             "Serve a live page about the job, and print its URL once. Default: loopback and a free port.",
             "HOST:PORT",
-            bare="127.0.0.1:0",
+            bare="loopback:0",
         ),
         _own_here(
             "log-format",

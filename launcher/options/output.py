@@ -9,7 +9,7 @@ from typing import Literal, cast
 from urllib.parse import urlsplit
 
 from ...rendezvous.named_files import open_to_read
-from ...rendezvous.store.endpoint import Endpoint, is_local
+from ...rendezvous.store.endpoint import Endpoint, is_local, loopback_address
 from ..errors import UsageError
 from ..settings import Output, Std
 from .flags import OTLP_HERE, Scanned
@@ -81,6 +81,8 @@ def _dashboard(scanned: Scanned) -> Endpoint | None:
     text = scanned.text("dashboard")
     if text is None:
         return None
+    if text == "loopback:0":  # the flag has no value
+        return Endpoint(loopback_address(), 0)
     source = scanned.source("dashboard")
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

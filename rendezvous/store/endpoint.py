@@ -200,6 +200,12 @@ def interface_addresses() -> frozenset[str]:
     )
 
 
+def loopback_address() -> str:
+    """By which the processes of this machine reach each other: a container may have no IPv4 at all. Sends nothing."""
+    own = (find_source_address(address, DEFAULT_PORT) for address in ("127.0.0.1", "::1"))
+    return next(filter(None, own), "127.0.0.1")
+
+
 def is_loopback(address: str) -> bool:
     """The IP address never leaves the machine."""
     return ipaddress.ip_address(address).is_loopback
@@ -214,7 +220,7 @@ def is_local(host: str) -> bool:
 def routable_address(peers: Iterable[Endpoint | str]) -> str:
     """The address of the interface that routes to the first peer elsewhere.
 
-    Without such a peer, any address that is not loopback; without that, 127.0.0.1. Sends nothing.
+    Without such a peer, any address that is not loopback; without that, a loopback address. Sends nothing.
     """
     for peer in peers:
         host, port = (peer.host, peer.port) if isinstance(peer, Endpoint) else (peer, DEFAULT_PORT)
@@ -237,7 +243,7 @@ def routable_address(peers: Iterable[Endpoint | str]) -> str:
     ]
     # IPv4 first: where a machine has both, IPv6 is the one that is more often not routed.
     best = min(candidates, key=lambda address: (address.version, int(address)), default=None)
-    return "127.0.0.1" if best is None else str(best)
+    return loopback_address() if best is None else str(best)
 
 
 def find_source_address(target: str, port: int) -> str | None:
@@ -270,7 +276,7 @@ def binding(host: str, peers: Sequence[Endpoint | str], *, alone: bool = False) 
         outward = [address for address in outward if address in interfaces]
     if outward:
         return Binding(outward[0], outward[0])
-    loopback = next((address for address in addresses if is_loopback(address)), "127.0.0.1")
+    loopback = next((address for address in addresses if is_loopback(address)), None) or loopback_address()
     if alone or not _names_this_machine(host):
         return Binding(loopback, loopback)
     return Binding("::" if ":" in loopback else "0.0.0.0", routable_address(peers))

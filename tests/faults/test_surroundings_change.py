@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -326,6 +327,57 @@ def test_a_job_runs_where_there_is_only_ipv6(tmp_path: Path, request: pytest.Fix
         job.kill_machine("B")
         job.workers(1).release()
         assert job.finish() == {"A": 0}
+
+
+MEETS = """
+import os, socket
+where = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    with socket.create_server(where, family=socket.AF_INET6) as server:
+        server.accept()
+else:
+    while True:
+        try:
+            socket.create_connection(where)
+            break
+        except ConnectionRefusedError:
+            pass
+print("met at", where[0])
+"""
+"""Rank 1 reaches rank 0."""
+
+WITHOUT_IPV4 = """
+ip link set lo up && ip address delete 127.0.0.1/8 dev lo && mount --bind "$1" /etc/hosts || exit 77
+case "$2" in *route*) ip address add fd00::1/64 dev lo;; esac
+shift 2
+"$@" --node-name=a train.py & first=$!
+"$@" --node-name=b train.py && wait $first
+"""
+
+
+@pytest.mark.parametrize("host", ["", "six", "localhost", socket.gethostname(), f"{socket.gethostname()} with a route"])
+def test_a_name_may_mean_only_the_loopback_of_ipv6_where_there_is_no_other(host: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(MEETS)
+    (tmp_path / "hosts").write_text(f"::1 localhost six {socket.gethostname()}\n")
+    flags = ["--standalone", "--nproc-per-node=2", "--dashboard"]
+    if host:
+        [port] = embedded_ports(1)
+        flags = ["--nnodes=2", "--nproc-per-node=1", f"--rdzv-endpoint={host.partition(' ')[0]}:{port}"]
+    apart = ("unshare", "--net", "--mount", "sh", "-c", WITHOUT_IPV4, "sh", str(tmp_path / "hosts"), host)
+    done = subprocess.run(
+        [*apart, sys.executable, "-m", "elastic_run", *flags],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "Operation not permitted" in done.stderr or done.returncode in (77, 127):
+        pytest.skip(f"no network can be made on this machine: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("met at fd00::1" if "route" in host else "met at ::1") == (2 if host else 4), done.stdout
+    assert done.stderr.count("dashboard: http://[::1]:") == (0 if host else 2), done.stderr
 
 
 @pytest.fixture

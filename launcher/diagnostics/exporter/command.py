@@ -18,7 +18,7 @@ from ....rendezvous.identity.observer import Credentials
 from ....rendezvous.identity.secret import NoIdentity
 from ....rendezvous.rpc.envelope import Security
 from ....rendezvous.store.contract import Store
-from ....rendezvous.store.endpoint import Endpoint, MalformedEndpoint, is_local, parse_endpoints
+from ....rendezvous.store.endpoint import Endpoint, MalformedEndpoint, is_local, loopback_address, parse_endpoints
 from ...console import say
 from ...errors import UsageError
 from ...options.reach import Reach, parse_reach, take
@@ -38,7 +38,7 @@ elastic-run exporter [--listen=HOST:PORT] --credentials=FILE
 
 Serves metrics of jobs to Prometheus, at /metrics.
 
-  --listen         address to listen on; default: 127.0.0.1:9464
+  --listen         address to listen on; default: loopback, port 9464
   --rdzv-endpoint  the store, as the jobs' nodes name it; default: your jobs on this machine, and those of a store here
   --rdzv-id        only this job; default: all of them
   --etcd-...       as for the jobs' nodes
@@ -47,7 +47,7 @@ Serves metrics of jobs to Prometheus, at /metrics.
 Runs until it receives SIGINT or SIGTERM. Needs the package prometheus-client (pip install 'elastic-run[metrics]').
 """
 
-LISTEN = "127.0.0.1:9464"
+PORT = 9464
 
 PATIENCE = 3.0
 """Seconds for the answer of one job: all are asked at once, and Prometheus gives up after ten."""
@@ -78,9 +78,9 @@ def _need_prometheus() -> None:
 
 def _listen(words: Sequence[str]) -> tuple[Endpoint, Sequence[str]]:
     given, rest = take(words, "listen")
-    text = LISTEN if given is None else given
+    text = loopback_address() if given is None else given
     try:
-        (listen,) = parse_endpoints(text, 9464)
+        (listen,) = parse_endpoints(text, PORT)
     except (MalformedEndpoint, ValueError):
         raise UsageError(f"--listen={text} is not HOST:PORT: write for example --listen=0.0.0.0:9464") from None
     if not is_local(listen.host) and listen.host not in ("0.0.0.0", "::"):

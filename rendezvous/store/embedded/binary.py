@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...errors import NoUsableEtcd
 from ...identity import MEMBER_FILES
-from ..endpoint import Binding, Endpoint, authority
+from ..endpoint import Binding, Endpoint, authority, loopback_address
 from .member_slot import Member, joining_cluster, member_name, peer_port, peer_url, static_cluster
 
 OLDEST = (3, 4)
@@ -161,13 +161,12 @@ def etcd_arguments(
     # most a fifth of that, is its tick, and each tick costs processor time. Three need slack for each other's disks.
     heartbeat, election = (20, 100) if len(endpoints) == 1 else (30, 300)
     scheme = "https" if tls is not None else "http"
-    listen_peer = f"{scheme}://{authority(where.listen, peer_port(slot.port))}"
     return [
         *("--name", member_name(slot)),
         *("--data-dir", str(data)),
-        *("--listen-client-urls", f"{scheme}://{authority(where.listen, slot.port)}"),
+        *("--listen-client-urls", _listen_urls(scheme, where, slot.port)),
         *("--advertise-client-urls", f"{scheme}://{authority(where.advertise, slot.port)}"),
-        *("--listen-peer-urls", listen_peer),
+        *("--listen-peer-urls", _listen_urls(scheme, where, peer_port(slot.port))),
         # By the name that every machine knows: members' ids are derived from it, so it must be the same everywhere.
         *("--initial-advertise-peer-urls", peer_url(slot)),
         *("--initial-cluster", static_cluster(endpoints) if members is None else joining_cluster(members, endpoints)),
@@ -186,6 +185,13 @@ def etcd_arguments(
         *("--host-whitelist", ",".join(dict.fromkeys((slot.host, where.listen, where.advertise, "localhost")))),
         *(_protected(tls, version) if tls is not None else ()),
     ]
+
+
+def _listen_urls(scheme: str, where: Binding, port: int) -> str:
+    """Go takes `[::]` for 0.0.0.0 where IPv4 is not mapped into IPv6, so there each address is named."""
+    unmapped = where.listen == "::" and loopback_address() == "::1"
+    hosts = dict.fromkeys(("::1", where.advertise)) if unmapped else (where.listen,)
+    return ",".join(f"{scheme}://{authority(host, port)}" for host in hosts)
 
 
 def _protected(tls: Path, version: Version) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.options.parse import parse
 
 
-def config(roles: list[str], rank: int) -> dict[str, Any]:
+def config(roles: list[str], rank: int, host: str = "host") -> dict[str, Any]:
     """TF_CONFIG of that worker in a round of workers with these roles."""
-    peers = tuple(Peer(one, f"host{one}", (2000 + one,), role) for one, role in enumerate(roles))
+    peers = tuple(Peer(one, f"{host}{one}", (2000 + one,), role) for one, role in enumerate(roles))
     size, index = roles.count(roles[rank]), roles[:rank].count(roles[rank])
     worker = Worker(rank, 0, 1, role=roles[rank], role_rank=index, role_world_size=size)
     text = TensorFlow().environment(Round("job", 1, len(roles), 1, "host0", 1, peers=peers), worker, {})["TF_CONFIG"]
@@ -28,6 +28,10 @@ def test_workers_of_one_role_are_workers_whatever_it_is_called(role: str) -> Non
         "cluster": {"worker": ["host0:2000", "host1:2001"]},
         "task": {"type": "worker", "index": 1},
     }
+
+
+def test_an_address_of_ipv6_has_brackets_before_its_port() -> None:
+    assert config(["worker"] * 2, 1, "fd00::")["cluster"] == {"worker": ["[fd00::0]:2000", "[fd00::1]:2001"]}
 
 
 def test_each_role_has_its_tasks_and_an_evaluator_is_in_no_cluster() -> None:

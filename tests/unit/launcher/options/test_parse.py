@@ -729,7 +729,10 @@ def test_a_summary_that_cannot_be_written_is_refused(folder: Path) -> None:
     assert "cannot be written" in refusal("--summary-json=train.py/summary.json")
 
 
-def test_a_dashboard_has_an_address_of_its_own_where_none_is_given(folder: Path) -> None:
+def test_a_dashboard_has_an_address_of_its_own_where_none_is_given(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elastic_run.launcher.options.output.loopback_address", lambda: "127.0.0.1")
     assert options().output.dashboard is None
     assert options("--dashboard").output.dashboard == Endpoint("127.0.0.1", 0)
     assert options("--dashboard=[::1]:80").output.dashboard == Endpoint("::1", 80)

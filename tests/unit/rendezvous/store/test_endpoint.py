@@ -167,6 +167,17 @@ def test_without_a_peer_a_machine_that_has_no_other_route_than_ipv6_names_its_ad
     assert routable_address([]) == "2001:db8::2"
 
 
+@pytest.mark.parametrize("own", ["127.0.0.1", "::1"])
+def test_a_machine_that_nobody_else_reaches_names_the_loopback_that_it_has(
+    two_interfaces: None, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.setattr(module, "interface_addresses", lambda: frozenset({own}))
+    monkeypatch.setattr(module, "find_source_address", lambda target, _port: own if target == own else None)
+    assert routable_address([]) == own
+    monkeypatch.setattr(module, "resolve", lambda _host: ())  # pyright: ignore
+    assert binding("gone", []) == Binding(own, own)
+
+
 @pytest.mark.parametrize("called", ["me", "ME.example.com"])
 def test_the_machines_own_name_that_is_only_loopback_listens_everywhere_and_advertises_the_route(
     two_interfaces: None, monkeypatch: pytest.MonkeyPatch, called: str
