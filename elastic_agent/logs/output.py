@@ -18,6 +18,7 @@ from ...rendezvous import leftovers
 from ...rendezvous.own_files import dated_folder, file_name
 from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
+from .slow_disk import SlowDisk
 from .terminal import Terminal
 from .writer import File, Stream, Writer
 
@@ -38,7 +39,7 @@ NOTICE_SECONDS = 5.0
 """So long the end waits before it says what it waits for."""
 
 END_SECONDS = 5.0
-"""For the last write to a disk."""
+"""For the last of what is to be done on a disk."""
 
 KEPT_ATTEMPTS = 10
 """Of a job that keeps no logs: so many of the newest attempts keep their error files and last words."""
@@ -98,6 +99,9 @@ class Output:
         stream_out: the launcher's own stdout.
         stream_err: the launcher's own stderr.
 
+    Attributes:
+        disk: for what the event loop itself asks of the job's folder.
+
     Raises OSError where `log_dir` cannot be written.
     """
 
@@ -120,6 +124,7 @@ class Output:
         stream_out: BinaryIO,
         stream_err: BinaryIO,
     ) -> None:
+        self.disk = SlowDisk()
         self._host = host
         self._color = {name: color if isinstance(color, bool) else color[name] for name in _STREAMS}
         self._redirects = redirects
@@ -220,15 +225,19 @@ class Output:
 
         `cut`: so many bytes came before `tail`. Raises OSError.
         """
-        path = self.worker_dir(round, local_rank) / f"{stream}.log"
         note = f"[elastic-run] {cut} bytes before this were not kept: --log-dir keeps all\n" if cut else ""
-        # Not to wait: a worker may have put a named pipe there.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(descriptor, note.encode() + tail)
-        finally:
-            os.close(descriptor)
-        return path
+
+        def write() -> Path:
+            path = self.worker_dir(round, local_rank) / f"{stream}.log"
+            # Not to wait: a worker may have put a named pipe there.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(descriptor, note.encode() + tail)
+            finally:
+                os.close(descriptor)
+            return path
+
+        return self.disk.within(write)
 
     def target(self, round: int, local_rank: int, stream: StreamName) -> str:
         """Where else another process may write what is left of a worker's stream: a file, a descriptor, or nothing."""
@@ -351,8 +360,14 @@ class Output:
             self._writer = None
         if self._hold is not None:
             os.close(self._hold)
-        if not self._keeps_logs and (succeeded or not any(path.is_file() for path in self._root.rglob("*"))):
-            shutil.rmtree(self._root, ignore_errors=True)
+
+        def remove() -> None:
+            if succeeded or not any(path.is_file() for path in self._root.rglob("*")):
+                shutil.rmtree(self._root, ignore_errors=True)
+
+        if not self._keeps_logs:
+            with contextlib.suppress(OSError):
+                self.disk.within(remove, END_SECONDS)
 
     async def _drained(self, writer: Writer, seconds: float, hurry: asyncio.Event) -> str:
         """Wait until all is written; why it is not, where it is not."""

@@ -76,7 +76,6 @@ RESERVED = 2
 _TERM = signal.SIGTERM
 """By its own name, because `Workers.signal` hides the module inside its class."""
 
-
 SHOWN_BYTES = 4096
 """Of each stream's tail, where a worker that runs is looked at."""
 
@@ -632,7 +631,8 @@ class Workers:
         error_file = worker.spec.error_file
         told = None
         with contextlib.suppress(OSError):
-            told = read_named(error_file, LARGEST_SETTINGS) if error_file else None
+            if error_file:
+                told = self._output.disk.within(lambda: read_named(error_file, LARGEST_SETTINGS))
         message, trace = read_failure(worker.err.tail, told)
         if worker.condemned:
             return stream, worker.condemned, trace

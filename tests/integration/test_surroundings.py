@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import venv
 from io import BytesIO
@@ -17,10 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from elastic_run.elastic_agent.logs import output as output_module
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.processes.guard import Guardian
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
 from elastic_run.elastic_agent.workers.worker_processes import Workers, WorkerSpec
+from elastic_run.rendezvous.member import Exit
 
 from .cluster import embedded_ports
 
@@ -348,6 +351,27 @@ def test_a_signal_while_the_store_is_awaited_ends_in_words_and_a_summary(script:
     assert json.loads(summary.read_text())["exit_code"] == 128 + signal.SIGTERM
 
 
+async def ends(count: int, log_dir: Path | None) -> tuple[Exit, ...]:
+    """Of so many workers that fail with code 3, each with an error file."""
+    output = Output(host="a", log_dir=log_dir, job_id="job", color=False, stream_out=BytesIO(), stream_err=BytesIO())
+    guardian = Guardian(tag=f"surroundings-{os.getpid()}")
+    workers = Workers(tag=f"surroundings-{os.getpid()}", output=output, guardian=guardian)
+    guardian.start()
+    fails, environment = (sys.executable, "-c", "raise SystemExit(3)"), dict(os.environ)
+    try:
+        await workers.start(
+            [WorkerSpec(1, rank, rank, fails, environment, output.error_file(1, rank)) for rank in range(count)]
+        )
+        async with asyncio.timeout(DEADLINE):
+            while workers.alive or len(workers.exits) < count:
+                await workers.changed()
+        return workers.exits
+    finally:
+        await workers.close()
+        await guardian.close()
+        await output.close(succeeded=False)
+
+
 async def test_a_worker_whose_last_words_cannot_be_read_has_ended_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,21 +379,29 @@ async def test_a_worker_whose_last_words_cannot_be_read_has_ended_all_the_same(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(workers_module, "read_failure", nothing_left)
-    output = Output(host="a", log_dir=tmp_path, job_id="job", color=False, stream_out=BytesIO(), stream_err=BytesIO())
-    guardian = Guardian(tag=f"surroundings-{os.getpid()}")
-    workers = Workers(tag=f"surroundings-{os.getpid()}", output=output, guardian=guardian)
-    guardian.start()
-    try:
-        await workers.start([WorkerSpec(1, 0, 0, (sys.executable, "-c", "raise SystemExit(3)"), dict(os.environ))])
-        async with asyncio.timeout(DEADLINE):
-            while workers.alive or not workers.exits:
-                await workers.changed()
-        (ended,) = workers.exits
-    finally:
-        await workers.close()
-        await guardian.close()
-        await output.close(succeeded=False)
+    (ended,) = await ends(1, tmp_path)
     assert ended.code == 3 and "cannot be read" in ended.message and "Too many open files" in ended.message
+
+
+@pytest.mark.parametrize("hangs", ["read_named", "rglob"])
+async def test_a_folder_that_hangs_holds_up_neither_the_end_of_a_worker_nor_the_agent(
+    hangs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS whose server is away: each look at it is said to last, and the agent's lease would end."""
+    held, hung = threading.Event(), list[object]()
+
+    def hang(*arguments: object) -> None:
+        hung.append(arguments[0])
+        held.wait()
+
+    monkeypatch.setattr(workers_module if hangs == "read_named" else Path, hangs, hang)
+    if hangs == "rglob":
+        monkeypatch.setattr(output_module, "END_SECONDS", 0.5)
+    try:
+        assert {end.code for end in await ends(3, None)} == {3}
+        assert len(hung) == 1, "the others do not wait as well"
+    finally:
+        held.set()
 
 
 def test_an_address_that_is_none_is_refused(script: Path) -> None:

@@ -1,0 +1,40 @@
+"""A file system that may hang, as NFS does whose server is away: the event loop waits for it only a moment."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+MOMENT_SECONDS = 0.5
+"""A tenth of a lease, and a thousand times what a local disk needs for a small file."""
+
+
+class SlowDisk:
+    """Asks one question at a time. While one hangs, no other is asked: so all of them hold the loop up once."""
+
+    def __init__(self) -> None:
+        self._asked: Future[Any] | None = None  # Any: of whatever type
+
+    def within(self, work: Callable[[], T], seconds: float = MOMENT_SECONDS) -> T:
+        """What `work` returns, on a thread of its own.
+
+        Raises what `work` raises; OSError (a TimeoutError is one) where it does not end in time or cannot be begun.
+        """
+        if self._asked is not None and not self._asked.done():
+            raise TimeoutError("its file system does not answer")
+        asked: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                asked.set_result(work())
+            except BaseException as error:  # noqa: BLE001  it is raised where the work is awaited
+                asked.set_exception(error)
+
+        try:
+            threading.Thread(target=run, name="disk", daemon=True).start()
+        except RuntimeError as error:
+            raise OSError(str(error)) from None
+        self._asked = asked
+        return asked.result(seconds)
