@@ -703,7 +703,7 @@ class Controller:
         wanted = finding.waiting[0] if finding.kind == "uneven-steps" and finding.waiting else finding.rank
         for each in self._assigned:
             if wanted is not None and wanted in self.ranks.get(each.incarnation, ()):
-                why = cut(f"killed because the job stood still: {finding}")
+                why = cut(str(finding))
                 self._do(effects.Condemn(self._suspected(each), Condemned(self._round.number, wanted, why)))
                 self._do(effects.Note(dataclasses.replace(finding, done=f"killed rank {wanted} (--on-hang=restart)")))
 

@@ -27,6 +27,9 @@ MAX_MESSAGE_CHARACTERS = 500
 MAX_MESSAGE_LINES = 40
 """Lines that may follow an exception's first line and still be its message."""
 
+STOOD_STILL = "killed because the job stood still: "
+"""How the message of a worker begins that was killed for --on-hang=restart."""
+
 _HEADER = re.compile(r"^(?P<prefix>.*?)Traceback \(most recent call last\):\s*$")
 _GROUP = re.compile(r"^(?P<prefix>.*?)\+ Exception Group Traceback \(most recent call last\):\s*$")
 _BOX = re.compile(r"^(?P<prefix>.*?)╭.*Traceback \(most recent call last\).*╮\s*$")
@@ -216,6 +219,8 @@ def hint(exit: Exit, python: str = "", hints: Sequence[Hint] = ()) -> str:
             "the script ended only on this rank: give every rank the same number of steps, or add a barrier at the end"
         )
     if exit.signal == signal.SIGKILL:
+        if message.startswith(STOOD_STILL):
+            return "elastic-run sent it (--on-hang=restart): find out why the rank stood still there"
         if exit.oom_kills or "out of memory" in message:
             return "the machine or its memory limit was exhausted: use less memory per worker, or raise the limit"
         return (

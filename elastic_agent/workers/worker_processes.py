@@ -53,7 +53,7 @@ from ..processes.reaper import Reaper
 from ..zygotes.choice import Zygotes
 from ..zygotes.seed import Limits, Recipe, Seed, shimmed, tagged
 from ..zygotes.zygote import AT_ONCE, Begin, NotForked
-from .failure import advice, last_line, last_words, read_failure
+from .failure import STOOD_STILL, advice, last_line, last_words, read_failure
 from .streams import Printed, open_stream
 
 KILL_SECONDS = 10.0
@@ -237,10 +237,10 @@ class Workers:
         return Running(worker.spec.rank, worker.spec.local_rank, worker.pid, ended, output, tail)
 
     def condemn(self, rank: int, why: str) -> bool:
-        """Kills the worker of that rank, whose end is said to be because of `why`; False where it has none."""
+        """Kills the worker of that rank, because the job stood still, and `why`; False where it has none."""
         for worker in self._current:
             if worker.spec.rank == rank and not worker.ended.is_set():
-                worker.condemned = why
+                worker.condemned = f"{STOOD_STILL}{why}"
                 _send(worker, signal.SIGKILL)
                 return True
         return False

@@ -28,7 +28,7 @@ class Condemned:
 
     Attributes:
         round: it belongs to.
-        why: becomes the message of its end.
+        why: the job stood still, in the message of its end.
     """
 
     round: Number

@@ -7,6 +7,7 @@ import pytest
 
 from elastic_run.adapters.registry import adapter
 from elastic_run.elastic_agent.workers.failure import (
+    STOOD_STILL,
     bounded,
     describe,
     hint,
@@ -292,6 +293,7 @@ def test_an_end_is_described_by_name_and_number():
 def test_out_of_memory_is_named_only_with_evidence():
     assert "memory limit was exhausted" in hint(exited(signal=9, oom_kills=1))
     assert "counted no out-of-memory kill" in hint(exited(signal=9))
+    assert "elastic-run sent it (--on-hang=restart)" in hint(exited(signal=9, message=f"{STOOD_STILL}rank 3 sleeps"))
 
 
 @pytest.mark.parametrize(
