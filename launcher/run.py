@@ -18,6 +18,7 @@ from ..elastic_agent import agent_trace as recording
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Result
 from ..elastic_agent.agent_machine import REPEAT_SECONDS
+from ..elastic_agent.diagnosis.threads import Threads
 from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
@@ -34,7 +35,8 @@ from ..rendezvous.plural import plural
 from ..rendezvous.process_limits import all_allowed
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.endpoint import Endpoint
-from ..rendezvous.trace_file import AGENT, Sink, Trace
+from ..rendezvous.time_split import Split
+from ..rendezvous.trace_file import AGENT, Later, Sink, Trace
 from ..rendezvous.version import VERSION
 from . import finished
 from .address import Address, Unreachable, address_of, endpoints_of
@@ -54,6 +56,9 @@ if TYPE_CHECKING:
     from ..rendezvous.identity.contexts import Identity
     from .history.journal import Journal
     from .telemetry.export import Exporter
+
+TRACE_SECONDS = 30.0
+"""For a trace to be read at the end: its disk may hang."""
 
 
 def setup(
@@ -166,7 +171,7 @@ async def _run(
     asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded, patience = False, READER_SECONDS
     machine = RealMachine(output, early, limits, alone=entered is not None)
-    trace = trace_of(options, output.say, telemetry)
+    trace = trace_of(options, output.say, telemetry, output.later)
     if entered is not None:
         recording.begin(trace, entered)
     try:
@@ -208,8 +213,7 @@ async def _run(
         if result.code >= 128:  # a signal told it to leave
             patience = LEAVING_READER_SECONDS
         trace.instant("exit", AGENT, code=result.code, reason=result.reason)
-        # In a thread: of a long trace it takes seconds, in which this process still takes the workers' last output.
-        split = await asyncio.to_thread(spent, options, result) if options.output.trace else spent(options, result)
+        split = await _spent(options, result, output)
         for line in last_lines(options, result, where.host, split):
             output.say(line)
         if options.output.summary_json:
@@ -273,6 +277,16 @@ async def _take_part(
         agent.timeline.down(asyncio.get_running_loop().time())
         return agent.result(code, reason)
     return Result(code, reason, None, agent_setup.workers.node, (), Timeline(begun))
+
+
+async def _spent(options: Options, result: Result, output: Output) -> Split | None:
+    """As `spent`: of a long trace it takes seconds, in which this process still takes the workers' last output."""
+    if not options.output.trace:
+        return spent(options, result)
+    await output.flush(TRACE_SECONDS / 10)
+    with contextlib.suppress(OSError):  # a TimeoutError is one
+        return await Threads(1).run(lambda: spent(options, result), TRACE_SECONDS)
+    return None
 
 
 async def _checked(options: Options, where: Address, store: Store, output: Output) -> str:
@@ -384,14 +398,16 @@ def telemetry_of(options: Options, say: Callable[[str], None]) -> "Exporter | No
         raise UsageError(f"--otlp: OpenTelemetry cannot be set up from its variables: {error}") from None
 
 
-def trace_of(options: Options, say: Callable[[str], None], sink: Sink | None = None) -> Trace:
+def trace_of(
+    options: Options, say: Callable[[str], None], sink: Sink | None = None, later: Later | None = None
+) -> Trace:
     """Where this process records what it does."""
     file = options.output.trace
     if file is None:
         return Trace(sink=sink)
     with contextlib.suppress(OSError):  # whoever opens the file in it says so
         file.parent.mkdir(parents=True, exist_ok=True)
-    return Trace(str(file), node_name(options), say, create=True, sink=sink)
+    return Trace(str(file), node_name(options), say, create=True, sink=sink, later=later)
 
 
 def _begun(options: Options, early: "tuple[str, Seed] | None") -> "tuple[Output, Exporter | None]":

@@ -39,6 +39,9 @@ TEXT_CHARACTERS = 400
 Sink = Callable[[str, str, float, float, dict[str, object]], None]
 """Takes an event: its name, its row, its begin and end in seconds of the clock (equal: a moment), its arguments."""
 
+Later = Callable[[Callable[[], None]], None]
+"""Has something done, now or on a thread."""
+
 
 class Trace:
     """Writes events to one file, or nowhere.
@@ -50,6 +53,7 @@ class Trace:
         create: the file is made, or gone on with, and says first whose events follow; False: it is there.
         now: the clock, in seconds.
         sink: takes each event as well, also where there is no file; must return at once.
+        later: has the file written by a thread, in order, for who must not wait for a disk that hangs.
 
     Attributes:
         file: None where there is none.
@@ -64,8 +68,10 @@ class Trace:
         create: bool = False,
         now: Callable[[], float] = time.monotonic,
         sink: Sink | None = None,
+        later: Later | None = None,
     ) -> None:
         self.file = file
+        self._later = later or (lambda write: write())
         self._sink = sink
         self.now = now
         self._node = node
@@ -113,10 +119,14 @@ class Trace:
 
     def close(self) -> None:
         """Nothing is recorded any more."""
+        self.file = None
+        self._later(self._shut)
+
+    def _shut(self) -> None:
         with suppress(OSError):  # closed by somebody else
             if self._descriptor >= 0 and self._is() == self._identity:
                 os.close(self._descriptor)
-        self._descriptor, self.file = -1, None
+        self._descriptor = -1
 
     def _begin(self) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # two agents that make one file write one bracket
@@ -149,6 +159,9 @@ class Trace:
         line = _line(event)
         if len(line) > LINE_BYTES:
             line = _line({**event, "args": {"left out": f"arguments of {len(line)} bytes"}})
+        self._later(lambda: self._append(line))
+
+    def _append(self, line: bytes) -> None:
         if self._descriptor < 0:
             return
         try:
@@ -165,8 +178,8 @@ class Trace:
         return status.st_dev, status.st_ino
 
     def _give_up(self, error: OSError) -> None:
-        file = self.file
-        self.close()
+        file, self.file = self.file, None
+        self._shut()
         self._say(f"the trace {file} cannot be written ({error.strerror}): no more events are recorded")
 
 

@@ -202,17 +202,21 @@ class Output:
     def _prepare(self, round: int, local_rank: int) -> None:
         """Has a worker's folder made by the writer: a disk that stands still must hold up neither agent nor worker."""
         self._prune(round)
-        if writer := self._started():
-            writer.call(lambda: self._make_folder(round, local_rank))
 
-    def _make_folder(self, round: int, local_rank: int) -> None:
-        """A disk that has no room for it does not keep the worker from its work, either."""
-        try:
-            self.worker_dir(round, local_rank)
-        except OSError as error:
-            if not self._homeless:
-                self._homeless = True
-                self.say(f"cannot create a log folder: {error}; the workers continue without logs")
+        def make() -> None:
+            try:
+                self.worker_dir(round, local_rank)
+            except OSError as error:  # a disk that has no room for it does not keep the worker from its work, either
+                if not self._homeless:
+                    self._homeless = True
+                    self.say(f"cannot create a log folder: {error}; the workers continue without logs")
+
+        self.later(make)
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Has the writer do it, in order: nobody else waits for a disk that hangs."""
+        if writer := self._started():
+            writer.call(work)
 
     def log_file(self, round: int, local_rank: int, stream: StreamName) -> Path | None:
         """Where a worker's stream is kept whole; None where it is not."""
@@ -439,8 +443,7 @@ class Output:
         self._attempts.append(round)
         while self._keep and len(self._attempts) > self._keep:
             old = self._root / f"attempt_{self._attempts.pop(0)}"
-            if writer := self._started():
-                writer.call(lambda old=old: shutil.rmtree(old, ignore_errors=True))
+            self.later(lambda old=old: shutil.rmtree(old, ignore_errors=True))
 
     def _tell_room(self) -> None:
         # RuntimeError: the loop has been closed; nobody is left to hear it.

@@ -18,6 +18,7 @@ import pytest
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.logs.own_lines import OwnLines
 from elastic_run.elastic_agent.logs.writer import HIGH_BYTES, File
+from elastic_run.rendezvous.trace_file import Trace
 
 Make = Callable[..., Output]
 
@@ -511,6 +512,30 @@ async def test_bytes_that_a_full_disk_lost_are_counted_where_they_are_missing(ma
     lines.feed(b"kept\n")
     await output.close(succeeded=True)
     assert log.read_bytes() == b"\n[elastic-run] 5 bytes are missing here\nkept\n"
+
+
+async def test_an_agents_trace_on_a_disk_that_hangs_holds_up_nobody(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    output, file = make(), tmp_path / "trace.json"
+    trace = Trace(str(file), "a", create=True, later=output.later)
+    assert await output.flush()
+    held, write, descriptor = threading.Event(), os.write, trace._descriptor  # pyright: ignore[reportPrivateUsage]
+
+    def hang(number: int, data: bytes) -> int:
+        if number == descriptor:
+            held.wait()
+        return write(number, data)
+
+    monkeypatch.setattr(os, "write", hang)
+    try:
+        trace.instant("one", "agent")
+        trace.close()
+        assert not await output.flush(0.01)
+    finally:
+        held.set()
+    await output.close(succeeded=True)
+    assert '"one"' in file.read_text()
 
 
 async def test_all_bytes_that_a_full_disk_lost_are_counted(make: Make):
