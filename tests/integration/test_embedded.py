@@ -32,9 +32,9 @@ from elastic_run.rendezvous.store.embedded.binary import (
     refuse_unfit,
 )
 from elastic_run.rendezvous.store.embedded.folders import EmbeddedFailed, last_lines
+from elastic_run.rendezvous.store.embedded.gateway import encoded
 from elastic_run.rendezvous.store.embedded.local_member import Hosting, WantedStore, ensure
 from elastic_run.rendezvous.store.embedded.member_slot import Probe, Reach, peer_port
-from elastic_run.rendezvous.store.embedded.supervisor import encoded
 from elastic_run.rendezvous.store.embedded.watchdog import Kept, full_disk, look_after, supervisor_of, take_lock
 from elastic_run.rendezvous.store.endpoint import Endpoint
 from elastic_run.rendezvous.store.memory_store import MemoryStore

@@ -1,27 +1,27 @@
 """Asks etcd over its JSON gateway: whether it answers, who its members are, and to change them.
 
-Just enough HTTP for that, on asyncio, without a library and without heeding proxies from the environment. It works
-before anything else does, so it needs no more than an address.
+`gateway` knows what is said; here it is said on asyncio, without heeding proxies from the environment. It works before
+anything else does, so it needs no more than an address.
 """
 
 import asyncio
 import base64
-import json
 import os
 import re
 import socket
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
 from ...identity import SERVER_NAME
 from ...identity.contexts import NO_TLS, in_words
 from ...identity.secret import GIVE_IT
 from ..endpoint import Endpoint
+from .gateway import JOBS, NotEtcd, encoded, is_whole, keys_under, node_keys, read_answer, request
 from .member_slot import Member, Probe, Reach
-from .supervisor import JOBS, LARGEST_REPLY, Patience, encoded, keys_under, node_keys
+from .supervisor import Patience
 
 BIRTH_KEY = b"elastic-run.birth"
 """Holds the store's birth: outside every job's prefix, so that no job lists it."""
@@ -90,12 +90,7 @@ async def call(
         raise NotAnswered(Reach.UNREACHABLE, f"no connection within {seconds:g} s") from None
     try:
         async with asyncio.timeout(seconds):
-            method, data = ("GET", b"") if body is None else ("POST", json.dumps(body).encode())
-            writer.write(
-                f"{method} {path} HTTP/1.0\r\nHost: {endpoint}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(data)}\r\n\r\n".encode()
-                + data
-            )
+            writer.write(request(str(endpoint), path, body))
             await writer.drain()
             reply = await _read(reader)
     except (TimeoutError, ConnectionError):
@@ -154,12 +149,10 @@ async def _speaks_plainly(host: str, port: int, endpoint: Endpoint) -> bool:
     except OSError:
         return False
     try:
-        writer.write(f"GET /version HTTP/1.0\r\nHost: {endpoint}\r\n\r\n".encode())
-        words = (await reader.readline()).split(None, 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/"):
-            return False
-        return words[1] != b"400" or not _WANTS_TLS.search(await _read(reader))
-    except (OSError, ValueError, NotAnswered):  # ValueError: a line without an end
+        writer.write(request(str(endpoint), "/version", None))
+        reply = await _read(reader)
+        return reply.startswith(b"HTTP/") and not (reply.split(None, 2)[1:2] == [b"400"] and _WANTS_TLS.search(reply))
+    except (OSError, NotAnswered):
         return False
     finally:
         writer.transport.abort()
@@ -187,14 +180,13 @@ async def _speaks_tls(addresses: Sequence[tuple[str, int]], seconds: float) -> b
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
     """All that comes, within bounds. Raises NotAnswered."""
-    parts: list[bytes] = []
-    left = LARGEST_REPLY
-    while part := await reader.read(1 << 16):
-        left -= len(part)
-        if left < 0:
-            raise NotAnswered(Reach.FOREIGN, f"its answer has more than {LARGEST_REPLY >> 20} MiB")
-        parts.append(part)
-    return b"".join(parts)
+    reply = bytearray()
+    try:
+        while not is_whole(reply) and (part := await reader.read(1 << 16)):
+            reply += part
+    except NotEtcd as error:
+        raise NotAnswered(Reach.FOREIGN, str(error)) from None
+    return bytes(reply)
 
 
 def _failed_handshake(error: ssl.SSLError) -> NotAnswered:
@@ -226,25 +218,15 @@ def _stranger(words: str) -> NotAnswered:
 
 
 def _understood(reply: bytes) -> dict[str, Any]:
-    head, _, body = reply.partition(b"\r\n\r\n")
-    words = head.split(b"\r\n", 1)[0].split(None, 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-        what = f"it answers {reply[:40]!r}" if reply else "it closes the connection"
-        raise NotAnswered(Reach.FOREIGN, what)
     try:
-        decoded: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        decoded = None
-    if not isinstance(decoded, dict) and b"HTTPS server" in body:
-        raise _stranger(TLS_ONLY)
-    if not isinstance(decoded, dict):
-        raise NotAnswered(Reach.FOREIGN, f"it answers HTTP {int(words[1])} and no JSON")
-    answer = cast(dict[str, Any], decoded)
-    if int(words[1]) == 200 and "error" not in answer:
+        status, answer = read_answer(reply)
+    except NotEtcd as error:
+        raise _stranger(TLS_ONLY) if b"HTTPS server" in reply else NotAnswered(Reach.FOREIGN, str(error)) from None
+    if status == 200 and "error" not in answer:
         return answer
     raw = answer.get("code", 0)
     code = raw if isinstance(raw, int) else 0
-    message = str(answer.get("message") or answer.get("error") or f"HTTP {int(words[1])}")
+    message = str(answer.get("message") or answer.get("error") or f"HTTP {status}")
     if code in _UNAVAILABLE:
         raise NotAnswered(Reach.SILENT, message)
     raise EtcdAdminRefused(message, code)

@@ -1,6 +1,7 @@
 """Keeps one embedded etcd: starts it, outlives the agent that asked for it, and stops it when no job needs it.
 
-Run by path as `python -I -S supervisor.py ...`, so that it loads nothing but the standard library and stays small.
+Run by path as `python -I -S supervisor.py ...`, so that it loads nothing but the standard library and `gateway`, and
+stays small.
 It detaches itself (its own session, two forks), prints its process id, and holds the lock of its member's port.
 etcd dies with it, and it ends with etcd.
 
@@ -23,13 +24,11 @@ alarm.
 """
 
 import argparse
-import base64
 import contextlib
 import ctypes
 import fcntl
 import json
 import os
-import re
 import select
 import shutil
 import signal
@@ -41,15 +40,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 if TYPE_CHECKING:
-    from http.client import HTTPConnection
+    from socket import socket
+if TYPE_CHECKING or __package__:
+    from .gateway import JOBS, encoded, is_whole, keys_under, node_keys, read_answer, request
+else:  # run by path
+    sys.path.append(os.path.dirname(__file__))  # noqa: PTH120
+    from gateway import JOBS, encoded, is_whole, keys_under, node_keys, read_answer, request
 
 EXITED = "etcd exited by itself with status"  # in its log, where `watchdog` looks for it
-JOBS = "/elastic-run/"
-"""Every job's keys lie under this."""
-
-_NODE_KEY = re.compile(r"/elastic-run/.+/nodes/[^/]+")
 _PR_SET_PDEATHSIG = 1
-LARGEST_REPLY = 16 << 20  # the keys of some ten thousand nodes are less than a tenth of that
 _STOP_SECONDS = 5.0  # for etcd's orderly stop, which hands its leadership over
 _ASK_SECONDS = 2.0
 _DEATHS = 3  # before there is a pause between two starts
@@ -194,32 +193,12 @@ def cut(history: History, space: Space) -> tuple[History, int | None]:
     return History(None, space.revision), history.before
 
 
-def encoded(data: bytes) -> str:
-    """Bytes as the JSON gateway takes them."""
-    return base64.b64encode(data).decode()
-
-
-def keys_under(prefix: bytes) -> dict[str, str]:
-    """All keys under a prefix, as the gateway takes them: etcd's end is the prefix with its last byte raised."""
-    return {"key": encoded(prefix), "range_end": encoded(prefix[:-1] + bytes([prefix[-1] + 1]))}
-
-
-def node_keys(answer: dict[str, object]) -> list[bytes]:
-    """The leased node keys in the gateway's answer to a range."""
-    found: list[bytes] = []
-    for entry in cast(list[dict[str, str]], answer.get("kvs") or []):
-        key = base64.b64decode(entry["key"])
-        if int(entry.get("lease", "0")) and _NODE_KEY.fullmatch(key.decode(errors="replace")):
-            found.append(key)
-    return found
-
-
 # The rest talks to etcd and to the system.
 
 
 @dataclass(slots=True)
-class _Client:
-    """Where etcd answers, and the connection to it, which is kept: with TLS a new one costs both ends milliseconds.
+class _Gateway:
+    """The gateway of the member's etcd. Its connection is kept: with TLS a new one costs both ends milliseconds.
 
     `tls`: the folder with the member's certificate, which proves this process, too.
     """
@@ -227,67 +206,55 @@ class _Client:
     host: str
     port: int
     tls: Path | None = None
-    context: object = None
-    kept: "HTTPConnection | None" = None
+    kept: "socket | None" = None
 
-    def connected(self, seconds: float) -> "HTTPConnection":
-        """A connection, on which each step may take so long. Raises OSError."""
-        if self.kept is None:
-            self.kept = self._connect(seconds)
-        elif self.kept.sock is not None:
-            self.kept.sock.settimeout(seconds)
-        return self.kept
+    def post_json(self, path: str, body: dict[str, object], seconds: float = _ASK_SECONDS) -> dict[str, object] | None:
+        """One call, each step of which may take so long; None where etcd does not answer."""
+        while True:
+            kept, self.kept, connection = self.kept, None, self.kept
+            try:
+                connection = kept or self._connect(seconds)
+                connection.settimeout(seconds)
+                connection.sendall(request(self.host, path, body))
+                reply = bytearray()
+                while not (whole := is_whole(reply)) and (part := connection.recv(1 << 16)):
+                    reply += part
+                status, answer = read_answer(reply)
+                self.kept = connection if whole else None
+                return answer if status == 200 else None
+            except (OSError, ValueError) as error:
+                if kept is None or isinstance(error, TimeoutError):
+                    return None
+                # It was closed since the last call, by an etcd that has begun anew perhaps.
+            finally:
+                if connection is not None and self.kept is None:
+                    connection.close()
 
-    def drop(self) -> None:
-        """The next one is another, with the certificate that is there then."""
-        self.context = None
-        if self.kept is not None:
-            self.kept.close()
-        self.kept = None
+    def _connect(self, seconds: float) -> "socket":
+        """With the certificate that is there now. Raises OSError."""
+        import socket  # here, because etcd is started first
 
-    def _connect(self, seconds: float) -> "HTTPConnection":
-        import http.client  # here, because etcd is started first, and the agent has no use for it
-
+        connection = socket.create_connection((self.host, self.port), seconds)
         if self.tls is None:
-            return http.client.HTTPConnection(self.host, self.port, timeout=seconds)
+            return connection
         import ssl
 
-        if not isinstance(self.context, ssl.SSLContext):
-            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            self.context.check_hostname = False  # only the job's authority is trusted, and it vouches for members alone
-            self.context.load_verify_locations(self.tls / "ca.pem")
-            self.context.load_cert_chain(self.tls / "member.pem")
-        return http.client.HTTPSConnection(self.host, self.port, timeout=seconds, context=self.context)
-
-
-def _ask(
-    client: _Client, path: str, body: dict[str, object], seconds: float = _ASK_SECONDS
-) -> dict[str, object] | None:
-    """One call of etcd's JSON gateway; None where it does not answer. Not urllib: it would heed http_proxy."""
-    import http.client  # as above
-
-    while True:
-        kept = client.kept is not None
         try:
-            connection = client.connected(seconds)
-            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            data = response.read(LARGEST_REPLY)  # of what is cut off, JSON makes nothing
-            if not response.isclosed():
-                client.drop()
-            return cast(dict[str, object], json.loads(data)) if response.status == 200 else None
-        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-            client.drop()
-            if not kept or isinstance(error, TimeoutError):
-                return None
-            # It was closed since the last call, by an etcd that has begun anew perhaps.
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False  # only the job's authority is trusted, and it vouches for members alone
+            context.load_verify_locations(self.tls / "ca.pem")
+            context.load_cert_chain(self.tls / "member.pem")
+            return context.wrap_socket(connection)
+        except OSError:
+            connection.close()
+            raise
 
 
 class _Observer:
     """Asks for node keys at little cost: while the last one seen lives, for that one only."""
 
-    def __init__(self, client: _Client) -> None:
-        self._client = client
+    def __init__(self, gateway: _Gateway) -> None:
+        self._gateway = gateway
         self._last: bytes | None = None
 
     def look(self, seen: Seen) -> Seen:
@@ -296,7 +263,7 @@ class _Observer:
         if keys is not None:
             seen = heard(seen, bool(keys), now)
         if seen.orphaned is not None and seen.answered is not None:
-            status = _ask(self._client, "/v3/maintenance/status", {})
+            status = self._gateway.post_json("/v3/maintenance/status", {})
             if status is not None and int(str(status.get("leader", "0"))):
                 seen = replace(seen, led=now)
         return seen
@@ -308,7 +275,7 @@ class _Observer:
         keys: list[bytes] = []
         while where and not keys:
             # Serializable: this member's own copy, so that a lost quorum is no silence.
-            answer = _ask(self._client, "/v3/kv/range", {"serializable": True, "keys_only": True, **where.pop(0)})
+            answer = self._gateway.post_json("/v3/kv/range", {"serializable": True, "keys_only": True, **where.pop(0)})
             if answer is None:
                 return None
             keys = node_keys(answer)
@@ -319,8 +286,8 @@ class _Observer:
 class _Janitor:
     """Bounds the history of the store in bytes, and ends a space alarm. Each supervisor looks after its member."""
 
-    def __init__(self, client: _Client) -> None:
-        self._client = client
+    def __init__(self, gateway: _Gateway) -> None:
+        self._gateway = gateway
         self._history = History()
         self._at = 0.0
         self._told = False
@@ -329,7 +296,7 @@ class _Janitor:
         if now < self._at:
             return
         self._at = now + _SPACE_SECONDS
-        status = _ask(self._client, "/v3/maintenance/status", {})
+        status = self._gateway.post_json("/v3/maintenance/status", {})
         space = None if status is None else space_of(status)
         if space is None:
             return
@@ -339,13 +306,13 @@ class _Janitor:
         self._history, revision = cut(self._history, space)
         if revision is not None:
             physical: dict[str, object] = {"revision": str(revision), "physical": space.full}
-            _ask(self._client, "/v3/kv/compaction", physical, _DEFRAGMENT_SECONDS)
+            self._gateway.post_json("/v3/kv/compaction", physical, _DEFRAGMENT_SECONDS)
         if space.full:
-            _ask(self._client, "/v3/maintenance/defragment", {}, _DEFRAGMENT_SECONDS)
-            alarms = _ask(self._client, "/v3/maintenance/alarm", {"action": "GET"}) or {}
+            self._gateway.post_json("/v3/maintenance/defragment", {}, _DEFRAGMENT_SECONDS)
+            alarms = self._gateway.post_json("/v3/maintenance/alarm", {"action": "GET"}) or {}
             for alarm in cast(list[dict[str, str]], alarms.get("alarms") or []):
                 if alarm.get("alarm") == "NOSPACE":
-                    _ask(self._client, "/v3/maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+                    self._gateway.post_json("/v3/maintenance/alarm", {"action": "DEACTIVATE", **alarm})
 
 
 def space_of(status: dict[str, object]) -> Space | None:
@@ -474,8 +441,8 @@ def _keep(options: argparse.Namespace, wakeup: int) -> Verdict:
     """Watches until the member has to go; "stop" also where etcd has ended for good."""
     etcd = _Etcd(options.command, options.served)
     seen = Seen(started=time.monotonic())
-    client = _Client(options.client_host, options.client_port, options.tls)
-    observer, janitor = _Observer(client), _Janitor(client)
+    gateway = _Gateway(options.client_host, options.client_port, options.tls)
+    observer, janitor = _Observer(gateway), _Janitor(gateway)
     patience = Patience(options.linger, options.grace)
     touched = time.monotonic()
     while True:

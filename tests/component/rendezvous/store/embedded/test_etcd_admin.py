@@ -8,7 +8,7 @@ import pytest
 
 from elastic_run.rendezvous.identity.contexts import Identity
 from elastic_run.rendezvous.identity.secret import new_secret
-from elastic_run.rendezvous.store.embedded import etcd_admin
+from elastic_run.rendezvous.store.embedded import etcd_admin, gateway, supervisor
 from elastic_run.rendezvous.store.embedded.member_slot import Reach
 from elastic_run.rendezvous.store.endpoint import Endpoint
 
@@ -40,7 +40,7 @@ async def listen() -> AsyncIterator[Listen]:
 
 
 async def test_an_answer_without_an_end_is_no_answer(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(etcd_admin, "LARGEST_REPLY", 1 << 20)
+    monkeypatch.setattr(gateway, "LARGEST_REPLY", 1 << 20)
     sent = 0
 
     async def endless(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -147,3 +147,23 @@ async def test_a_server_that_hangs_up_on_who_asks_it_without_tls_may_have_none(l
 
     found = await etcd_admin.probe(await listen(deaf), seconds=30.0)
     assert found.reach is Reach.FOREIGN and "it closes the connection" in found.detail
+
+
+async def test_a_supervisor_keeps_its_connection_and_makes_another_where_it_was_closed(listen: Listen) -> None:
+    connections = 0
+
+    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        for _ in range(2):
+            await reader.readuntil(b"}")
+            body = b'{"connection":%d}' % connections
+            writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            await writer.drain()
+
+    endpoint = await listen(twice)
+    gate = supervisor._Gateway(endpoint.host, endpoint.port)  # pyright: ignore[reportPrivateUsage]
+    answers = [await asyncio.to_thread(gate.post_json, "/v3/kv/range", {}) for _ in range(5)]
+    assert answers == [{"connection": number} for number in (1, 1, 2, 2, 3)]
+    if gate.kept is not None:
+        gate.kept.close()

@@ -1,6 +1,5 @@
 """When a supervisor stops its member, decided on values alone."""
 
-import base64
 import os
 from pathlib import Path
 
@@ -12,12 +11,9 @@ from elastic_run.rendezvous.store.embedded.supervisor import (
     Seen,
     Space,
     cut,
-    encoded,
     heard,
     in_vain,
     judge,
-    keys_under,
-    node_keys,
     pause,
     space_of,
     touch,
@@ -116,32 +112,3 @@ def test_all_in_a_members_folder_is_renewed(tmp_path: Path) -> None:
         os.utime(path, (1, 1))
     touch((tmp_path / "missing",), tmp_path)
     assert all(path.stat().st_mtime > 1 for path in (tmp_path, inner.parent, inner))
-
-
-def answer(*entries: tuple[str, int]) -> dict[str, object]:
-    kvs = [
-        {"key": base64.b64encode(key.encode()).decode()} | ({"lease": str(lease)} if lease else {})
-        for key, lease in entries
-    ]
-    return {"kvs": kvs}
-
-
-def test_only_leased_node_keys_count() -> None:
-    found = node_keys(
-        answer(
-            ("/elastic-run/job/leader", 1),
-            ("/elastic-run/job/assignments/7.1/n0", 0),
-            ("/elastic-run/job/nodes/n0", 0),
-            ("/elastic-run/job/nodes/n1", 7),
-            ("/elastic-run/team/job/nodes/n2", 7),
-        )
-    )
-    assert found == [b"/elastic-run/job/nodes/n1", b"/elastic-run/team/job/nodes/n2"]
-
-
-def test_an_empty_answer_holds_no_nodes() -> None:
-    assert node_keys({"header": {}}) == []
-
-
-def test_the_end_of_a_prefix_is_the_next_text_after_all_of_it() -> None:
-    assert keys_under(b"/elastic-run/") == {"key": encoded(b"/elastic-run/"), "range_end": encoded(b"/elastic-run0")}
