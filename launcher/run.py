@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import socket
@@ -11,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Literal, TextIO
 
 from ..adapters.environment import WorkerSettings
 from ..elastic_agent import agent_trace as recording
@@ -168,7 +167,6 @@ async def _run(
     told: list[int],
 ) -> Result:
     output, telemetry = _begun(options, early)
-    asyncio.get_running_loop().set_exception_handler(_full_once(output))
     succeeded, patience = False, READER_SECONDS
     machine = RealMachine(output, early, limits, alone=entered is not None)
     trace = trace_of(options, output.say, telemetry, output.later)
@@ -294,30 +292,6 @@ async def _checked(options: Options, where: Address, store: Store, output: Outpu
     from .node_check.check import check  # here, because few ask for it
 
     return await check(options, where, endpoints_of(options), store, dict(os.environ), output.say)
-
-
-def _full_once(
-    output: Output,
-) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:  # Any: the loop's own signature
-    """What the event loop does with errors that nobody takes: a full descriptor table is said once, in one line.
-
-    By itself it prints a hundred tracebacks a second while a connection waits that cannot be accepted.
-    """
-    told = False
-
-    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal told
-        error = context.get("exception")
-        full = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
-        if not full or "socket" not in context:  # which is there where a connection could not be accepted
-            loop.default_exception_handler(context)
-        elif not told:
-            told = True
-            output.say(
-                f"this agent can open no more files ({os.strerror(errno.EMFILE).lower()}): a higher ulimit -n may help"
-            )
-
-    return handle
 
 
 @contextlib.contextmanager

@@ -20,31 +20,21 @@ def kill(mercy: Mercy, left: Sequence[Process], waited: Sequence[Process]) -> li
     return condemned
 
 
-def _handles(waited: Sequence[Process]) -> set[int] | None:
-    """Pidfds of those of `waited` that are there; None, and none is kept, where there are not descriptors for all."""
-    handles: set[int] = set()
-    try:
-        for found in waited:
-            if (handle := open_process(found)) is not None:
-                handles.add(handle)
-    except OSError:
-        for handle in handles:
-            os.close(handle)
-        return None
-    return handles
-
-
-async def ended(waited: Sequence[Process] | None, seconds: float, hurry: asyncio.Event | None = None) -> None:
+async def ended(waited: Sequence[Process], seconds: float, hurry: asyncio.Event | None = None) -> None:
     """Wait until all of `waited` have ended, `hurry` is set, or `seconds` have passed.
 
-    Where they are not known (None) or cannot be watched, for lack of descriptors: at most LOOK_AGAIN_SECONDS.
+    Where nobody is named, or there are not descriptors to watch them all: at most LOOK_AGAIN_SECONDS.
     """
     loop = asyncio.get_running_loop()
     done = hurry or asyncio.Event()
-    handles = None if waited is None else _handles(waited)
-    blind = handles is None
-    if handles is None:
-        handles, seconds = set[int](), min(seconds, LOOK_AGAIN_SECONDS)
+    handles: list[int] = []
+    blind = not waited
+    try:
+        for found in waited:
+            if (handle := open_process(found)) is not None:
+                handles.append(handle)
+    except OSError:
+        blind = True
     missing = set(handles)
 
     def one(handle: int) -> None:
@@ -58,7 +48,7 @@ async def ended(waited: Sequence[Process] | None, seconds: float, hurry: asyncio
             loop.add_reader(handle, one, handle)
         if missing or blind:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(seconds, 0)):
+                async with asyncio.timeout(max(min(seconds, LOOK_AGAIN_SECONDS) if blind else seconds, 0)):
                     await done.wait()
     finally:
         for handle in handles:

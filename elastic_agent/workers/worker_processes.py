@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,9 +69,6 @@ NAMED = 5
 """Of the processes that live on, so many are named."""
 
 DRAIN = Path(__file__).with_name("drain.py").absolute()
-
-RESERVED = 2
-"""Descriptors held back for a look at the workers' processes: a handle and a file of /proc."""
 
 _TERM = signal.SIGTERM
 """By its own name, because `Workers.signal` hides the module inside its class."""
@@ -188,7 +185,7 @@ class Workers:
         self._current: list[_Worker] = []
         self._gone: list[_Worker] = []  # not kept, and not yet ended
         self._exits: list[Exit] = []
-        self._unkillable: dict[int, int | None] = {}  # pid -> when it was started; None: that could not be read
+        self._unkillable: dict[int, int] = {}  # pid -> when it was started
         self._ends_only: frozenset[int] | None = None  # sessions; None: whatever belongs to the workers
         self._stopping = False
         self._version = 0
@@ -203,7 +200,6 @@ class Workers:
         self._oom = OomKills()
         self._oom_look: asyncio.TimerHandle | None = None
         self._zygotes: Zygotes | None = None
-        self._reserved: list[int] = []
 
     @property
     def exits(self) -> tuple[Exit, ...]:
@@ -250,7 +246,7 @@ class Workers:
 
         On a busy machine who computes may get little of it. 0 where that cannot be seen.
         """
-        with self._room(), contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
             own = [each for pid in pids if (each := process(pid))]
             found = [*own, *(each for pid in pids for each in descendants(pid))]
             return sum(each.used + waited(each.pid) for each in found)
@@ -259,18 +255,15 @@ class Workers:
     @property
     def unkillable(self) -> tuple[int, ...]:
         """Pids that the last stop could not kill within its bound and that are still there."""
-        if not self._unkillable:
-            return ()
-        with self._room():
-            try:
-                found = [process(pid) for pid in self._unkillable]
-            except OSError:
-                return tuple(self._unkillable)
+        try:
+            found = [process(pid) for pid in self._unkillable]
+        except OSError:
+            return tuple(self._unkillable)
         return tuple(each.pid for each in found if each and each.alive and self._is_unkillable(each))
 
     def _is_unkillable(self, found: Process) -> bool:
         """It was given up before, and is no later owner of that pid."""
-        return found.pid in self._unkillable and self._unkillable[found.pid] in (found.started, None)
+        return self._unkillable.get(found.pid) == found.started
 
     async def changed(self) -> None:
         """Wait until `exits` or `alive` differs from what it was at the last call (or at the start). One caller."""
@@ -307,7 +300,6 @@ class Workers:
         self.reaper.start()
         with contextlib.suppress(ValueError, RuntimeError):  # not in the thread that hears of signals
             asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, self._resize)
-        self._reserve_descriptors()
         self._forget()
         self._stopping = False
         self._seen = self._version
@@ -408,9 +400,7 @@ class Workers:
         self._forget()
         if self._oom_look is not None:
             self._oom_look.cancel()
-        with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at is not collected
-            self.reaper.close()
-        self._free_reserved()
+        self.reaper.close()
 
     # Starting.
 
@@ -503,7 +493,7 @@ class Workers:
         """Tell the guardian of a new worker, and listen to it."""
         self._guardian.watch(worker.pid)
         if self._since is None:
-            with self._room(), contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
                 found = process(worker.pid)
                 self._since = found.started if found else None
         asyncio.get_running_loop().add_reader(worker.pidfd, self._look, worker)
@@ -667,8 +657,7 @@ class Workers:
                 worker.end_output()
                 if not worker.given_up:
                     self._guardian.forget(worker.pid)
-            with self._room(), contextlib.suppress(OSError):  # an orphan that cannot be looked at stays a zombie
-                self.reaper.reap()
+            self.reaper.reap()
         finally:
             self._ending = None
 
@@ -685,14 +674,14 @@ class Workers:
             left = self._left()
             if left is not None:
                 left = [found for found in left if found.group in groups]
-                if not left:
-                    return
                 self._tell([found for found in left if found.group in orphaned and found.pid not in self._told])
-            await ended(left, rest, self._hurry)
+            if not left and (left is not None or orphaned == groups):
+                return
+            await ended(left or (), rest, self._hurry)
 
     def _tell(self, rest: Sequence[Process]) -> None:
         """The first signal of this stop goes to these, once."""
-        with self._room(), contextlib.suppress(OSError):  # who is missed is told at the next look, or killed
+        with contextlib.suppress(OSError):  # who is missed is told at the next look, or killed
             for found in rest:
                 if not is_tracker(words_of(found.pid)):
                     send(found, self._first)
@@ -722,9 +711,11 @@ class Workers:
         until = time.monotonic() + self._kill_seconds
         left = await self._kill_until_gone((*self._current, *self._gone))
         if left is None:
-            self._trust_own_handles()
-            return
-        self._give_up((*self._current, *self._gone), left)
+            self._output.say(
+                "this agent has no free file descriptors and did not look for processes that its workers left behind; "
+                "the guardian does it when this agent ends"
+            )
+        self._give_up((*self._current, *self._gone), left or ())
         for worker in self._current:
             self._look(worker)
         # The handle of a process that is gone may take some ms longer to say so.
@@ -752,13 +743,12 @@ class Workers:
             if left is None:
                 self._signal_groups(signal.SIGKILL)
             waited = [found for found in left or () if not self._is_unkillable(found)]
-            with self._room():
-                condemned = kill(mercy, left or (), waited)
+            condemned = kill(mercy, left or (), waited)
             if left is not None and not waited:
                 return left
             if (rest := until - time.monotonic()) <= 0:
                 return left and [found for found in left if found in condemned]
-            await ended(condemned or waited or None, rest if condemned else min(rest, TRACKER_SECONDS))
+            await ended(condemned or waited, rest if condemned else min(rest, TRACKER_SECONDS))
 
     def _give_up(self, workers: Sequence[_Worker], left: Sequence[Process]) -> None:
         """SIGKILL has not ended those that are `left`: they are said, and nothing waits for them again."""
@@ -770,27 +760,11 @@ class Workers:
                     f"and its state is {describe_state(found)}"
                 )
         unkillable = {found.pid for found in left}
-        self._count_out([worker for worker in workers if worker.pid in unkillable])
-
-    def _count_out(self, workers: Sequence[_Worker]) -> None:
-        """These could not be killed: they do not count as alive."""
         for worker in workers:
-            if not worker.ended.is_set() and not worker.given_up:
+            if worker.pid in unkillable and not worker.ended.is_set() and not worker.given_up:
                 worker.given_up = True
                 self._version += 1
                 self._changed.set()
-
-    def _trust_own_handles(self) -> None:
-        """The end of a stop that could not look: the workers themselves are known by handles that are open already."""
-        for worker in self._current:
-            self._look(worker)
-        stuck = [worker for worker in self._current if not worker.ended.is_set()]
-        self._unkillable |= {worker.pid: None for worker in stuck}
-        self._count_out(stuck)
-        self._output.say(
-            "this agent has no free file descriptors and did not look for processes that its workers left behind; "
-            "the guardian does it when this agent ends"
-        )
 
     def _left(self, of: Collection[int] | None = None) -> list[Process] | None:
         """What of the current workers still runs; None where no descriptor is left to look.
@@ -798,14 +772,13 @@ class Workers:
         With `of`, only what is in those sessions or descends from them.
         """
         own = {worker.pid for worker in (*self._current, *self._gone)} if of is None else set(of)
-        with self._room():
-            try:
-                # The kernel's list of children may skip some while others end: believed when it is empty twice.
-                left = self._belonging(own, all_of_ours=of is None) or self._belonging(own, all_of_ours=of is None)
-                self.reaper.adopt(found.pid for found in left if found.pid not in own)
-                left = [found for found in left if not is_manager(words_of(found.pid))]
-            except OSError:
-                return None
+        try:
+            # The kernel's list of children may skip some while others end: believed when it is empty twice.
+            left = self._belonging(own, all_of_ours=of is None) or self._belonging(own, all_of_ours=of is None)
+            self.reaper.adopt(found.pid for found in left if found.pid not in own)
+            left = [found for found in left if not is_manager(words_of(found.pid))]
+        except OSError:
+            return None
         ends_only = self._ends_only if of is None else None
         if ends_only is None:
             return left
@@ -814,33 +787,32 @@ class Workers:
 
     def _leave_detached(self) -> None:
         """Names what lives on, and lets somebody else read what it prints."""
-        with self._room():
-            try:
-                sessions = {worker.pid for worker in (*self._current, *self._gone)}
-                detached = [each for each in self._belonging(sessions) if not is_manager(words_of(each.pid))]
-            except OSError:
-                detached = []
-            if detached:
-                names = ", ".join(f"pid {found.pid} ({command_of(found.pid)})" for found in detached[:NAMED])
-                more = f" and {len(detached) - NAMED} more" if len(detached) > NAMED else ""
-                self._output.say(
-                    f"processes that the script started in their own session keep running: {names}{more} "
-                    "(--detached=kill ends them with the job)"
-                )
-            ways = {
-                pipe.descriptor: self._output.target(worker.spec.round, worker.spec.local_rank, stream)
-                for worker in self._current
-                for stream, pipe in worker.pipes
-                if not pipe.ended
-            }
-            try:
-                for descriptor in ways:
-                    os.set_inheritable(descriptor, True)
-                if ways:
-                    argv = [sys.executable, "-I", "-S", str(DRAIN), *(f"{pipe}:{to}" for pipe, to in ways.items())]
-                    os.posix_spawn(sys.executable, argv, os.environ, setsid=True)
-            except OSError as error:
-                self._output.say(f"the output of these processes is no longer read: {error}")
+        try:
+            sessions = {worker.pid for worker in (*self._current, *self._gone)}
+            detached = [each for each in self._belonging(sessions) if not is_manager(words_of(each.pid))]
+        except OSError:
+            detached = []
+        if detached:
+            names = ", ".join(f"pid {found.pid} ({command_of(found.pid)})" for found in detached[:NAMED])
+            more = f" and {len(detached) - NAMED} more" if len(detached) > NAMED else ""
+            self._output.say(
+                f"processes that the script started in their own session keep running: {names}{more} "
+                "(--detached=kill ends them with the job)"
+            )
+        ways = {
+            pipe.descriptor: self._output.target(worker.spec.round, worker.spec.local_rank, stream)
+            for worker in self._current
+            for stream, pipe in worker.pipes
+            if not pipe.ended
+        }
+        try:
+            for descriptor in ways:
+                os.set_inheritable(descriptor, True)
+            if ways:
+                argv = [sys.executable, "-I", "-S", str(DRAIN), *(f"{pipe}:{to}" for pipe, to in ways.items())]
+                os.posix_spawn(sys.executable, argv, os.environ, setsid=True)
+        except OSError as error:
+            self._output.say(f"the output of these processes is no longer read: {error}")
 
     def _belonging(self, sessions: Collection[int], *, all_of_ours: bool = True) -> list[Process]:
         """What runs in these sessions or descends from them; with `all_of_ours` also tagged processes and daemons.
@@ -870,24 +842,6 @@ class Workers:
             and found.started >= since
             and not started_with(found.pid, KEPT_VARIABLE)
         }
-
-    @contextlib.contextmanager
-    def _room(self) -> Generator[None]:
-        """Frees the reserved descriptors for a look within; no `await` there, so that the loop takes none of them."""
-        self._free_reserved()
-        try:
-            yield
-        finally:
-            self._reserve_descriptors()
-
-    def _reserve_descriptors(self) -> None:
-        with contextlib.suppress(OSError):  # taken by another thread meanwhile: the next look tries again
-            while len(self._reserved) < RESERVED:
-                self._reserved.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-
-    def _free_reserved(self) -> None:
-        while self._reserved:
-            os.close(self._reserved.pop())
 
     def _signal_groups(self, signum: int) -> None:
         for worker in self._current:

@@ -22,7 +22,7 @@ OLDEST_KERNEL = (5, 4)
 """A worker's exit is heard through pidfd_open and waitid(P_PIDFD)."""
 
 AGENT_DESCRIPTORS = 32
-"""What an agent may have open without workers and peers: its streams, store, guardian, ports and a reserve."""
+"""What an agent may have open without workers and peers: its streams, store, guardian and ports, and some to spare."""
 
 WORKER_DESCRIPTORS = 6
 """For each worker: two pipes, a handle, two log files, and one more handle while it is stopped."""

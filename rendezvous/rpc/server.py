@@ -93,7 +93,8 @@ class Server:
         lets_in: is asked of each socket at once, before anything is made of it; None: everybody.
         admit: is called with each connection before anything is read of it, and after the TLS handshake; whoever it
             gives False for, or raises OSError, is hung up on.
-        say: prints a line about connections that were closed because of a bound, once in REPORT_SECONDS.
+        say: prints a line about connections that were closed because of a bound, or cannot be accepted, once in
+            REPORT_SECONDS.
         bounds: None: those that fit this process's limit of descriptors.
 
     Attributes:
@@ -197,10 +198,8 @@ class Server:
 
     def _short(self, error: OSError) -> None:
         """Nothing can be accepted now."""
-        assert self._acceptor is not None
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "a connection cannot be accepted", "exception": error, "socket": self._acceptor.listening}
-        )
+        if self._say is not None:
+            self._say(f"no connection can be accepted for now ({error.strerror}): a higher ulimit -n may help")
 
 
 class _Connection(asyncio.Protocol):

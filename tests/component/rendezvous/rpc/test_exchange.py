@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 from elastic_run.rendezvous import failure_detector
 from elastic_run.rendezvous.errors import Deposed
 from elastic_run.rendezvous.failure_detector import AgentListener
-from elastic_run.rendezvous.rpc import client, server
+from elastic_run.rendezvous.rpc import acceptor, client, server
 from elastic_run.rendezvous.rpc.bounds import Bounds
 from elastic_run.rendezvous.rpc.client import Connection
 from elastic_run.rendezvous.rpc.envelope import (
@@ -376,6 +378,37 @@ async def test_whoever_must_say_who_it_is_may_not_be_silent(monkeypatch: pytest.
         assert listening.connections == 1
         assert not watching.done()  # it has said the token, and is silent since
         watching.cancel()
+
+
+async def test_where_no_file_can_be_opened_a_line_says_so_once_and_who_connects_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acceptor, "PAUSE", 0.05)
+    tries = 0
+
+    class Full(socket.socket):
+        def accept(self) -> tuple[socket.socket, Any]:  # Any: as socket has it
+            nonlocal tries
+            tries += 1
+            if tries <= 3:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return super().accept()
+
+    said: list[str] = []
+    made = server.Server(Talks().methods, say=said.append)
+    listening = Full()
+    listening.bind((LOOPBACK, 0))
+    made.listen(listening)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(HELLO + asked(1, "echo", DEADLINE, b'{"text":"me"}'))
+            assert answer_of(await read_frame(reader) or b"") == (Answered(1), b'{"text":"me"}')
+            writer.close()
+    finally:
+        await made.close()
+    assert said == ["no connection can be accepted for now (Too many open files): a higher ulimit -n may help"]
+    assert tries <= 6, "it does not spin"
 
 
 @contextlib.asynccontextmanager
