@@ -234,20 +234,15 @@ class _Gateway:
         """With the certificate that is there now. Raises OSError."""
         import socket  # here, because etcd is started first
 
-        connection = socket.create_connection((self.host, self.port), seconds)
         if self.tls is None:
-            return connection
+            return socket.create_connection((self.host, self.port), seconds)
         import ssl
 
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = False  # only the job's authority is trusted, and it vouches for members alone
-            context.load_verify_locations(self.tls / "ca.pem")
-            context.load_cert_chain(self.tls / "member.pem")
-            return context.wrap_socket(connection)
-        except OSError:
-            connection.close()
-            raise
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False  # only the job's authority is trusted, and it vouches for members alone
+        context.load_verify_locations(self.tls / "ca.pem")
+        context.load_cert_chain(self.tls / "member.pem")
+        return context.wrap_socket(socket.create_connection((self.host, self.port), seconds))
 
 
 class _Observer:
