@@ -6,25 +6,40 @@ import argparse
 import sys
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ...master.nodes.platform import PlatformError
+from ...master.nodes.platform import PlatformError, PlatformUnavailable
 from ...rendezvous.visible import visible
 from .arguments import say
-from .progress import Waiting, is_over, status_of, until_over
+from .outage import Outage
+from .progress import Waiting, is_over, job_of, until_over
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
 
 LOG_PAUSE = 2.0
-"""Seconds between two looks for pods that are new."""
+"""Seconds between two looks for pods that are new, and until a log that has broken off is taken up again."""
+
+SILENCE = 60.0
+"""Seconds after which a log without a line is taken up again: its connection may have died unnoticed."""
+
+LAST_LINES = 10.0
+"""Seconds to print what is left of the logs of a job that is over."""
+
+UNREADABLE = 3
+"""Times in a row that a log could not be read, though the API server answers, after which that is said."""
+
+ENDED = ("Succeeded", "Failed")
+"""Phases of a pod whose log gets no further line."""
 
 
 def logs(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job logs`."""
-    status_of(api, arguments.name)  # there is such a job
-    tails = Tails(api, arguments.name, arguments.tail, master=arguments.master, follow=arguments.follow)
+    job_of(api, arguments.name)  # there is such a job
+    tails = Tails(api, arguments.name, arguments.tail, master=arguments.master)
     if arguments.follow:
         tails.until(lambda: is_over(api, arguments.name))
     else:
@@ -34,79 +49,146 @@ def logs(api: "Api", arguments: argparse.Namespace) -> int:
 
 def follow(api: "Api", name: str) -> int:
     """What its nodes print, until it is over; its exit code."""
-    tails = Tails(api, name, -1, master=False, follow=True)
-    tails.until(Waiting(api, name).is_over)
+    waiting = Waiting(api, name)
+    Tails(api, name, -1, master=False).until(lambda: "exitCode" in waiting.look())
     return until_over(api, name, None)
 
 
-class Tails:
-    """The output of a job's pods, as it comes, each line whole."""
+class PrintedLog:
+    """How far a log is printed: one that is taken up again is asked for from a second on, and repeats some lines.
 
-    def __init__(self, api: "Api", name: str, tail: int, *, master: bool, follow: bool) -> None:
+    By those lines themselves it goes on: several may have one time, and those of stdout and stderr may change places.
+    """
+
+    def __init__(self) -> None:
+        self._newest: datetime | None = None
+        self._lines: deque[tuple[datetime, bytes]] = deque()
+        self._repeated: Counter[bytes] = Counter()
+
+    def take_up(self) -> list[tuple[str, object]]:
+        """What to ask for; empty where nothing was printed yet."""
+        if self._newest is None:
+            return []
+        self._repeated = Counter(line for _, line in self._lines)
+        return [("sinceTime", f"{(self._newest - timedelta(seconds=1)).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}")]
+
+    def text_of(self, line: bytes) -> bytes | None:
+        """The line without its time; None: it was printed before."""
+        stamp, _, text = line.partition(b" ")
+        try:
+            at = datetime.fromisoformat(stamp.decode())
+            self._newest = max(at, self._newest or at.astimezone(UTC))
+        except (ValueError, TypeError):  # the kubelet's own word
+            return line
+        if self._repeated[line] > 0:
+            self._repeated[line] -= 1
+            return None
+        self._lines.append((at, line))
+        while self._lines[0][0] < self._newest - timedelta(seconds=2):
+            self._lines.popleft()
+        return text
+
+
+class Tails:
+    """The output of a job's pods, as it comes, each line whole and once."""
+
+    def __init__(self, api: "Api", name: str, tail: int, *, master: bool) -> None:
         from ...master.nodes.kubernetes import objects, pods
 
         self._api = api
         components = "node,master" if master else "node"
         self._query = [("labelSelector", f"{pods.JOB}={name},{objects.COMPONENT} in ({components})")]
-        self._tail = tail
-        self._follow = follow
+        self._tail: list[tuple[str, object]] = [("tailLines", tail)] if tail >= 0 else []
+        self._outage = Outage()
+        self._ended: set[str] = set()
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
 
     def once(self) -> None:
         """What there is."""
         for pod, container in self._pods().items():
-            self._copy(pod, container)
+            try:
+                asked = [("container", container), *self._tail]
+                for line in _lines(self._api.text(self._api.path("pods", pod, "log"), asked), rest=True):
+                    self._print(line)
+            except PlatformError as error:
+                say(f"the logs of {pod} end here: {error}")
 
     def until(self, over: Callable[[], bool]) -> None:
-        """Until the job is over, and everything is printed."""
-        while True:
-            ended = over()
-            try:
-                for pod, container in self._pods().items():
-                    if pod not in self._threads:
-                        thread = threading.Thread(target=self._copy, args=(pod, container), daemon=True)
-                        self._threads[pod] = thread
-                        thread.start()
-            except PlatformError:
-                pass  # asked again
-            if ended:
-                break
-            time.sleep(LOG_PAUSE)
-        for thread in self._threads.values():
-            thread.join(10.0)
+        """Until the job is over, and everything is printed. Raises UsageError, PlatformError."""
+        try:
+            while not self._outage.answer(lambda: self._begin(over)):
+                time.sleep(LOG_PAUSE)
+        finally:
+            until = time.monotonic() + LAST_LINES
+            for thread in self._threads.values():
+                thread.join(max(0.0, until - time.monotonic()))
+
+    def _begin(self, over: Callable[[], bool]) -> bool:
+        """Begins with the pods that are new; whether there will be no others. Raises UsageError, PlatformError."""
+        ended = over()
+        for pod, container in self._pods().items():
+            if pod not in self._threads:
+                self._threads[pod] = threading.Thread(target=self._follow, args=(pod, container), daemon=True)
+                self._threads[pod].start()
+        return ended
 
     def _pods(self) -> Mapping[str, str]:
         """By name, the container that has the output."""
         from ...master.nodes.kubernetes import objects, pods
 
         found = self._api.ask_now("get", self._api.path("pods"), query=self._query)["items"]
-        begun = [
-            each for each in found if (each.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")
-        ]
+        phases = {each["metadata"]["name"]: (each.get("status") or {}).get("phase") for each in found}
+        self._ended |= {name for name, phase in phases.items() if phase in ENDED}
+        begun = [each for each in found if phases[each["metadata"]["name"]] in ("Running", *ENDED)]
         components = {each["metadata"]["name"]: each["metadata"]["labels"][objects.COMPONENT] for each in begun}
         return {name: pods.CONTAINER if what == "node" else what for name, what in sorted(components.items())}
 
-    def _copy(self, pod: str, container: str) -> None:
-        query: list[tuple[str, object]] = [("container", container)]
-        query += [("follow", "true")] if self._follow else []
-        query += [("tailLines", self._tail)] if self._tail >= 0 else []
-        try:
-            for line in _lines(self._api.text(self._api.path("pods", pod, "log"), query)):
-                with self._lock:
-                    sys.stdout.write(line)
-                    sys.stdout.flush()
-        except PlatformError as error:
-            say(f"the logs of {pod} end here: {error}")
+    def _follow(self, pod: str, container: str) -> None:
+        """Prints that log to its end, however often it breaks off: a stream may end before its pod has."""
+        from ...master.nodes.kubernetes.api import NOT_FOUND, ApiSilent
+
+        printed, begun, failed, whole, query = PrintedLog(), time.monotonic(), 0, False, self._tail
+        while True:
+            ended = pod in self._ended
+            try:
+                asked = [("container", container), ("follow", "true"), ("timestamps", "true"), *query]
+                for line in _lines(self._api.text(self._api.path("pods", pod, "log"), asked, SILENCE), rest=ended):
+                    if (text := printed.text_of(line)) is not None:
+                        self._print(text)
+                whole, failed = True, 0
+                if ended:
+                    return
+            except ApiSilent:
+                pass
+            except PlatformError as error:
+                gone = getattr(error, "status", 0) == NOT_FOUND
+                if self._outage.since is None and not isinstance(error, PlatformUnavailable):
+                    if not (gone and whole):
+                        say(f"the logs of {pod} end here: {error}")
+                    return
+                whole, failed = False, failed + 1
+                if failed == UNREADABLE and self._outage.since is None:
+                    say(f"the logs of {pod} cannot be read now: {error}")
+            time.sleep(LOG_PAUSE)
+            # With nothing printed, all that has come since then.
+            since = [("sinceSeconds", int(time.monotonic() - begun) + 1)] if self._tail else []
+            query = printed.take_up() or since
+
+    def _print(self, line: bytes) -> None:
+        with self._lock:
+            sys.stdout.write(_line_of_a_pod(line))
+            sys.stdout.flush()
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
-    rest = b""
+def _lines(chunks: Iterator[bytes], *, rest: bool) -> Iterator[bytes]:
+    """`rest`: the last one counts, too, where it has no end."""
+    begun = b""
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from map(_line_of_a_pod, whole)
-    if rest:
-        yield _line_of_a_pod(rest)
+        *whole, begun = (begun + chunk).split(b"\n")
+        yield from whole
+    if rest and begun:
+        yield begun
 
 
 def _line_of_a_pod(line: bytes) -> str:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...master.nodes.platform import PlatformError
 from ...rendezvous.visible import visible
 from ..errors import UsageError
 from .arguments import say
+from .outage import Outage
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
@@ -50,14 +50,14 @@ def list_jobs(api: "Api", arguments: argparse.Namespace) -> int:
 
 def status(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job status`."""
-    before = None
+    before, outage, name = None, Outage(), arguments.name
     while True:
-        found = status_of(api, arguments.name)
-        if found != before:
-            sys.stdout.write(json.dumps(found) + "\n" if arguments.output == "json" else _text(arguments.name, found))
+        found = outage.answer(lambda: status_of(api, name)) if arguments.watch else status_of(api, name)
+        if found is not None and found != before:
+            sys.stdout.write(json.dumps(found) + "\n" if arguments.output == "json" else _text(name, found))
             sys.stdout.flush()
             before = found
-        if not arguments.watch or "exitCode" in found:
+        if not arguments.watch or "exitCode" in (found or {}):
             return 0
         time.sleep(PAUSE)
 
@@ -101,13 +101,10 @@ def job_of(api: "Api", name: str) -> Json:
 
 
 def is_over(api: "Api", name: str) -> bool:
-    """Whether the job is over; False where the API server does not say."""
+    """Whether the job is over. Raises UsageError where it is gone; PlatformError."""
     from ...master.nodes.kubernetes import objects
 
-    try:
-        return "exitCode" in objects.status_of(api.ask_now("get", api.path("configmaps", name)))
-    except PlatformError:
-        return False  # it can say so the next time
+    return "exitCode" in objects.status_of(job_of(api, name))
 
 
 class Waiting:
@@ -121,15 +118,8 @@ class Waiting:
         self._said = ""
         self._patience = Patience()
 
-    def is_over(self) -> bool:
-        """Whether the job is over; one whose master can never begin is ended here. Raises nothing."""
-        try:
-            return "exitCode" in self.look()
-        except (PlatformError, UsageError):
-            return False  # it can say so the next time
-
     def look(self) -> Json:
-        """How the job is. Raises UsageError, PlatformError."""
+        """How the job is; one whose master can never begin is ended here. Raises UsageError, PlatformError."""
         from . import unstarted
 
         found, trouble = _look(self._api, self._name)
@@ -150,15 +140,11 @@ def until_over(api: "Api", name: str, until: float | None) -> int:
 
     Raises:
         UsageError: it is not over by then.
+        PlatformError: the API server refuses, or was away for too long.
     """
-    from ...master.nodes.platform import PlatformUnavailable
-
-    waiting = Waiting(api, name)
+    waiting, outage = Waiting(api, name), Outage()
     while until is None or time.monotonic() < until:
-        try:
-            found = waiting.look()
-        except PlatformUnavailable:
-            found = {}  # the job continues without its cluster's API
+        found = outage.answer(waiting.look) or {}
         if "exitCode" in found:
             say(f"job {name} {'succeeded' if not found['exitCode'] else 'failed'}: {found.get('reason', '')}")
             return int(found["exitCode"])

@@ -56,7 +56,7 @@ class Jobs:
 
     def run(self, *words: str, code: int = 0) -> str:
         """What `elastic-job` prints; its exit code must be that."""
-        done = subprocess.run(self._command(*words), capture_output=True, text=True, timeout=DEADLINE)
+        done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=DEADLINE)
         assert done.returncode == code, f"{words}: exit code {done.returncode}: {done.stdout}{done.stderr}{self.logs()}"
         return done.stdout + done.stderr
 
@@ -146,7 +146,8 @@ class Jobs:
         """The Job's own object."""
         return self.find("jobs", name, objects.BATCH)
 
-    def _command(self, *words: str) -> list[str]:
+    def command(self, *words: str) -> list[str]:
+        """`elastic-job` with these words."""
         verb, *rest = words
         program = Path(sys.executable).with_name("elastic-job")
         return [str(program), verb, f"--kubeconfig={self.plane.kubeconfig}", "-n", self.namespace, *rest]

@@ -13,6 +13,7 @@ above it is killed and called OOMKilled. Needs root.
 """
 
 import base64
+import bisect
 import contextlib
 import datetime
 import http.server
@@ -132,6 +133,25 @@ class Container:
     ready: bool = True
     probed_at: float = 0.0
     unconfigured: str = ""
+    stamps: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+
+    def lines(self, begin: int = 0, since: str = "") -> tuple[list[bytes], int]:
+        """Whole lines of its log from there on, each with the time at which it was seen, and where the next begins.
+
+        Args:
+            since: those of that time or later alone.
+        """
+        text = self.log.read_bytes()
+        if not self.stamps or len(text) > self.stamps[-1][0]:
+            self.stamps.append((len(text), _time(micro=True)))
+        found: list[bytes] = []
+        for line in text[begin:].splitlines(keepends=True):
+            if not line.endswith(b"\n") and self.running:
+                break
+            stamp = self.stamps[bisect.bisect_right(self.stamps, (begin, "~"))][1]
+            found += [f"{stamp} ".encode() + line] if stamp >= since else []
+            begin += len(line)
+        return found, begin
 
     @property
     def running(self) -> bool:
@@ -375,6 +395,8 @@ class Kubelet:
         """Brings a pod on; whether it is forgotten."""
         for each in pod.containers:
             self._look_at(each)
+            if each.process is not None:
+                each.lines()
         stopping = pod.object["metadata"].get("deletionTimestamp")
         if stopping:
             return self._stop(pod)
@@ -704,17 +726,23 @@ class Kubelet:
         if found is None:
             return
         follow = query.get("follow", ["false"])[0] == "true"
-        with contextlib.suppress(OSError), found.log.open("rb") as log:
-            text = log.read()
-            if "tailLines" in query:
-                count = int(query["tailLines"][0])
-                text = b"".join(text.splitlines(keepends=True)[-count:]) if count else b""
-            request.wfile.write(text)
-            while follow and not self._over.is_set():
+        stamped = query.get("timestamps", ["false"])[0] == "true"
+        since = query.get("sinceTime", [""])[0].removesuffix("Z")
+        if "sinceSeconds" in query:
+            since = _time(-int(query["sinceSeconds"][0])).removesuffix("Z")
+        with contextlib.suppress(OSError):
+            begin, ended = 0, False
+            while not self._over.is_set():
                 ended = not found.running
-                request.wfile.write(log.read())
+                with self._lock:
+                    lines, after = found.lines(begin, since)
+                if "tailLines" in query and not begin:
+                    count = int(query["tailLines"][0])
+                    lines = lines[-count:] if count else []
+                begin = after
+                request.wfile.write(b"".join(each if stamped else each.partition(b" ")[2] for each in lines))
                 request.wfile.flush()
-                if ended:
+                if ended or not follow:
                     break
                 time.sleep(FOLLOWED)
 
@@ -732,8 +760,8 @@ def _no_image(container: Container) -> str:
     return f'rpc error: code = NotFound desc = failed to resolve reference "{container.spec["image"]}": not found'
 
 
-def _time(*, micro: bool = False) -> str:
-    now = datetime.datetime.now(datetime.UTC)
+def _time(later: float = 0.0, *, micro: bool = False) -> str:
+    now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=later)
     return now.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -73,7 +73,7 @@ def own_secrets(jobs: Jobs) -> list[str]:
 def test_what_a_dry_run_prints_is_a_job_when_it_is_applied(jobs: Jobs, machine: Kubelet) -> None:
     script = jobs.folder / "applied.py"
     script.write_text(HELD)
-    program = jobs._command("submit")[0]
+    program = jobs.command("submit")[0]
     words = [program, "submit", "--name=applied", "--image=any", "--cpu=1", "--nnodes=1:2", "--shutdown-timeout=3"]
     words += ["--store-replicas=1", "--dry-run=client", "-o", "yaml", "--", str(script), str(jobs.release_file)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
