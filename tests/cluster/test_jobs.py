@@ -136,7 +136,11 @@ def test_a_higher_priority_takes_places_and_memory_and_the_job_grows_back(jobs: 
 
 def test_a_lost_machine_is_replaced_on_another(jobs: Jobs) -> None:
     with jobs.machine("lost-a", cpu=3) as first:
-        jobs.submit("two", "--nnodes=1:2")
+        template = jobs.folder / "impatient.yaml"
+        keys = [f"node.kubernetes.io/{state}" for state in ("not-ready", "unreachable")]
+        soon = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2} for key in keys]
+        template.write_text(json.dumps({"spec": {"tolerations": soon}}))
+        jobs.submit("two", "--nnodes=1:2", f"--pod-template={template}")
         jobs.until("two", 2)
         with jobs.machine("lost-b", cpu=3):
             first.lose()

@@ -77,6 +77,17 @@ LIMITS: Mapping[str, Json] = {
 }
 """Many times what each needs, for a namespace whose quota admits no pod without them."""
 
+LOST: Mapping[str, Mapping[str, int | None]] = {
+    "node": {"not-ready": 30, "unreachable": 30},
+    "master": {"not-ready": 30, "unreachable": 30},
+    "store": {"unreachable": None},
+}
+"""Seconds that a pod stays on a machine that is so, in place of the cluster's five minutes; None: for ever.
+
+A cluster puts no other member of a store in the place of one on a machine that it does not reach, and one that it has
+told to go loses its data when that machine is back.
+"""
+
 
 class BadRequest(ValueError):
     """The job cannot be described so; the message says what to change."""
@@ -253,6 +264,7 @@ def beside_nodes(request: Request, container: Json, spec: Json) -> Json:
     priority = request.master_priority_class or request.high_priority_class or request.priority_class
     made = {
         **{key: value for key, value in node["spec"].items() if key in EVERY_POD},
+        "tolerations": tolerations(request, component),
         **({"priorityClassName": priority} if priority else {}),
         **spec,
         "containers": [{**container, **more}],
@@ -263,6 +275,18 @@ def beside_nodes(request: Request, container: Json, spec: Json) -> Json:
     }
     metadata["labels"] |= labels(request.name, component)
     return {"metadata": metadata, "spec": restricted(made)}
+
+
+def tolerations(request: Request, component: str) -> list[Json]:
+    """Of the template, and those of `LOST` of which it says nothing."""
+    given = cast(Sequence[Json], _at(request.template, "spec").get("tolerations") or ())
+    here = {each.get("key", "") for each in given if each.get("effect", "NoExecute") in ("", "NoExecute")}
+    own: list[Json] = []
+    for state, seconds in LOST[component].items():
+        if not here & {"", key := f"node.kubernetes.io/{state}"}:
+            limit = {} if seconds is None else {"tolerationSeconds": seconds}
+            own.append({"key": key, "operator": "Exists", "effect": "NoExecute", **limit})
+    return [*given, *own]
 
 
 def restricted(spec: Json) -> Json:
@@ -373,6 +397,7 @@ def node_template(request: Request, role: str) -> Json:
     spec |= {
         "containers": containers,
         "restartPolicy": "Never",
+        "tolerations": tolerations(request, "node"),
         "terminationGracePeriodSeconds": int(request.grace) + GRACE_MORE,
         **({"priorityClassName": request.priority_class} if request.priority_class else {}),
     }

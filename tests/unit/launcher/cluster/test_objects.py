@@ -202,7 +202,7 @@ def test_the_users_own_pod_keeps_what_it_says() -> None:
     }
     pod = objects.node_template(Request("n", "r", "train:1", (), ("t.py",), template=template), "")
     logs, agent = pod["spec"]["containers"]
-    assert pod["spec"]["tolerations"] == [{"key": "spot"}] and pod["metadata"]["labels"]["team"] == "vision"
+    assert pod["spec"]["tolerations"][0] == {"key": "spot"} and pod["metadata"]["labels"]["team"] == "vision"
     assert (logs["name"], logs["image"], logs.keys()) == ("logs", "logs:1", {"name", "image", "securityContext"})
     assert agent["image"] == "train:1" and {"name": "A", "value": "1"} in agent["env"]
     assert template["spec"]["containers"][1] == {"name": "agent", "env": [{"name": "A", "value": "1"}]}
@@ -321,6 +321,37 @@ def pods_of(template: Mapping[str, Any], *words: str) -> dict[str, Any]:
     found |= {part.kind: part.object["spec"].get("template") for part in store.parts(request, OWNER)}
     found = {"master": found["master"], "store": found["statefulsets"]}
     return found | {role or "worker": made(Launch(role, 0, 0), request) for role in request.roles}
+
+
+REACHED = "node.kubernetes.io/unreachable"
+
+
+def lost(pod: Any) -> dict[str, int | None]:
+    """How long the pod stays on a machine of which the cluster says so, in seconds; None: for ever."""
+    return {each["key"]: each.get("tolerationSeconds") for each in pod["spec"]["tolerations"]}
+
+
+def test_a_pod_leaves_a_lost_machine_when_another_can_take_its_place() -> None:
+    found = pods_of({})
+    times = {"node.kubernetes.io/not-ready": 30, REACHED: 30}
+    assert lost(found["worker"]) == lost(found["master"]) == times
+    assert lost(found["store"]) == {REACHED: None}, "in its place the cluster puts no other"
+
+
+@pytest.mark.parametrize(
+    ("given", "own"),
+    [
+        ({"key": REACHED, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9}, False),
+        ({"key": REACHED, "operator": "Exists"}, False),
+        ({"operator": "Exists"}, False),
+        ({"key": REACHED, "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": "spot", "operator": "Exists"}, True),
+    ],
+)
+def test_what_a_template_says_of_lost_machines_counts(given: Mapping[str, object], own: bool) -> None:
+    for pod in pods_of({"spec": {"tolerations": [given]}}).values():
+        first, *others = pod["spec"]["tolerations"]
+        assert first == given and (REACHED in [each["key"] for each in others]) is own
 
 
 def agents(**fields: object) -> Mapping[str, Any]:
@@ -448,6 +479,7 @@ def test_what_of_the_template_holds_for_every_pod(of: str) -> None:
     found = pods_of(template)
     for name, pod in found.items():
         metadata, spec = pod["metadata"], pod["spec"]
+        spec["tolerations"] = spec["tolerations"][:1]  # after it come those of lost machines
         assert {key: spec.get(key) for key in EVERYWHERE} == EVERYWHERE, name
         assert metadata["annotations"]["owner"] == "me" and metadata["labels"]["team"] == "vision"
         assert metadata["labels"]["app.kubernetes.io/managed-by"] == "elastic-run", "ours win"
