@@ -18,12 +18,15 @@ from ...master.nodes.platform import PlatformError, PlatformRefused
 from ...master.nodes.reconcile import Plan
 from ...master.nodes.relaunch import Limits
 from ...master.nodes.replica import Replica
-from ...master.status import Status
+from ...master.status import NEWEST, Status
 from ...rendezvous import membership
 from ...rendezvous.cancel import cancel
 from ...rendezvous.keys import Keys
 from ..settings import Options, join_words
 from .managed_nodes import Say, Start, Wish, managed
+
+COUNTED = ("run", "round", "earlier", "incidents")
+"""Fields of a status that go on with the next master and the next run; `earlier`: rounds of the runs before."""
 
 AGAIN = 5.0
 """Seconds until a task beside the job's control begins again that has ended."""
@@ -183,21 +186,29 @@ class Report:
 
     def __init__(self, job: ClusterJob) -> None:
         self._job = job
-        self._values: dict[str, Any] = {"state": "pending"}
+        self._values: dict[str, Any] = {key: job.status[key] for key in COUNTED if key in job.status}
+        self._values["state"] = "pending"
         self._suspended = False
 
     def on_status(self, status: Status) -> None:
         """The job's master says so."""
         states = {"gathering": "pending", "open": "running"}
+        if status.run != self._values.get("run", status.run):
+            self._values["earlier"] = self._values.get("round", 0)
+        earlier = self._values.get("earlier", 0)
+        incidents = [
+            {"round": earlier + each.round, "code": each.reason.code, "reason": str(each.reason)}
+            for each in status.incidents
+        ]
+        before = [each for each in self._values.get("incidents", ()) if each not in incidents]
         self._values |= {
             "state": states.get(status.state, status.state),
-            "round": status.round,
+            "run": status.run,
+            "round": earlier + status.round,
             "workers": status.world_size,
             "reason": str(status.next if status.state in ("gathering", "waiting") else status.reason or status.next),
             "targets": {each.role: {"nodes": each.count, "reason": str(each.reason)} for each in status.targets},
-            "incidents": [
-                {"round": each.round, "code": each.reason.code, "reason": str(each.reason)} for each in status.incidents
-            ],
+            "incidents": [*before, *incidents][-NEWEST:],
             "datasets": [
                 {
                     "name": each.name,
