@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from ...elastic_agent import plan
-from ...master.nodes.kubernetes import objects, troubles
+from ...master.nodes.kubernetes import objects, pods, store, troubles
 from ...master.nodes.kubernetes.api import Api
 from ...master.nodes.kubernetes.cluster import KubernetesPlatform
 from ...master.nodes.kubernetes.job import ClusterJob
@@ -21,12 +22,28 @@ from ...master.nodes.replica import Replica
 from ...master.status import NEWEST, Status
 from ...rendezvous import membership
 from ...rendezvous.cancel import cancel
+from ...rendezvous.errors import StoreError
 from ...rendezvous.keys import Keys
 from ..settings import Options, join_words
 from .managed_nodes import Say, Start, Wish, managed
 
 COUNTED = ("run", "round", "earlier", "incidents")
 """Fields of a status that go on with the next master and the next run; `earlier`: rounds of the runs before."""
+
+STORE_ASKED = 2.0
+"""Seconds between two questions to the store whether it answers."""
+
+STORE_AWAY = 5.0
+"""Seconds without an answer after which the job's status says so; an election of etcd's takes a second or two."""
+
+DEGRADED = "degraded"
+"""The state of a job that trains, and could not open another round."""
+
+AFTER = (
+    "workers train on; whatever needs a round waits, and a node without workers ends after a minute. The job goes on "
+    "where it was when a majority is back with its data, else from the script's checkpoint"
+)
+"""What follows where a store has no quorum."""
 
 AGAIN = 5.0
 """Seconds until a task beside the job's control begins again that has ended."""
@@ -64,7 +81,8 @@ class Cluster:
         """Prints it; until the store answers, it is the reason that the job's status has, too."""
         self._say(line)
         if self._writing is not None:
-            self.job.tell({"state": "pending", **self.job.status, "reason": line})
+            state = DEGRADED if self.job.status.get("state") in ("running", DEGRADED) else "pending"
+            self.job.tell({**self.job.status, "state": state, "reason": line})
 
     async def end_store(self) -> None:
         """The job is over, and nobody uses its own store any more."""
@@ -141,6 +159,7 @@ async def _lead(start: Start, endpoints: str, api: Api, job: ClusterJob) -> tupl
     tasks = [
         asyncio.create_task(supervised("following what the user wants", lambda: job.follow(on_control), start.say)),
         asyncio.create_task(supervised("writing the job's status", job.write, start.say)),
+        asyncio.create_task(supervised("asking the store", lambda: _ask_store(start, api, job, report), start.say)),
     ]
     try:
         code, why = await managed(start, manager, wish, report.on_status)
@@ -157,6 +176,30 @@ async def _lead(start: Start, endpoints: str, api: Api, job: ClusterJob) -> tupl
         except (PlatformError, TimeoutError) as error:
             start.say(f"the end of the job could not be written: {error}")
     return code, why
+
+
+async def _ask_store(start: Start, api: Api, job: ClusterJob, report: "Report") -> None:
+    """Has `report` know since when the store has not answered; runs until it is cancelled."""
+    now, since = asyncio.get_running_loop().time, None
+    while True:
+        try:
+            await start.store.get(Keys(start.options.job_id).round)
+            since, words = None, ""
+        except StoreError as error:
+            since = since or (now(), f"{datetime.now(UTC):%H:%M:%S} UTC")
+            words = f"the store has had no quorum since {since[1]} ({await _members(api, job) or error}); {AFTER}"
+        report.on_store(words if since is not None and now() - since[0] >= STORE_AWAY else "")
+        await asyncio.sleep(STORE_ASKED)
+
+
+async def _members(api: Api, job: ClusterJob) -> str:
+    """Which members of the job's own store do not answer; empty where it has none, or the cluster cannot say."""
+    query = (("labelSelector", f"{pods.JOB}={job.name},{objects.COMPONENT}=store"),)
+    try:
+        found, _ = await api.list(api.path("pods"), query)
+    except PlatformError:
+        return ""
+    return store.absent(job.name, job.store_size, found)
 
 
 async def supervised(what: str, work: Callable[[], Awaitable[None]], say: Say) -> NoReturn:
@@ -189,6 +232,7 @@ class Report:
         self._values: dict[str, Any] = {key: job.status[key] for key in COUNTED if key in job.status}
         self._values["state"] = "pending"
         self._suspended = False
+        self._store = ""
 
     def on_status(self, status: Status) -> None:
         """The job's master says so."""
@@ -239,14 +283,24 @@ class Report:
         self._suspended = suspended
         self._tell()
 
+    def on_store(self, words: str) -> None:
+        """Why the store does not answer; empty where it does."""
+        self._store = words
+        self._tell()
+
     def ended(self, code: int, why: str) -> Mapping[str, Any]:
         """The status of the job that is over."""
         state = {plan.SUCCEEDED: "succeeded", plan.TIMEOUT: "timeout", plan.REPEATED: "repeated"}.get(code, "failed")
         return self._values | {"state": state, "reason": why, EXIT_CODE: code, "nodes": {"running": 0, "pending": 0}}
 
     def _tell(self) -> None:
-        suspended = {"state": "suspended", "reason": "its user has suspended it"} if self._suspended else {}
-        self._job.tell(self._values | suspended)
+        state: dict[str, str] = {}
+        if self._suspended:
+            state = {"state": "suspended", "reason": "its user has suspended it"}
+        elif self._store:
+            running = self._values["state"] == "running"
+            state = {"state": DEGRADED if running else self._values["state"], "reason": self._store}
+        self._job.tell(self._values | state)
 
 
 def _rounded(seconds: float | None) -> int | None:

@@ -271,7 +271,7 @@ def _tell(server: Api, job: Json, config_map: Json, why: str = "") -> None:
     if fields and _message(before) != _message(made):
         _note(server, job, "Warning", elastic_job.APPLIED, _message(made))
     if before.get("state") != made["state"]:
-        bad = made["state"] in ("Failed", "Waiting")
+        bad = made["state"] in ("Failed", "Waiting", "Degraded")
         _note(server, job, "Warning" if bad else "Normal", str(made["state"]), str(made["reason"]))
 
 

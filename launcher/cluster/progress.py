@@ -124,8 +124,9 @@ class Waiting:
 
         found, trouble = _look(self._api, self._name)
         reason = str(found.get("reason", ""))
-        if found.get("state") == "pending" and reason and reason != self._said:
-            say(f"job {self._name} waits: {reason}")
+        does = {"pending": "waits", "degraded": "has no store"}.get(str(found.get("state")))
+        if does and reason and reason != self._said:
+            say(f"job {self._name} {does}: {reason}")
             self._said = reason
         if why := self._patience.ended_by(trouble, time.monotonic()):
             unstarted.end(self._api, self._name, why)

@@ -606,6 +606,7 @@ class Kubelet:
         host, _, port = self.plane.url.removeprefix("https://").partition(":")
         found = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            **({"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}),  # of the tests, too
             "HOME": str(pod.folder),
             "TMPDIR": str(pod.folder),
             "LANG": "C.UTF-8",

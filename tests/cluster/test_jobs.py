@@ -244,6 +244,30 @@ def test_neither_the_master_nor_a_member_of_the_store_is_special(jobs: Jobs, mac
     jobs.wait(lambda: not jobs.plane.get("statefulsets,services,pdb", "-n", jobs.namespace)["items"], lambda: "nothing")
 
 
+def test_a_store_without_a_quorum_is_told_with_its_members_since_when_and_what_follows(
+    jobs: Jobs, machine: Kubelet
+) -> None:
+    jobs.submit("ten", "--nnodes=1", outside=False)
+    jobs.until("ten", 1)
+    jobs.plane.kubectl("cordon", machine.name)
+    lost = ("ten-etcd-0", "ten-etcd-2")
+    jobs.plane.kubectl("delete", "pod", *lost, "-n", jobs.namespace, "--grace-period=0", "--force")
+
+    def reason() -> str:
+        found = objects.status_of(jobs.find("configmaps", "ten"))
+        return str(found["reason"]) if found["state"] == "degraded" else ""
+
+    jobs.wait(lambda: all(f"{name}: there is no place" in reason() for name in lost), lambda: f"word of it: {reason()}")
+    said = jobs.run("status", "ten")
+    assert said.startswith("ten: degraded: the store has had no quorum since ") and "workers train on" in said
+    assert "of its 3 members do not answer" in said and "unschedulable" in said
+    jobs.plane.kubectl("uncordon", machine.name)
+    jobs.wait(lambda: not reason(), lambda: reason())
+    jobs.until("ten", 1)
+    jobs.release()
+    jobs.run("wait", "ten")
+
+
 def _answers(jobs: Jobs, member: str, before: Mapping[str, Any]) -> bool:
     """The member runs in another pod, and has joined the others."""
     pod = jobs.running("store").get(member)

@@ -33,6 +33,9 @@ SPEC = "spec.json"
 APPLIED = "SpecApplied"
 """The condition that is false where the spec has another image, command or whatever a job cannot change."""
 
+STORE = "StoreAvailable"
+"""The condition that is false while the nodes train and the store has no quorum."""
+
 CHANGEABLE = ("replicas", "suspend")
 """Fields of a spec, and of its roles, that are looked at while the job runs."""
 
@@ -193,11 +196,14 @@ def status(
     reason = str(found.get("reason") or "its master has not started yet")
     nodes = cast(Mapping[str, int], found.get("nodes") or {})
     running = int(nodes.get("running", 0))
-    if state == "running" and not running:  # as of the round before it was suspended, or lost all its nodes
-        state, reason = "pending", "no node runs"
+    if (
+        state in ("running", "degraded") and not running
+    ):  # as of the round before it was suspended, or lost all its nodes
+        state, reason = "pending", "no node runs" if state == "running" else reason
     if state in ("pending", "waiting") and few:
         reason = f"{few}; {reason}"
-    true = ENDS.get(state, {"running": "Running", "suspended": "Suspended"}.get(state, ""))
+    lives = {"running": "Running", "degraded": "Running", "suspended": "Suspended"}
+    true = ENDS.get(state, lives.get(state, ""))
     data = cast(Sequence[Json], found.get("datasets") or ())
     left = [each["secondsLeft"] for each in data if each.get("secondsLeft") is not None]
     made: dict[str, object] = {
@@ -217,7 +223,9 @@ def status(
         "targets": found.get("targets") or {},
     }
     told = conditions(true, state.capitalize(), reason, before, now)
-    return {**made, "conditions": [*told, _applied(fields, before, now)]}
+    good, code, words = ("False", "NoQuorum", reason) if state == "degraded" else ("True", "Answers", "it answers")
+    store = [_condition(STORE, good, code, words, before, now)] if true == "Running" else []
+    return {**made, "conditions": [*told, *store, _applied(fields, before, now)]}
 
 
 def _applied(fields: Sequence[str], before: Json, now: str) -> Json:

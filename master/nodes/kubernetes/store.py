@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from . import objects
 from .objects import COMPONENT, BadRequest, Json, Request
-from .pods import JOB
+from .pods import JOB, words_of
 
 APPS = "apps/v1"
 
@@ -107,6 +107,25 @@ def parts(request: Request, owner: Json) -> Sequence[Part]:
         Part("poddisruptionbudgets", POLICIES, budget),
         Part("statefulsets", (APPS,), members),
     )
+
+
+def absent(job: str, size: int, found: Sequence[Json]) -> str:
+    """The members that are not ready, each with why, for a person; empty where all are. Without the others none is.
+
+    Args:
+        found: the members' pods.
+    """
+    pods = {str(each["metadata"]["name"]): each for each in found}
+    whys: list[str] = []
+    for name in (f"{name_of(job)}-{index}" for index in range(size)):
+        status = pods[name].get("status") or {} if name in pods else {}
+        conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+        if name not in pods:
+            whys.append(f"{name} has no pod")
+        elif conditions.get("Ready") != "True":
+            words = words_of(pods[name]) or f"its pod runs, on machine {pods[name]['spec'].get('nodeName')}"
+            whys.append(f"{name}: {words}")
+    return f"{len(whys)} of its {size} members do not answer: {', '.join(whys)}" if whys else ""
 
 
 def _pod(request: Request) -> Json:

@@ -78,3 +78,19 @@ def test_rounds_and_incidents_go_on_with_another_master_and_another_run() -> Non
     third.on_status(replace(STATUS, run="c", round=1, incidents=tuple(map(incident, range(NEWEST - 1)))))
     assert (job.status["round"], job.rounds()) == (6, [4, *range(5, 5 + NEWEST - 1)])
     assert third.ended(0, "done")["round"] == 6
+
+
+def test_a_store_that_does_not_answer_is_the_reason_until_it_does() -> None:
+    job: Any = Told()
+    report = Report(job)
+    report.on_status(replace(STATUS, state="open"))
+    before = job.status
+    report.on_store("it has no quorum")
+    assert (job.status["state"], job.status["reason"]) == ("degraded", "it has no quorum")
+    report.on_status(replace(STATUS, state="open"))
+    assert job.status["state"] == "degraded"
+    report.on_control(suspended=True)
+    assert job.status["state"] == "suspended"
+    report.on_control(suspended=False)
+    report.on_store("")
+    assert job.status == before

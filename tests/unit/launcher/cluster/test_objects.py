@@ -291,6 +291,25 @@ def test_a_job_has_a_store_of_its_own_in_which_no_pod_is_special() -> None:
     assert "is_host=false" in conf.split(","), "neither the master nor a node starts an etcd"
 
 
+def test_the_members_of_a_store_that_do_not_answer_are_told_with_why() -> None:
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    lost = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}
+    waits = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]}
+
+    def absent(*statuses: Mapping[str, Any]) -> str:
+        found = [
+            {"metadata": {"name": f"night-etcd-{index}"}, "spec": {"nodeName": "m1"}, "status": status}
+            for index, status in enumerate(statuses)
+        ]
+        return store.absent("night", 3, found)
+
+    assert absent(ready, ready, ready) == "" == store.absent("night", 0, [])
+    assert absent(ready, lost) == (
+        "2 of its 3 members do not answer: night-etcd-1: its pod runs, on machine m1, night-etcd-2 has no pod"
+    )
+    assert "night-etcd-1: " in absent(ready, waits, ready) and "0/1 nodes are available" in absent(ready, waits, ready)
+
+
 @pytest.mark.parametrize(
     ("words", "endpoint"),
     [(["--store-replicas=0"], ""), (["--rdzv-endpoint=https://etcd:2379"], "https://etcd:2379")],

@@ -113,6 +113,17 @@ def test_each_way_to_fail_is_the_condition_failed(state: str) -> None:
     assert {each["reason"] for each in made["conditions"][:4]} == {state.capitalize()}
 
 
+def test_a_store_without_a_quorum_is_a_condition_of_its_own_with_its_time() -> None:
+    first = told("running", {}, EARLY)
+    assert since(first)["StoreAvailable"] == ("True", EARLY)
+    made = told("degraded", first, LATE, reason="2 of 3 members are away")
+    assert (made["state"], since(made)["Running"]) == ("Degraded", ("True", EARLY)), "the nodes train on"
+    assert since(made)["StoreAvailable"] == ("False", LATE)
+    assert {each["message"] for each in made["conditions"][:5]} == {"2 of 3 members are away"}
+    none = told("degraded", made, LATE, reason="2 of 3 members are away", nodes={})
+    assert (none["state"], none["reason"]) == ("Pending", "2 of 3 members are away")
+
+
 def test_without_nodes_nothing_runs_and_there_are_no_workers() -> None:
     made = told("running", {}, EARLY, workers=3, nodes={"pending": 1})
     assert (made["state"], made["workers"], since(made)["Running"][0]) == ("Pending", 0, "False")
