@@ -196,10 +196,9 @@ async def _members(api: Api, job: ClusterJob) -> str:
     """Which members of the job's own store do not answer; empty where it has none, or the cluster cannot say."""
     query = (("labelSelector", f"{pods.JOB}={job.name},{objects.COMPONENT}=store"),)
     try:
-        found, _ = await api.list(api.path("pods"), query)
+        return store.absent(job.name, job.store_size, (await api.list(api.path("pods"), query))[0])
     except PlatformError:
         return ""
-    return store.absent(job.name, job.store_size, found)
 
 
 async def supervised(what: str, work: Callable[[], Awaitable[None]], say: Say) -> NoReturn:

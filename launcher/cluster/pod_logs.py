@@ -15,7 +15,7 @@ from ...master.nodes.platform import PlatformError, PlatformUnavailable
 from ...rendezvous.visible import visible
 from .arguments import say
 from .outage import Outage
-from .progress import Waiting, is_over, job_of, until_over
+from .progress import Waiting, job_of, status_of, until_over
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
@@ -29,9 +29,6 @@ SILENCE = 60.0
 LAST_LINES = 10.0
 """Seconds to print what is left of the logs of a job that is over."""
 
-UNREADABLE = 3
-"""Times in a row that a log could not be read, though the API server answers, after which that is said."""
-
 ENDED = ("Succeeded", "Failed")
 """Phases of a pod whose log gets no further line."""
 
@@ -41,7 +38,7 @@ def logs(api: "Api", arguments: argparse.Namespace) -> int:
     job_of(api, arguments.name)  # there is such a job
     tails = Tails(api, arguments.name, arguments.tail, master=arguments.master)
     if arguments.follow:
-        tails.until(lambda: is_over(api, arguments.name))
+        tails.until(lambda: "exitCode" in status_of(api, arguments.name))
     else:
         tails.once()
     return 0
@@ -107,12 +104,7 @@ class Tails:
     def once(self) -> None:
         """What there is."""
         for pod, container in self._pods().items():
-            try:
-                asked = [("container", container), *self._tail]
-                for line in _lines(self._api.text(self._api.path("pods", pod, "log"), asked), rest=True):
-                    self._print(line)
-            except PlatformError as error:
-                say(f"the logs of {pod} end here: {error}")
+            self._copy(pod, container, follow=False)
 
     def until(self, over: Callable[[], bool]) -> None:
         """Until the job is over, and everything is printed. Raises UsageError, PlatformError."""
@@ -129,7 +121,7 @@ class Tails:
         ended = over()
         for pod, container in self._pods().items():
             if pod not in self._threads:
-                self._threads[pod] = threading.Thread(target=self._follow, args=(pod, container), daemon=True)
+                self._threads[pod] = threading.Thread(target=self._copy, args=(pod, container), daemon=True)
                 self._threads[pod].start()
         return ended
 
@@ -144,32 +136,30 @@ class Tails:
         components = {each["metadata"]["name"]: each["metadata"]["labels"][objects.COMPONENT] for each in begun}
         return {name: pods.CONTAINER if what == "node" else what for name, what in sorted(components.items())}
 
-    def _follow(self, pod: str, container: str) -> None:
+    def _copy(self, pod: str, container: str, *, follow: bool = True) -> None:
         """Prints that log to its end, however often it breaks off: a stream may end before its pod has."""
-        from ...master.nodes.kubernetes.api import NOT_FOUND, ApiSilent
+        from ...master.nodes.kubernetes.api import NOT_FOUND
 
-        printed, begun, failed, whole, query = PrintedLog(), time.monotonic(), 0, False, self._tail
+        printed, begun, whole, query = PrintedLog(), time.monotonic(), False, self._tail
+        asked: list[tuple[str, object]] = [("container", container), ("timestamps", "true")]
+        asked += [("follow", "true")] if follow else []
         while True:
-            ended = pod in self._ended
+            ended = not follow or pod in self._ended
             try:
-                asked = [("container", container), ("follow", "true"), ("timestamps", "true"), *query]
-                for line in _lines(self._api.text(self._api.path("pods", pod, "log"), asked, SILENCE), rest=ended):
-                    if (text := printed.text_of(line)) is not None:
-                        self._print(text)
-                whole, failed = True, 0
+                text = self._api.text(self._api.path("pods", pod, "log"), [*asked, *query], SILENCE)
+                for line in _lines(text, rest=ended):
+                    if (new := printed.text_of(line)) is not None:
+                        self._print(new)
+                whole = True
                 if ended:
                     return
-            except ApiSilent:
-                pass
             except PlatformError as error:
-                gone = getattr(error, "status", 0) == NOT_FOUND
-                if self._outage.since is None and not isinstance(error, PlatformUnavailable):
-                    if not (gone and whole):
+                lasts = isinstance(error, PlatformUnavailable) or self._outage.since is not None
+                if not (follow and lasts):
+                    if not (whole and getattr(error, "status", 0) == NOT_FOUND):
                         say(f"the logs of {pod} end here: {error}")
                     return
-                whole, failed = False, failed + 1
-                if failed == UNREADABLE and self._outage.since is None:
-                    say(f"the logs of {pod} cannot be read now: {error}")
+                whole = False
             time.sleep(LOG_PAUSE)
             # With nothing printed, all that has come since then.
             since = [("sinceSeconds", int(time.monotonic() - begun) + 1)] if self._tail else []

@@ -100,13 +100,6 @@ def job_of(api: "Api", name: str) -> Json:
         ) from None
 
 
-def is_over(api: "Api", name: str) -> bool:
-    """Whether the job is over. Raises UsageError where it is gone; PlatformError."""
-    from ...master.nodes.kubernetes import objects
-
-    return "exitCode" in objects.status_of(job_of(api, name))
-
-
 class Waiting:
     """Says why a job does not train yet, each reason once."""
 

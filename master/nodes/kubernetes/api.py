@@ -21,7 +21,7 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import DynamicApiError
 from urllib3 import HTTPResponse, disable_warnings
-from urllib3.exceptions import HTTPError, InsecureRequestWarning, ReadTimeoutError
+from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
 from ..platform import PlatformError, PlatformRefused, PlatformUnavailable
 
@@ -64,10 +64,6 @@ class ApiRefused(PlatformRefused):
 
 class ApiUnavailable(PlatformUnavailable):
     """The server does not answer, or cannot now."""
-
-
-class ApiSilent(ApiUnavailable):
-    """The server has not said anything for as long as it was waited for."""
 
 
 class Gone(PlatformError):
@@ -290,5 +286,4 @@ class _spoken:
             patience = str((error.headers or {}).get("Retry-After", ""))
             raise _refusal(int(error.status or 500), body, patience) from None
         if isinstance(error, HTTPError | OSError | ConfigException):  # the last: a token's file that is being replaced
-            unavailable = ApiSilent if isinstance(error, ReadTimeoutError) else ApiUnavailable
-            raise unavailable(f"{type(error).__name__}: {error}") from error
+            raise ApiUnavailable(f"{type(error).__name__}: {error}") from error
