@@ -121,9 +121,9 @@ async def _with_store(
             security=security(identity),
             known_runs=await finished.runs_before(store, keys, name, entered),
         )
-        if options.platform:
-            start = managed_nodes.Start(options, setup, store, say, trace, identity.secret if identity else None)
-            return await managed_nodes.lead(start, endpoints, cluster)
+        if cluster is not None:
+            start = managed_nodes.Start(options, setup, store, say, trace)
+            return await cluster.lead(start, ",".join(each.typed for each in endpoints))
         process = MasterProcess(setup, store, say, trace)
         code, why = await process.run()
         if code == plan.SUCCEEDED and process.end:

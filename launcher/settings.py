@@ -254,7 +254,7 @@ class Options:
     node_check: bool
     roles: tuple[Role, ...]
     node_role: str
-    platform: Literal["", "kubernetes", "local"]
+    platform: Literal["", "kubernetes"]
     output: Output
     given: tuple[str, ...]
     notes: tuple[str, ...]
@@ -302,7 +302,7 @@ def join_command(options: Options, endpoints: str) -> str:
     return shlex.join(["elastic-run", *join_words(options, endpoints)])
 
 
-def join_words(options: Options, endpoints: str, *own: str) -> list[str]:
-    """The words of that line behind the program's name; `own`: flags of the node alone."""
-    words = [f"--rdzv-endpoint={endpoints}", f"--rdzv-id={options.job_id}", *options.given, *own]
+def join_words(options: Options, endpoints: str) -> list[str]:
+    """The words of that line behind the program's name."""
+    words = [f"--rdzv-endpoint={endpoints}", f"--rdzv-id={options.job_id}", *options.given]
     return [*words, options.command.target, *options.command.args]

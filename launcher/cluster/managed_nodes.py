@@ -1,4 +1,4 @@
-"""The nodes that a master's process starts, replaces and stops itself (`elastic-run master --platform=...`).
+"""The nodes that a master's process starts, replaces and stops itself (`elastic-run master --platform=kubernetes`).
 
 The job's master says how many nodes the job wants (`master/targets.py`), whichever process it is in; the node manager
 here brings a platform up to that (`master/nodes/`). What a node runs is the command that joins the job.
@@ -6,26 +6,21 @@ here brings a platform up to that (`master/nodes/`). What a node runs is the com
 
 import asyncio
 import contextlib
-import os
-import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...elastic_agent import plan
 from ...elastic_agent.master_process import MasterProcess, MasterSetup
-from ...master.nodes.local import LocalPlatform
 from ...master.nodes.node_manager import NodeManager, Wanted
 from ...master.nodes.platform import PlatformRefused
 from ...master.nodes.reconcile import Demand
 from ...master.status import Status
 from ...rendezvous.cancel import cancel
-from ...rendezvous.identity.secret import VARIABLE, Secret
 from ...rendezvous.reasons import JobOver
 from ...rendezvous.store.contract import Store
-from ...rendezvous.store.endpoint import Endpoint
 from ...rendezvous.trace_file import Trace
-from ..settings import Options, join_words
+from ..settings import Options
 
 if TYPE_CHECKING:
     from .master_pod import Cluster
@@ -76,31 +71,14 @@ class Wish:
             await self._changed.wait()
 
 
-async def lead(start: "Start", endpoints: tuple[Endpoint, ...], cluster: "Cluster | None") -> tuple[int, str]:
-    """Takes part in the election, and runs the node manager, until the job is over: the exit code, and why.
-
-    A process that is told to end leaves pods as they are: they train on, and another process like this one takes them
-    up. Nodes on this machine are its children, and go with it.
-
-    Raises:
-        PlatformError: the platform refuses.
-    """
-    text = ",".join(each.typed for each in endpoints)
-    if cluster is None:
-        return await _on_this_machine(start, text)
-    from .master_pod import lead as lead_pods
-
-    return await lead_pods(start, text, cluster)
-
-
 @contextlib.asynccontextmanager
 async def cluster_of(options: Options, say: Say) -> "AsyncGenerator[Cluster | None]":
-    """The cluster in which this process leads a job; None where its nodes are on this machine, or nobody's.
+    """The cluster in which this process leads a job; None where it starts no nodes.
 
     Raises:
         PlatformError: there is none here.
     """
-    if options.platform != "kubernetes":
+    if not options.platform:
         yield None
         return
     try:  # here, because nothing else needs that package
@@ -115,29 +93,13 @@ async def cluster_of(options: Options, say: Say) -> "AsyncGenerator[Cluster | No
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What both platforms need to run a master beside their node manager."""
+    """What a master needs that runs beside its node manager."""
 
     options: Options
     setup: MasterSetup
     store: Store
     say: Say
     trace: Trace | None
-    secret: Secret | None = None
-
-
-async def _on_this_machine(start: Start, endpoints: str) -> tuple[int, str]:
-    def command(role: str, name: str) -> Sequence[str]:
-        own = [f"--node-name={name}", *([f"--node-role={role}"] if role else [])]
-        return [sys.executable, "-P", "-m", "elastic_run", *join_words(start.options, endpoints, *own)]
-
-    now = asyncio.get_running_loop().time
-    # In the environment, and nowhere else: each of them takes it out of its own.
-    environ = {**os.environ, **({VARIABLE: start.secret.text} if start.secret is not None else {})}
-    local = LocalPlatform(start.options.job_id, command, now, environ)
-    try:
-        return await managed(start, NodeManager(local, start.say, now), Wish())
-    finally:
-        await local.close()
 
 
 NO_PACKAGE = "Kubernetes needs the Python package of that name: pip install 'elastic-run[kubernetes]'"

@@ -137,9 +137,8 @@ FLAGS: tuple[Flag, ...] = (
         ),
         _own_here(
             "platform",
-            "Only for elastic-run master: it starts, replaces and stops the nodes itself, as pods of this cluster or "
-            "as processes of this machine.",
-            "kubernetes|local",
+            "Only for elastic-run master: it starts, replaces and stops the nodes itself, as pods of this cluster.",
+            "kubernetes",
         ),
     ),
     *_group(

@@ -184,13 +184,13 @@ def _nodes(scanned: Scanned, notes: list[str]) -> Nodes:
     return Nodes(least, most, unit)
 
 
-def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes", "local"]:
+def _platform(scanned: Scanned, workers: bool) -> Literal["", "kubernetes"]:
     if scanned.has("platform") and workers:
         raise UsageError(
             f"{scanned.source('platform')} is for elastic-run master, which starts no workers of its own: write "
             "elastic-run master, or leave it out"
         )
-    return cast(Literal["", "kubernetes", "local"], scanned.text("platform") or "")  # one of the table's choices
+    return cast(Literal["", "kubernetes"], scanned.text("platform") or "")  # one of the table's choices
 
 
 def _adapter(scanned: Scanned, *, here: bool) -> Plain:

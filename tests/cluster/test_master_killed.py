@@ -36,7 +36,7 @@ class Forgotten(ScriptedJob):
             setup = MasterSetup("night-1", "master", "127.0.0.1", "127.0.0.1", terms(given))
             start = Start(given, setup, MemoryStore(), self.said.append, None)
             async with cluster_master.cluster_of(self.said.append) as cluster:
-                return await cluster_master.lead(start, "127.0.0.1:2379", cluster)
+                return await cluster.lead(start, "127.0.0.1:2379")
 
 
 async def test_a_job_whose_nodes_have_succeeded_is_over_though_its_store_tells_of_it_no_more(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class ScriptedJob:
             given = options.parse(WORDS, {}, workers=False, here=False)
             start = Start(given, None, MemoryStore(), self.said.append, None)  # type: ignore[arg-type]  only managed needs it
             async with cluster_master.cluster_of(self.said.append) as cluster:
-                return await cluster.over() or await cluster_master.lead(start, "127.0.0.1:2379", cluster)
+                return await cluster.over() or await cluster.lead(start, "127.0.0.1:2379")
 
     async def _managed(self, start: Start, manager: NodeManager, wish: Wish, observe: Any) -> tuple[int, str]:
         running = asyncio.create_task(manager.run())

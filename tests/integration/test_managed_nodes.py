@@ -1,4 +1,7 @@
-"""`elastic-run master --platform=local`: the master's process starts, replaces and stops the job's nodes itself."""
+"""`elastic-run master --platform=kubernetes`: its process starts, replaces and stops the job's nodes itself.
+
+A process of this machine stands in for each pod (`local_nodes.py`).
+"""
 
 import re
 import signal
@@ -34,10 +37,25 @@ class Managed:
         script = folder / "held.py"
         script.write_text(HELD)
         times = "--rdzv-conf=last_call_timeout=0,settle=0,scale_up_interval=0"
-        words = ["master", "--platform=local", f"--rdzv-endpoint=http://{endpoint}", f"--rdzv-id={folder.name}", times]
+        words = [
+            "master",
+            "--platform=kubernetes",
+            f"--rdzv-endpoint=http://{endpoint}",
+            f"--rdzv-id={folder.name}",
+            times,
+        ]
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "elastic_run", *words, *flags, str(script), str(self.release), str(code)],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.integration.local_nodes",
+                    *words,
+                    *flags,
+                    str(script),
+                    str(self.release),
+                    str(code),
+                ],
                 stdout=log,
                 stderr=log,
             )
@@ -103,19 +121,12 @@ def test_a_script_that_fails_ends_the_job_and_nothing_is_started_again(
     assert job.text.count("1 worker here") == 2, "each node was started once"
 
 
-def test_its_nodes_go_with_it(tmp_path: Path, etcd: Cluster, started: list[Managed]) -> None:
-    job = Managed(tmp_path, etcd.endpoint, "--nnodes=2")
-    started.append(job)
-    job.wait_for(r"rank \d of 2", 2)
-    nodes = job.nodes()
-    job.process.terminate()
-    assert job.process.wait(SECONDS) == 128 + signal.SIGTERM
-    assert not any(each.is_running() for each in nodes)
-
-
 def test_an_agent_has_no_platform() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "elastic_run", "--platform=local", __file__], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "elastic_run", "--platform=kubernetes", __file__],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 2 and "elastic-run master" in done.stderr
 
