@@ -6,7 +6,7 @@ the import gives every worker, in every run, the same result. So a package is im
 nothing that a fork would share (threads, descriptors, signal handlers, child processes), and reads nothing that differs
 between ranks or runs (environment, files, time, random state), but for what is made good: each worker reads its rank
 and draws its random numbers anew (`READS_RANK` here, `REPAIRS` in `warm/repairs.py`), and files of settings and the
-year are compared before each start (`warm/settings.py`). `DRAWS` does no harm. No framework is imported here.
+year are compared before each start (`warm/package_settings.py`). `DRAWS` does no harm. No framework is imported here.
 """
 
 from collections.abc import Mapping
@@ -103,7 +103,7 @@ PACKAGES: Mapping[str, Package] = {
         Package("datasets", "datasets", ("5.2", "5.2")),
         Package("einops", "einops", ("0.8", "0.8")),
         Package("fire", "fire", ("0.7", "0.7")),
-        # What it reads from files is compared before each start (`warm/settings.py`), as for matplotlib.
+        # What it reads from files is compared before each start (`warm/package_settings.py`), as for matplotlib.
         Package("fsspec", "fsspec", ("2026.2", "2026.9")),
         Package("huggingface_hub", "huggingface-hub", ("2.4", "2.4")),
         Package("hydra", "hydra-core", ("1.3", "1.3")),

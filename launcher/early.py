@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from ..adapters import imports_ahead as ahead
 from ..adapters.contract import ImportsAhead, Round, Worker
 from ..adapters.environment import Told, WorkerSettings, per_worker
-from ..elastic_agent.warm.declared import SEPARATOR
 from ..elastic_agent.zygotes.seed import Recipe, Seed
 from ..rendezvous.identity.secret import VARIABLE
 from .errors import UsageError
@@ -116,11 +115,11 @@ def recipe(options: Options, workers: WorkerSettings) -> Recipe | None:
         target=command.target,
         per_worker=differing,
         preload=options.preload,
-        table=table_words(adapter.imports_ahead),
+        table=table_rows(adapter.imports_ahead),
     )
 
 
-def table_words(more: ImportsAhead) -> tuple[str, ...]:
+def table_rows(more: ImportsAhead) -> tuple[tuple[str, ...], ...]:
     """The table of what may be imported ahead, and what an adapter adds, as `warm/declared.py` reads them (pure)."""
     packages = {**ahead.PACKAGES, **{package.name: package for package in more.packages}}
     refused = {**ahead.STDLIB_REFUSED, **ahead.REFUSED}
@@ -137,7 +136,7 @@ def table_words(more: ImportsAhead) -> tuple[str, ...]:
     rows += [("reads", module, ",".join(names)) for module, names in ahead.READS_RANK.items()]
     rows += [("draws", name) for name in ahead.DRAWS]
     rows += [("repair", module, str(file)) for module, file in more.repairs.items()]
-    return tuple(SEPARATOR.join(row) for row in rows)
+    return tuple(rows)
 
 
 def begin(options: Options, workers: WorkerSettings) -> tuple[str, Seed] | None:

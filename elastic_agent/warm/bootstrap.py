@@ -79,13 +79,13 @@ class _Orders:
 
     __slots__ = ("extra", "kind", "news", "nothing", "per_worker", "table", "target")
 
-    def __init__(self, words: Sequence[bytes]) -> None:
-        texts = [os.fsdecode(word) for word in words]
-        self.kind, self.target, self.news = texts[1:4]
-        self.per_worker = frozenset(texts[4].split(",")) - {""}
-        self.nothing = texts[5] == "none"
-        self.extra = [] if self.nothing else [name for name in texts[5].split(",") if name]
-        self.table = Table(texts[6:], self.extra)
+    def __init__(self, connection: _Connection) -> None:
+        frames = iter(lambda: [os.fsdecode(word) for word in connection.hear()[0]], ["begin"])
+        self.kind, self.target, self.news, per_worker, extra = next(frames)
+        self.per_worker = frozenset(per_worker.split(",")) - {""}
+        self.nothing = extra == "none"
+        self.extra = [] if self.nothing else [name for name in extra.split(",") if name]
+        self.table = Table(frames, self.extra)
 
 
 class _Connection:
@@ -136,7 +136,7 @@ def run(here: str, before: set[str], folders: set[str]) -> None:
         del os.environ["PYTHONPATH"]
     sys.path.remove(here)
     connection = _Connection(int(connection_number))
-    orders = _Orders(connection.hear()[0])
+    orders = _Orders(connection)
     # Nothing of what this package needed is to be seen: whoever imports it gets it anew.
     for name in set(sys.modules) - before:
         del sys.modules[name]

@@ -1,7 +1,7 @@
-"""What may be imported ahead, as the agent has told it: the table of `adapters/imports_ahead.py`, in words.
+"""What may be imported ahead, as the agent has told it: the table of `adapters/imports_ahead.py`, in rows.
 
-A word for each package is `NAME`, the name under which it is installed, the least and the greatest version that were
-tested, and what is allowed to it, with separators between. Others name what is imported late, and what is refused.
+A row is a kind and what is said of it: "package", a name, the name under which it is installed, and the least and the
+greatest version that were tested. Others name what is imported late, and what is refused.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import sys
 
 TYPE_CHECKING = False  # as typing's, which is an import too many
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
-
-SEPARATOR = "\x1f"
 
 
 class LateImport:
@@ -56,7 +54,7 @@ class Table:
     """See above.
 
     Args:
-        words: of the agent.
+        rows: of the agent.
         extra: modules that the user wants to be imported ahead, whatever the table says.
 
     Attributes:
@@ -67,23 +65,22 @@ class Table:
         repairs: by module, what an adapter makes anew in each worker.
     """
 
-    def __init__(self, words: Sequence[str], extra: Sequence[str] = ()) -> None:
-        rows: dict[str, list[list[str]]] = {}
-        for word in words:
-            kind, *rest = word.split(SEPARATOR)
-            rows.setdefault(kind, []).append(rest)
+    def __init__(self, rows: Iterable[Sequence[str]], extra: Sequence[str] = ()) -> None:
+        kinds: dict[str, list[list[str]]] = {}
+        for kind, *rest in rows:
+            kinds.setdefault(kind, []).append(rest)
 
         def names(kind: str) -> frozenset[str]:
-            return frozenset(row[0] for row in rows.get(kind, ()))
+            return frozenset(row[0] for row in kinds.get(kind, ()))
 
-        self.late = [LateImport(*row) for row in rows.get("late", ())]
+        self.late = [LateImport(*row) for row in kinds.get("late", ())]
         self.may_walk = names("walks")
         self.threads = names("thread")
-        self.may_read = frozenset((name, row[0]) for row in rows.get("reads", ()) for name in row[1].split(","))
-        self.repairs = {row[0]: FromFile(row[1]) for row in rows.get("repair", ())}
+        self.may_read = frozenset((name, row[0]) for row in kinds.get("reads", ()) for name in row[1].split(","))
+        self.repairs = {row[0]: FromFile(row[1]) for row in kinds.get("repair", ())}
         self._extra = frozenset(name.partition(".")[0] for name in extra)
-        self._packages = {row[0]: row[1:4] for row in rows.get("package", ())}
-        self._refused = {row[0]: row[1] for row in rows.get("refused", ())}
+        self._packages = {row[0]: row[1:4] for row in kinds.get("package", ())}
+        self._refused = {row[0]: row[1] for row in kinds.get("refused", ())}
         self._nameless = names("nameless")
         self._namespaces = names("namespace")
         self._draws = names("draws")

@@ -33,7 +33,7 @@ class Recipe:
         kind, target: of the command, as in the launcher's settings.
         per_worker: the variables that are not the same for all workers and rounds.
         preload: modules that the user wants to be imported ahead beyond that; None: nothing is.
-        table: what may be imported ahead (`warm/declared.py`).
+        table: what may be imported ahead, in rows (`warm/declared.py`).
         news: a file that workers write to; empty: they tell nothing.
         limits: the workers' soft limits; None: this process's own.
     """
@@ -44,7 +44,7 @@ class Recipe:
     target: str
     per_worker: frozenset[str]
     preload: tuple[str, ...] | None = ()
-    table: tuple[str, ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()
     news: str = ""
     limits: Limits | None = None
 

@@ -103,10 +103,10 @@ class Zygote:
         self._process, self._socket = seed.process, seed.connection
         self.session = seed.process.pid
         recipe = self.recipe
-        words = ["warm", recipe.kind, recipe.target, recipe.news, ",".join(sorted(recipe.per_worker))]
-        words += ["none" if recipe.preload is None else ",".join(recipe.preload), *recipe.table]
+        words = [recipe.kind, recipe.target, recipe.news, ",".join(sorted(recipe.per_worker))]
+        words.append("none" if recipe.preload is None else ",".join(recipe.preload))
         self._socket.settimeout(GREETING_SECONDS)  # a long list does not fit into the socket before it is read
-        self._socket.sendall(pack(map(os.fsencode, words)))
+        self._socket.sendall(b"".join(pack(_encoded(frame)) for frame in (words, *recipe.table, ("begin",))))
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self.hear)
 

@@ -7,12 +7,12 @@ import pytest
 
 from elastic_run.adapters.contract import ImportsAhead
 from elastic_run.adapters.imports_ahead import PACKAGES
-from elastic_run.elastic_agent.warm.declared import SEPARATOR, Table, installed_version
-from elastic_run.launcher.early import table_words
+from elastic_run.elastic_agent.warm.declared import Table, installed_version
+from elastic_run.launcher.early import table_rows
 
 
 def table(*rows: tuple[str, ...], extra: tuple[str, ...] = ()) -> Table:
-    return Table([SEPARATOR.join(row) for row in rows], extra)
+    return Table(rows, extra)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_names_that_belong_to_no_package_are_known_by_their_beginning() -> None:
 
 
 def test_the_whole_table_arrives() -> None:
-    given = Table(table_words(ImportsAhead()))
+    given = Table(table_rows(ImportsAhead()))
     assert {late.module for late in given.late} >= {"torch._dynamo"}
     assert all(late.wanted_by for late in given.late)
     assert given.may_walk >= {"tqdm.utils"}

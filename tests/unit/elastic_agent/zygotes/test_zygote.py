@@ -155,35 +155,35 @@ async def test_it_is_told_what_the_user_wants_and_what_is_declared(
     made: list[Zygotes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for preload, word in ((("a", "b.c"), b"a,b.c"), ((), b""), (None, b"none")):
-        each = Zygotes(replace(RECIPE, preload=preload, table=("x", "y")), say=lambda _: None)
+        each = Zygotes(replace(RECIPE, preload=preload, table=(("x", "a", ""), ("y", "b"))), say=lambda _: None)
         each.start()
         made.append(each)
-        (frame,) = await Stage.all[-1].ordered()
-        assert frame[5:] == [word, b"x", b"y"]
+        greeting, *rows, end = await Stage.all[-1].ordered()
+        assert (greeting[-1], rows, end) == (word, [[b"x", b"a", b""], [b"y", b"b"]], [b"begin"])
 
 
 async def test_a_list_that_is_longer_than_a_socket_holds_is_sent(made: list[Zygotes]) -> None:
-    table = tuple(f"package{number}" * 10 for number in range(20_000))
+    table = tuple((f"package{number}" * 10,) for number in range(20_000))
     begun = Zygotes(replace(RECIPE, table=table), say=lambda _: None)
     made.append(begun)
-    reading = threading.Thread(target=lambda: until_read(len(table)))
+    reading = threading.Thread(target=lambda: until_read(len(table) + 2))
     reading.start()
     begun.start()
     reading.join()
-    assert begun.why == "" and Stage.all[0].received == len(table) + 6
+    assert begun.why == "" and Stage.all[0].received == len(table) + 2
 
 
-def until_read(words: int) -> None:
-    """Reads what the first one is told, as its process would, until as many words have come."""
+def until_read(frames: int) -> None:
+    """Reads what the first one is told, as its process would, until as many frames have come."""
     while not Stage.all:
         os.sched_yield()
     played = Stage.all[0]
     data = b""
-    while played.received < words:
+    while played.received < frames:
         if select.select([played._mine], [], [], 10)[0]:  # type: ignore[attr-defined]
             data += played._mine.recv(1 << 20)  # type: ignore[attr-defined]
-        frames, data = unpack(data)
-        played.received = sum(map(len, frames)) or played.received
+        whole, data = unpack(data)
+        played.received += len(whole)
 
 
 async def test_a_variable_that_changed_under_an_import_is_told_once(made: list[Zygotes]) -> None:
