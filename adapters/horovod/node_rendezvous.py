@@ -99,25 +99,22 @@ def told_by(line: bytes) -> Told:
 
 
 class RemoteStore:
-    """The store of a round on another node. Each call goes on until that answers: who waits for it ends before."""
+    """The `RoundStore` of another node. Each call goes on until that answers: who waits for it ends before."""
 
     def __init__(self, told: Told) -> None:
         self._told = told
 
     async def arrive(self, rank: int, seconds: float) -> bool:
-        """See `RoundStore`; the other end decides how long it waits."""
+        """The other end decides how long it waits."""
         return await self._ask("GET", f"arrive/{rank}") is not None
 
     async def get(self, key: str) -> bytes | None:
-        """See `RoundStore`."""
         return await self._ask("GET", f"value/{key}")
 
     async def put(self, key: str, value: bytes) -> None:
-        """See `RoundStore`."""
         await self._ask("PUT", f"value/{key}", value)
 
     async def delete(self, key: str) -> None:
-        """See `RoundStore`."""
         await self._ask("DELETE", f"value/{key}")
 
     async def _ask(self, method: str, what: str, body: bytes = b"") -> bytes | None:

@@ -31,5 +31,4 @@ class Torch(Plain):
     )
 
     def environment(self, round: Round, worker: Worker, inherited: Mapping[str, str]) -> Mapping[str, str | None]:
-        """See `environment.py`."""
         return environment.environment(round, worker, inherited)

@@ -63,7 +63,7 @@ Asks = Callable[[], Awaitable[Status]]
 
 
 class Journal:
-    """One node's events of one job.
+    """One node's events of one job, as the `Observer` of its agent hears of them.
 
     Args:
         begun: who writes.
@@ -93,7 +93,6 @@ class Journal:
         self._add(begun)
 
     def header(self, header: Header, *, mine: bool) -> None:
-        """Another header is seen."""
         self._changed = True
         self._add(
             Published(
@@ -116,24 +115,20 @@ class Journal:
         )
 
     def exits(self, exits: Sequence[Exit]) -> None:
-        """The current workers' ends so far."""
         for exit_ in exits:
             if (exit_.round, exit_.pid) not in self._seen:
                 self._seen.add((exit_.round, exit_.pid))
                 self._add(Ended(self._now(), exit_))
 
     def started(self, header: Header, assignment: Assignment, down: float, problem: str) -> None:
-        """The workers of a round run, or there was a problem."""
         self._changed = True
         node, first, workers = assignment.node, assignment.first_rank, assignment.nproc
         self._add(Started(self._now(), node, header.number, first, workers, round(down, 3), problem[:MAX_WORDS]))
 
     def noticed(self, signal: str) -> None:
-        """This node was told to leave."""
         self._add(Noticed(self._now(), signal))
 
     def diagnosed(self, finding: Finding) -> None:
-        """This node's master has found that, maybe again."""
         for each in self.kept.news((Diagnosis.of(finding, 0.0),), self._now()):
             self._add(each)
 

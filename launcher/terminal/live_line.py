@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Protocol
 
+from ...elastic_agent.logs.output import Output
 from ...master.status import Status
 from ...rendezvous.cancel import cancel
 from ...rendezvous.errors import RendezvousError
@@ -58,21 +58,13 @@ def _data(name: str, done: int, shards: int, left: float | None) -> str:
     return f"{visible(name)} [{'#' * full}{'.' * (BAR - full)}] {done}/{shards}{rest}"
 
 
-class Screen(Protocol):
-    """Where it is shown (`logs.Output`, which explains both)."""
-
-    @property
-    def has_live_line(self) -> bool: ...
-    def live(self, line: str) -> None: ...
-
-
 @contextlib.asynccontextmanager
-async def live_line(ask: Asks, screen: Screen) -> AsyncGenerator[None]:
+async def live_line(ask: Asks, output: Output) -> AsyncGenerator[None]:
     """It is shown while the context lasts, where there is a terminal for it."""
-    if not screen.has_live_line:
+    if not output.has_live_line:
         yield
         return
-    task = asyncio.create_task(keep(ask, screen.live), name="live line")
+    task = asyncio.create_task(keep(ask, output.live), name="live line")
     try:
         yield
     finally:

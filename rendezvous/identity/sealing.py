@@ -31,12 +31,10 @@ class SecretSeal:
         self._others: dict[bytes, AESGCM] = {}
 
     def sealed(self, key: bytes, value: bytes) -> bytes:
-        """See `Seal.sealed`."""
         nonce = os.urandom(_NONCE)
         return SEALED + self._salt + nonce + self._own.encrypt(nonce, value, key)
 
     def opened(self, key: bytes, data: bytes) -> bytes:
-        """See `Seal.opened`."""
         begin = len(SEALED)
         if not data.startswith(SEALED) or len(data) < begin + _SALT + _NONCE + _TAG:
             return SEALED

@@ -37,7 +37,6 @@ class KubernetesPlatform:
         self._pulls: dict[str, str] = {}
 
     async def follow(self, observe: Observer) -> None:
-        """See `Platform`."""
         path, query = self._api.path("pods"), (("labelSelector", f"{pods.JOB}={self._job}"),)
         while True:
             found, version = await self._api.list(path, query)
@@ -84,7 +83,6 @@ class KubernetesPlatform:
         return CannotStart(troubles.with_pull(pending.message, self._pulls.get(uid, "")))
 
     async def start(self, launch: Launch) -> None:
-        """See `Platform`."""
         await self._standing.refuse_if_deleted()
         pod = pods.made(self._job, self._templates[launch.role], self._owners, launch)
         try:
@@ -94,7 +92,6 @@ class KubernetesPlatform:
                 raise
 
     async def stop(self, name: str) -> None:
-        """See `Platform`."""
         try:
             await self._api.ask("delete", self._api.path("pods", name))
         except ApiRefused as error:

@@ -69,7 +69,6 @@ class QueuedPlatform:
     # -- what there is ------------------------------------------------------------------------------------------------
 
     async def follow(self, observe: Observer) -> None:
-        """See `Platform`."""
         listed = {"jobs": False, "pods": False}
 
         def changed(kind: str) -> None:

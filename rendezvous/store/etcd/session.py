@@ -302,7 +302,6 @@ class Session:
         changed.set()
 
     async def health_changed(self) -> Health:
-        """See `Store.health_changed`."""
         await self._health_changed.wait()
         return self.health
 
