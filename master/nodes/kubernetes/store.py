@@ -157,7 +157,7 @@ def _pod(request: Request) -> Json:
         "labelSelector": {"matchLabels": {JOB: request.name, COMPONENT: "store"}},
         "topologyKey": "kubernetes.io/hostname",
     }
-    spec = {
+    spec: Json = {
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": GRACE,
         # One machine for each if there are so many: what is lost with a machine is one member.
