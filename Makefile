@@ -14,7 +14,7 @@ Or take PyPI's build, with gigabytes of CUDA: make TORCH=torch==2.13.0 ...
 LEGACY_KERAS := 'import importlib.metadata as found; \
 	print(*("tf-keras==%s.*" % one.version.rpartition(".")[0] for one in found.distributions() if one.name == "tensorflow_cpu"))'
 
-.PHONY: audit fuzz lock sbom help demo quick test test-cluster test-gpu check check-static soak bench docs clean etcd tools horovod slurm kubernetes browser
+.PHONY: audit fuzz lock sbom help demo quick test test-cluster test-kubernetes test-gpu check check-static soak bench docs clean etcd tools horovod slurm kubernetes browser
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -97,6 +97,11 @@ test: $(BIN)/.dev $(DOCS)/.done etcd tools horovod slurm kubernetes browser  ## 
 test-cluster: $(BIN)/.dev  ## whether elastic-run finds what it needs in a cluster: make test-cluster KUBECONFIG=...
 	@test -n "$(KUBECONFIG)" || { echo "which cluster? make test-cluster KUBECONFIG=FILE"; exit 1; }
 	ELASTIC_RUN_TEST_KUBECONFIG='$(KUBECONFIG)' $(BIN)/python -m pytest -q -rs tests/cluster/test_conformance.py
+
+# Namespaces enforce PodSecurity `restricted` there. kubectl and etcd are of that folder, too, where it has them.
+test-kubernetes: $(BIN)/.dev  ## tests/cluster on another control plane: make test-kubernetes KUBERNETES=FOLDER
+	@test -n "$(KUBERNETES)" || { echo "which one? make test-kubernetes KUBERNETES=FOLDER, of kube-apiserver, kube-controller-manager and kube-scheduler"; exit 1; }
+	PATH="$(abspath $(KUBERNETES)):$$PATH" ELASTIC_RUN_TEST_KUBERNETES='$(abspath $(KUBERNETES))' $(BIN)/python -m pytest -q -rs tests/cluster
 
 # .venv has torch without CUDA, so this takes the torch of another interpreter, which needs pytest, pytest-asyncio and
 # grpcio too. It installs nothing, because a machine with a GPU is often one without a network.

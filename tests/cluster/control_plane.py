@@ -34,6 +34,9 @@ FOLDER_VARIABLE = "ELASTIC_RUN_TEST_KUBERNETES"
 MACHINES_OF = "elastic-run.dev/machines-of"
 """Label of a machine: the namespace whose pods it runs."""
 
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+"""Labels of a namespace that refuses other pods, from Kubernetes 1.23 on."""
+
 NEEDS = "these tests need a Kubernetes control plane: tests/build_kubernetes.sh builds one (make test does)"
 
 
@@ -200,9 +203,10 @@ class ControlPlane:
         self.kubectl("apply", "-f", "-", data="\n---\n".join(json.dumps(each) for each in objects))
 
     def make_namespace(self, name: str) -> None:
-        """Pods of that namespace run on its own machines alone, which have its name as a label."""
+        """Pods of that namespace are restricted, and run on its own machines alone, which have its name as a label."""
         annotations = {"scheduler.alpha.kubernetes.io/node-selector": f"{MACHINES_OF}={name}"}
-        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}})
+        metadata = {"name": name, "annotations": annotations, "labels": RESTRICTED}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
     def answers(self) -> bool:
         """Whether the API server is ready."""

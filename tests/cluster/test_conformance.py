@@ -29,7 +29,7 @@ from elastic_run.master.nodes.platform import PlatformError
 from elastic_run.master.nodes.replica import CannotStart, Exited, Launch, OutOfMemory, Starting, Unschedulable
 
 from ..doubles.api_double import ApiDouble
-from .control_plane import ControlPlane
+from .control_plane import RESTRICTED, ControlPlane
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 
@@ -63,7 +63,7 @@ class Server:
         self.made: list[str] = []
         name = f"elastic-run-test-{secrets.token_hex(4)}"
         try:
-            self.api.ask_now("post", NAMESPACES, {"metadata": {"name": name}})
+            self.api.ask_now("post", NAMESPACES, {"metadata": {"name": name, "labels": RESTRICTED}})
         except ApiRefused as error:
             if error.status != FORBIDDEN:
                 raise
@@ -174,6 +174,7 @@ class Server:
     def pod(self, name: str, machine: str = "", labels: Any = None, owner: Any = None) -> Any:
         """One that no machine runs; `machine`: it is bound to that."""
         spec: Any = {"containers": [{"name": "agent", "image": "any"}], "terminationGracePeriodSeconds": 30}
+        spec = objects.restricted(spec)
         spec |= {"nodeName": machine} if machine else {"nodeSelector": NOWHERE}
         metadata = {"name": name, "labels": labels or {}, "ownerReferences": [owner] if owner else []}
         return self.create("pods", {"metadata": metadata, "spec": spec})
@@ -267,7 +268,7 @@ def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         yield str(request.getfixturevalue("plane").kubeconfig)
     else:
         plane: ControlPlane = request.getfixturevalue("plane")
-        plane.kubectl("create", "namespace", "user")
+        plane.make_namespace("user")
         plane.kubectl("create", "serviceaccount", "dev", "-n", "user")
         plane.kubectl("create", "rolebinding", "dev", "-n", "user", "--clusterrole=admin", "--serviceaccount=user:dev")
         asked = '{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {"audiences": null}}'

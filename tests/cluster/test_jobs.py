@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elastic_run.master.nodes.kubernetes import objects
-from tests.doubles.pod_security import violations
+from tests.doubles.pod_security import CASES, pod_with, violations
 
 from .control_plane import ControlPlane
 from .jobs import Jobs
@@ -105,7 +105,7 @@ def test_a_higher_priority_takes_places_and_memory_and_the_job_grows_back(jobs: 
         spec = {"containers": [{**container, "resources": {"requests": {"cpu": "2"}}}], "priorityClassName": "high"}
         metadata = {"name": "service", "namespace": jobs.namespace}
         spec["terminationGracePeriodSeconds"] = 1
-        plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": objects.restricted(spec)})
         found = jobs.until("low", 1)
         assert found["incidents"] and "left" in found["incidents"][-1]["reason"], found
         jobs.wait(
@@ -212,10 +212,20 @@ def test_every_pod_is_admitted_by_a_quota_that_wants_limits_and_by_a_machine_wit
     jobs.until("held", 1)
     for component in ("master", "store", "node"):
         (pod,) = jobs.running(component).values()
-        # This control plane is older than PodSecurity.
         assert pod["metadata"]["labels"]["team"] == "vision" and violations(pod) == set()
     jobs.release()
     jobs.run("wait", "held")
+
+
+def test_a_namespace_refuses_the_pods_that_the_check_refuses(jobs: Jobs) -> None:
+    if jobs.plane.version < (1, 23):
+        pytest.skip("PodSecurity came with Kubernetes 1.23: make test-kubernetes runs these tests on a newer one")
+    for pod, container, refused in CASES:
+        given = json.dumps(pod_with(pod, container))
+        words = ("create", "--dry-run=server", "-n", jobs.namespace, "-f", "-")
+        said = jobs.plane.kubectl(*words, data=given, fails=bool(refused))
+        named = said.replace(" ", "").lower()  # "AppArmor profile" is how it calls that field
+        assert all(field.lower() in named for field in refused), (refused, said)
 
 
 def test_neither_the_master_nor_a_member_of_the_store_is_special(jobs: Jobs, machine: Kubelet) -> None:

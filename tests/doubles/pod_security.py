@@ -1,10 +1,14 @@
-"""What PodSecurity admission says of a pod at the level `restricted` (pure), which the tests' Kubernetes 1.20 has not.
+"""What PodSecurity admission says of a pod at the level `restricted` (pure), which Kubernetes before 1.23 has not.
+
+A newer control plane is asked about the same CASES (tests/cluster/test_jobs.py).
 
 The rules are those of the Pod Security Standards, `baseline` and `restricted`, without the ones for Windows.
 """
 
 from collections.abc import Mapping
 from typing import Any
+
+from elastic_run.master.nodes.kubernetes import objects
 
 Json = Mapping[str, Any]
 """An object of the API (hence Any)."""
@@ -24,6 +28,41 @@ SYSCTLS = {
 SELINUX = {"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 
 PROFILES = {"RuntimeDefault", "Localhost"}
+
+CASES: list[tuple[Json, Json, set[str]]] = [
+    ({}, {}, set()),
+    ({"runAsNonRoot": None}, {}, {"runAsNonRoot"}),
+    ({"runAsNonRoot": None}, {"runAsNonRoot": True}, set()),
+    ({}, {"runAsNonRoot": False, "runAsUser": 0}, {"runAsNonRoot", "runAsUser"}),
+    ({"seccompProfile": None}, {}, {"seccompProfile"}),
+    (
+        {"seccompProfile": {"type": "Unconfined"}},
+        {"seccompProfile": {"type": "Localhost", "localhostProfile": "own.json"}},
+        {"seccompProfile"},
+    ),
+    ({"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}, {}, {"sysctls"}),
+    ({}, {"procMount": "Unmasked"}, {"procMount"}),
+    (
+        {"seLinuxOptions": {"type": "spc_t"}},
+        {"allowPrivilegeEscalation": None},
+        {"seLinuxOptions", "allowPrivilegeEscalation"},
+    ),
+    (
+        {"appArmorProfile": {"type": "Unconfined"}},
+        {"privileged": True, "allowPrivilegeEscalation": None},
+        {"appArmorProfile", "privileged", "allowPrivilegeEscalation"},
+    ),
+    ({}, {"capabilities": {"add": ["SYS_PTRACE"]}}, {"capabilities.add", "capabilities.drop"}),
+]
+"""What a pod's security context has beyond a restricted one's, what its container's has, and what is refused."""
+
+
+def pod_with(pod: Json, container: Json) -> Json:
+    """The restricted pod whose security contexts have this, too."""
+    spec = objects.restricted({"containers": [{"name": "a", "image": "any"}]})
+    spec["securityContext"].update(pod)
+    spec["containers"][0]["securityContext"].update(container)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
 
 
 def violations(pod: Json) -> set[str]:
