@@ -100,8 +100,11 @@ def look(api: "Api", name: str) -> Trouble | None:
             kind: Literal["waits", "stuck"] = "stuck" if isinstance(pending, CannotStart) else "waits"
             return Trouble(f"{where}: {troubles.with_advice(words)}", kind)
         if words := pods.words_of(newest):
-            return Trouble(f"{where}: {troubles.with_advice(words)}")
+            given_up = _given_up(api, name)
+            return Trouble(f"{given_up}{where}: {troubles.with_advice(words)}", "failed" if given_up else "waits")
         return None
+    if given_up := _given_up(api, name):
+        return Trouble(given_up.removesuffix("; "), "failed")
     for words in _noted(api, name, "Job", "FailedCreate")[-1:]:
         return Trouble(f"its master's pod cannot be made: {troubles.with_advice(words)}")
     return None
@@ -131,6 +134,15 @@ def end(api: "Api", name: str, why: str) -> None:
     except ApiRefused as error:
         if error.status not in (NOT_FOUND, FORBIDDEN):
             raise
+
+
+def _given_up(api: "Api", name: str) -> str:
+    """That the cluster has given the Job up, in its words; empty where it has not. Raises PlatformError."""
+    job = api.ask_now("get", api.path("jobs", name, group=objects.BATCH))
+    for each in (job.get("status") or {}).get("conditions") or ():
+        if (each["type"], each["status"]) == ("Failed", "True"):
+            return f"the cluster starts no other master: {each.get('message') or each.get('reason')}; "
+    return ""
 
 
 def _never_ran(end: object) -> bool:

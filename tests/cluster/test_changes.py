@@ -190,6 +190,27 @@ def test_a_master_that_fails_after_one_that_ran_is_no_image_without_the_program(
     assert found is not None and found.kind == "waits"
 
 
+def test_a_job_that_the_cluster_has_given_up_ends_with_the_last_words_of_its_master(
+    night: Night, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = night.double.all("jobs", objects.BATCH)["night"]
+    assert "backoffLimit" not in job["spec"], "the cluster's own, until a master has begun"
+    night.master_pod("night-0", ended(1, "Error"))
+    found = unstarted.look(night.api, "night")
+    assert found is not None and found.kind == "waits"
+    failed = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "BackoffLimitExceeded",
+        "message": "it has reached the limit",
+    }
+    place = night.double.place("jobs", objects.BATCH)
+    night.double.objects.patch(place, "night", {"status": {"conditions": [failed]}}, "status")
+    night.run("wait", "night", code=1)
+    said = capsys.readouterr().err
+    assert "it has reached the limit" in said and "exit code 1: exec: elastic-run: not found" in said, said
+
+
 def test_a_job_that_has_not_begun_can_be_cancelled(night: Night) -> None:
     night.master_pod("night-x", pull("ErrImagePull", "not found"))
     night.run("cancel", "night")

@@ -425,8 +425,10 @@ def test_a_patch_of_an_older_version_is_refused_as_a_conflict(server: Server) ->
     assert server.get("configmaps", "one")["data"] == {"a": "2"}
 
 
-def test_a_jobs_limit_of_masters_can_be_lowered_and_its_status_cannot(server: Server) -> None:
+def test_a_jobs_limit_of_masters_can_be_raised_and_lowered_and_its_status_cannot(server: Server) -> None:
     server.job(metadata={"name": "night"})
+    found = server.patch("jobs", "night", {"spec": {"backoffLimit": objects.ATTEMPTS}}, group=BATCH)
+    assert found["spec"]["backoffLimit"] == objects.ATTEMPTS
     found = server.patch("jobs", "night", {"spec": {"backoffLimit": 0}, "status": {"failed": 7}}, group=BATCH)
     assert found["spec"]["backoffLimit"] == 0 and found["spec"]["parallelism"] == 1
     assert found.get("status", {}).get("failed") != 7

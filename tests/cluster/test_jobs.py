@@ -48,6 +48,7 @@ def test_it_scales_is_suspended_and_goes_on_and_no_node_notices_that_its_master_
     jobs.submit("one", "--nnodes=1:3")
     jobs.until("one", 3)
     before = {name: each["metadata"]["uid"] for name, each in jobs.running().items()}
+    assert jobs.job("one")["spec"]["backoffLimit"] == objects.ATTEMPTS, "a master has begun"
     (master,) = jobs.running("master")
     jobs.plane.kubectl("delete", "pod", master, "-n", jobs.namespace, "--grace-period=0", "--force")
     jobs.wait(lambda: set(jobs.running("master")) - {master}, lambda: "another master")

@@ -13,7 +13,7 @@ from typing import Any, cast
 from ..platform import PlatformError, PlatformRefused
 from . import store
 from .api import CONFLICT, NOT_FOUND, UNAUTHORIZED, Api, ApiRefused, ApiUnavailable, Event, Gone, Json, Query
-from .objects import BATCH, CONTROL, EXIT_CODE, STATUS, TEMPLATES, Control, controller_of, owner_of, status_of
+from .objects import ATTEMPTS, BATCH, CONTROL, EXIT_CODE, STATUS, TEMPLATES, Control, controller_of, owner_of, status_of
 
 PAUSE = 2.0
 """Seconds until the API server is asked again after it has not answered."""
@@ -74,6 +74,8 @@ class ClusterJob:
             try:
                 job = await self._api.ask("get", self._api.path("jobs", self.name, group=BATCH))
                 found = await self._api.ask("get", self._path)
+                if EXIT_CODE not in status_of(found) and job["spec"].get("backoffLimit") != ATTEMPTS:
+                    await self._limit_masters(ATTEMPTS)
                 break
             except ApiRefused as error:
                 if error.status != NOT_FOUND or loop.time() >= until:
@@ -177,7 +179,10 @@ class ClusterJob:
 
     async def no_other_master(self) -> None:
         """Has the Job fail with this pod, and start no other. Raises PlatformError."""
-        patch = {"spec": {"backoffLimit": 0}}
+        await self._limit_masters(0)
+
+    async def _limit_masters(self, limit: int) -> None:
+        patch = {"spec": {"backoffLimit": limit}}
         await self._api.ask("patch", self._api.path("jobs", self.name, group=BATCH), patch)
 
     async def end_store(self) -> None:

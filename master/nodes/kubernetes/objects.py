@@ -48,7 +48,8 @@ SERVICE_ACCOUNT = "elastic-run"
 """Of the master's pods: `deploy/kubernetes/role.yaml` makes it, with its rights."""
 
 ATTEMPTS = 1000
-"""Masters that may be lost; one that ends because the job is over lowers it first."""
+"""Masters of a job that may be lost. Each one sets that limit when it begins, and lowers it when the job is over: until
+then the cluster's own holds (6, which takes some ten minutes), so that it ends a Job whose command cannot run."""
 
 LONGEST_NAME = 40
 """Characters of a job's name: with role, index and attempt it is a pod's, which has 63."""
@@ -240,7 +241,6 @@ def master_job(request: Request) -> Json:
             },
         },
         "spec": {
-            "backoffLimit": ATTEMPTS,
             "completions": 1,
             "parallelism": 1,
             "template": beside_nodes(
