@@ -88,7 +88,8 @@ async def _in_cluster(
     over = await cluster.over()
     if over is None:
         async with cluster.waiting():
-            code, why = await _with_store(options, endpoints, where, cluster.say, trace, cluster, entered)
+            work = _with_store(options, endpoints, where, cluster.say, trace, cluster, entered)
+            code, why = await cluster.unless_store_fails(work)
     else:
         code, why = over
     if code < 128 and code != plan.STORE_LOST:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -12,19 +12,21 @@ from ...master.nodes.kubernetes import objects, pods, store, troubles
 from ...master.nodes.kubernetes.api import Api
 from ...master.nodes.kubernetes.cluster import KubernetesPlatform
 from ...master.nodes.kubernetes.job import ClusterJob
-from ...master.nodes.kubernetes.objects import EXIT_CODE, JOB_VARIABLE, literal
+from ...master.nodes.kubernetes.objects import EXIT_CODE, JOB_VARIABLE, Json, literal
 from ...master.nodes.kubernetes.queued import QueuedPlatform
 from ...master.nodes.node_manager import NodeManager
 from ...master.nodes.platform import PlatformError, PlatformRefused
 from ...master.nodes.reconcile import Plan
 from ...master.nodes.relaunch import Limits
-from ...master.nodes.replica import Replica
+from ...master.nodes.replica import CannotStart, Replica, Unschedulable
 from ...master.status import NEWEST, Status
 from ...rendezvous import membership
 from ...rendezvous.cancel import cancel
 from ...rendezvous.errors import StoreError
 from ...rendezvous.keys import Keys
+from ...rendezvous.wire.values import Tagged
 from ..settings import Options, join_words
+from . import unstarted
 from .managed_nodes import Say, Start, Wish, managed
 
 COUNTED = ("run", "round", "earlier", "incidents")
@@ -45,6 +47,9 @@ AFTER = (
 )
 """What follows where a store has no quorum."""
 
+LOOK = 5.0
+"""Seconds between two looks at the pods of the job's own store."""
+
 AGAIN = 5.0
 """Seconds until a task beside the job's control begins again that has ended."""
 
@@ -56,13 +61,20 @@ class Cluster:
         api: the server.
         job: loaded.
         say: prints one line for a person.
+
+    Attributes:
+        store: what the status says of the pods of the job's own store that do not run.
+        on_store: called after each look at them.
     """
 
     def __init__(self, api: Api, job: ClusterJob, say: Say) -> None:
-        self._api = api
+        self.api = api
         self.job = job
         self._say = say
         self._writing: asyncio.Task[None] | None = None
+        self._reason = self._trouble = ""
+        self.store: Sequence[Json] = ()
+        self.on_store: Callable[[], None] = lambda: None
 
     async def over(self) -> tuple[int, str] | None:
         """The exit code and the reason where another master has ended the job, and was lost before it ended itself.
@@ -80,9 +92,60 @@ class Cluster:
     def say(self, line: str) -> None:
         """Prints it; until the store answers, it is the reason that the job's status has, too."""
         self._say(line)
-        if self._writing is not None:
+        self._reason = line
+        self._write_reason()
+
+    def _write_reason(self) -> None:
+        if self._writing is not None and (reason := self._trouble or self._reason):
             state = DEGRADED if self.job.status.get("state") in ("running", DEGRADED) else "pending"
-            self.job.tell({**self.job.status, "state": state, "reason": line})
+            self.job.tell({**self.job.status, "state": state, "reason": reason, "waiting": self.store})
+
+    async def unless_store_fails(self, work: Coroutine[Any, Any, tuple[int, str]]) -> tuple[int, str]:
+        """What `work` returns; where the job's own store can never answer, it is cancelled, and the job ends."""
+        hopeless: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        looking = supervised("looking at the store's pods", lambda: self._look_at_store(hopeless), self._say)
+        working, other = asyncio.create_task(work), asyncio.create_task(looking, name="the store's pods")
+        try:
+            await asyncio.wait({working, hopeless}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+        finally:
+            await cancel(working, other)
+        await self.waited()
+        code, why = plan.FAILED, hopeless.result()
+        await self.job.end(Report(self.job).ended(code, why))
+        await self.job.no_other_master()
+        return code, why
+
+    async def _look_at_store(self, hopeless: "asyncio.Future[str]") -> None:
+        """Tells again and again why its pods do not run; `hopeless` is told why they never will, where that is so."""
+        pulls, patience, now = troubles.Pulls(), unstarted.Patience(), asyncio.get_running_loop().time
+        query = (("labelSelector", f"{pods.JOB}={self.job.name},{objects.COMPONENT}=store"),)
+        while True:
+            await asyncio.sleep(LOOK)
+            if not self.job.store_size:
+                continue
+            try:
+                found, _ = await self.api.list(self.api.path("pods"), query)
+            except PlatformError:
+                continue  # the next look may tell
+            reasons = {
+                each["metadata"]["name"]: pulls.with_cause(each["metadata"]["uid"], pods.pending_of(each))
+                for each in found
+            }
+            trouble = unstarted.of_store(reasons, self.job.store_size)
+            self._trouble = trouble.words if trouble else ""
+            self.store = [
+                _waiting(name, reason)
+                for name, reason in reasons.items()
+                if isinstance(reason, CannotStart | Unschedulable)
+            ]
+            self._write_reason()
+            self.on_store()
+            why = patience.ended_by(trouble, now())
+            # Who has answered once waits on: what was good for it then is good for it.
+            if why and self._writing is not None and not self.job.status.get("round") and not hopeless.done():
+                hopeless.set_result(why)
 
     async def end_store(self) -> None:
         """The job is over, and nobody uses its own store any more."""
@@ -106,20 +169,6 @@ class Cluster:
         if writing is not None:
             await cancel(writing)
 
-    async def lead(self, start: Start, endpoints: str) -> tuple[int, str]:
-        """Takes part in the election, and runs the node manager, until the job is over: the exit code, and why.
-
-        A process that is told to end leaves pods as they are: they train on, and another process like this one takes
-        them up. Raises PlatformError, StoreError.
-        """
-        await self.waited()
-        # Each submission has an id of its own in the store: who has succeeded there is this job.
-        if await membership.refuse_if_over(start.store, Keys(start.options.job_id), own_run=""):
-            code, why = plan.SUCCEEDED, "the job has succeeded, and its master was lost then"
-            await self.job.end(Report(self.job).ended(code, why))
-            return code, why
-        return await _lead(start, endpoints, self._api, self.job)
-
 
 @contextlib.asynccontextmanager
 async def cluster_of(say: Say) -> AsyncGenerator[Cluster]:
@@ -139,7 +188,19 @@ async def cluster_of(say: Say) -> AsyncGenerator[Cluster]:
         api.close()
 
 
-async def _lead(start: Start, endpoints: str, api: Api, job: ClusterJob) -> tuple[int, str]:
+async def lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, str]:
+    """Leads the job of this pod until it is over. Raises PlatformError, StoreError."""
+    await cluster.waited()
+    # Each submission has an id of its own in the store: who has succeeded there is this job.
+    if await membership.refuse_if_over(start.store, Keys(start.options.job_id), own_run=""):
+        code, why = plan.SUCCEEDED, "the job has succeeded, and its master was lost then"
+        await cluster.job.end(Report(cluster.job).ended(code, why))
+        return code, why
+    return await _lead(start, endpoints, cluster)
+
+
+async def _lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, str]:
+    api, job = cluster.api, cluster.job
     now = asyncio.get_running_loop().time
     templates = {
         role: objects.with_command(pod, _words(start.options, endpoints, role)) for role, pod in job.templates.items()
@@ -158,6 +219,7 @@ async def _lead(start: Start, endpoints: str, api: Api, job: ClusterJob) -> tupl
         wish.change(control.scale, suspended=control.suspend, cancelled=control.cancel)
         report.on_control(suspended=control.suspend)
 
+    cluster.on_store = lambda: report.on_store(cluster.store)
     on_control()
     tasks = [
         asyncio.create_task(supervised("following what the user wants", lambda: job.follow(on_control), start.say)),
@@ -191,7 +253,7 @@ async def _ask_store(start: Start, api: Api, job: ClusterJob, report: "Report") 
         except StoreError as error:
             since = since or (now(), f"{datetime.now(UTC):%H:%M:%S} UTC")
             words = f"the store has had no quorum since {since[1]} ({await _members(api, job) or error}); {AFTER}"
-        report.on_store(words if since is not None and now() - since[0] >= STORE_AWAY else "")
+        report.on_quorum(words if since is not None and now() - since[0] >= STORE_AWAY else "")
         await asyncio.sleep(STORE_ASKED)
 
 
@@ -234,7 +296,8 @@ class Report:
         self._values: dict[str, Any] = {key: job.status[key] for key in COUNTED if key in job.status}
         self._values["state"] = "pending"
         self._suspended = False
-        self._store = ""
+        self._quorum = ""
+        self._store: Sequence[Json] = ()
 
     def on_status(self, status: Status) -> None:
         """The job's master says so."""
@@ -273,11 +336,13 @@ class Report:
         counts = {state: sum(each.state == state for each in live) for state in ("running", "pending")}
         self._values |= {
             "nodes": counts,
-            "waiting": [
-                {"pod": note.replica, "code": note.reason.code, "reason": troubles.with_advice(str(note.reason))}
-                for note in plan.notes
-            ],
+            "waiting": [_waiting(note.replica, note.reason) for note in plan.notes],
         }
+        self._tell()
+
+    def on_store(self, waiting: Sequence[Json]) -> None:
+        """Those pods of the job's own store do not run."""
+        self._store = waiting
         self._tell()
 
     def on_control(self, *, suspended: bool) -> None:
@@ -285,9 +350,9 @@ class Report:
         self._suspended = suspended
         self._tell()
 
-    def on_store(self, words: str) -> None:
+    def on_quorum(self, words: str) -> None:
         """Why the store does not answer; empty where it does."""
-        self._store = words
+        self._quorum = words
         self._tell()
 
     def ended(self, code: int, why: str) -> Mapping[str, Any]:
@@ -299,10 +364,15 @@ class Report:
         state: dict[str, str] = {}
         if self._suspended:
             state = {"state": "suspended", "reason": "its user has suspended it"}
-        elif self._store:
+        elif self._quorum:
             running = self._values["state"] == "running"
-            state = {"state": DEGRADED if running else self._values["state"], "reason": self._store}
-        self._job.tell(self._values | state)
+            state = {"state": DEGRADED if running else self._values["state"], "reason": self._quorum}
+        waiting = {"waiting": [*self._values.get("waiting", ()), *self._store]}
+        self._job.tell(self._values | waiting | state)
+
+
+def _waiting(pod: str, reason: Tagged) -> Json:
+    return {"pod": pod, "code": reason.code, "reason": troubles.with_advice(str(reason))}
 
 
 def _rounded(seconds: float | None) -> int | None:

@@ -1,9 +1,10 @@
 # What the API says is plain JSON.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""A job in the cluster whose master has not begun: why, in the cluster's own words, and its end where it never will.
+"""A job in the cluster whose master or store has not begun: why, in the cluster's own words, and its end where it never
+will.
 
-Nobody inside the job can say it then. `elastic-job` and the operator look at the master's pods and, where there are no
-such pods, at what the cluster has noted about the Job.
+Without a master, nobody inside the job can say it. `elastic-job` and the operator look at the master's pods and, where
+there are no such pods, at what the cluster has noted about the Job. The master looks at the store's pods.
 """
 
 import json
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...elastic_agent import plan
-from ...master.nodes.kubernetes import objects, pods, troubles
+from ...master.nodes.kubernetes import objects, pods, store, troubles
 from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
 from ...master.nodes.platform import PlatformError
 from ...master.nodes.relaunch import Limits
-from ...master.nodes.replica import CannotStart, Exited, NeverStarted
+from ...master.nodes.replica import CannotStart, Exited, NeverStarted, PendingReason, Unschedulable
 from ..console import REFUSED
 
 if TYPE_CHECKING:
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 """An object of the API (hence Any)."""
 
-FORBIDDEN = 403
+Kind = Literal["waits", "stuck", "failed"]
 
-NO_PROGRAM = (126, 127)
-"""Exit codes of a container whose program is not there, where the cluster does not say it with a reason."""
+FORBIDDEN = 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,16 @@ class Trouble:
 
     Attributes:
         words: for a person, with what to do.
-        kind: waits: it may begin by itself; stuck: its pod cannot be started as it is; failed: its program has never
-            run, in as many pods as one may lose, or has refused what it was given.
+        kind: waits: it may begin by itself; stuck: its pod cannot be started as it is; failed: nor ever, or its program
+            has never run, in as many pods as one may lose, or has refused what it was given.
     """
 
     words: str
-    kind: Literal["waits", "stuck", "failed"] = "waits"
+    kind: Kind = "waits"
 
 
 class Patience:
-    """When a job is given up whose master cannot begin. Its clock is this process's: the cluster's is another."""
+    """When a job is given up whose master or store cannot begin. Its clock is this process's, not the cluster's."""
 
     def __init__(self) -> None:
         self._stuck_since: float | None = None
@@ -97,8 +97,7 @@ def look(api: "Api", name: str) -> Trouble | None:
             if isinstance(pending, CannotStart):
                 noted = _noted(api, newest["metadata"]["name"], "Pod", "Failed")
                 words = troubles.with_pull(words, next((each for each in reversed(noted) if "pull" in each), ""))
-            kind: Literal["waits", "stuck"] = "stuck" if isinstance(pending, CannotStart) else "waits"
-            return Trouble(f"{where}: {troubles.with_advice(words)}", kind)
+            return Trouble(f"{where}: {troubles.with_advice(words)}", _kind(pending))
         if words := pods.words_of(newest):
             given_up = _given_up(api, name)
             return Trouble(f"{given_up}{where}: {troubles.with_advice(words)}", "failed" if given_up else "waits")
@@ -107,6 +106,25 @@ def look(api: "Api", name: str) -> Trouble | None:
         return Trouble(given_up.removesuffix("; "), "failed")
     for words in _noted(api, name, "Job", "FailedCreate")[-1:]:
         return Trouble(f"its master's pod cannot be made: {troubles.with_advice(words)}")
+    return None
+
+
+def of_store(members: Mapping[str, PendingReason | None], size: int) -> Trouble | None:
+    """What keeps a store of `size` members from its quorum (pure); None where nothing is known.
+
+    Args:
+        members: why each of its pods does not run.
+    """
+    broken = {name: each for name, each in members.items() if isinstance(each, CannotStart)}
+    never = [name for name, each in broken.items() if each.never]
+    first = never or [*broken] or [name for name, each in members.items() if isinstance(each, Unschedulable)]
+    for name in first[:1]:
+        words = f"the pod {name} of its store: {troubles.with_advice(str(members[name]))}"
+        lost = [count > (size - 1) // 2 for count in (len(never), len(broken))]
+        return Trouble(words, "failed" if lost[0] else "stuck" if lost[1] else "waits")
+    if len(members) < size:
+        words = f"{size - len(members)} of the {size} pods of its store are not made"
+        return Trouble(f"{words}; kubectl describe statefulset shows why, such as a quota")
     return None
 
 
@@ -128,12 +146,14 @@ def end(api: "Api", name: str, why: str) -> None:
             return  # it is looked at again
         raise
     # The Job ends its pod, and stays as failed. Where this user may not ask for that, the pod waits on, and its master,
-    # if it ever begins, reads that the job is over.
-    try:
-        api.ask_now("patch", api.path("jobs", name, group=objects.BATCH), {"spec": {"activeDeadlineSeconds": 1}})
-    except ApiRefused as error:
-        if error.status not in (NOT_FOUND, FORBIDDEN):
-            raise
+    # if it ever begins, reads that the job is over, and ends the store.
+    job = api.path("jobs", name, group=objects.BATCH), {"spec": {"activeDeadlineSeconds": 1}}
+    for path, patch in (job, (store.scale_of(api, name), {"spec": {"replicas": 0}})):
+        try:
+            api.ask_now("patch", path, patch)
+        except ApiRefused as error:
+            if error.status not in (NOT_FOUND, FORBIDDEN):
+                raise
 
 
 def _given_up(api: "Api", name: str) -> str:
@@ -145,8 +165,14 @@ def _given_up(api: "Api", name: str) -> str:
     return ""
 
 
+def _kind(reason: PendingReason) -> Kind:
+    if not isinstance(reason, CannotStart):
+        return "waits"
+    return "failed" if reason.never else "stuck"
+
+
 def _never_ran(end: object) -> bool:
-    return isinstance(end, NeverStarted) or (isinstance(end, Exited) and end.exit_code in NO_PROGRAM)
+    return isinstance(end, NeverStarted) or (isinstance(end, Exited) and end.exit_code in pods.NO_PROGRAM)
 
 
 def _noted(api: "Api", name: str, kind: str, reason: str) -> Sequence[str]:

@@ -182,11 +182,15 @@ def _of_role(
 
 
 def _stuck(live: Sequence[Replica], limits: Limits, now: float) -> tuple[Sequence[Note], float | None]:
-    """Those that could not be started for long enough; and when to look again at the others of that kind."""
+    """Those that could not be started for long enough, or never can; when to look again at the others of that kind."""
     trying = [each for each in live if isinstance(each.pending, CannotStart)]
-    late = [each for each in trying if each.since + limits.cannot_start <= now]
+    late = [each for each in trying if each.since + limits.cannot_start <= now or _is_never(each)]
     look = min((each.since + limits.cannot_start for each in trying if each not in late), default=None)
     return [Note(each.name, each.pending) for each in late if each.pending is not None], look
+
+
+def _is_never(replica: Replica) -> bool:
+    return isinstance(replica.pending, CannotStart) and replica.pending.never
 
 
 def _worth(replica: Replica) -> tuple[bool, bool, int]:

@@ -44,9 +44,13 @@ class Promised(Sentence):
 
 @dataclass(frozen=True, slots=True)
 class CannotStart(Sentence):
-    """It has a place, and cannot run as it is described: no such image, a missing volume. In the platform's words."""
+    """It has a place, and cannot run as it is described: no such image, a missing volume. In the platform's words.
+
+    `never`: nothing that anybody does helps but another description.
+    """
 
     message: Words
+    never: bool = False
     words = "it cannot be started: {0.message}"
 
 

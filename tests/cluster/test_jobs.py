@@ -11,7 +11,7 @@ from tests.doubles.pod_security import CASES, pod_with, violations
 
 from .control_plane import ControlPlane
 from .jobs import Jobs
-from .process_kubelet import Kubelet
+from .process_kubelet import BARE, Kubelet
 
 pytestmark = pytest.mark.xdist_group("kubernetes")
 
@@ -287,6 +287,29 @@ def _answers(jobs: Jobs, member: str, before: Mapping[str, Any]) -> bool:
     return f"{member}.seven-etcd:2379 answers" in jobs.plane.kubectl("logs", member, "-n", jobs.namespace)
 
 
+def test_a_store_that_can_never_begin_ends_its_job_and_nothing_of_it_stays(jobs: Jobs, machine: Kubelet) -> None:
+    own = ("--nnodes=1", "--store-replicas=1")
+    jobs.submit("pull", *own, "--store-image=missing/etcd:1", outside=False)
+    jobs.submit("root", *own, "--store-image=root/etcd:1", outside=False)
+    jobs.submit("bare", *own, f"--store-image={BARE}/train:1", outside=False)
+    for name, words, advice in (
+        ("root", "container has runAsNonRoot and image will run as root", "{runAsUser: 1000}"),
+        ("bare", "again and again (3 times): it ended with exit code 2: ", "etcd is not installed"),
+    ):
+        jobs.run("wait", name, code=1)
+        found = jobs.status(name)
+        assert f"the pod {name}-etcd-0 of its store" in found["reason"] and words in found["reason"], found
+        assert advice in found["reason"] and found["exitCode"] == 1, found
+    # A registry may be back in a while.
+    found = jobs.status("pull")
+    assert found["state"] == "pending" and "missing/etcd:1" in found["reason"], found
+    assert [(each["pod"], each["code"]) for each in found["waiting"]] == [("pull-etcd-0", "CannotStart")]
+    jobs.wait(lambda: [*jobs.pods("store")] == ["pull-etcd-0"], lambda: f"the others to end: {[*jobs.pods('store')]}")
+    jobs.wait(lambda: not jobs.pods(job="root") and [*jobs.running("master")], lambda: "the masters to end")
+    for name in ("root", "bare"):
+        jobs.wait(lambda name=name: "Failed" in str(jobs.job(name)["status"]), lambda: "the Job to fail")
+
+
 def test_a_user_is_told_what_is_wrong_and_can_cancel_a_job_whose_pods_cannot_start(
     jobs: Jobs, machine: Kubelet
 ) -> None:
@@ -321,10 +344,11 @@ def test_a_user_is_told_what_is_wrong_and_can_cancel_a_job_whose_pods_cannot_sta
         lambda: jobs.run("status", "pull"),
     )
     jobs.run("delete", "pull")
-    jobs.run("submit", "--name=root", "--image=root/train:1", *flags, "--", "t.py")
+    jobs.run("submit", "--name=root", "--image=root/train:1", *flags, "--store-replicas=1", "--", "t.py")
     jobs.wait(lambda: "image will run as root" in jobs.run("status", "root"), lambda: jobs.run("status", "root"))
-    assert "container: master" in jobs.run("status", "root") and "{runAsUser: 1000}" in jobs.run("status", "root")
-    jobs.run("delete", "root")
+    said = jobs.run("wait", "root", code=1)
+    assert "container: master" in said and "{runAsUser: 1000}" in said
+    jobs.wait(lambda: not jobs.pods("store", "root"), lambda: "the store to end with the job")
     jobs.run("wait", "six", code=1)
     assert jobs.status("six")["reason"] == "it was cancelled by its user"
     jobs.wait(lambda: not jobs.running(), lambda: "no node to run")

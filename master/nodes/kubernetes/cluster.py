@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..platform import Observer
-from ..replica import CannotStart, Launch, PendingReason, Replica
+from ..replica import Launch, Replica
 from . import pods, troubles
 from .api import CONFLICT, NOT_FOUND, Api, ApiRefused, Event, Gone, Json
 from .job import OwningObject, watched
@@ -34,7 +34,7 @@ class KubernetesPlatform:
         self._now = now
         self._pods: dict[str, Json] = {}
         self._since: dict[tuple[str, str], float] = {}
-        self._pulls: dict[str, str] = {}
+        self._pulls = troubles.Pulls()
 
     async def follow(self, observe: Observer) -> None:
         path, query = self._api.path("pods"), (("labelSelector", f"{pods.JOB}={self._job}"),)
@@ -68,19 +68,9 @@ class KubernetesPlatform:
             uid = str(pod["metadata"].get("uid"))
             key = (uid, f"{replica.state} {replica.pending and replica.pending.code}")
             seen[key] = self._since.get(key, self._now())
-            found.append(replace(replica, since=seen[key], pending=self._with_pull(uid, replica.pending)))
+            found.append(replace(replica, since=seen[key], pending=self._pulls.with_cause(uid, replica.pending)))
         self._since = seen
-        self._pulls = {uid: words for uid, words in self._pulls.items() if any(uid == each for each, _ in seen)}
         return found
-
-    def _with_pull(self, uid: str, pending: PendingReason | None) -> PendingReason | None:
-        """Why an image could not be pulled, also while the kubelet only says that it tries again."""
-        if not isinstance(pending, CannotStart):
-            return pending
-        kind, _, words = pending.message.partition(": ")
-        if kind == "ErrImagePull":
-            self._pulls[uid] = words
-        return CannotStart(troubles.with_pull(pending.message, self._pulls.get(uid, "")))
 
     async def start(self, launch: Launch) -> None:
         await self._standing.refuse_if_deleted()

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from ....rendezvous.visible import visible
+from ..relaunch import Limits
 from ..replica import (
     CannotStart,
     End,
@@ -53,6 +54,21 @@ CANNOT_START = frozenset(
     }
 )
 """Why a container waits, where it does not wait for its turn."""
+
+NEVER = re.compile("^InvalidImageName|runAsNonRoot|non-root policy")
+"""What is said of a container that cannot start whatever is done outside of its pod: such as that it would be root."""
+
+NO_PROGRAM = (126, 127)
+"""Exit codes of a container whose program is not there, where the cluster does not say it with a reason."""
+
+REFUSED = 2
+"""Exit code of a program of ours that makes no sense of what it was given, or lacks what it needs."""
+
+OFTEN = Limits().counted
+"""Ends of one container, one after the other, after which the next is believed to be the same."""
+
+OWN = frozenset({CONTAINER, "store"})
+"""Containers that run such a program, and may be started again."""
 
 NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 """Why a container ended that never ran."""
@@ -172,9 +188,15 @@ def replica_of(pod: Json, since: float) -> Replica | None:
 
 
 def pending_of(pod: Json) -> PendingReason | None:
-    """Why a pod does not run yet; None where it does, or has ended."""
+    """Why a pod does not run yet, or ends again and again; None where it runs, or has ended for good."""
     status = _at(pod, "status")
-    return _pending(status) if status.get("phase", "Pending") == "Pending" else None
+    match status.get("phase", "Pending"):
+        case "Pending":
+            return _pending(status)
+        case "Running":
+            return _trouble(status)
+        case _:
+            return None
 
 
 def end_of(pod: Json) -> End | None:
@@ -198,11 +220,28 @@ def _pending(status: Json) -> PendingReason:
         each.get("type") == "PodScheduled" for each in status.get("conditions") or ()
     ):
         return Submitted()
+    return _trouble(status) or Starting()
+
+
+def _trouble(status: Json) -> CannotStart | None:
+    """The first container that cannot start, or that the machine starts again and again."""
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = _at(_at(container, "state"), "waiting")
         if waiting.get("reason") in CANNOT_START:
-            return CannotStart(f"{waiting['reason']}: {waiting.get('message', '')}")
-    return Starting()
+            words = f"{waiting['reason']}: {waiting.get('message', '')}"
+            return CannotStart(words, bool(NEVER.search(words)))
+        down = "running" not in _at(container, "state")
+        last = _terminated(container) or _at(_at(container, "lastState"), "terminated")
+        times = int(container.get("restartCount") or 0) + down
+        # One that runs again may be well now, until it has ended too often.
+        if last.get("exitCode") and not container.get("ready") and (down or times >= OFTEN):
+            end, name = _end_of(last, 0), container.get("name")
+            ours = isinstance(end, Exited) and end.exit_code in (REFUSED, *NO_PROGRAM) and name in OWN
+            words = (
+                f"its container {name} ends again and again ({times} times): {str(end).replace('its agent', 'it', 1)}"
+            )
+            return CannotStart(words, times >= OFTEN and (ours or isinstance(end, NeverStarted)))
+    return None
 
 
 def _end(status: Json, memory: int) -> End:
@@ -224,6 +263,11 @@ def _end(status: Json, memory: int) -> End:
     first = _terminated(_agent(containers)) or next(filter(None, ended), None)
     if first is None:
         return MachineLost(f"{reason or 'its container has no state'}: {message}")
+    return _end_of(first, memory)
+
+
+def _end_of(first: Json, memory: int) -> End:
+    """How a container ended."""
     if first.get("reason") == "OOMKilled":
         return OutOfMemory(memory)
     if first.get("reason") in REBOOTED:

@@ -5,6 +5,9 @@ The cluster's own words are always told; here is the sentence that follows them.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+
+from ..replica import CannotStart, PendingReason
 
 ADVICE: Mapping[str, str] = {
     r"service ?account \S+ not found|error looking up service account": (
@@ -28,6 +31,7 @@ ADVICE: Mapping[str, str] = {
         "check the image's name and tag; a private registry needs imagePullSecrets, in the service account of the pod "
         "or in --pod-template"
     ),
+    r"etcd is not installed": "put one into the image, or name an image that has one: --store-image",
     r"CreateContainerConfigError": "make the Secret or ConfigMap that the pod names, or correct its name",
     r"StartError|ContainerCannotRun|RunContainerError|CreateContainerError|exit code 12[67]": (
         "the image must have the program on its PATH: elastic-run[kubernetes], and for the store an etcd"
@@ -47,6 +51,23 @@ def with_advice(words: str) -> str:
         if re.search(pattern, words):
             return f"{words.rstrip('. ')}; {advice}"
     return words
+
+
+class Pulls:
+    """Why images could not be pulled, also while the kubelet only says that it tries again."""
+
+    def __init__(self) -> None:
+        self._failed: dict[str, str] = {}
+
+    def with_cause(self, uid: str, pending: PendingReason | None) -> PendingReason | None:
+        """`pending` of the pod with that uid, with why its image was not pulled."""
+        if not isinstance(pending, CannotStart):
+            self._failed.pop(uid, None)
+            return pending
+        kind, _, words = pending.message.partition(": ")
+        if kind == "ErrImagePull":
+            self._failed[uid] = words
+        return replace(pending, message=with_pull(pending.message, self._failed.get(uid, "")))
 
 
 def with_pull(words: str, failed: str) -> str:

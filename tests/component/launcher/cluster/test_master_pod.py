@@ -85,12 +85,12 @@ def test_a_store_that_does_not_answer_is_the_reason_until_it_does() -> None:
     report = Report(job)
     report.on_status(replace(STATUS, state="open"))
     before = job.status
-    report.on_store("it has no quorum")
+    report.on_quorum("it has no quorum")
     assert (job.status["state"], job.status["reason"]) == ("degraded", "it has no quorum")
     report.on_status(replace(STATUS, state="open"))
     assert job.status["state"] == "degraded"
     report.on_control(suspended=True)
     assert job.status["state"] == "suspended"
     report.on_control(suspended=False)
-    report.on_store("")
+    report.on_quorum("")
     assert job.status == before

@@ -64,6 +64,17 @@ def test_a_pod_of_somebody_else_is_no_replica() -> None:
     assert pods.replica_of({"metadata": {"name": "other"}, "status": {"phase": "Running"}}, 0.0) is None
 
 
+ROOT = "container has runAsNonRoot and image will run as root (pod: a, container: agent)"
+
+
+def again(
+    restarts: int, state: Mapping[str, object], code: int, message: str = "", name: str = "store"
+) -> Mapping[str, object]:
+    """A container that was started so often again, and ended so the last time."""
+    last = {"exitCode": code, "reason": "Error", "message": message}
+    return {"name": name, "restartCount": restarts, "state": state, "lastState": {"terminated": last}}
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
@@ -82,10 +93,58 @@ def test_a_pod_of_somebody_else_is_no_replica() -> None:
             CannotStart("ErrImagePull: no such image"),
         ),
         ({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, Starting()),
+        # What no patience helps against.
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "InvalidImageName", "message": "UPPER"}}}]},
+            CannotStart("InvalidImageName: UPPER", never=True),
+        ),
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "CreateContainerConfigError", "message": ROOT}}}]},
+            CannotStart(f"CreateContainerConfigError: {ROOT}", never=True),
+        ),
+        # A sidecar that the machine starts again and again holds the agent up.
+        (
+            {
+                "conditions": [{"type": "PodScheduled", "status": "True"}],
+                "initContainerStatuses": [
+                    again(4, {"waiting": {"reason": "CrashLoopBackOff"}}, 3, "[x] no key", "proxy")
+                ],
+            },
+            CannotStart(
+                "its container proxy ends again and again (5 times): it ended with exit code 3: [x] no key", never=False
+            ),
+        ),
     ],
 )
 def test_why_a_pod_is_pending(status: Mapping[str, object], expected: object) -> None:
     assert seen({"phase": "Pending", **status}).pending == expected
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        (again(0, {"running": {}}, 0), None),
+        (again(1, {"running": {}}, 2), None),
+        (
+            again(1, {"waiting": {"reason": "CrashLoopBackOff"}}, 2, "no etcd"),
+            ("its container store ends again and again (2 times): it ended with exit code 2: no etcd", False),
+        ),
+        (
+            again(2, {"waiting": {"reason": "CrashLoopBackOff"}}, 2, "no etcd"),
+            ("its container store ends again and again (3 times): it ended with exit code 2: no etcd", True),
+        ),
+        ({**again(3, {"running": {}}, 2), "ready": True}, None),
+        (
+            again(3, {"running": {}}, 1),
+            ("its container store ends again and again (3 times): it ended with exit code 1", False),
+        ),
+    ],
+)
+def test_a_container_that_ends_again_and_again_is_told_with_its_last_words(
+    container: Mapping[str, object], expected: tuple[str, bool] | None
+) -> None:
+    found = pods.pending_of({"status": {"phase": "Running", "containerStatuses": [container]}})
+    assert found == (CannotStart(*expected) if expected else None)
 
 
 def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, object]:

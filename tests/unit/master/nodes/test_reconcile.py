@@ -181,6 +181,7 @@ PENDING = {
     "starting": Starting(),
     "promised": Promised(),
     "unstartable": CannotStart("ErrImagePull: not found"),
+    "root": CannotStart("it would be root", never=True),
 }
 END: Mapping[str, Callable[..., End]] = {
     "exited": lambda code: Exited(int(code)),

@@ -1,9 +1,12 @@
 """What a user is told where the cluster says that a pod cannot be made, placed or started."""
 
+from typing import Any
+
 import pytest
 
-from elastic_run.launcher.cluster.unstarted import Patience, Trouble
-from elastic_run.master.nodes.kubernetes.troubles import with_advice, with_pull
+from elastic_run.launcher.cluster.unstarted import Patience, Trouble, of_store
+from elastic_run.master.nodes.kubernetes.troubles import Pulls, with_advice, with_pull
+from elastic_run.master.nodes.replica import CannotStart, Starting, Submitted, Unschedulable
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,38 @@ def test_why_a_pull_failed_is_told_while_it_is_only_said_that_it_is_tried_again(
     assert with_pull(f"{back_off}: not found", "not found") == f"{back_off}: not found"
     assert with_pull(back_off, "") == back_off
     assert with_pull("ErrImagePull: denied", "not found") == "ErrImagePull: denied"
+
+
+def test_a_pod_whose_image_cannot_be_pulled_is_told_with_the_cause_until_it_starts() -> None:
+    pulls, back_off = Pulls(), CannotStart('ImagePullBackOff: Back-off pulling image "x"')
+    pulls.with_cause("1", CannotStart("ErrImagePull: denied"))
+    assert "denied" in str(pulls.with_cause("1", back_off)) and "denied" not in str(pulls.with_cause("2", back_off))
+    assert pulls.with_cause("1", Starting()) == Starting() and pulls.with_cause("1", back_off) == back_off
+
+
+PULL, ROOT = CannotStart("ErrImagePull: not found"), CannotStart("image will run as root", never=True)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "kind", "words"),
+    [
+        ((None, None, None), None, ""),
+        ((Submitted(), Starting(), None), None, ""),
+        ((None, Unschedulable("no room"), None), "waits", "the pod 1 of its store: there is no place for it: no room"),
+        ((None, None, PULL), "waits", "the pod 2 of its store: it cannot be started: ErrImagePull"),
+        ((Unschedulable("no room"), PULL, PULL), "stuck", "the pod 1 of its store: it cannot be started: ErrImagePull"),
+        ((PULL, None, ROOT), "stuck", "the pod 2 of its store: it cannot be started: image will run as root"),
+        ((ROOT, ROOT, PULL), "failed", "the pod 0 of its store: it cannot be started: image will run as root"),
+        ((None,), "waits", "2 of the 3 pods of its store are not made; kubectl describe statefulset"),
+    ],
+)
+def test_a_store_is_given_up_where_its_quorum_cannot_start(reasons: Any, kind: str | None, words: str) -> None:
+    found = of_store({str(index): each for index, each in enumerate(reasons)}, 3)
+    assert (found.kind, found.words.startswith(words)) == (kind, True) if found else kind is None
+
+
+def test_a_store_of_one_member_is_given_up_with_it() -> None:
+    assert [found.kind for each in (PULL, ROOT) if (found := of_store({"0": each}, 1))] == ["stuck", "failed"]
 
 
 def test_a_master_that_cannot_start_is_waited_for_for_a_while() -> None:
