@@ -169,6 +169,20 @@ class Cluster:
         if writing is not None:
             await cancel(writing)
 
+    async def lead(self, start: Start, endpoints: str) -> tuple[int, str]:
+        """Takes part in the election, and runs the node manager, until the job is over: the exit code, and why.
+
+        A process that is told to end leaves pods as they are: they train on, and another process like this one takes
+        them up. Raises PlatformError, StoreError.
+        """
+        await self.waited()
+        # Each submission has an id of its own in the store: who has succeeded there is this job.
+        if await membership.refuse_if_over(start.store, Keys(start.options.job_id), own_run=""):
+            code, why = plan.SUCCEEDED, "the job has succeeded, and its master was lost then"
+            await self.job.end(Report(self.job).ended(code, why))
+            return code, why
+        return await _lead(start, endpoints, self)
+
 
 @contextlib.asynccontextmanager
 async def cluster_of(say: Say) -> AsyncGenerator[Cluster]:
@@ -186,17 +200,6 @@ async def cluster_of(say: Say) -> AsyncGenerator[Cluster]:
         yield Cluster(api, job, say)
     finally:
         api.close()
-
-
-async def lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, str]:
-    """Leads the job of this pod until it is over. Raises PlatformError, StoreError."""
-    await cluster.waited()
-    # Each submission has an id of its own in the store: who has succeeded there is this job.
-    if await membership.refuse_if_over(start.store, Keys(start.options.job_id), own_run=""):
-        code, why = plan.SUCCEEDED, "the job has succeeded, and its master was lost then"
-        await cluster.job.end(Report(cluster.job).ended(code, why))
-        return code, why
-    return await _lead(start, endpoints, cluster)
 
 
 async def _lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, str]:

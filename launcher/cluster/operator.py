@@ -206,6 +206,8 @@ def _make_secret(server: Api, request: objects.Request, job: Json) -> None:
 def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> None:
     """Makes what is missing, says in each status why a master does not begin, and ends a job where it never will.
 
+    Deletes each ElasticJob whose time after its end has passed.
+
     What is missing could not be made when an event told of it: somebody deleted a Job, whose pods take a while to end.
 
     Args:
@@ -214,11 +216,11 @@ def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> No
 
     Raises PlatformError.
     """
-    jobs = {
-        str(each["metadata"]["uid"]): each
-        for each in server.ask_now("get", _path(server, ""))["items"]
-        if "exitCode" not in (each.get("status") or {})
-    }
+    found = server.ask_now("get", _path(server, ""))["items"]
+    for job in found:
+        if elastic_job.expired(job, datetime.datetime.now(datetime.UTC)):
+            _delete(server, job)
+    jobs = {str(each["metadata"]["uid"]): each for each in found if "exitCode" not in (each.get("status") or {})}
     for uid in [uid for uid in patience if uid not in jobs]:
         del patience[uid]
     of_jobs = (("labelSelector", f"{objects.COMPONENT}=job"),)
@@ -233,6 +235,17 @@ def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> No
             reconcile(server, job, name)
         except PlatformError as error:
             _LOG.info("ElasticJob %s is not made yet: %s", name, error)
+
+
+def _delete(server: Api, job: Json) -> None:
+    """With all that belongs to it, unless somebody has made another of its name meanwhile. Raises PlatformError."""
+    metadata = job["metadata"]
+    options = {"propagationPolicy": "Background", "preconditions": {"uid": metadata["uid"]}}
+    try:
+        server.ask_now("delete", _path(server, metadata["name"]), options)
+    except ApiRefused as error:
+        if error.status not in (NOT_FOUND, CONFLICT):
+            raise
 
 
 def _look_at(server: Api, job: Json, config_map: Json, patience: unstarted.Patience, now: float) -> None:

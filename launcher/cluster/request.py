@@ -74,6 +74,13 @@ def request_of(
     _refuse_secret(environment, given)
     if arguments.gpus < 0:
         raise UsageError(f"elastic-job submit: --gpus={arguments.gpus}: give a number from 0")
+    if arguments.ttl is not None and not 0 <= arguments.ttl < 2**31:
+        raise UsageError(f"elastic-job submit: --ttl={arguments.ttl}: give a number of seconds from 0 to {2**31 - 1}")
+    if arguments.ttl is not None and arguments.dry_run:
+        raise UsageError(
+            "elastic-job submit: --ttl deletes the Job, which does not own what --dry-run prints beside it: leave one "
+            "of them out, or apply an ElasticJob with ttlSecondsAfterFinished"
+        )
     if not re.fullmatch(r"([0-9]+(\.[0-9]+)?|[0-9]+m|)", arguments.cpu):
         raise UsageError(f"elastic-job submit: --cpu={arguments.cpu}: write a number of CPUs, such as 4 or 0.5 or 500m")
     for flag, amount in (("memory", arguments.memory), ("memory-cap", arguments.memory_cap)):
@@ -118,6 +125,7 @@ def request_of(
         template=given,
         grace=options.shutdown_timeout,
         memory_cap=pods.bytes_of(arguments.memory_cap or 0),
+        ttl=arguments.ttl,
     )
 
 

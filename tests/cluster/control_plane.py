@@ -98,6 +98,8 @@ class ControlPlane:
         self.version = version_of(where)
         # Ports without TLS, which versions before 1.24 open otherwise and later ones do not know.
         no_plain_api, no_plain_port = (["--insecure-port=0"], ["--port=0"]) if self.version < (1, 24) else ([], [])
+        # The time of a Job after its end, which versions from 1.21 on keep by default.
+        later = ["--feature-gates=TTLAfterFinished=true"] if self.version < (1, 21) else []
         folder = self.folder
         folder.mkdir(parents=True, exist_ok=True)
         etcd, peer, self.port, manager, scheduler = free_ports(5)
@@ -120,7 +122,13 @@ class ControlPlane:
         )
         self._start(
             "kube-apiserver",
-            [str(where / "kube-apiserver"), f"--etcd-servers={store}", "--bind-address=127.0.0.1", *no_plain_api]
+            [
+                str(where / "kube-apiserver"),
+                f"--etcd-servers={store}",
+                "--bind-address=127.0.0.1",
+                *no_plain_api,
+                *later,
+            ]
             + [f"--secure-port={self.port}", f"--cert-dir={folder / 'certificates'}", "--authorization-mode=RBAC"]
             + [f"--token-auth-file={folder / 'tokens.csv'}", "--service-cluster-ip-range=10.96.0.0/16"]
             + ["--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}"]
@@ -134,7 +142,13 @@ class ControlPlane:
         ca = folder / "certificates" / "apiserver.crt"
         self._start(
             "kube-controller-manager",
-            [str(where / "kube-controller-manager"), *common, f"--secure-port={manager}", "--bind-address=127.0.0.1"]
+            [
+                str(where / "kube-controller-manager"),
+                *common,
+                *later,
+                f"--secure-port={manager}",
+                "--bind-address=127.0.0.1",
+            ]
             + [f"--service-account-private-key-file={key}", f"--root-ca-file={ca}", f"--cert-dir={folder / 'manager'}"]
             + ["--use-service-account-credentials", f"--node-monitor-grace-period={self.taken_for_lost}s"]
             + ["--node-monitor-period=1s", "--concurrent-gc-syncs=4"]

@@ -1,6 +1,6 @@
 """What users change of a job on a double of the API server: no change is lost, and a job that never begins ends."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +223,20 @@ def test_a_master_that_begins_meanwhile_keeps_its_job(night: Night) -> None:
     unstarted.end(night.api, "night", "no such image")
     assert night.status() == {"state": "running"}
     assert "activeDeadlineSeconds" not in night.double.all("jobs", objects.BATCH)["night"]["spec"]
+
+
+@pytest.mark.parametrize("verb", [("wait",), ("logs", "-f")])
+def test_whoever_follows_a_job_that_goes_is_not_kept_waiting(
+    night: Night, verb: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    night.begin()
+
+    def go() -> None:
+        night.double.objects.delete(night.double.place("configmaps"), "night", {})
+
+    night.while_it_reads("configmaps", go)
+    night.run(*verb, "night", code=2 if verb == ("wait",) else 0)
+    assert verb != ("wait",) or "there is no job night" in capsys.readouterr().err
 
 
 def test_a_job_whose_objects_were_applied_by_hand_goes_as_a_whole(night: Night) -> None:

@@ -18,6 +18,8 @@ def jobs(elastic_jobs: ElasticJobs) -> ElasticJobs:
 
 def test_kubectl_applies_scales_suspends_and_deletes_a_job(jobs: ElasticJobs) -> None:
     jobs.apply("digits", jobs.spec(minReplicas=1, maxReplicas=3))
+    own = jobs.spec(minReplicas=1, storeReplicas=1, ttlSecondsAfterFinished=3600)
+    jobs.apply("short", {field: value for field, value in own.items() if field != "rdzvEndpoint"})
     found = jobs.trains("digits", 3)
     assert found["spec"]["replicas"] == 3
     true = {each["type"]: each for each in found["status"]["conditions"] if each["status"] == "True"}
@@ -35,6 +37,12 @@ def test_kubectl_applies_scales_suspends_and_deletes_a_job(jobs: ElasticJobs) ->
     jobs.release()
     jobs.kubectl("wait", "--for=condition=Succeeded", "elasticjob/digits", "--timeout=150s")
     assert jobs.said("digits")["exitCode"] == 0
+    # Another time after its end than the one that it was made with: it goes with all that is its own.
+    jobs.kubectl("wait", "--for=condition=Succeeded", "elasticjob/short", "--timeout=150s")
+    assert secrets(jobs, "short") and jobs.said("short")["exitCode"] == 0
+    jobs.kubectl("patch", "elasticjob", "short", "--type=merge", "-p", '{"spec": {"ttlSecondsAfterFinished": 1}}')
+    kinds = "elasticjobs,jobs,configmaps,secrets,statefulsets,services,poddisruptionbudgets,pods"
+    jobs.wait(lambda: "short" not in jobs.kubectl("get", kinds), lambda: jobs.kubectl("get", kinds))
     jobs.tells("digits", "Succeeded")
     jobs.kubectl("delete", "elasticjob", "digits")
     jobs.wait(lambda: not jobs.pods(job="digits") and not jobs.pods("master", "digits"), lambda: "the pods to be gone")

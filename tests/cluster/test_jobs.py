@@ -30,6 +30,8 @@ dist.destroy_process_group()
 def test_a_job_of_torch_runs_to_its_end_and_goes_with_all_that_is_its_own(jobs: Jobs, machine: Kubelet) -> None:
     script = jobs.folder / "train.py"
     script.write_text(TORCH)
+    own = ("--nnodes=1", "--store-replicas=1")
+    jobs.submit("short", *own, "--ttl=10", script="print('it goes')", outside=False)
     said = jobs.run("submit", "--name=torch", "--image=any", "--cpu=1", "--nnodes=2", "--", str(script))
     assert said.count("the sum is 2") == 2, said
     assert "elastic-job status" in said and "job torch succeeded" in said
@@ -40,6 +42,10 @@ def test_a_job_of_torch_runs_to_its_end_and_goes_with_all_that_is_its_own(jobs: 
     jobs.run("delete", "torch")
     jobs.wait(lambda: not jobs.pods() and not jobs.pods("master"), lambda: "the pods to be gone")
     assert "NotFound" in jobs.plane.kubectl("get", "configmap", "torch", "-n", jobs.namespace, fails=True)
+    # So does one whose time after its end has passed.
+    kinds = "pods,jobs,configmaps,secrets,statefulsets,services,poddisruptionbudgets"
+    which = (kinds, "-n", jobs.namespace, "-l", "elastic-run.dev/job=short")
+    jobs.wait(lambda: not jobs.plane.get(*which)["items"], lambda: jobs.plane.kubectl("get", *which))
 
 
 def test_it_scales_is_suspended_and_goes_on_and_no_node_notices_that_its_master_is_killed(

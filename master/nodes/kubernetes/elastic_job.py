@@ -10,6 +10,7 @@ An ElasticJob says with fields what `elastic-job submit` says with flags, and be
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from .objects import COMPONENT, Control, Json
@@ -36,8 +37,12 @@ APPLIED = "SpecApplied"
 STORE = "StoreAvailable"
 """The condition that is false while the nodes train and the store has no quorum."""
 
-CHANGEABLE = ("replicas", "suspend")
-"""Fields of a spec, and of its roles, that are looked at while the job runs."""
+TTL = "ttlSecondsAfterFinished"
+"""Field of a spec: the ElasticJob goes so many seconds after its job's end. Its Job has no such field: one that went
+while the operator was away would be made again."""
+
+CHANGEABLE = ("replicas", "suspend", TTL)
+"""Fields of a spec, and of its roles, that are looked at while the job is there."""
 
 ENDS: Mapping[str, str] = {"succeeded": "Succeeded", "failed": "Failed", "timeout": "Failed", "repeated": "Failed"}
 """The condition that is true of a job that is over, by its state."""
@@ -233,9 +238,20 @@ def _applied(fields: Sequence[str], before: Json, now: str) -> Json:
         return _condition(APPLIED, "True", "Applied", "the job was made of this spec", before, now)
     words = (
         f"{', '.join(fields)} changed after the job was made, which has no effect: of a job that is there, "
-        f"{' and '.join(CHANGEABLE)} can be changed. For the rest, delete the ElasticJob and apply it again"
+        f"{', '.join(CHANGEABLE)} can be changed. For the rest, delete the ElasticJob and apply it again"
     )
     return _condition(APPLIED, "False", "Immutable", words, before, now)
+
+
+def expired(job: Json, now: datetime) -> bool:
+    """Whether the time has passed that an ElasticJob is to stay after the end of its job."""
+    status, ttl = cast(Json, job.get("status") or {}), job["spec"].get(TTL)
+    ends = [
+        each for each in status.get("conditions") or () if each["type"] in ENDS.values() and each["status"] == "True"
+    ]
+    if ttl is None or "exitCode" not in status or not ends:
+        return False
+    return now >= datetime.fromisoformat(ends[0]["lastTransitionTime"]) + timedelta(seconds=ttl)
 
 
 def invalid(why: str, before: Json, generation: int, now: str) -> Json:

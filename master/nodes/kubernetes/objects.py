@@ -124,6 +124,7 @@ class Request:
         template: a pod that the nodes are made of, whatever it says; of master and store it says `EVERY_POD`.
         grace: seconds that a node's workers have to end.
         memory_cap: bytes up to which a node that was out of memory gets more; 0: it gets no more.
+        ttl: seconds after the job's end until the cluster deletes the Job, with all that it owns; None: it stays.
     """
 
     name: str
@@ -151,6 +152,7 @@ class Request:
     template: Json = field(default_factory=dict[str, Any])
     grace: float = 30.0
     memory_cap: int = 0
+    ttl: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,7 @@ def master_job(request: Request) -> Json:
         "spec": {
             "completions": 1,
             "parallelism": 1,
+            **({} if request.ttl is None else {"ttlSecondsAfterFinished": request.ttl}),
             "template": beside_nodes(
                 request, container, {"restartPolicy": "Never", "serviceAccountName": request.service_account}
             ),

@@ -1,6 +1,6 @@
 """A job's objects in a cluster, what a pod says of its node, and what `elastic-job submit` refuses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from elastic_run.launcher.cluster import request as job
 from elastic_run.launcher.cluster.command import main
 from elastic_run.launcher.cluster.managed_nodes import Wish, wanted
+from elastic_run.launcher.errors import UsageError
 from elastic_run.master.nodes.kubernetes import elastic_job, objects, pods, store
 from elastic_run.master.nodes.kubernetes.objects import BadRequest, Control, Request
 from elastic_run.master.nodes.reconcile import Demand
@@ -286,6 +287,20 @@ def test_the_nodes_with_the_lowest_indexes_give_way_last() -> None:
 def test_the_fraction_is_of_the_most_nodes_of_each_role(fraction: str, nodes: list[str], counts: object) -> None:
     flags = ["--image=any", "--high-priority-class=high", f"--high-priority-fraction={fraction}"]
     assert job.submitted([*flags, *nodes, "--", "train.py"], {}).high_priority == counts
+
+
+@pytest.mark.parametrize(("words", "ttl"), [((), None), (("--ttl=0",), 0), (("--ttl=3600",), 3600)])
+def test_the_cluster_deletes_a_job_when_its_time_after_the_end_has_passed(
+    words: Sequence[str], ttl: int | None
+) -> None:
+    request = job.submitted(["--image=any", "--nnodes=1", *words, "--", "train.py"], {})
+    assert objects.master_job(request)["spec"].get("ttlSecondsAfterFinished") == ttl
+
+
+@pytest.mark.parametrize(("words", "why"), [(("--ttl=-1",), "from 0 to"), (("--ttl=9", "--dry-run"), "does not own")])
+def test_a_time_after_the_end_that_could_not_be_kept_is_refused(words: Sequence[str], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        job.submitted(["--image=any", "--nnodes=1", *words, "--", "train.py"], {})
 
 
 def test_the_script_reads_its_arguments_as_they_were_typed() -> None:

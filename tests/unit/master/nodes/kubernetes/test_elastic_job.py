@@ -1,6 +1,7 @@
 """An ElasticJob is what `elastic-job submit` would be, and is told how its job is."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -143,3 +144,27 @@ def test_progress_of_all_data_is_told_and_the_longest_time_left() -> None:
     data = [{"name": "a", "shards": 9, "done": 4, "secondsLeft": 60}, {"name": "b", "shards": 2, "done": 2}]
     made = told("running", {}, EARLY, datasets=data, nodes={"running": 2, "pending": 1})
     assert (made["progress"], made["secondsLeft"], made["replicas"], made["pending"]) == ("4/9, 2/2", 60, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "state", "at", "gone"),
+    [
+        (60, "Succeeded", LATE, True),
+        (60, "Failed", LATE, True),
+        (61, "Succeeded", LATE, False),
+        (0, "Succeeded", EARLY, True),
+        (None, "Succeeded", LATE, False),
+        (0, "Running", LATE, False),
+    ],
+)
+def test_it_goes_when_its_time_after_the_end_has_passed(ttl: int | None, state: str, at: str, gone: bool) -> None:
+    over = {} if state == "Running" else {"exitCode": 0}
+    status = {"conditions": elastic_job.conditions(state, state, "so", {}, EARLY), **over}
+    job = {"spec": spec() if ttl is None else spec(ttlSecondsAfterFinished=ttl), "status": status}
+    assert elastic_job.expired(job, datetime.fromisoformat(at)) is gone
+
+
+def test_how_long_it_stays_after_its_end_can_be_changed_and_is_no_matter_of_its_job() -> None:
+    given = spec(ttlSecondsAfterFinished=60)
+    assert elastic_job.ignored({**given, "ttlSecondsAfterFinished": 5}, json.dumps(given)) == []
+    assert submitted(elastic_job.words("digits", given), {}).ttl is None
