@@ -12,7 +12,7 @@ from ...master.nodes.kubernetes import objects, pods, store, troubles
 from ...master.nodes.kubernetes.api import Api
 from ...master.nodes.kubernetes.cluster import KubernetesPlatform
 from ...master.nodes.kubernetes.job import ClusterJob
-from ...master.nodes.kubernetes.objects import EXIT_CODE, JOB_VARIABLE, Json, literal
+from ...master.nodes.kubernetes.objects import EXIT_CODE, JOB_VARIABLE, Control, Json, literal
 from ...master.nodes.kubernetes.queued import QueuedPlatform
 from ...master.nodes.node_manager import NodeManager
 from ...master.nodes.platform import PlatformError, PlatformRefused
@@ -220,7 +220,7 @@ async def _lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, st
     def on_control() -> None:
         control = job.control
         wish.change(control.scale, suspended=control.suspend, cancelled=control.cancel)
-        report.on_control(suspended=control.suspend)
+        report.on_control(control)
 
     cluster.on_store = lambda: report.on_store(cluster.store)
     on_control()
@@ -298,7 +298,7 @@ class Report:
         self._job = job
         self._values: dict[str, Any] = {key: job.status[key] for key in COUNTED if key in job.status}
         self._values["state"] = "pending"
-        self._suspended = False
+        self._control = Control()
         self._quorum = ""
         self._store: Sequence[Json] = ()
 
@@ -348,9 +348,9 @@ class Report:
         self._store = waiting
         self._tell()
 
-    def on_control(self, *, suspended: bool) -> None:
-        """The user has suspended the job, or resumed it."""
-        self._suspended = suspended
+    def on_control(self, control: Control) -> None:
+        """The user has suspended the job, resumed or scaled it."""
+        self._control = control
         self._tell()
 
     def on_quorum(self, words: str) -> None:
@@ -365,13 +365,22 @@ class Report:
 
     def _tell(self) -> None:
         state: dict[str, str] = {}
-        if self._suspended:
+        if self._control.suspend:
             state = {"state": "suspended", "reason": "its user has suspended it"}
         elif self._quorum:
             running = self._values["state"] == "running"
             state = {"state": DEGRADED if running else self._values["state"], "reason": self._quorum}
-        waiting = {"waiting": [*self._values.get("waiting", ()), *self._store]}
-        self._job.tell(self._values | waiting | state)
+        more: dict[str, Any] = {"waiting": [*self._values.get("waiting", ()), *self._store]}
+        if "targets" in self._values:
+            more["targets"] = {role: self._within(role, each) for role, each in self._values["targets"].items()}
+        self._job.tell(self._values | more | state)
+
+    def _within(self, role: str, target: Json) -> Json:
+        """What the job wants of a role, as far as its user allows it."""
+        most, why = self._control.scale.get(role, target["nodes"]), "its user has scaled it"
+        if self._control.suspend:
+            most, why = 0, "its user has suspended it"
+        return target if most >= target["nodes"] else {"nodes": most, "reason": why}
 
 
 def _waiting(pod: str, reason: Tagged) -> Json:

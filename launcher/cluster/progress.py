@@ -113,14 +113,15 @@ class Waiting:
 
     def look(self) -> Json:
         """How the job is; one whose master can never begin is ended here. Raises UsageError, PlatformError."""
+        from ...master.nodes.kubernetes.troubles import steady
         from . import unstarted
 
         found, trouble = _look(self._api, self._name)
         reason = str(found.get("reason", ""))
         does = {"pending": "waits", "degraded": "has no store"}.get(str(found.get("state")))
-        if does and reason and reason != self._said:
+        if does and reason and (news := steady(reason)) != self._said:
             say(f"job {self._name} {does}: {reason}")
-            self._said = reason
+            self._said = news
         if why := self._patience.ended_by(trouble, time.monotonic()):
             unstarted.end(self._api, self._name, why)
         return found

@@ -156,7 +156,8 @@ class NodeManager:
             except PlatformError as error:
                 pause = _pause(self._troubles, error)
                 self._troubles += 1
-                self._tell("follow", f"cannot see this job's nodes: {error}; trying again in {pause:g} s")
+                why = f"cannot see this job's nodes: {error}"
+                self._tell("follow", f"{why}; trying again in {pause:g} s", why)
                 await asyncio.sleep(pause)
 
     def _observe(self, replicas: Sequence[Replica]) -> None:
@@ -223,7 +224,8 @@ class NodeManager:
             self._not_before = self.now() + pause
             self._look_again(self._not_before)
             who = "refuses" if isinstance(troubles[0], PlatformRefused) else "does not do"
-            self._tell("ask", f"the platform {who} what the job asks for: {troubles[0]}; trying again in {pause:g} s")
+            why = f"the platform {who} what the job asks for: {troubles[0]}"
+            self._tell("ask", f"{why}; trying again in {pause:g} s", why)
             return str(troubles[0]) if isinstance(troubles[0], PlatformRefused) else ""
         self._refusals = 0
         self._tell("ask", "")

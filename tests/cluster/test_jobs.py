@@ -65,6 +65,7 @@ def test_it_scales_is_suspended_and_goes_on_and_no_node_notices_that_its_master_
     assert len(set(before.values()) & uids(jobs)) == 2, "one was replaced, and the others are the same"
     jobs.run("scale", "one", "2")
     jobs.until("one", 2)
+    assert "wanted: 2: its user has scaled it" in jobs.run("status", "one")
     assert len(jobs.running()) == 2
     jobs.run("scale", "one", "3")
     jobs.until("one", 3)

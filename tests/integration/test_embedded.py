@@ -246,6 +246,14 @@ async def test_a_vacant_endpoint_of_this_machine_is_served(machines: Machines, w
     assert await holds(endpoint, "key")
 
 
+async def test_what_a_store_is_waited_for_is_said_once(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_REPORT_SECONDS", "_FIRST_REPORT_SECONDS"):
+        monkeypatch.setattr(local_member, name, 0.1)
+    with pytest.raises(StoreUnavailable):
+        await machines.start("a", (Endpoint("store.invalid", 2379),), seconds=2.0)
+    assert len([line for line in machines.said if "waiting up to" in line]) == 1, machines.said
+
+
 @pytest.mark.parametrize("name", [b"\xff", b"\xe2\x82 \xc3(", "\ufffdé ü\n".encode()])
 async def test_its_folder_may_have_any_name(machines: Machines, name: bytes) -> None:
     (endpoint,) = endpoints = free_endpoints(1)

@@ -53,6 +53,11 @@ def with_advice(words: str) -> str:
     return words
 
 
+def steady(words: str) -> str:
+    """The part of `words` that stays while a kubelet says by turns that it has failed and that it tries again."""
+    return re.sub(r"(ErrImagePull|ImagePullBackOff): .*|\([0-9]+ times\)", "", words)
+
+
 class Pulls:
     """Why images could not be pulled, also while the kubelet only says that it tries again."""
 

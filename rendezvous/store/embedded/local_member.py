@@ -149,7 +149,7 @@ class WantedStore:
     Attributes:
         endpoints: of all its members.
         directory: for members' data and logs; None: the user's folder on this machine.
-        announce: told at most every 10 s, in words, what is being waited for.
+        announce: told at most every 10 s, in words, what is being waited for, where that has changed.
         deadline: an instant on the running loop's clock.
         runtime: for locks; None: the user's folder on this machine. For tests.
         linger: seconds without a node before the member is stopped.
@@ -208,7 +208,7 @@ class _Attempt:
         self._generation = 1
         self._remembered: set[Endpoint] = set()
         self._steady = self._now()  # since when nothing was done but waiting
-        self._report_at = self._now() + _FIRST_REPORT_SECONDS
+        self._report_at, self._reported = self._now() + _FIRST_REPORT_SECONDS, ""
         self._notes: list[str] = []
         self._binary: Path | None = None
         self._version: Version = OLDEST_VERSION
@@ -301,11 +301,11 @@ class _Attempt:
         return frozenset(e for e, local in zip(self._wanted.endpoints, found, strict=True) if local)
 
     def _report(self, decision: Decision) -> None:
-        if self._now() >= self._report_at:
-            self._report_at = self._now() + _REPORT_SECONDS
+        if self._now() >= self._report_at and (news := decision.reason + self._trouble()) != self._reported:
+            self._report_at, self._reported = self._now() + _REPORT_SECONDS, news
             left = max(0.0, self._wanted.deadline - self._now())
             waits = f"; waiting up to {left:.0f} s more" if math.isfinite(left) else ""
-            self._wanted.announce(decision.reason + waits + self._trouble())
+            self._wanted.announce(news + waits)
 
     def _trouble(self) -> str:
         """Why this machine's member does not serve, whoever has started it; empty where nothing tells."""

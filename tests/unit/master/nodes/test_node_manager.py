@@ -93,12 +93,14 @@ def test_why_nodes_wait_is_said_once_whoever_of_them_still_does() -> None:
 def test_a_refusal_is_a_note_of_the_plan_until_nothing_is_refused() -> None:
     platform = Silent(runs(0), refuses="exceeded quota: few")
 
-    async def story() -> list[Plan]:
+    async def story() -> tuple[list[str], list[Plan]]:
         loop = asyncio.get_running_loop()
         loop.call_at(3.5, lambda: setattr(platform, "refuses", ""))
-        return (await managed(platform, 20.0, wanted=2))[1]
+        return await managed(platform, 20.0, wanted=2)
 
-    plans = run(story)
+    said, plans = run(story)
+    refused = "the platform refuses what the job asks for: exceeded quota: few"
+    assert [line for line in said if refused in line] == [f"{refused}; trying again in 1 s"], "the pause is no news"
     noted = [[(note.replica, str(note.reason)) for note in plan.notes] for plan in plans]
     assert noted[0] == [] and [("worker-1", "the platform refuses it: exceeded quota: few")] in noted
     assert noted[-1] == []

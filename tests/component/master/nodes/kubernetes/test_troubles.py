@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from elastic_run.launcher.cluster.unstarted import Patience, Trouble, of_store
-from elastic_run.master.nodes.kubernetes.troubles import Pulls, with_advice, with_pull
+from elastic_run.master.nodes.kubernetes.troubles import Pulls, steady, with_advice, with_pull
 from elastic_run.master.nodes.replica import CannotStart, Starting, Submitted, Unschedulable
 
 
@@ -56,6 +56,19 @@ def test_a_pod_whose_image_cannot_be_pulled_is_told_with_the_cause_until_it_star
     pulls.with_cause("1", CannotStart("ErrImagePull: denied"))
     assert "denied" in str(pulls.with_cause("1", back_off)) and "denied" not in str(pulls.with_cause("2", back_off))
     assert pulls.with_cause("1", Starting()) == Starting() and pulls.with_cause("1", back_off) == back_off
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("a: ErrImagePull: denied; check", 'a: ImagePullBackOff: Back-off pulling image "x": denied; check', True),
+        ("a: it ends again and again (3 times): no", "a: it ends again and again (4 times): no", True),
+        ("a: it ends again and again (3 times): no", "a: it ends again and again (3 times): yes", False),
+        ("the store does not answer: a, b", "the store does not answer: a", False),
+    ],
+)
+def test_what_is_said_by_turns_is_no_news(one: str, other: str, same: bool) -> None:
+    assert (steady(one) == steady(other)) is same
 
 
 PULL, ROOT = CannotStart("ErrImagePull: not found"), CannotStart("image will run as root", never=True)
