@@ -13,23 +13,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..master.controller import Terms
+from ..master.diagnosis.examination import REPLACE
+from ..master.diagnosis.requests import Done, Replacement
 from ..master.status import Status
 from ..rendezvous import election, failure_detector, membership
 from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, LeaseLost, OtherSecret, Refused, StoreError, StoreUnavailable
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import describe_difference
+from ..rendezvous.member import Member, describe_difference
+from ..rendezvous.rpc.client import Connection
 from ..rendezvous.rpc.envelope import Caller, RpcError, Security
 from ..rendezvous.store.contract import Store
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
+from ..rendezvous.wire.values import decode_or_none
 from . import master_client, plan
 from .candidate import Candidacy, Candidate
 from .node.preemption import heed_no_more
 
 FAREWELL_SECONDS = 5.0
 """Seconds that it takes at most to give the leadership up; then its lease does it."""
+
+ASK_SECONDS = 5.0
+"""Seconds that a node has to answer that it leaves."""
 
 HEADER = "reading the state of the job"
 """What may wait for the store."""
@@ -159,6 +166,23 @@ class MasterProcess:
                 await self._listener.close()
         finally:
             heed_no_more(self._setup.signals)
+
+    async def ask_to_leave(self, round: int, why: str) -> None:
+        """Has the nodes of a round leave in order, whoever leads. Who does not answer stays. Raises StoreError."""
+
+        async def ask_one(member: Member) -> None:
+            security, me = self._setup.security, Caller("", self._setup.name, self._listener.incarnation)
+            with contextlib.suppress(RpcError, OSError):
+                streams = await failure_detector.dial(member.agent_address, member.incarnation, security.client)
+                connection = Connection(*streams, f"node {member.node}", me, security.token)
+                try:
+                    await connection.ask(REPLACE, Replacement(round, why), Done, ASK_SECONDS)
+                finally:
+                    await connection.close()
+
+        listing = await self._store.list(self._keys.nodes)
+        found = (decode_or_none(Member, each.value) for each in listing.items)
+        await asyncio.gather(*(ask_one(member) for member in found if member))
 
     def _tell(self, number: int) -> None:
         if not self._told.done():

@@ -679,7 +679,7 @@ class Controller:
             self._say(each.words)
             if each.leaves and each.finding.rank is not None:
                 self._gave_way[each.finding.rank, each.leaves.world_size] = each.leaves.node
-                why = Replacement(self._round.number, cut(str(each.finding)))
+                why = Replacement(self._round.number, cut(f"a standby takes its place: {each.finding}"))
                 self._do(effects.Replace(self._suspected(each.leaves), why))
                 self._do(effects.Note(dataclasses.replace(each.finding, done=f"replaced node {each.leaves.node}")))
 

@@ -112,10 +112,10 @@ class PreemptionNotice(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class Replaced(Sentence):
-    """A standby takes its place, because the others waited for one of its ranks in each step; `why` says for which."""
+    """The job has told it to leave, and why: a standby takes its place, or the job is cancelled."""
 
     why: Words
-    words = "a standby takes its place: {0.why}"
+    words = "{0.why}"
 
 
 @dataclass(frozen=True, slots=True)

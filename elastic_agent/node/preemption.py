@@ -80,8 +80,7 @@ class PreemptionSignals:
             return False
         self._trace.instant("replaced", reason=why)
         self._reporter.say(
-            f"this node leaves the job, and a standby takes its place: {why}; its workers have "
-            f"{self._setup.shutdown_timeout:g} s to exit"
+            f"this node leaves the job: {why}; its workers have {self._setup.shutdown_timeout:g} s to exit"
         )
         self._interrupt.set()
         self._changed.set()

@@ -17,6 +17,7 @@ from ...master.nodes.platform import PlatformRefused
 from ...master.nodes.reconcile import Demand
 from ...master.status import Status
 from ...rendezvous.cancel import cancel
+from ...rendezvous.errors import StoreError
 from ...rendezvous.reasons import JobOver
 from ...rendezvous.store.contract import Store
 from ...rendezvous.trace_file import Trace
@@ -31,6 +32,9 @@ DRAIN_SECONDS = 30.0
 FINISHED_SECONDS = 60.0
 """Seconds that the job's master has to see the end of a job of which a node has ended with success. The store tells of
 it for a while only: a master that comes later would wait for nodes for ever."""
+
+LEAVE_SECONDS = 10.0
+"""Seconds that nodes are asked to leave by themselves, and that they have beyond the shutdown timeout."""
 
 CANCELLED = "it was cancelled by its user"
 """Why a job ended that somebody has cancelled."""
@@ -153,7 +157,14 @@ async def managed(
                 await manager.drain(0.0)
                 return plan.SUCCEEDED, f"it has succeeded while no master saw it: {finished.result()}"
             why = CANCELLED if cancelled.done() else f"it cannot have its nodes: {manager.hopeless.result()}"
-            await manager.drain(0.0)
+            # What ends by itself stays, with its log; what the platform stops goes.
+            patience = 0.0
+            if newest and newest.round:
+                with contextlib.suppress(StoreError, TimeoutError):
+                    async with asyncio.timeout(LEAVE_SECONDS):
+                        await master.ask_to_leave(newest.round, why)
+                        patience = start.options.shutdown_timeout + LEAVE_SECONDS
+            await manager.drain(patience)
             return plan.FAILED, why
     finally:
         wish.heard = lambda: None

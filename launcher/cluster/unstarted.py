@@ -97,7 +97,9 @@ def look(api: "Api", name: str) -> Trouble | None:
             if isinstance(pending, CannotStart):
                 noted = _noted(api, newest["metadata"]["name"], "Pod", "Failed")
                 words = troubles.with_pull(words, next((each for each in reversed(noted) if "pull" in each), ""))
-            return Trouble(f"{where}: {troubles.with_advice(words)}", _kind(pending))
+            broken = isinstance(pending, CannotStart)
+            kind: Kind = "failed" if broken and pending.never else "stuck" if broken else "waits"
+            return Trouble(f"{where}: {troubles.with_advice(words)}", kind)
         if words := pods.words_of(newest):
             given_up = _given_up(api, name)
             return Trouble(f"{given_up}{where}: {troubles.with_advice(words)}", "failed" if given_up else "waits")
@@ -147,10 +149,11 @@ def end(api: "Api", name: str, why: str) -> None:
         raise
     # The Job ends its pod, and stays as failed. Where this user may not ask for that, the pod waits on, and its master,
     # if it ever begins, reads that the job is over, and ends the store.
-    job = api.path("jobs", name, group=objects.BATCH), {"spec": {"activeDeadlineSeconds": 1}}
-    for path, patch in (job, (store.scale_of(api, name), {"spec": {"replicas": 0}})):
+    job = api.path("jobs", name, group=objects.BATCH)
+    members = api.path("statefulsets", store.name_of(name), "scale", group=store.APPS)
+    for path, patch in ((job, {"activeDeadlineSeconds": 1}), (members, {"replicas": 0})):
         try:
-            api.ask_now("patch", path, patch)
+            api.ask_now("patch", path, {"spec": patch})
         except ApiRefused as error:
             if error.status not in (NOT_FOUND, FORBIDDEN):
                 raise
@@ -163,12 +166,6 @@ def _given_up(api: "Api", name: str) -> str:
         if (each["type"], each["status"]) == ("Failed", "True"):
             return f"the cluster starts no other master: {each.get('message') or each.get('reason')}; "
     return ""
-
-
-def _kind(reason: PendingReason) -> Kind:
-    if not isinstance(reason, CannotStart):
-        return "waits"
-    return "failed" if reason.never else "stuck"
 
 
 def _never_ran(end: object) -> bool:

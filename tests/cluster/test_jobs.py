@@ -188,6 +188,18 @@ def test_a_script_that_fails_and_an_agent_that_refuses_its_flags_end_their_jobs_
     assert len(jobs.pods("master")) == 2, "no second master"
 
 
+def test_a_job_that_is_cancelled_gives_its_places_back_and_keeps_its_logs(jobs: Jobs, machine: Kubelet) -> None:
+    jobs.submit("off", "--nnodes=2")
+    jobs.until("off", 2)
+    jobs.run("cancel", "off")
+    jobs.run("wait", "off", code=1)
+    assert jobs.status("off")["reason"] == "it was cancelled by its user"
+    assert len(jobs.pods(job="off")) == 2 and not jobs.running(job="off")
+    said = jobs.run("logs", "off")
+    assert "rank 0 of 2" in said and "rank 1 of 2" in said, said
+    assert said.count("this node leaves the job: it was cancelled by its user") == 2, said
+
+
 def test_a_drained_machine_gives_up_its_nodes(jobs: Jobs) -> None:
     with jobs.machine() as drained, jobs.machine(f"{jobs.namespace}-2") as other:
         jobs.plane.kubectl("cordon", other.name)

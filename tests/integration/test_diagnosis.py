@@ -66,7 +66,7 @@ def test_a_standby_takes_the_place_of_a_slow_node(job: Cluster) -> None:
     job.start("B", env={"SLOW": "0.3"})
     job.wait_for_line("A", "round 1: 2 nodes")
     job.start("C")
-    job.wait_for_line("B", r"this node leaves the job, and a standby takes its place: rank \d on node B computes")
+    job.wait_for_line("B", r"this node leaves the job: a standby takes its place: rank \d on node B computes")
     assert job.finish() == {"A": 0, "B": 143, "C": 0}
     line = job.wait_for_line("C", "round 2: 2 -> 2 nodes.*").group()
     assert "node B left: a standby takes its place: rank" in line

@@ -188,7 +188,8 @@ class ClusterJob:
     async def end_store(self) -> None:
         """Ends the members of the job's own store, which nobody needs any more. Raises PlatformError."""
         if self.store_size:
-            await self._api.ask("patch", store.scale_of(self._api, self.name), {"spec": {"replicas": 0}})
+            path = self._api.path("statefulsets", store.name_of(self.name), "scale", group=store.APPS)
+            await self._api.ask("patch", path, {"spec": {"replicas": 0}})
 
     async def _write_next(self) -> None:
         """Raises PlatformError."""

@@ -11,14 +11,10 @@ store outlives the master's pod, and not its own.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from . import objects
 from .objects import COMPONENT, BadRequest, Json, Request
 from .pods import JOB, words_of
-
-if TYPE_CHECKING:
-    from .api import Api
 
 APPS = "apps/v1"
 
@@ -54,11 +50,6 @@ class Part:
 def name_of(job: str) -> str:
     """Of the store's objects."""
     return f"{job}-{SUFFIX}"
-
-
-def scale_of(api: "Api", job: str) -> str:
-    """The path at which the number of its members is changed."""
-    return api.path("statefulsets", name_of(job), "scale", group=APPS)
 
 
 def endpoints(job: str, size: int) -> str:

@@ -129,7 +129,7 @@ NODE_SENTENCES = [
     ),
     (n.PreemptionNotice(15), "it received SIGTERM"),
     (n.PreemptionNotice(0), "it was asked to leave"),
-    (n.Replaced("rank 1 is slow"), "a standby takes its place: rank 1 is slow"),
+    (n.Replaced("a standby takes its place: rank 1 is slow"), "a standby takes its place: rank 1 is slow"),
     (n.Unfit("no memory"), "no memory"),
     (n.StartFailed("port 5 is taken"), "could not start its workers: port 5 is taken"),
     (n.ServiceEnded("the service x died"), "could not continue: the service x died"),

@@ -111,7 +111,9 @@ def test_a_standby_takes_the_place_of_a_slow_node_once() -> None:
     lines, (replace,) = job.compared(SLOW)
     assert lines == ["node b is told to leave, so that a standby takes its place"]
     assert (replace.node.node, replace.replacement.round) == ("b", 1)
-    assert replace.replacement.why.startswith("rank 1 on node b computes for longer than the others in each step")
+    assert replace.replacement.why.startswith(
+        "a standby takes its place: rank 1 on node b computes for longer than the others in each step"
+    )
     job.gives_way("b", 61.0)
     header = job.controller.header
     assert header and (header.number, header.cause, header.restart_count) == (2, "left", 0)
@@ -125,10 +127,11 @@ def test_a_standby_takes_the_place_of_a_slow_node_once() -> None:
 
 
 def test_a_node_that_gives_way_says_why_and_ends_as_one_that_was_preempted() -> None:
-    told = NodeState(notice=Notice("leave", why="rank 1 is slow"))
-    assert report(told, 60.0).problem == Replaced("rank 1 is slow")
+    words = "a standby takes its place: rank 1 is slow"
+    told = NodeState(notice=Notice("leave", why=words))
+    assert report(told, 60.0).problem == Replaced(words)
     action, why = act(told, 60.0)
-    assert action == Leave(143) and why == "a standby takes its place: rank 1 is slow"
+    assert action == Leave(143) and why == words
     assert report(NodeState(notice=Notice("leave", 15)), 60.0).problem == PreemptionNotice(15)
 
 
