@@ -71,7 +71,7 @@ class Trace:
         later: Later | None = None,
     ) -> None:
         self.file = file
-        self._later = later or (lambda write: write())
+        self._later: Later = later or _at_once
         self._sink = sink
         self.now = now
         self._node = node
@@ -210,6 +210,10 @@ def _plain(value: object) -> str | int | float | None:
 
 def _microseconds(seconds: float) -> float:
     return round(seconds * 1e6, 3)
+
+
+def _at_once(write: Callable[[], None]) -> None:
+    write()
 
 
 def _number(text: str) -> int:

@@ -118,7 +118,7 @@ def absent(job: str, size: int, found: Sequence[Json]) -> str:
     pods = {str(each["metadata"]["name"]): each for each in found}
     whys: list[str] = []
     for name in (f"{name_of(job)}-{index}" for index in range(size)):
-        status = pods[name].get("status") or {} if name in pods else {}
+        status: Json = pods[name].get("status") or {} if name in pods else {}
         conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
         if name not in pods:
             whys.append(f"{name} has no pod")
