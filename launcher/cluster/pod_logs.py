@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...master.nodes.platform import PlatformError, PlatformUnavailable
 from ...rendezvous.visible import visible
+from ..errors import UsageError
 from .arguments import say
 from .outage import Outage
 from .progress import Waiting, job_of, status_of, until_over
@@ -37,10 +38,18 @@ def logs(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job logs`."""
     job_of(api, arguments.name)  # there is such a job
     tails = Tails(api, arguments.name, arguments.tail, master=arguments.master)
-    if arguments.follow:
-        tails.until(lambda: "exitCode" in status_of(api, arguments.name))
-    else:
+    if not arguments.follow:
         tails.once()
+        return 0
+
+    def over() -> bool:
+        try:
+            return "exitCode" in status_of(api, arguments.name)
+        except UsageError as error:  # it was deleted meanwhile
+            say(str(error))
+            return True
+
+    tails.until(over)
     return 0
 
 
