@@ -62,14 +62,13 @@ from ..rendezvous.time_split import category
 from . import effects, events, incident, status
 from .data.ledger import Progress
 from .diagnosis.ends import of_incident
-from .diagnosis.findings import HANGS, WORKS, Finding
-from .diagnosis.replacement import Place, verdicts
-from .diagnosis.requests import Condemned, Replacement, Suspected
+from .diagnosis.requests import Suspected
 from .effects import Effect
 from .events import Event
 from .incident import Evidence, FailedWorker
 from .incident_log import IncidentLog
 from .memory import Memory
+from .standstill import RoundNodes, Standstill
 from .status import NEWEST, Node, Status
 from .targets import Target, targets
 from .training_time import TrainingTime, since
@@ -213,14 +212,7 @@ class Controller:
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
         self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
         self._said = ""
-        self._stalled: dict[str, int] = {}  # by incarnation: how often it has told of that in this round
-        self._strained: dict[str, int] = {}  # the same: how often it has come near a limit
-        self._findings: tuple[Finding, ...] = ()
-        self._diagnosed = now
-        self._slow: tuple[Finding, ...] = ()  # ranks that the others wait for in each step
-        self._compared = now
-        self._gave_way: dict[Place, str] = {}  # for which slow ranks a node was told to leave, and which
-        self._hangs: Finding | None = None  # on account of which the job is to fail
+        self._standstill = Standstill(terms.on_hang, terms.on_straggler, now, roles=bool(terms.policy.roles))
         self._targets: tuple[Target, ...] = ()
         self._training = TrainingTime()
         self._incidents: deque[tuple[float, Incident]] = deque(maxlen=NEWEST)  # the newest, with their times
@@ -312,11 +304,7 @@ class Controller:
             incidents=tuple(status.Incident.of(each, now - at) for at, each in self._incidents),
             datasets=tuple(datasets),
             goodput=self._training.until(now),
-            diagnosis=tuple(
-                status.Diagnosis.of(each, now - at)
-                for at, findings in ((self._diagnosed, self._findings), (self._compared, self._slow))
-                for each in findings
-            ),
+            diagnosis=self._standstill.list_findings(now),
         )
 
     # -- what an earlier master has left ----------------------------------------------------------------------------
@@ -368,7 +356,7 @@ class Controller:
         last = {each: reports.get(each) for each in known}
         self._training = TrainingTime.continued(self._found, last, self._now)
         if self._found.spent:
-            self._stalled = {each: report.stalled for each, report in last.items() if report}
+            self._standstill.begin_round({each: report for each, report in last.items() if report})
         if header.incident:
             self._incidents.append((published, header.incident))
         self._say(f"the job's master now runs here and continues with round {header.number}")
@@ -602,17 +590,12 @@ class Controller:
         report = member.report
         if report.round != self._round.number or member.incarnation not in self.in_round or not self._round.running:
             return
-        known = self._stalled.get(member.incarnation, 0)
-        self._stalled[member.incarnation] = report.stalled
-        strained = self._strained.get(member.incarnation, 0)
-        self._strained[member.incarnation] = report.strained
-        if (report.stalled > known or report.strained > strained) and self.phase == "leading":
+        news = self._standstill.hear_report(member.incarnation, report)
+        if news == "worse" and self.phase == "leading":
             self._do(effects.Examine(self._round.number, self.suspected))
-        elif known and not any(self._stalled.values()):
+        elif news == "moves":
             self._training.goes_on(self._now)
-            if any(each.kind in HANGS for each in self._findings):
-                self._say("the workers make progress again")
-            self._findings = tuple(each for each in self._findings if each.kind not in HANGS)
+            self._effects += self._standstill.forget_hangs()
 
     @property
     def suspected(self) -> tuple[Suspected, ...]:
@@ -628,43 +611,26 @@ class Controller:
     def _diagnose(self, event: events.Diagnosed) -> None:
         if event.round != self._round.number or not self._round.running or self.phase != "leading":
             return
+        nodes = RoundNodes(
+            self._round.number,
+            self._assigned,
+            self.ranks,
+            {each.incarnation: self._suspected(each) for each in self._assigned},
+            self._standbys(),
+        )
         if event.compares:
-            self._judge_slow(event.findings)
-        else:
-            self._judge_standing(event.findings, event.age)
-
-    def _judge_slow(self, findings: tuple[Finding, ...]) -> None:
-        before = self._tell_of(findings, self._slow)
-        self._slow, self._compared = findings, self._now
-        if self._terms.on_straggler == "replace":
-            self._replace_stragglers(findings, {rank for _, rank in before})
-
-    def _judge_standing(self, findings: tuple[Finding, ...], age: float) -> None:
-        if not any(self._stalled.values()):  # any more: they were looked at meanwhile
-            findings = tuple(each for each in findings if each.kind not in HANGS)
-        self._tell_of(findings, self._findings)
-        self._findings, self._diagnosed = findings, self._now
-        grave = [one for one in findings if one.kind in HANGS and one.strength != "weak" and self._in_one_role(one)]
-        if not grave:
-            self._training.goes_on(self._now)
+            self._effects += self._standstill.judge_stragglers(event.findings, nodes, self._now)
             return
-        self._training.stands_still(self._now, age + max(each.seconds for each in grave))
-        if self._terms.on_hang != "report" and (stuck := [each for each in grave if each.kind not in WORKS]):
-            self._end_hang(stuck[0])
+        todo, seconds = self._standstill.judge_hangs(event.findings, nodes, self._now)
+        self._effects += todo
+        if seconds is None:
+            self._training.goes_on(self._now)
+        else:
+            self._training.stands_still(self._now, event.age + seconds)
 
-    def _tell_of(self, findings: Sequence[Finding], known: Sequence[Finding]) -> set[tuple[str, int | None]]:
-        """Says what is new in `findings`; the kinds and ranks of what is `known`."""
-        before: set[tuple[str, int | None]] = {(each.kind, each.rank) for each in known}
-        for finding in findings:
-            self._do(effects.Note(finding))
-            if (finding.kind, finding.rank) not in before:
-                self._say(f"diagnosis: {finding}")
-                for line in finding.last_lines[-3:]:
-                    self._say(f"  | {line}")
-        return before
-
-    def _replace_stragglers(self, findings: Sequence[Finding], before: set[int | None]) -> None:
-        standbys = [
+    def _standbys(self) -> Sequence[Member]:
+        """Nodes that could have a part in the round."""
+        return [
             seen.member
             for node, seen in self._members.items()
             if seen.member.incarnation not in self.in_round
@@ -672,40 +638,6 @@ class Controller:
             and not seen.gone
             and node not in self._mismatched
         ]
-        found = verdicts(
-            findings, before, self._assigned, self.ranks, standbys, self._gave_way, roles=bool(self._terms.policy.roles)
-        )
-        for each in found:
-            self._say(each.words)
-            if each.leaves and each.finding.rank is not None:
-                self._gave_way[each.finding.rank, each.leaves.world_size] = each.leaves.node
-                why = Replacement(self._round.number, cut(f"a standby takes its place: {each.finding}"))
-                self._do(effects.Replace(self._suspected(each.leaves), why))
-                self._do(effects.Note(dataclasses.replace(each.finding, done=f"replaced node {each.leaves.node}")))
-
-    def _in_one_role(self, finding: Finding) -> bool:
-        """Whether the suspect and those that wait for it have one role, where the job has several.
-
-        An evaluator that waits for a checkpoint, or an actor that waits for its turn, is at rest by design.
-        """
-        if len({each.role for each in self._assigned}) < 2:
-            return True
-        roles = {rank: each.role for each in self._assigned for rank in self.ranks.get(each.incarnation, ())}
-        concerned = {roles.get(rank) for rank in (finding.rank, *finding.waiting) if rank is not None}
-        return bool(finding.waiting) and len(concerned) == 1
-
-    def _end_hang(self, finding: Finding) -> None:
-        if self._terms.on_hang == "fail":
-            self._hangs = finding
-            self._do(effects.Note(dataclasses.replace(finding, done="ended the job (--on-hang=fail)")))
-            return
-        # Of a worker that has ended already, one that waits for it.
-        wanted = finding.waiting[0] if finding.kind == "uneven-steps" and finding.waiting else finding.rank
-        for each in self._assigned:
-            if wanted is not None and wanted in self.ranks.get(each.incarnation, ()):
-                why = cut(str(finding))
-                self._do(effects.Condemn(self._suspected(each), Condemned(self._round.number, wanted, why)))
-                self._do(effects.Note(dataclasses.replace(finding, done=f"killed rank {wanted} (--on-hang=restart)")))
 
     # -- incidents --------------------------------------------------------------------------------------------------
 
@@ -828,8 +760,8 @@ class Controller:
                 self._do(effects.Confirm())
             self._do(effects.Wait(until))
             return
-        if self._hangs and self._round.running:
-            self._finish("failed", StandsStill(cut(str(self._hangs))))
+        if self._standstill.ends and self._round.running:
+            self._finish("failed", StandsStill(cut(str(self._standstill.ends))))
             return
         fault = None
         if self._round.running:
@@ -962,7 +894,7 @@ class Controller:
             header.number, nodes, True, self._now, grown_at=grown_at, node_workers=self._node_workers(self._opening)
         )
         self._first_end = None
-        self._stalled, self._strained, self._findings, self._slow, self._hangs = {}, {}, (), (), None
+        self._standstill.begin_round()
         self._take_part(self._opening)
         self._given_up = {each for each in self._given_up if each[0] == header.number - 1}
         self._training.opened(nodes, self._now, header.cause, in_place=header.in_place)
