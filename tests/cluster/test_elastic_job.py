@@ -23,7 +23,7 @@ def test_kubectl_applies_scales_suspends_and_deletes_a_job(jobs: ElasticJobs) ->
     found = jobs.trains("digits", 3)
     assert found["spec"]["replicas"] == 3
     true = {each["type"]: each for each in found["status"]["conditions"] if each["status"] == "True"}
-    assert sorted(true) == ["Running", "SpecApplied"] and true["Running"]["lastTransitionTime"]
+    assert sorted(true) == ["Running", "SpecApplied", "StoreAvailable"] and true["Running"]["lastTransitionTime"]
     assert "digits" in jobs.kubectl("get", "ej") and "Running" in jobs.kubectl("get", "ej")
     jobs.kubectl("scale", "elasticjob/digits", "--replicas=2")
     jobs.trains("digits", 2)
