@@ -460,6 +460,8 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
         # Nor is it known what a call of native code waits for, and whose other threads wait for what.
         unsure = unsure or len({each.place.main for each in waiting}) > 1
         hidden = any(each.place.what == "either" for each in waiting)
+        # Behind a connection may be a server in another rank's process, which answers by itself.
+        hidden = hidden or any(each.place.what == "peer" for each in odd)
         unsure = unsure or (hidden and _since(waiting) < PATIENT * min(each.worker.allowed for each in waiting))
         strength: Strength = "weak" if unsure else "strong"
         return _odd(odd, majority, strength, round)

@@ -355,6 +355,20 @@ def test_a_rank_that_waits_at_another_ranks_connection_is_no_cause() -> None:
     assert (found.kind, found.rank, found.waiting) == ("sleeps", 2, (0, 1))
 
 
+def test_a_rank_that_waits_at_a_connection_beside_a_collective_is_named_late_for_a_server_may_be_behind_it() -> None:
+    def asks(quiet: float) -> list[tuple[str, str]]:
+        mine = Socket("127.0.0.1:4002", "127.0.0.1:4000")
+        client = worker(
+            2, NATIVE, quiet=quiet, on=Blocked("recvfrom", "socket", mine.remote, (mine,)), connections=(mine,)
+        )
+        peer = (Socket("127.0.0.1:4000", "127.0.0.1:4002"),)
+        others = (worker(0, quiet=quiet, connections=peer), worker(1, quiet=quiet))
+        return [(each.kind, each.strength) for each in judged(*others, client)]
+
+    assert asks(70.0) == [("mismatched-collective", "weak")]
+    assert asks(LONG) == [("mismatched-collective", "strong")]
+
+
 def test_a_loopback_address_of_another_node_is_not_a_peers() -> None:
     def alone(node: str, rank: int, peer: str) -> Answer:
         mine = Socket("127.0.0.1:4000", peer)
