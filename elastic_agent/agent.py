@@ -162,6 +162,7 @@ class Agent:
         self._worker_server = machine.worker_server(
             CallHandler(store, keys, link, waits, self._on_saved, self._on_lease, self._current, link.stepped).answer,
             local_methods(self.job_status, self.look),
+            output.say,
         )
         self._signals = PreemptionSignals(setup, known, output, recorder, changed, interrupt)
         self._rounds = RoundFollower(
@@ -210,7 +211,7 @@ class Agent:
 
     async def look(self, node: str, wanted: Look) -> NodeEvidence:
         """What the agent of a node sees of its workers. Raises RendezvousError or OSError where it does not tell."""
-        if node == self._state.key.name:
+        if node and node == self._state.key.name:
             return await self._diagnosis.look(wanted)
         return await self._link.look(node, wanted)
 
@@ -386,7 +387,7 @@ class Agent:
     def _on_saved(self, round: int) -> None:
         """A worker of `round` has told of a checkpoint."""
         if self._current(round) == self._state.workers.round:
-            self._known.on(CheckpointSaved(round), self._loop.time())
+            self._known.on(CheckpointSaved(), self._loop.time())
             self._changed.set()
 
     async def _beat(self) -> None:
@@ -400,8 +401,7 @@ class Agent:
 
     def _look_for_address(self) -> None:
         """Leaves where this machine has lost the address under which the others look for it and its workers."""
-        address = self._setup.bind
-        if not address or self._state.machine.unfit:
+        if not (address := self._setup.bind) or self._state.machine.unfit:
             return
         self._address_missed = 0 if self._machine.has_address(address) else self._address_missed + 1
         if self._address_missed >= ADDRESS_LOOKS:

@@ -1,14 +1,13 @@
 """What each event changes of what a node knows (pure), and the one place that holds it.
 
-An event replaces parts of the state; then `plan.report` and `plan.act` are asked of the whole. No rule sees a history:
-whatever was missed, repeated or overtaken, the next look is right.
+An event replaces parts of the state; then `plan.report` and `plan.act` are asked of the whole.
 """
 
 from dataclasses import replace
 
 from . import known_round, node_events
 from .node_events import NodeEvent
-from .node_state import LocalWorkers, NodeKey, NodeSettings, NodeState, Notice, StayingWorkers
+from .node_state import LocalWorkers, NodeKey, NodeSettings, NodeState, Notice
 
 REPEAT_SECONDS = 0.5
 """Two signals within this are one preemption notice: `timeout`, schedulers and container runtimes signal a whole
@@ -131,8 +130,8 @@ def _change_workers(workers: LocalWorkers, event: NodeEvent) -> LocalWorkers:
             return replace(workers, late=failed or workers.late if adds else failed)
         case node_events.AllStay():
             return replace(workers, keeps=True)
-        case node_events.CheckpointSaved(round):
-            return replace(workers, saved=workers.saved + (workers.current(round) == workers.round))
+        case node_events.CheckpointSaved():
+            return replace(workers, saved=workers.saved + 1)
         case node_events.ShardsAsked():
             return replace(workers, leases=True)
         case _:
@@ -166,7 +165,7 @@ def _begin_round(state: NodeState, round: int, role: str, total: int, *, adopted
 
 def _take_look(state: NodeState, seen: node_events.WorkersSeen, now: float) -> NodeState:
     header, workers, machine = state.known.header, state.workers, state.machine
-    broke = seen.broke if header and workers.round == header.number else ""
+    broke = seen.group.broke if header and workers.round == header.number else ""
     broke_at = None if not broke else now if state.group.broke_at is None else state.group.broke_at
     if machine.cleared_at is None and state.departs and seen.alive == 0:
         machine = replace(machine, cleared_at=now)
@@ -174,8 +173,6 @@ def _take_look(state: NodeState, seen: node_events.WorkersSeen, now: float) -> N
     return replace(
         state,
         workers=replace(workers, alive=seen.alive, exits=exits, service=seen.service, lingers=seen.lingers),
-        group=StayingWorkers(
-            seen.staying, seen.holding, seen.done, seen.waiting, seen.forming, seen.slowest, broke, broke_at
-        ),
+        group=replace(seen.group, broke=broke, broke_at=broke_at),
         machine=machine,
     )

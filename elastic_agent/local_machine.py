@@ -83,9 +83,9 @@ class RealMachine:
         """Whether an interface of this machine still has it; True where that cannot be known."""
         return has_address(address)
 
-    def worker_server(self, respond: Respond, also: Methods) -> WorkerServer:
+    def worker_server(self, respond: Respond, also: Methods, say: Callable[[str], None]) -> WorkerServer:
         """Where workers ask, and get what `respond` answers; `also` for other processes of this user."""
-        return WorkerServer(respond, also)
+        return WorkerServer(respond, also, say)
 
     def listens(self, port: int) -> bool:
         """Whether a process of this machine listens at that TCP port. Raises OSError where that cannot be known."""

@@ -6,6 +6,7 @@ from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Report
 from ..rendezvous.membership import Registration
 from ..rendezvous.ranks import Assignment
+from .node_state import StayingWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class SignalReceived:
 
 @dataclass(frozen=True, slots=True)
 class AskedToLeave:
-    """The job has told this node to leave, so that a standby takes its place."""
+    """The job has told this node to leave: a standby takes its place, or the job was cancelled."""
 
     why: str
 
@@ -149,9 +150,7 @@ class AllStay:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSaved:
-    """A worker of that round has told of one."""
-
-    round: int
+    """A worker of the current round has told of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +160,13 @@ class ShardsAsked:
 
 @dataclass(frozen=True, slots=True)
 class WorkersSeen:
-    """The workers at a look. The attributes are those of `LocalWorkers` and `StayingWorkers`."""
+    """The workers at a look: see `LocalWorkers`. `group.broke` may be of an earlier round, and is dropped then."""
 
     alive: int
     exits: tuple[Exit, ...]
     service: str
     lingers: bool
-    staying: int
-    holding: int
-    done: int
-    waiting: int
-    forming: int
-    slowest: float
-    broke: str
+    group: StayingWorkers
 
 
 @dataclass(frozen=True, slots=True)

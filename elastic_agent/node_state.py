@@ -37,7 +37,7 @@ class Notice:
         kind: nobody told it to; told to leave in order; told to be gone at once.
         signal: which signal said so; 0: none.
         at: when, seconds.
-        why: why the job has told it to leave, so that a standby takes its place; empty where it has not.
+        why: why the job has told it to leave (a standby takes its place, or it was cancelled); empty where it has not.
     """
 
     kind: Literal["none", "leave", "kill"] = "none"

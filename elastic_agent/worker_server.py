@@ -110,6 +110,7 @@ class WorkerServer:
     Args:
         respond: answers a call.
         also: what other processes may ask.
+        say: prints one line for a person.
 
     Attributes:
         address: for ELASTIC_RUN_AGENT, once it is started.
@@ -117,7 +118,7 @@ class WorkerServer:
         rounds: by rank, for which round the worker was started that has last done so.
     """
 
-    def __init__(self, respond: Respond, also: Methods) -> None:
+    def __init__(self, respond: Respond, also: Methods, say: Callable[[str], None]) -> None:
         self.calls: Counter[int] = Counter()
         self.rounds: dict[int, int] = {}
 
@@ -128,7 +129,7 @@ class WorkerServer:
             return await respond(call)
 
         methods = {**also, **{kind: Method(Call, answer) for kind in get_args(Kind)}}
-        self._server = Server(methods, lets_in=is_own_peer)
+        self._server = Server(methods, lets_in=is_own_peer, say=say)
         self.address = ""
 
     async def start(self) -> None:

@@ -17,11 +17,11 @@ from ..elastic_agent import agent_trace as recording
 from ..elastic_agent import plan
 from ..elastic_agent.agent import Agent, Result
 from ..elastic_agent.agent_machine import REPEAT_SECONDS
-from ..elastic_agent.diagnosis.threads import Threads
 from ..elastic_agent.local_machine import RealMachine
 from ..elastic_agent.logs.output import LEAVING_READER_SECONDS, READER_SECONDS, Output
 from ..elastic_agent.logs.own_lines import OwnLines
 from ..elastic_agent.node.preemption import heed_no_more
+from ..elastic_agent.processes.threads import Threads
 from ..elastic_agent.setup import Setup
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
@@ -282,9 +282,11 @@ async def _spent(options: Options, result: Result, output: Output) -> Split | No
     if not options.output.trace:
         return spent(options, result)
     await output.flush(TRACE_SECONDS / 10)
-    with contextlib.suppress(OSError):  # a TimeoutError is one
+    try:
         return await Threads(1).run(lambda: spent(options, result), TRACE_SECONDS)
-    return None
+    except OSError as error:  # a TimeoutError is one
+        output.say(f"without what the script says of its time: its trace cannot be read ({error or 'no answer'})")
+        return spent(options, result, traced=False)
 
 
 async def _checked(options: Options, where: Address, store: Store, output: Output) -> str:

@@ -41,15 +41,16 @@ TOLD: tuple[Category, ...] = tuple(each for each in CATEGORIES if each not in ("
 """What is worth a line: every job has the others."""
 
 
-def spent(options: Options, result: Result) -> Split | None:
-    """The job's time by category, with what the script says of it where this node is traced; None before a round.
+def spent(options: Options, result: Result, *, traced: bool = True) -> Split | None:
+    """The job's time by category, with what the script says of it where this node is `traced`; None before a round.
 
     Reads the trace, so it is asked once.
     """
     header = result.header
     if header is None or not header.split.total:
         return None
-    return header.split.marking(marks.of_file(options.output.trace)) if options.output.trace else header.split
+    file = options.output.trace if traced else None
+    return header.split.marking(marks.of_file(file)) if file else header.split
 
 
 def last_lines(options: Options, result: Result, host: str, split: Split | None) -> list[str]:

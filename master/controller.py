@@ -614,7 +614,6 @@ class Controller:
         nodes = RoundNodes(
             self._round.number,
             self._assigned,
-            self.ranks,
             {each.incarnation: self._suspected(each) for each in self._assigned},
             self._standbys(),
         )

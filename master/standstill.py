@@ -26,16 +26,19 @@ class RoundNodes:
     Attributes:
         number: of the round.
         assigned: its nodes, in rank order.
-        ranks: of each of them, by incarnation.
         suspected: the same nodes, as they are asked and told.
         standbys: nodes that could have a part in it.
     """
 
     number: int
     assigned: Sequence[Assignment]
-    ranks: Mapping[str, range]
     suspected: Mapping[str, Suspected]
     standbys: Sequence[Member]
+
+    @property
+    def ranks(self) -> Mapping[str, range]:
+        """Of each node, by incarnation."""
+        return {each.incarnation: range(each.first_rank, each.first_rank + each.nproc) for each in self.assigned}
 
 
 class Standstill:

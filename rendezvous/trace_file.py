@@ -70,7 +70,7 @@ class Trace:
         sink: Sink | None = None,
         later: Later | None = None,
     ) -> None:
-        self.file = file
+        self.file = self._path = file
         self._later: Later = later or _at_once
         self._sink = sink
         self.now = now
@@ -178,9 +178,10 @@ class Trace:
         return status.st_dev, status.st_ino
 
     def _give_up(self, error: OSError) -> None:
-        file, self.file = self.file, None
+        closed, self.file = self.file is None, None
         self._shut()
-        self._say(f"the trace {file} cannot be written ({error.strerror}): no more events are recorded")
+        if not closed:
+            self._say(f"the trace {self._path} cannot be written ({error.strerror}): no more events are recorded")
 
 
 class _Span:

@@ -189,7 +189,7 @@ class NoMachine:
     def listener(self, bind: str) -> socket.socket:
         return failure_detector.listener(bind)
 
-    def worker_server(self, respond: Respond, also: Methods) -> "NoWorkerServer":
+    def worker_server(self, respond: Respond, also: Methods, say: Callable[[str], None]) -> "NoWorkerServer":
         return NoWorkerServer()
 
     def has_address(self, address: str) -> bool:

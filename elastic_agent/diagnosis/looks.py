@@ -22,11 +22,11 @@ from ...master.diagnosis.limits import NEAR
 from ...master.diagnosis.places import script_frames, waits_for_process
 from ...rendezvous.cancel import cancel
 from ...rendezvous.tasks import Tasks
+from ..processes.threads import T, Threads
 from . import kernel
 from .activity import Quiet
 from .running import Running
 from .stacks import MISSING, SECONDS, Stack, Stacks
-from .threads import T, Threads
 
 LOOKS = 4
 """At each worker."""

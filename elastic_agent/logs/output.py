@@ -16,6 +16,7 @@ from typing import BinaryIO, Literal
 
 from ...rendezvous import leftovers
 from ...rendezvous.own_files import dated_folder, file_name
+from ..processes.threads import Threads
 from .drawn_rows import DrawnRows
 from .own_lines import OwnLines
 from .slow_disk import SlowDisk
@@ -371,7 +372,7 @@ class Output:
 
         if not self._keeps_logs:
             with contextlib.suppress(OSError):
-                self.disk.within(remove, END_SECONDS)
+                await Threads(1).run(remove, END_SECONDS)
 
     async def _drained(self, writer: Writer, seconds: float, hurry: asyncio.Event) -> str:
         """Wait until all is written; why it is not, where it is not."""

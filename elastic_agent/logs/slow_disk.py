@@ -3,7 +3,10 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, TypeVar
+
+from ...rendezvous.named_files import LARGEST_SETTINGS, read_named
 
 T = TypeVar("T")
 
@@ -38,3 +41,13 @@ class SlowDisk:
             raise OSError(str(error)) from None
         self._asked = asked
         return asked.result(seconds)
+
+    def read_error_file(self, path: Path, rank: int, say: Callable[[str], None]) -> bytes | None:
+        """What the worker of that rank has written there; None: nothing that can be read now."""
+        try:
+            return self.within(lambda: read_named(path, LARGEST_SETTINGS))
+        except TimeoutError:
+            say(f"the error file of rank {rank} is not read: its file system does not answer")
+        except OSError:
+            pass
+        return None

@@ -39,7 +39,7 @@ from ..node_events import (
     WorkersStarted,
     WorkersUnready,
 )
-from ..node_state import NodeState
+from ..node_state import NodeState, StayingWorkers
 from ..say_once import ExitLines
 from ..setup import Setup
 from ..timeline import Timeline, describe_round
@@ -207,20 +207,21 @@ class WorkerGroup:
 
     def see_workers(self) -> WorkersSeen:
         """What can be seen of them at the moment."""
-        groups, pids, state = self._process_groups, self.pids, self._agent.state
-        header = state.known.header
+        groups, pids = self._process_groups, self.pids
         return WorkersSeen(
             alive=self.alive,
             exits=self.exits,
             service=self._services.failure if self._services else "",
             lingers=self.lingers,
-            staying=len(groups.staying(pids)),
-            holding=len(groups.holding(pids)),
-            done=len(groups.done(pids)),
-            waiting=len(groups.waiting(pids)),
-            forming=len(groups.forming(pids)),
-            slowest=groups.slowest(pids),
-            broke=groups.trouble(pids) if header and state.workers.round == header.number else "",
+            group=StayingWorkers(
+                staying=len(groups.staying(pids)),
+                holding=len(groups.holding(pids)),
+                done=len(groups.done(pids)),
+                waiting=len(groups.waiting(pids)),
+                forming=len(groups.forming(pids)),
+                slowest=groups.slowest(pids),
+                broke=groups.trouble(pids),
+            ),
         )
 
     def listen(self, address: str) -> None:
@@ -326,7 +327,6 @@ class WorkerGroup:
             self._reporter.say(f"cannot prepare this node's workers: {error}")
 
     def _belong_to(self, header: Header, assignment: Assignment, *, adopted: bool = False) -> None:
-        """The workers are this round's from now on."""
         self._hears(WorkersBegin(header.number, assignment.role, assignment.nproc, adopted))
 
     async def adopt(self, header: Header, assignment: Assignment) -> None:

@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...rendezvous.member import Exit, out_of_memory
-from ...rendezvous.named_files import LARGEST_SETTINGS, read_named
 from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
 from ..diagnosis.running import Running
 from ..logs.backpressure import Backpressure
@@ -69,6 +68,8 @@ NAMED = 5
 """Of the processes that live on, so many are named."""
 
 DRAIN = Path(__file__).with_name("drain.py").absolute()
+
+_UNSEEN = -1
 
 _TERM = signal.SIGTERM
 """By its own name, because `Workers.signal` hides the module inside its class."""
@@ -185,7 +186,7 @@ class Workers:
         self._current: list[_Worker] = []
         self._gone: list[_Worker] = []  # not kept, and not yet ended
         self._exits: list[Exit] = []
-        self._unkillable: dict[int, int] = {}  # pid -> when it was started
+        self._unkillable: dict[int, int] = {}  # pid -> when it was started; _UNSEEN: its handle alone tells of it
         self._ends_only: frozenset[int] | None = None  # sessions; None: whatever belongs to the workers
         self._stopping = False
         self._version = 0
@@ -263,7 +264,7 @@ class Workers:
 
     def _is_unkillable(self, found: Process) -> bool:
         """It was given up before, and is no later owner of that pid."""
-        return self._unkillable.get(found.pid) == found.started
+        return self._unkillable.get(found.pid) in (found.started, _UNSEEN)
 
     async def changed(self) -> None:
         """Wait until `exits` or `alive` differs from what it was at the last call (or at the start). One caller."""
@@ -618,11 +619,8 @@ class Workers:
     def _explain(self, worker: _Worker, signum: int | None, killed: int) -> tuple[StreamName, str, str]:
         """Which of its streams tells most of its end, the message, and the traceback."""
         stream: StreamName = "stderr"
-        error_file = worker.spec.error_file
-        told = None
-        with contextlib.suppress(OSError):
-            if error_file:
-                told = self._output.disk.within(lambda: read_named(error_file, LARGEST_SETTINGS))
+        file = worker.spec.error_file
+        told = self._output.disk.read_error_file(file, worker.spec.rank, self._output.say) if file else None
         message, trace = read_failure(worker.err.tail, told)
         if worker.condemned:
             return stream, worker.condemned, trace
@@ -705,7 +703,7 @@ class Workers:
             if worker.ended.is_set():
                 self._guardian.forget(worker.pid)
         if left is not None:
-            self._give_up(gone, left)
+            self._give_up(left)
 
     async def _kill_rest(self) -> None:
         until = time.monotonic() + self._kill_seconds
@@ -715,7 +713,7 @@ class Workers:
                 "this agent has no free file descriptors and did not look for processes that its workers left behind; "
                 "the guardian does it when this agent ends"
             )
-        self._give_up((*self._current, *self._gone), left or ())
+        self._give_up(left or ())
         for worker in self._current:
             self._look(worker)
         # The handle of a process that is gone may take some ms longer to say so.
@@ -724,9 +722,10 @@ class Workers:
                 for worker in self._current:
                     if not worker.given_up:
                         await worker.ended.wait()
-        for worker in self._current:
-            if not worker.given_up:
-                self._look(worker)
+        for worker in (each for each in self._current if not each.given_up):
+            self._look(worker)
+        if left is None:
+            self._give_up((), [worker.pid for worker in self._current if not worker.ended.is_set()])
 
     async def _kill_until_gone(
         self, workers: Sequence[_Worker], sessions: Collection[int] | None = None
@@ -750,17 +749,17 @@ class Workers:
                 return left and [found for found in left if found in condemned]
             await ended(condemned or waited, rest if condemned else min(rest, TRACKER_SECONDS))
 
-    def _give_up(self, workers: Sequence[_Worker], left: Sequence[Process]) -> None:
+    def _give_up(self, left: Sequence[Process], unseen: Sequence[int] = ()) -> None:
         """SIGKILL has not ended those that are `left`: they are said, and nothing waits for them again."""
         for found in left:
             if not self._is_unkillable(found):
-                self._unkillable[found.pid] = found.started
                 self._output.say(
                     f"process {found.pid} does not die: SIGKILL was sent {self._kill_seconds:g} s ago "
                     f"and its state is {describe_state(found)}"
                 )
-        unkillable = {found.pid for found in left}
-        for worker in workers:
+        unkillable = {found.pid: found.started for found in left} | dict.fromkeys(unseen, _UNSEEN)
+        self._unkillable |= unkillable
+        for worker in (*self._current, *self._gone):
             if worker.pid in unkillable and not worker.ended.is_set() and not worker.given_up:
                 worker.given_up = True
                 self._version += 1

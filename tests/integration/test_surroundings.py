@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from elastic_run.elastic_agent.logs import output as output_module
+from elastic_run.elastic_agent.logs import slow_disk
 from elastic_run.elastic_agent.logs.output import Output
 from elastic_run.elastic_agent.processes.guard import Guardian
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
@@ -394,7 +395,7 @@ async def test_a_folder_that_hangs_holds_up_neither_the_end_of_a_worker_nor_the_
         hung.append(arguments[0])
         held.wait()
 
-    monkeypatch.setattr(workers_module if hangs == "read_named" else Path, hangs, hang)
+    monkeypatch.setattr(slow_disk if hangs == "read_named" else Path, hangs, hang)
     if hangs == "rglob":
         monkeypatch.setattr(output_module, "END_SECONDS", 0.5)
     try:

@@ -62,7 +62,7 @@ class SimulatedMachine:
         """See `RealMachine.listener`."""
         return self._listener()
 
-    def worker_server(self, respond: Respond, also: Methods) -> "SimulatedWorkerServer":
+    def worker_server(self, respond: Respond, also: Methods, say: Callable[[str], None]) -> "SimulatedWorkerServer":
         """See `RealMachine.worker_server`."""
         worker_server = self._world.worker_servers[self._owner] = SimulatedWorkerServer(
             self._world, self._owner, respond

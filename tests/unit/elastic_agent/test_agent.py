@@ -254,7 +254,7 @@ class PretendedMachine:
     def listens(self, port: int) -> bool:
         raise AssertionError("nobody waits for rank 0")
 
-    def worker_server(self, respond: Respond, also: Methods) -> PretendedWorkerServer:
+    def worker_server(self, respond: Respond, also: Methods, say: Callable[[str], None]) -> PretendedWorkerServer:
         return PretendedWorkerServer()
 
     def process_groups(

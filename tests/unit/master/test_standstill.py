@@ -13,7 +13,6 @@ from elastic_run.rendezvous.round import OnHang
 NODES = RoundNodes(
     3,
     (Assignment(3, "a", "A", 0, 2, 0, 1, 2, 0, 2), Assignment(3, "b", "B", 1, 2, 1, 1, 2, 1, 2)),
-    {"A": range(1), "B": range(1, 2)},
     {"A": Suspected("a", "A", "", ""), "B": Suspected("b", "B", "", "")},
     (),
 )

@@ -437,7 +437,7 @@ async def test_a_checkpoint_is_told(side: Side) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(respond: Callable[[Call], Awaitable[Back]]) -> AsyncGenerator[WorkerServer, None]:
-    made = WorkerServer(respond, {})
+    made = WorkerServer(respond, {}, print)
     await made.start()
     try:
         async with asyncio.timeout(DEADLINE):

@@ -11,8 +11,8 @@ from elastic_run.elastic_agent.diagnosis import kernel, looks, watch
 from elastic_run.elastic_agent.diagnosis.looks import LOOKS, Looks
 from elastic_run.elastic_agent.diagnosis.running import Running
 from elastic_run.elastic_agent.diagnosis.stacks import Stack, Stacks
-from elastic_run.elastic_agent.diagnosis.threads import Threads
 from elastic_run.elastic_agent.diagnosis.watch import ProgressWatch
+from elastic_run.elastic_agent.processes.threads import Threads
 from elastic_run.master.diagnosis.evidence import Blocked, Frame, Socket
 
 ME = Running(0, 0, os.getpid())

@@ -41,7 +41,7 @@ class Threads:
         async with asyncio.timeout(seconds):
             await self._free.acquire()
             try:
-                threading.Thread(target=run, name="diagnosis", daemon=True).start()
+                threading.Thread(target=run, name="may block", daemon=True).start()
             except RuntimeError as error:
                 self._free.release()
                 raise OSError(str(error)) from None
