@@ -14,7 +14,7 @@ def test_the_schema_knows_each_field_that_is_read_and_no_other() -> None:
     (version,) = resource["spec"]["versions"]
     fields = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     read = {"command", "minReplicas", "maxReplicas", "replicas", "roles", "flags", "env", "template", "suspend"}
-    assert fields.keys() == read | elastic_job.FLAGS.keys()
+    assert fields.keys() == read | {elastic_job.TTL} | elastic_job.FLAGS.keys()
     columns = [each["jsonPath"] for each in version["additionalPrinterColumns"]]
     data = [{"name": "a", "shards": 9, "done": 4}]
     found = {"state": "running", "reason": "because", "nodes": {"running": 1}, "datasets": data}
