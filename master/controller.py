@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous import peers, ranks
-from ..rendezvous.header import Eviction, Header, Incident, Tally
+from ..rendezvous.header import Eviction, Header, Tally
 from ..rendezvous.identity.secret import OTHER_SECRET
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import DEPARTING, MAX_EXITS, Fingerprint, Member, describe_difference, describe_own
+from ..rendezvous.member import DEPARTING, Fingerprint, Member, describe_difference, describe_own
 from ..rendezvous.node_reasons import (
     LeaseExpired,
     NodeReason,
@@ -61,15 +61,14 @@ from ..rendezvous.round import (
 from ..rendezvous.time_split import category
 from . import effects, events, incident, status
 from .data.ledger import Progress
-from .diagnosis.ends import of_incident
 from .diagnosis.requests import Suspected
 from .effects import Effect
 from .events import Event
-from .incident import Evidence, FailedWorker
-from .incident_log import IncidentLog
+from .faults import Faults
+from .incident import Evidence
 from .memory import Memory
 from .standstill import RoundNodes, Standstill
-from .status import NEWEST, Node, Status
+from .status import Node, Status
 from .targets import Target, targets
 from .training_time import TrainingTime, since
 
@@ -183,17 +182,13 @@ class Controller:
         self.header: Header | None = None
         self.in_round: frozenset[str] = frozenset()  # of `_round.nodes`
         self.ranks: Mapping[str, range] = {}
-        self._optional: frozenset[str] = frozenset()  # of `_round.nodes`, those with an optional role
-        self._given_up: set[tuple[int, str]] = set()  # round and node, whose failures open no other one
         self._effects: list[Effect] = []
         self._found = events.Found(None, 0, now)
         self._waited = False  # the successes have to be read again before the header is adopted
         self._away_until = -math.inf
         self._header_revision = 0
         self._published = now
-        self._evidence_at = (-1, 0.0)  # the round that evidence came of last, and when its first came
         self._fingerprint = terms.fingerprint
-        self._max_restarts = terms.max_restarts
         self._members: dict[str, Seen] = {}  # by node; `gone/INCARNATION` where it has left after its success
         self._ignored: dict[str, None] = {}  # nodes whose key holds no member, and that have been said
         self._mismatched: dict[str, None] = {}  # nodes that were started with something else, in order
@@ -202,20 +197,18 @@ class Controller:
         self._awaited: dict[str, _Awaited] = {}  # by incarnation
         self._overdue: dict[str, NodeReason] = {}  # incarnations that were awaited in vain, or evicted before, and why
         self._unconfirmed = False  # since leases ended, it has not been asked whether this node still leads
-        self._exits = 0  # that the nodes of `_round` can report
         self._round = Round(0, (), False, now)
-        self._incident_log = IncidentLog()
+        optional = {role.name for role in terms.policy.roles if role.optional}
+        self._faults = Faults(terms.max_restarts, terms.same_failure_limit, terms.own_failure_limit, optional)
         self._assigned: tuple[Assignment, ...] = ()  # of `_round`, in rank order; of a suspended job, those that it had
         self._opening: tuple[Assignment, ...] = ()  # of the round that is being published
         self._chosen: frozenset[str] = frozenset()  # the same while it is being published
         self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
         self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
-        self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
         self._said = ""
         self._standstill = Standstill(terms.on_hang, terms.on_straggler, now, roles=bool(terms.policy.roles))
         self._targets: tuple[Target, ...] = ()
         self._training = TrainingTime()
-        self._incidents: deque[tuple[float, Incident]] = deque(maxlen=NEWEST)  # the newest, with their times
         self._next: tuple[Reason, float | None] = (NoChange(), None)  # what it waits for, and until when
 
     def on(self, event: Event, now: float) -> tuple[Effect, ...]:
@@ -300,8 +293,8 @@ class Controller:
             standbys=tuple(Node.of(seen.member) for seen in sorted(others, key=lambda seen: seen.order)),
             returning=tuple(awaited.node for awaited in self._awaited.values()),
             tally=status.counted(header) if header else Tally(),
-            max_restarts=self._max_restarts,
-            incidents=tuple(status.Incident.of(each, now - at) for at, each in self._incidents),
+            max_restarts=self._faults.max_restarts,
+            incidents=self._faults.list_incidents(now),
             datasets=tuple(datasets),
             goodput=self._training.until(now),
             diagnosis=self._standstill.list_findings(now),
@@ -340,11 +333,10 @@ class Controller:
             self._do(effects.Abandon(() if header.final else tuple(missing), queues=header.state == "succeeded"))
             return
         self.header = header
-        self._incident_log = IncidentLog(header.tally, header.incident)
+        self._faults.adopt(header, self._published)
         self._fingerprint = header.fingerprint
         for node, seen in self._members.items():
             self._compare(node, seen.member)
-        self._max_restarts = header.max_restarts
         published = self._published
         grown_at = published if header.cause == "joined" else -math.inf
         node_workers = self._node_workers(assigned)
@@ -357,8 +349,6 @@ class Controller:
         self._training = TrainingTime.continued(self._found, last, self._now)
         if self._found.spent:
             self._standstill.begin_round({each: report for each, report in last.items() if report})
-        if header.incident:
-            self._incidents.append((published, header.incident))
         self._say(f"the job's master now runs here and continues with round {header.number}")
         for success in self._found.successes:
             member = success.member
@@ -641,74 +631,26 @@ class Controller:
     # -- incidents --------------------------------------------------------------------------------------------------
 
     def _gather(self, member: Member) -> None:
-        report, optional = member.report, member.incarnation in self._optional
+        report, inside = member.report, member.incarnation in self.in_round
         if report.state in ("running", "succeeded") and report.round == self._round.number:
             self._training.runs(member.incarnation, self._now)
-        if member.incarnation in self.in_round:
-            if report.state in DEPARTING:
-                self._note(Evidence(self._round.number, left=((member.node, report.problem or Unexplained()),)))
-            elif report.state == "failed" and report.round == self._round.number:
-                unsaid = not any(
-                    not exit_.ok and not exit_.stopped and exit_.round == report.round for exit_ in report.exits
-                )
-                if report.problem or unsaid:
-                    why = report.problem or Unexplained()
-                    if not self._gives_up(member, report.round, why):
-                        problems = ((member.node, why),)
-                        self._note(Evidence(self._round.number, problems=problems, optional=optional))
-        if report.run and self.header and report.run != self.header.run:
-            return
-        # A report names failures first, and who has ended with 0 may be the cause of them.
-        for exit_ in report.exits:
-            if self._first_end is None and exit_.ok and not exit_.stopped and exit_.round == self._round.number:
-                self._first_end = FailedWorker(member.node, member.host, exit_)
-        for exit_ in report.exits:
-            if not exit_.ok and not exit_.stopped and exit_.round in (self._round.number, self._round.number - 1):
-                failed = FailedWorker(member.node, member.host, exit_, optional)
-                if self._gives_up(member, exit_.round, incident.describe(failed)):
-                    continue
-                before = (first,) if (first := self._first_end) and first.exit.round == exit_.round else ()
-                known = exit_.round == self._round.number and not self._given_up
-                world = self._assigned[0].world_size if known and self._assigned else 0
-                self._note(Evidence(exit_.round, exits=(failed,), finished=before, world=world))
+        run = self.header.run if self.header else ""
+        self._charge(self._faults.hear_report(member, self._round, self._now, inside=inside, run=run))
 
-    def _gives_up(self, member: Member, number: int, why: object) -> bool:
-        """Round `number` goes on without the workers of this node, until the next is opened for another reason."""
-        key = number, member.incarnation
-        if key in self._given_up:
-            return True
-        spent = self._incident_log.settled().optional >= self._max_restarts
-        if number != self._round.number or member.incarnation not in self._optional or not spent:
-            return False
-        self._given_up.add(key)
-        role = next(each.role for each in self._assigned if each.incarnation == member.incarnation)
-        budget = f"optional roles have used up --max-restarts={self._max_restarts}"
-        self._say(f"continues without the {role} of {member.node}: {why}; {budget}")
-        return True
+    def _note(self, evidence: Evidence) -> None:
+        self._charge(self._faults.note(evidence, self._round, self._now))
+
+    def _charge(self, todo: Sequence[Effect]) -> None:
+        for each in todo:
+            if isinstance(each, effects.FirstEvidence):
+                self._training.ended(self._now, category("left" if self._faults.only_left else "lost"))
+        self._effects += todo
 
     def _take_part(self, assigned: tuple[Assignment, ...]) -> None:
         """The nodes of the current round are these."""
-        optional = {role.name for role in self._terms.policy.roles if role.optional}
         self._assigned, self.in_round = assigned, frozenset(each.incarnation for each in assigned)
-        self._optional = frozenset(each.incarnation for each in assigned if each.role in optional)
-        self._exits = sum(min(each.nproc, MAX_EXITS) for each in assigned)
         self.ranks = {each.incarnation: range(each.first_rank, each.first_rank + each.nproc) for each in assigned}
-
-    def _note(self, evidence: Evidence) -> None:
-        if evidence.round == self._round.number != self._evidence_at[0]:
-            self._evidence_at = evidence.round, self._now
-            only_left = evidence.left and not (evidence.exits or evidence.lost or evidence.problems)
-            self._training.ended(self._now, category("left" if only_left else "lost"))
-            self._do(effects.FirstEvidence(evidence.round))
-        known = self._incident_log.pending
-        self._incident_log.note(evidence, self._round, self._now)
-        self._correct(known, self._round.number)
-
-    def _correct(self, known: Incident | None, number: int) -> None:
-        """Says why round `number` was opened, where its header, which named `known`, was written too early to tell."""
-        found = self._incident_log.pending
-        if known and found and found.cause == "failure" and found.reason != known.reason:
-            self._say(f"round {number} was opened because {found.reason}")
+        self._faults.take_part(assigned)
 
     def _node_workers(self, assigned: Sequence[Assignment]) -> tuple[NodeWorkers, ...]:
         """What the nodes of a round do, in a job with roles."""
@@ -762,10 +704,7 @@ class Controller:
         if self._standstill.ends and self._round.running:
             self._finish("failed", StandsStill(cut(str(self._standstill.ends))))
             return
-        fault = None
-        if self._round.running:
-            limit, own = self._terms.same_failure_limit, self._terms.own_failure_limit
-            fault = self._incident_log.fault(self._round.number, self._max_restarts, limit, self._exits, own)
+        fault = self._faults.judge_round(self._round.number) if self._round.running else None
         current = dataclasses.replace(self._round, fault=fault)
         decision, reason = decide(found, current, self._terms.policy, self._now)
         match decision:
@@ -789,12 +728,12 @@ class Controller:
         started = {each: before[each].since or self._round.number for each in decision.untouched}
         assignments = ranks.assign(number, decision.nodes, decision.node_workers, before, started)
         first = decision.nodes[0]
-        tally, because = self._incident_log.settled(), None
+        tally, because = self._faults.log.settled(), None
         if decision.cause == "joined":
             new = [member.node for member in decision.nodes if member.incarnation not in self.in_round]
             because = incident.joins(self._round.number, new)
         elif self._round.running:  # a suspension has published its cause already
-            because = self._incident_log.verdict(self._round.number)
+            because = self._faults.log.verdict(self._round.number)
         addr, port = first.host, first.ports[number % len(first.ports)] if first.ports else 0
         if previous and decision.untouched:  # these go on where they met
             addr, port = previous.master_addr, previous.master_port
@@ -811,7 +750,7 @@ class Controller:
             master_addr=addr,
             master_port=port,
             restart_count=incident.count_restarts(tally, because, previous),
-            max_restarts=self._max_restarts,
+            max_restarts=self._faults.max_restarts,
             tally=tally,
             incident=because,
             in_place=isinstance(decision, OpenInPlace),
@@ -823,7 +762,7 @@ class Controller:
 
     def _suspend(self, cause: Cause, reason: Reason) -> None:
         assert self.header is not None, "only a running round is suspended"
-        tally, because = self._incident_log.settled(), self._incident_log.verdict(self._round.number)
+        tally, because = self._faults.log.settled(), self._faults.log.verdict(self._round.number)
         header = dataclasses.replace(
             self.header,
             number=self._round.number + 1,
@@ -840,8 +779,7 @@ class Controller:
         self._publish("suspend", header)
 
     def _finish(self, outcome: Outcome, reason: Reason) -> None:
-        because = self._incident_log.verdict(self._round.number) if outcome in ("failed", "repeated") else None
-        tally = incident.charge(self._incident_log.settled(), because)
+        tally, because = self._faults.charge_end(self._round.number, failed=outcome in ("failed", "repeated"))
         base = self.header or Header(0, self._run, "open", "start", reason, self._fingerprint)
         header = dataclasses.replace(
             base,
@@ -853,7 +791,7 @@ class Controller:
             tally=tally,
             incident=because,
             restart_count=incident.count_restarts(tally, None, base),
-            max_restarts=self._max_restarts,
+            max_restarts=self._faults.max_restarts,
         )
         self._publish("finish", header)
 
@@ -864,38 +802,38 @@ class Controller:
         assignments: tuple[Assignment, ...] = (),
         where: tuple[Peers, ...] = (),
     ) -> None:
-        begun = self._evidence_at[1] if self._evidence_at[0] == self._round.number else self._now
-        self._do(effects.Publish(what, self._training.headed(header, self._now), assignments, begun, where))
+        begun = self._faults.began_at(self._round.number, self._now)
+        self._do(
+            effects.Publish(
+                what,
+                self._training.headed(header, self._now),
+                assignments,
+                begun,
+                where,
+            )
+        )
 
     def _adopt_published(self, event: events.Published) -> None:
         header = self.header = event.header
         self._header_revision, self._published = event.revision, event.published
         self._next = NoChange(), None
         self._training.ended(self._now, since(header))
-        if header.incident:
-            self._incidents.append((self._now, header.incident))
-            if cause := of_incident(header.incident):
-                self._do(effects.Note(cause))
-                self._say(f"diagnosis: {cause}; {cause.domain}; a restart {cause.outlook}")
+        self._effects += self._faults.publish(header, self._now)
         if header.final:
             self.phase = "ended"
             return
-        self._incident_log.turn(header.number, header.tally, header.incident)
         if header.state == "waiting":
             self._round = dataclasses.replace(
                 self._round, number=header.number, running=False, opened_at=self._now, fault=None, saved_at=-math.inf
             )
             return
-        self._correct(header.incident, header.number)
         grown_at = self._now if header.cause == "joined" else self._round.grown_at
         nodes = tuple(assignment.incarnation for assignment in self._opening)
         self._round = Round(
             header.number, nodes, True, self._now, grown_at=grown_at, node_workers=self._node_workers(self._opening)
         )
-        self._first_end = None
         self._standstill.begin_round()
         self._take_part(self._opening)
-        self._given_up = {each for each in self._given_up if each[0] == header.number - 1}
         self._training.opened(nodes, self._now, header.cause, in_place=header.in_place)
         for node in [node for node, seen in self._members.items() if seen.gone]:
             del self._members[node]
