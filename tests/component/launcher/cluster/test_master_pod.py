@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.cluster.clock import run
 from elastic_run.launcher.cluster.master_pod import AGAIN, Report, supervised
+from elastic_run.master.nodes.kubernetes.objects import Control
 from elastic_run.master.status import NEWEST, Incident
 from tests.doubles.statuses import STATUS
 
@@ -64,7 +65,7 @@ def test_rounds_and_incidents_go_on_with_another_master_and_another_run() -> Non
     assert (job.status["round"], job.rounds()) == (3, [1, 2])
     # The master's pod is preempted; the next one knows of the newest incident alone.
     second = Report(job)
-    second.on_control(suspended=False)
+    second.on_control(Control())
     assert (job.status["state"], job.status["round"], job.rounds()) == ("pending", 3, [1, 2])
     second.on_status(replace(STATUS, run="a", round=3, incidents=(incident(2),)))
     assert (job.status["round"], job.rounds()) == (3, [1, 2])
@@ -89,8 +90,8 @@ def test_a_store_that_does_not_answer_is_the_reason_until_it_does() -> None:
     assert (job.status["state"], job.status["reason"]) == ("degraded", "it has no quorum")
     report.on_status(replace(STATUS, state="open"))
     assert job.status["state"] == "degraded"
-    report.on_control(suspended=True)
+    report.on_control(Control(suspend=True))
     assert job.status["state"] == "suspended"
-    report.on_control(suspended=False)
+    report.on_control(Control())
     report.on_quorum("")
     assert job.status == before
