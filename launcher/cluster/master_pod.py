@@ -232,6 +232,7 @@ async def _lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, st
     try:
         code, why = await managed(start, manager, wish, report.on_status)
     finally:
+        cluster.on_store = lambda: None
         await cancel(*tasks)
     # Where this pod was told to go, or has lost the store, the job continues, and another master will lead it.
     if code < 128 and code != plan.STORE_LOST:

@@ -108,6 +108,17 @@ async def test_a_master_that_was_away_writes_nothing_over_the_end_that_another_h
     assert night.status() == END
 
 
+async def test_what_is_told_while_the_end_is_being_written_is_not_written_in_its_place(night: Night) -> None:
+    """The pods of the job's store are looked at until all is done, and each look tells."""
+    master = await night.master()
+    night.double.fault(Fault("patch", "configmaps", status=503, times=2))
+    ending = asyncio.create_task(master.end(END))
+    await night.until(lambda: night.double.count("patch", "configmaps"))
+    master.tell({"state": "running"})
+    await ending
+    assert night.status() == END
+
+
 @pytest.mark.parametrize(
     "fault",
     [

@@ -55,7 +55,7 @@ class ClusterJob:
         self._next: Json | None = None
         self._written = asyncio.Event()
         self._version = ""
-        self._over = False
+        self._over = self._ending = False
         self._told: dict[str, str] = {}
         self.owner: Json = {}
         self.controller: Json = {}
@@ -142,8 +142,8 @@ class ClusterJob:
     # -- the status -----------------------------------------------------------------------------------------------
 
     def tell(self, status: Json) -> None:
-        """The job is like that now; `write` writes it."""
-        if status != self.status:
+        """The job is like that now; `write` writes it. Nothing once `end` was called."""
+        if status != self.status and not self._ending:
             self._next = status
             self._written.set()
 
@@ -166,7 +166,7 @@ class ClusterJob:
         Raises:
             PlatformError, TimeoutError
         """
-        self._next = status
+        self._next, self._ending = status, True
         async with asyncio.timeout(seconds):
             while True:
                 try:
