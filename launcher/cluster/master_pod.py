@@ -306,22 +306,25 @@ class Report:
     def on_status(self, status: Status) -> None:
         """The job's master says so."""
         states = {"gathering": "pending", "open": "running"}
-        if status.run != self._values.get("run", status.run):
-            self._values["earlier"] = self._values.get("round", 0)
-        earlier = self._values.get("earlier", 0)
-        incidents = [
-            {"round": earlier + each.round, "code": each.reason.code, "reason": str(each.reason)}
-            for each in status.incidents
-        ]
-        before = [each for each in self._values.get("incidents", ()) if each not in incidents]
+        if status.round:  # without one, a new leader may not know yet which run it leads
+            if status.run != self._values.get("run", status.run):
+                self._values["earlier"] = self._values.get("round", 0)
+            earlier = self._values.get("earlier", 0)
+            incidents = [
+                {"round": earlier + each.round, "code": each.reason.code, "reason": str(each.reason)}
+                for each in status.incidents
+            ]
+            before = [each for each in self._values.get("incidents", ()) if each not in incidents]
+            self._values |= {
+                "run": status.run,
+                "round": earlier + status.round,
+                "incidents": [*before, *incidents][-NEWEST:],
+            }
         self._values |= {
             "state": states.get(status.state, status.state),
-            "run": status.run,
-            "round": earlier + status.round,
             "workers": status.world_size,
             "reason": str(status.next if status.state in ("gathering", "waiting") else status.reason or status.next),
             "targets": {each.role: {"nodes": each.count, "reason": str(each.reason)} for each in status.targets},
-            "incidents": [*before, *incidents][-NEWEST:],
             "datasets": [
                 {
                     "name": each.name,

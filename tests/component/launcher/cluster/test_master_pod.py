@@ -67,6 +67,8 @@ def test_rounds_and_incidents_go_on_with_another_master_and_another_run() -> Non
     second = Report(job)
     second.on_control(Control())
     assert (job.status["state"], job.status["round"], job.rounds()) == ("pending", 3, [1, 2])
+    # It leads before it has read which run goes on.
+    second.on_status(replace(STATUS, run="of its own", state="gathering", round=0, incidents=()))
     second.on_status(replace(STATUS, run="a", round=3, incidents=(incident(2),)))
     assert (job.status["round"], job.rounds()) == (3, [1, 2])
     # All pods are; the next run begins with round 1.
