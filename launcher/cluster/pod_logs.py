@@ -3,6 +3,7 @@
 """What the pods of a job have printed: `elastic-job logs`."""
 
 import argparse
+import contextlib
 import sys
 import threading
 import time
@@ -117,13 +118,14 @@ class Tails:
 
     def until(self, over: Callable[[], bool]) -> None:
         """Until the job is over, and everything is printed. Raises UsageError, PlatformError."""
-        try:
-            while not self._outage.answer(lambda: self._begin(over)):
-                time.sleep(LOG_PAUSE)
-        finally:
-            until = time.monotonic() + LAST_LINES
-            for thread in self._threads.values():
-                thread.join(max(0.0, until - time.monotonic()))
+        while not self._outage.answer(lambda: self._begin(over)):
+            time.sleep(LOG_PAUSE)
+        until = time.monotonic() + LAST_LINES
+        for thread in self._threads.values():
+            while thread.is_alive() and time.monotonic() < until:
+                with contextlib.suppress(PlatformError):
+                    self._pods()  # a log is printed whole when its pod is seen to have ended
+                thread.join(LOG_PAUSE)
 
     def _begin(self, over: Callable[[], bool]) -> bool:
         """Begins with the pods that are new; whether there will be no others. Raises UsageError, PlatformError."""
