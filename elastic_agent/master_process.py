@@ -9,7 +9,7 @@ import contextlib
 import secrets
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ..master.controller import Terms
@@ -167,8 +167,9 @@ class MasterProcess:
         finally:
             heed_no_more(self._setup.signals)
 
-    async def ask_to_leave(self, round: int, why: str) -> None:
-        """Has the nodes of a round leave in order, whoever leads. Who does not answer stays. Raises StoreError."""
+    async def ask_to_leave(self, round: int, why: str) -> Collection[str]:
+        """Has the nodes of a round leave in order, whoever leads: the names of those that do. Raises StoreError."""
+        agreed: set[str] = set()
 
         async def ask_one(member: Member) -> None:
             security, me = self._setup.security, Caller("", self._setup.name, self._listener.incarnation)
@@ -176,13 +177,15 @@ class MasterProcess:
                 streams = await failure_detector.dial(member.agent_address, member.incarnation, security.client)
                 connection = Connection(*streams, f"node {member.node}", me, security.token)
                 try:
-                    await connection.ask(REPLACE, Replacement(round, why), Done, ASK_SECONDS)
+                    if (await connection.ask(REPLACE, Replacement(round, why), Done, ASK_SECONDS)).done:
+                        agreed.add(member.node)
                 finally:
                     await connection.close()
 
         listing = await self._store.list(self._keys.nodes)
         found = (decode_or_none(Member, each.value) for each in listing.items)
         await asyncio.gather(*(ask_one(member) for member in found if member))
+        return agreed
 
     def _tell(self, number: int) -> None:
         if not self._told.done():

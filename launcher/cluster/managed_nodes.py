@@ -6,7 +6,7 @@ here brings a platform up to that (`master/nodes/`). What a node runs is the com
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -158,13 +158,12 @@ async def managed(
                 return plan.SUCCEEDED, f"it has succeeded while no master saw it: {finished.result()}"
             why = CANCELLED if cancelled.done() else f"it cannot have its nodes: {manager.hopeless.result()}"
             # What ends by itself stays, with its log; what the platform stops goes.
-            patience = 0.0
+            leaving: Collection[str] = ()
             if newest and newest.round:
                 with contextlib.suppress(StoreError, TimeoutError):
                     async with asyncio.timeout(LEAVE_SECONDS):
-                        await master.ask_to_leave(newest.round, why)
-                        patience = start.options.shutdown_timeout + LEAVE_SECONDS
-            await manager.drain(patience)
+                        leaving = await master.ask_to_leave(newest.round, why)
+            await manager.drain(start.options.shutdown_timeout + LEAVE_SECONDS if leaving else 0.0, leaving)
             return plan.FAILED, why
     finally:
         wish.heard = lambda: None

@@ -7,7 +7,7 @@ that it has.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...rendezvous.cancel import cancel
@@ -106,8 +106,10 @@ class NodeManager:
         following.add_done_callback(lambda _: self._changed.set())
         return following
 
-    async def drain(self, patience: float) -> None:
+    async def drain(self, patience: float, leaving: Collection[str] | None = None) -> None:
         """The job is over: who runs has so many seconds to end by itself, the rest is told to.
+
+        `leaving`: the names of those that may end by themselves; None: of all.
 
         Returns when each has ended or was told to (nobody sees a pod on a lost machine end), or nobody can say so.
         """
@@ -126,7 +128,11 @@ class NodeManager:
             if now >= until:
                 who = ", ".join(each.name for each in live or ()) or "nodes of which the platform does not tell"
                 return self.say(f"{who} did not end within {until - late_at + patience:g} s")
-            due = [each.name for each in live or () if now >= late_at or each.state == "pending"]
+            due = [
+                each.name
+                for each in live or ()
+                if now >= late_at or each.state == "pending" or (leaving is not None and each.name not in leaving)
+            ]
             due = [name for name in due if now >= told.get(name, now) and self.now() >= self._not_before]
             if due:
                 await self._ask([lambda name=name: self.platform.stop(name) for name in due])

@@ -15,12 +15,17 @@ from elastic_run.launcher.errors import UsageError
 from elastic_run.launcher.options.parse import parse
 from elastic_run.launcher.run import code_of
 from elastic_run.master.controller import Terms
+from elastic_run.master.diagnosis.examination import REPLACE
+from elastic_run.master.diagnosis.requests import Done, Replacement
 from elastic_run.rendezvous.errors import OtherSecret, Sealed
+from elastic_run.rendezvous.failure_detector import AgentListener
 from elastic_run.rendezvous.header import Header, Leader
 from elastic_run.rendezvous.keys import Keys
-from elastic_run.rendezvous.member import Fingerprint
+from elastic_run.rendezvous.member import Fingerprint, Member
 from elastic_run.rendezvous.reasons import AllJoined
 from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.rpc.envelope import Caller
+from elastic_run.rendezvous.rpc.server import Method
 from elastic_run.rendezvous.store.contract import Delete, Event, Put
 from elastic_run.rendezvous.store.memory_store import MemoryStore
 from elastic_run.rendezvous.store.seal import SEALED
@@ -247,6 +252,25 @@ async def test_of_two_the_other_takes_over() -> None:
             await scene.store.txn([], [Delete(KEYS.leader)])
             await scene.leader(other_than=first.incarnation)
             assert not task.done() and not other.done()
+
+
+async def test_it_tells_which_nodes_have_agreed_to_leave() -> None:
+    scene = Scene()
+    async with contextlib.AsyncExitStack() as stack, asyncio.timeout(DEADLINE):
+        for name, agrees in (("a", True), ("b", False), ("gone", None)):
+
+            async def replace(_: Caller, replacement: Replacement, agrees: bool = bool(agrees)) -> Done:
+                return Done(agrees and replacement == Replacement(3, "it is cancelled"))
+
+            listener = AgentListener(f"{name}#1", methods={REPLACE: Method(Replacement, replace)})
+            await listener.start("127.0.0.1", "127.0.0.1")
+            member = Member(name, f"{name}#1", "host", listener.address, 1, (5001,), FINGERPRINT)
+            await scene.store.txn([], [Put(KEYS.node(name), encode(member))])
+            if agrees is None:
+                await listener.close()
+            else:
+                stack.push_async_callback(listener.close)
+        assert await scene.process().ask_to_leave(3, "it is cancelled") == {"a"}
 
 
 def open_round() -> Header:

@@ -17,6 +17,7 @@ class Silent:
         self.there = there
         self.refuses = refuses
         self.asked: list[float] = []
+        self.stopped: list[tuple[str, int]] = []
         self.tell: Callable[[], None] = lambda: None
 
     async def follow(self, observe: Observer) -> None:
@@ -30,7 +31,9 @@ class Silent:
             raise PlatformRefused(self.refuses)
 
     async def stop(self, name: str) -> None:
-        pass
+        self.stopped.append((name, int(asyncio.get_running_loop().time())))
+        self.there = tuple(each for each in self.there if each.name != name)
+        self.tell()
 
 
 def runs(index: int) -> Replica:
@@ -104,3 +107,13 @@ def test_a_refusal_is_a_note_of_the_plan_until_nothing_is_refused() -> None:
     noted = [[(note.replica, str(note.reason)) for note in plan.notes] for plan in plans]
     assert noted[0] == [] and [("worker-1", "the platform refuses it: exceeded quota: few")] in noted
     assert noted[-1] == []
+
+
+def test_at_the_end_whoever_has_not_agreed_to_leave_is_stopped_at_once() -> None:
+    async def story(leaving: tuple[str, ...] | None) -> list[tuple[str, int]]:
+        platform = Silent(runs(0), runs(1), runs(2))
+        await NodeManager(platform, print, asyncio.get_running_loop().time).drain(40.0, leaving)
+        return platform.stopped
+
+    assert run(lambda: story(("w-1",))) == [("w-0", 0), ("w-2", 0), ("w-1", 40)]
+    assert run(lambda: story(None)) == [("w-0", 40), ("w-1", 40), ("w-2", 40)]
