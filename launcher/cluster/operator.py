@@ -214,27 +214,25 @@ def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> No
         patience: by the uid of an ElasticJob; kept from one look to the next.
         now: of the monotonic clock, in seconds.
 
-    Raises PlatformError.
+    Raises PlatformError where the jobs cannot be listed.
     """
-    found = server.ask_now("get", _path(server, ""))["items"]
-    for job in found:
-        if elastic_job.expired(job, datetime.datetime.now(datetime.UTC)):
-            _delete(server, job)
-    jobs = {str(each["metadata"]["uid"]): each for each in found if "exitCode" not in (each.get("status") or {})}
+    jobs = {str(each["metadata"]["uid"]): each for each in server.ask_now("get", _path(server, ""))["items"]}
     for uid in [uid for uid in patience if uid not in jobs]:
         del patience[uid]
     of_jobs = (("labelSelector", f"{objects.COMPONENT}=job"),)
     config_maps = server.ask_now("get", server.path("configmaps"), query=of_jobs)["items"]
     for uid, job in jobs.items():
         name = str(job["metadata"]["name"])
-        config_map = next((each for each in config_maps if _is_of(each, job)), None)
-        if config_map is not None:
-            _look_at(server, job, config_map, patience.setdefault(uid, unstarted.Patience()), now)
-            continue
         try:
-            reconcile(server, job, name)
-        except PlatformError as error:
-            _LOG.info("ElasticJob %s is not made yet: %s", name, error)
+            if "exitCode" in (job.get("status") or {}):
+                if elastic_job.expired(job, datetime.datetime.now(datetime.UTC)):
+                    _delete(server, job)
+            elif config_map := next((each for each in config_maps if _is_of(each, job)), None):
+                _look_at(server, job, config_map, patience.setdefault(uid, unstarted.Patience()), now)
+            else:
+                reconcile(server, job, name)
+        except PlatformError as error:  # of this job alone; the others are looked at all the same
+            _LOG.info("ElasticJob %s is looked at again in %g s: %s", name, LOOK, error)
 
 
 def _delete(server: Api, job: Json) -> None:

@@ -160,8 +160,14 @@ def end(api: "Api", name: str, why: str) -> None:
 
 
 def _given_up(api: "Api", name: str) -> str:
-    """That the cluster has given the Job up, in its words; empty where it has not. Raises PlatformError."""
-    job = api.ask_now("get", api.path("jobs", name, group=objects.BATCH))
+    """That the cluster has given the Job up, in its words; empty where it has not, or says nothing of it.
+
+    Raises PlatformUnavailable.
+    """
+    try:
+        job = api.ask_now("get", api.path("jobs", name, group=objects.BATCH))
+    except ApiRefused:  # it is gone, and its ConfigMap goes, too; or this user may not read it
+        return ""
     for each in (job.get("status") or {}).get("conditions") or ():
         if (each["type"], each["status"]) == ("Failed", "True"):
             return f"the cluster starts no other master: {each.get('message') or each.get('reason')}; "

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from elastic_run.launcher.cluster import command, unstarted
+from elastic_run.launcher.cluster import command, operator, unstarted
 from elastic_run.master.nodes.kubernetes import elastic_job, objects
 from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.objects import Control
 from elastic_run.master.nodes.relaunch import Limits
 
 from ..doubles.api_double import ApiDouble, Asked
+from ..doubles.double_objects import Refused
 
 REQUEST = objects.Request("night", "night-1", "any", ("--nnodes=1:8",), ("train.py",))
 
@@ -209,6 +210,30 @@ def test_a_job_that_the_cluster_has_given_up_ends_with_the_last_words_of_its_mas
     night.run("wait", "night", code=1)
     said = capsys.readouterr().err
     assert "it has reached the limit" in said and "exit code 1: exec: elastic-run: not found" in said, said
+
+
+def test_a_job_without_its_job_object_is_told_of_and_keeps_no_other_from_a_look(night: Night) -> None:
+    """As while the cluster deletes what belongs to it; the ElasticJob before it in the list cannot be read whole."""
+    double = night.double
+    spec = {"image": "any", "command": ["train.py"], "minReplicas": 1, "replicas": 1}
+    for name in ("dusk", "night"):
+        owner = double.objects.create(double.place(*PLACE), {"metadata": {"name": name}, "spec": spec})
+        if name == "dusk":
+            made = objects.config_map(REQUEST, {}, None, {elastic_job.OWNER: owner["metadata"]["uid"]})
+            double.objects.create(double.place("configmaps"), {**made, "metadata": {**made["metadata"], "name": name}})
+        note = {"metadata": {"annotations": {elastic_job.OWNER: owner["metadata"]["uid"]}}}
+        double.objects.patch(double.place("configmaps"), name, note)
+    assert unstarted.look(night.api, "dusk") is None
+    night.master_pod("night-x", pull("ErrImagePull", "not found"))
+
+    def fail(asked: Asked) -> None:
+        if asked.verb == "list" and asked.place.plural == "pods" and "dusk" in str(asked.query):
+            raise Refused(404, "NotFound", "no such job")
+
+    double.before = fail
+    operator.look(night.api, {}, 0.0)
+    found = double.all(*PLACE)
+    assert "ErrImagePull" in found["night"]["status"]["reason"] and "status" not in found["dusk"]
 
 
 def test_a_job_that_has_not_begun_can_be_cancelled(night: Night) -> None:
