@@ -36,7 +36,10 @@ class Outage:
             if now - self.since >= AWAY:
                 raise PlatformUnavailable(f"{error} (for {AWAY:g} s, in which the job goes on)") from None
             if not known:
-                say(f"the API server does not answer ({error}); the job goes on, and so does this within {AWAY:g} s")
+                say(
+                    f"the API server does not answer ({error}); the job goes on; this command asks again for up to "
+                    f"{AWAY:g} s"
+                )
             return None
         if self.since is not None:
             say(f"the API server answers again, after {time.monotonic() - self.since:.0f} s")

@@ -33,12 +33,12 @@ FORBIDDEN = 403
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What keeps a master from beginning.
+    """What keeps a master or a store from beginning.
 
     Attributes:
         words: for a person, with what to do.
-        kind: waits: it may begin by itself; stuck: its pod cannot be started as it is; failed: nor ever, or its program
-            has never run, in as many pods as one may lose, or has refused what it was given.
+        kind: waits: it may begin by itself; stuck: its pod cannot be started as it is now; failed: it can never begin,
+            its program was found in none of several pods, or has refused what it was given.
     """
 
     words: str
@@ -90,7 +90,8 @@ def look(api: "Api", name: str) -> Trouble | None:
     for each in ends:
         if isinstance(each, Exited) and each.exit_code == REFUSED:
             return Trouble(f"its master cannot begin with what it was given: {each.message or each}", "failed")
-    for newest in masters[-1:]:
+    if masters:
+        newest = masters[-1]
         where, pending = f"its master's pod {newest['metadata']['name']}", pods.pending_of(newest)
         if pending is not None:
             words = str(pending)
@@ -106,8 +107,8 @@ def look(api: "Api", name: str) -> Trouble | None:
         return None
     if given_up := _given_up(api, name):
         return Trouble(given_up.removesuffix("; "), "failed")
-    for words in _noted(api, name, "Job", "FailedCreate")[-1:]:
-        return Trouble(f"its master's pod cannot be made: {troubles.with_advice(words)}")
+    if noted := _noted(api, name, "Job", "FailedCreate"):
+        return Trouble(f"its master's pod cannot be made: {troubles.with_advice(noted[-1])}")
     return None
 
 
@@ -120,10 +121,10 @@ def of_store(members: Mapping[str, PendingReason | None], size: int) -> Trouble 
     broken = {name: each for name, each in members.items() if isinstance(each, CannotStart)}
     never = [name for name, each in broken.items() if each.never]
     first = never or [*broken] or [name for name, each in members.items() if isinstance(each, Unschedulable)]
-    for name in first[:1]:
-        words = f"the pod {name} of its store: {troubles.with_advice(str(members[name]))}"
-        lost = [count > (size - 1) // 2 for count in (len(never), len(broken))]
-        return Trouble(words, "failed" if lost[0] else "stuck" if lost[1] else "waits")
+    if first:
+        words = f"the pod {first[0]} of its store: {troubles.with_advice(str(members[first[0]]))}"
+        spare = (size - 1) // 2
+        return Trouble(words, "failed" if len(never) > spare else "stuck" if len(broken) > spare else "waits")
     if len(members) < size:
         words = f"{size - len(members)} of the {size} pods of its store are not made"
         return Trouble(f"{words}; kubectl describe statefulset shows why, such as a quota")
@@ -160,10 +161,7 @@ def end(api: "Api", name: str, why: str) -> None:
 
 
 def _given_up(api: "Api", name: str) -> str:
-    """That the cluster has given the Job up, in its words; empty where it has not, or says nothing of it.
-
-    Raises PlatformUnavailable.
-    """
+    """That the cluster has given the Job up, in its words; empty where it has not. Raises PlatformUnavailable."""
     try:
         job = api.ask_now("get", api.path("jobs", name, group=objects.BATCH))
     except ApiRefused:  # it is gone, and its ConfigMap goes, too; or this user may not read it
