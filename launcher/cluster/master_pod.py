@@ -43,9 +43,9 @@ DEGRADED = "degraded"
 
 AFTER = (
     "workers train on; whatever needs a round waits, and a node without workers ends after a minute. The job goes on "
-    "where it was when a majority is back with its data, else from the script's checkpoint"
+    "where it was when the store is back with its data, else from the script's checkpoint"
 )
-"""What follows where a store has no quorum."""
+"""What follows where a store does not answer."""
 
 LOOK = 5.0
 """Seconds between two looks at the pods of the job's own store."""
@@ -64,6 +64,7 @@ class Cluster:
 
     Attributes:
         store: what the status says of the pods of the job's own store that do not run.
+        members: all of those pods, as they were at the last look; None where the cluster did not say.
         on_store: called after each look at them.
     """
 
@@ -74,6 +75,7 @@ class Cluster:
         self._writing: asyncio.Task[None] | None = None
         self._reason = self._trouble = ""
         self.store: Sequence[Json] = ()
+        self.members: Sequence[Json] | None = None
         self.on_store: Callable[[], None] = lambda: None
 
     async def over(self) -> tuple[int, str] | None:
@@ -102,6 +104,8 @@ class Cluster:
 
     async def unless_store_fails(self, work: Coroutine[Any, Any, tuple[int, str]]) -> tuple[int, str]:
         """What `work` returns; where the job's own store can never answer, it is cancelled, and the job ends."""
+        if not self.job.store_size:
+            return await work
         hopeless: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         looking = supervised("looking at the store's pods", lambda: self._look_at_store(hopeless), self._say)
         working, other = asyncio.create_task(work), asyncio.create_task(looking, name="the store's pods")
@@ -123,11 +127,10 @@ class Cluster:
         query = (("labelSelector", f"{pods.JOB}={self.job.name},{objects.COMPONENT}=store"),)
         while True:
             await asyncio.sleep(LOOK)
-            if not self.job.store_size:
-                continue
             try:
-                found, _ = await self.api.list(self.api.path("pods"), query)
+                self.members = found = (await self.api.list(self.api.path("pods"), query))[0]
             except PlatformError:
+                self.members = None
                 continue  # the next look may tell
             reasons = {
                 each["metadata"]["name"]: pulls.with_cause(each["metadata"]["uid"], pods.pending_of(each))
@@ -227,7 +230,7 @@ async def _lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, st
     tasks = [
         asyncio.create_task(supervised("following what the user wants", lambda: job.follow(on_control), start.say)),
         asyncio.create_task(supervised("writing the job's status", job.write, start.say)),
-        asyncio.create_task(supervised("asking the store", lambda: _ask_store(start, api, job, report), start.say)),
+        asyncio.create_task(supervised("asking the store", lambda: _ask_store(start, cluster, report), start.say)),
     ]
     try:
         code, why = await managed(start, manager, wish, report.on_status)
@@ -247,27 +250,19 @@ async def _lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, st
     return code, why
 
 
-async def _ask_store(start: Start, api: Api, job: ClusterJob, report: "Report") -> None:
+async def _ask_store(start: Start, cluster: Cluster, report: "Report") -> None:
     """Has `report` know since when the store has not answered; runs until it is cancelled."""
-    now, since = asyncio.get_running_loop().time, None
+    now, since, job = asyncio.get_running_loop().time, None, cluster.job
     while True:
         try:
             await start.store.get(Keys(start.options.job_id).round)
             since, words = None, ""
         except StoreError as error:
             since = since or (now(), f"{datetime.now(UTC):%H:%M:%S} UTC")
-            words = f"the store has had no quorum since {since[1]} ({await _members(api, job) or error}); {AFTER}"
+            absent = "" if cluster.members is None else store.absent(job.name, job.store_size, cluster.members)
+            words = f"the store has not answered since {since[1]} ({absent or error}); {AFTER}"
         report.on_quorum(words if since is not None and now() - since[0] >= STORE_AWAY else "")
         await asyncio.sleep(STORE_ASKED)
-
-
-async def _members(api: Api, job: ClusterJob) -> str:
-    """Which members of the job's own store do not answer; empty where it has none, or the cluster cannot say."""
-    query = (("labelSelector", f"{pods.JOB}={job.name},{objects.COMPONENT}=store"),)
-    try:
-        return store.absent(job.name, job.store_size, (await api.list(api.path("pods"), query))[0])
-    except PlatformError:
-        return ""
 
 
 async def supervised(what: str, work: Callable[[], Awaitable[None]], say: Say) -> NoReturn:

@@ -125,7 +125,8 @@ def absent(job: str, size: int, found: Sequence[Json]) -> str:
         elif conditions.get("Ready") != "True":
             words = words_of(pods[name]) or f"its pod runs, on machine {pods[name]['spec'].get('nodeName')}"
             whys.append(f"{name}: {words}")
-    return f"{len(whys)} of its {size} members do not answer: {', '.join(whys)}" if whys else ""
+    quorum = "no quorum: " if len(whys) > (size - 1) // 2 else ""
+    return f"{quorum}{len(whys)} of its {size} members do not answer: {', '.join(whys)}" if whys else ""
 
 
 def _pod(request: Request) -> Json:
