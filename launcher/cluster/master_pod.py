@@ -64,7 +64,7 @@ class Cluster:
 
     Attributes:
         store: what the status says of the pods of the job's own store that do not run.
-        members: all of those pods, as they were at the last look; None where the cluster did not say.
+        absent: which of them do not answer, for a person; empty where the last look did not tell.
         on_store: called after each look at them.
     """
 
@@ -73,9 +73,8 @@ class Cluster:
         self.job = job
         self._say = say
         self._writing: asyncio.Task[None] | None = None
-        self._reason = self._trouble = ""
+        self._reason = self._trouble = self.absent = ""
         self.store: Sequence[Json] = ()
-        self.members: Sequence[Json] | None = None
         self.on_store: Callable[[], None] = lambda: None
 
     async def over(self) -> tuple[int, str] | None:
@@ -116,9 +115,20 @@ class Cluster:
         finally:
             await cancel(working, other)
         await self.waited()
-        code, why = plan.FAILED, hopeless.result()
-        await self.job.end(Report(self.job).ended(code, why))
-        await self.job.no_other_master()
+        return await self.write_end(Report(self.job), plan.FAILED, hopeless.result())
+
+    async def write_end(
+        self, report: "Report", code: int, why: str, finish: Callable[[], Awaitable[None]] | None = None
+    ) -> tuple[int, str]:
+        """Writes the job's end, calls `finish`, and has no other master start after failure. Raises PlatformRefused."""
+        try:
+            await self.job.end(report.ended(code, why))
+            if finish:
+                await finish()
+            if code:
+                await self.job.no_other_master()
+        except (PlatformError, TimeoutError) as error:  # this process fails, and the next master does it
+            raise PlatformRefused(f"the end of the job ({why}) could not be written: {error}") from error
         return code, why
 
     async def _look_at_store(self, hopeless: "asyncio.Future[str]") -> None:
@@ -128,10 +138,11 @@ class Cluster:
         while True:
             await asyncio.sleep(LOOK)
             try:
-                self.members = found = (await self.api.list(self.api.path("pods"), query))[0]
+                found, _ = await self.api.list(self.api.path("pods"), query)
             except PlatformError:
-                self.members = None
+                self.absent = ""
                 continue  # the next look may tell
+            self.absent = store.absent(self.job.name, self.job.store_size, found)
             reasons = {
                 each["metadata"]["name"]: pulls.with_cause(each["metadata"]["uid"], pods.pending_of(each))
                 for each in found
@@ -181,9 +192,8 @@ class Cluster:
         await self.waited()
         # Each submission has an id of its own in the store: who has succeeded there is this job.
         if await membership.refuse_if_over(start.store, Keys(start.options.job_id), own_run=""):
-            code, why = plan.SUCCEEDED, "the job has succeeded, and its master was lost then"
-            await self.job.end(Report(self.job).ended(code, why))
-            return code, why
+            why = "the job has succeeded, and its master was lost then"
+            return await self.write_end(Report(self.job), plan.SUCCEEDED, why)
         return await _lead(start, endpoints, self)
 
 
@@ -239,28 +249,20 @@ async def _lead(start: Start, endpoints: str, cluster: Cluster) -> tuple[int, st
         await cancel(*tasks)
     # Where this pod was told to go, or has lost the store, the job continues, and another master will lead it.
     if code < 128 and code != plan.STORE_LOST:
-        try:
-            await job.end(report.ended(code, why))
-            if isinstance(platform, QueuedPlatform):
-                await platform.finish()
-            if code:
-                await job.no_other_master()
-        except (PlatformError, TimeoutError) as error:
-            start.say(f"the end of the job could not be written: {error}")
+        await cluster.write_end(report, code, why, platform.finish if isinstance(platform, QueuedPlatform) else None)
     return code, why
 
 
 async def _ask_store(start: Start, cluster: Cluster, report: "Report") -> None:
     """Has `report` know since when the store has not answered; runs until it is cancelled."""
-    now, since, job = asyncio.get_running_loop().time, None, cluster.job
+    now, since = asyncio.get_running_loop().time, None
     while True:
         try:
             await start.store.get(Keys(start.options.job_id).round)
             since, words = None, ""
         except StoreError as error:
             since = since or (now(), f"{datetime.now(UTC):%H:%M:%S} UTC")
-            absent = "" if cluster.members is None else store.absent(job.name, job.store_size, cluster.members)
-            words = f"the store has not answered since {since[1]} ({absent or error}); {AFTER}"
+            words = f"the store has not answered since {since[1]} ({cluster.absent or error}); {AFTER}"
         report.on_quorum(words if since is not None and now() - since[0] >= STORE_AWAY else "")
         await asyncio.sleep(STORE_ASKED)
 

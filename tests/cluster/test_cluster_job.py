@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from elastic_run.launcher.cluster.master_pod import Cluster, Report
 from elastic_run.master.nodes.kubernetes import api, job, objects
 from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.job import ClusterJob
 from elastic_run.master.nodes.kubernetes.objects import Control
+from elastic_run.master.nodes.platform import PlatformRefused
 
 from ..doubles.api_double import ApiDouble, Fault
 
@@ -142,6 +144,24 @@ async def test_the_end_is_written_whatever_is_answered(
     await master.end(END)
     assert night.status() == END
     assert Control.read(night.data()[objects.CONTROL]).suspend
+
+
+@pytest.mark.parametrize(("code", "limit"), [(0, objects.ATTEMPTS), (1, 0)])
+async def test_an_end_that_cannot_be_written_is_left_to_the_next_master(
+    night: Night, monkeypatch: pytest.MonkeyPatch, code: int, limit: int
+) -> None:
+    """Who succeeded all the same would leave a job that nobody sees end."""
+    master = await night.master()
+    cluster = Cluster(night.api, master, night.said.append)
+    monkeypatch.setattr(ClusterJob.end, "__defaults__", (0.5,))
+    night.double.fault(Fault("patch", "configmaps", times=0, status=503))
+    with pytest.raises(PlatformRefused, match=r"the end of the job \(done\) could not be written"):
+        await cluster.write_end(Report(master), code, "done")
+    night.double.heal()
+    assert night.double.all("jobs", "batch/v1")["night"]["spec"]["backoffLimit"] == objects.ATTEMPTS
+    await cluster.write_end(Report(master), code, "done")
+    assert night.status()["exitCode"] == code
+    assert night.double.all("jobs", "batch/v1")["night"]["spec"]["backoffLimit"] == limit
 
 
 async def test_a_status_that_cannot_be_written_is_told_once(night: Night) -> None:
