@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ..platform import PlatformError, PlatformRefused
-from . import store
+from . import store, troubles
 from .api import CONFLICT, NOT_FOUND, UNAUTHORIZED, Api, ApiRefused, ApiUnavailable, Event, Gone, Json, Query
 from .objects import ATTEMPTS, BATCH, CONTROL, EXIT_CODE, STATUS, TEMPLATES, Control, controller_of, owner_of, status_of
 
@@ -83,7 +83,7 @@ class ClusterJob:
                         f"job {self.name} of namespace {self._api.namespace} cannot be read: {error}. If it was not "
                         f"made whole, delete it and submit it again: elastic-job delete {self.name}"
                     ) from error
-            except PlatformError as error:
+            except ApiUnavailable as error:
                 self._tell_of("load", f"the API server does not answer: {error}; trying again every {PAUSE:g} s")
             await asyncio.sleep(PAUSE)
         self.owner = owner_of(job)
@@ -182,8 +182,13 @@ class ClusterJob:
         await self._limit_masters(0)
 
     async def _limit_masters(self, limit: int) -> None:
-        patch = {"spec": {"backoffLimit": limit}}
-        await self._api.ask("patch", self._api.path("jobs", self.name, group=BATCH), patch)
+        """Has the Job replace a lost master so often. Raises PlatformRefused, ApiUnavailable."""
+        try:
+            patch = {"spec": {"backoffLimit": limit}}
+            await self._api.ask("patch", self._api.path("jobs", self.name, group=BATCH), patch)
+        except ApiRefused as error:
+            words = f"the Job {self.name} cannot be told how often to replace a lost master: {error}"
+            raise PlatformRefused(troubles.with_advice(words)) from error
 
     async def end_store(self) -> None:
         """Ends the members of the job's own store, which nobody needs any more. Raises PlatformError."""
