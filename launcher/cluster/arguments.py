@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the script")
     made.add_argument("--pod-template", metavar="FILE", help="a pod (YAML) for the nodes, and in part for all pods")
     made.add_argument(
-        "--ttl", type=int, default=None, metavar="SECONDS", help="the job goes so long after its end; default: it stays"
+        "--ttl", type=int, default=None, metavar="SECONDS", help="the job goes so long (from 60) after its end"
     )
     made.add_argument("--no-wait", action="store_true", help="return at once")
     made.add_argument(

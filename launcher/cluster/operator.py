@@ -27,7 +27,7 @@ from ...rendezvous.cancel import cancel
 from ...rendezvous.identity.secret import new_secret
 from ..errors import UsageError
 from . import unstarted
-from .request import submitted
+from .request import check_ttl, submitted
 from .submit import make_store, queue_trouble
 
 AGAIN = 5.0
@@ -159,6 +159,7 @@ def reconcile(server: Api, job: Json, name: str) -> None:
 def _make(server: Api, job: Json, name: str) -> Json:
     """The Job and the ConfigMap. Raises UsageError, ValueError where the spec makes no sense; PlatformError."""
     spec = job["spec"]
+    check_ttl(elastic_job.TTL, spec.get(elastic_job.TTL))
     request = submitted(elastic_job.words(name, spec), elastic_job.template(spec))
     if request.secret:
         request = replace(request, secret=elastic_job.secret_of(name, job["metadata"]["uid"]))

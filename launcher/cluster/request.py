@@ -74,8 +74,7 @@ def request_of(
     _refuse_secret(environment, given)
     if arguments.gpus < 0:
         raise UsageError(f"elastic-job submit: --gpus={arguments.gpus}: give a number from 0")
-    if arguments.ttl is not None and not 0 <= arguments.ttl < 2**31:
-        raise UsageError(f"elastic-job submit: --ttl={arguments.ttl}: give a number of seconds from 0 to {2**31 - 1}")
+    check_ttl("elastic-job submit: --ttl", arguments.ttl)
     if arguments.ttl is not None and arguments.dry_run:
         raise UsageError(
             "elastic-job submit: --ttl deletes the Job, which does not own what --dry-run prints beside it: leave one "
@@ -134,6 +133,13 @@ def submitted(words: Sequence[str], template: Json) -> "Request":
     behind = words.index("--")
     arguments, flags = parser().parse_known_args(["submit", *words[:behind]])
     return request_of(arguments, flags, words[behind + 1 :], template)
+
+
+def check_ttl(what: str, seconds: int | None) -> None:
+    """Raises UsageError where a job would go before whoever waits for it can have read how it has ended."""
+    if seconds is not None and not 60 <= seconds < 2**31:
+        why = "a job that goes sooner may be gone before elastic-job wait reads its exit code"
+        raise UsageError(f"{what}={seconds}: give a number of seconds from 60 to {2**31 - 1}: {why}")
 
 
 def _refuse_secret(environment: Mapping[str, str], template: Json) -> None:

@@ -236,6 +236,15 @@ def test_a_job_without_its_job_object_is_told_of_and_keeps_no_other_from_a_look(
     assert "ErrImagePull" in found["night"]["status"]["reason"] and "status" not in found["dusk"]
 
 
+def test_an_elastic_job_that_would_go_before_its_end_is_read_is_not_made(night: Night) -> None:
+    spec = {"image": "any", "command": ["train.py"], elastic_job.TTL: 5}
+    night.double.objects.create(night.double.place(*PLACE), {"metadata": {"name": "brief"}, "spec": spec})
+    operator.look(night.api, {}, 0.0)
+    found = night.double.all(*PLACE)["brief"]["status"]
+    assert found["state"] == "Invalid" and "ttlSecondsAfterFinished=5: give a number" in found["reason"], found
+    assert "brief" not in night.double.all("jobs", objects.BATCH)
+
+
 def test_a_job_that_has_not_begun_can_be_cancelled(night: Night) -> None:
     night.master_pod("night-x", pull("ErrImagePull", "not found"))
     night.run("cancel", "night")

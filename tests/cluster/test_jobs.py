@@ -31,7 +31,7 @@ def test_a_job_of_torch_runs_to_its_end_and_goes_with_all_that_is_its_own(jobs: 
     script = jobs.folder / "train.py"
     script.write_text(TORCH)
     own = ("--nnodes=1", "--store-replicas=1")
-    jobs.submit("short", *own, "--ttl=10", script="print('it goes')", outside=False)
+    jobs.submit("short", *own, "--ttl=60", script="print('it goes')", outside=False)
     said = jobs.run("submit", "--name=torch", "--image=any", "--cpu=1", "--nnodes=2", "--", str(script))
     assert said.count("the sum is 2") == 2, said
     assert "elastic-job status" in said and "job torch succeeded" in said
