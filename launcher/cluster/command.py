@@ -28,7 +28,7 @@ VERBS: Mapping[str, Callable[["Api", argparse.Namespace], int]] = {
     "wait": progress.wait,
     "scale": control.scale,
     "suspend": control.suspend,
-    "resume": control.resume,
+    "resume": control.suspend,
     "cancel": control.cancel,
     "delete": control.delete,
 }

@@ -46,14 +46,8 @@ def scale(api: "Api", arguments: argparse.Namespace) -> int:
 
 
 def suspend(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job suspend`."""
-    _change(api, arguments.name, lambda control: control.changed(suspend=True))
-    return 0
-
-
-def resume(api: "Api", arguments: argparse.Namespace) -> int:
-    """`elastic-job resume`."""
-    _change(api, arguments.name, lambda control: control.changed(suspend=False))
+    """`elastic-job suspend` and `resume`."""
+    _change(api, arguments.name, lambda control: control.changed(suspend=arguments.verb == "suspend"))
     return 0
 
 

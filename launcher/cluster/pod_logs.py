@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -149,7 +149,7 @@ class Tails:
 
     def _copy(self, pod: str, container: str, *, follow: bool = True) -> None:
         """Prints that log to its end, however often it breaks off: a stream may end before its pod has."""
-        from ...master.nodes.kubernetes.api import NOT_FOUND
+        from ...master.nodes.kubernetes.api import NOT_FOUND, lines_of
 
         printed, begun, whole, query = PrintedLog(), time.monotonic(), False, self._tail
         asked: list[tuple[str, object]] = [("container", container), ("timestamps", "true")]
@@ -158,7 +158,7 @@ class Tails:
             ended = not follow or pod in self._ended
             try:
                 text = self._api.text(self._api.path("pods", pod, "log"), [*asked, *query], SILENCE)
-                for line in _lines(text, rest=ended):
+                for line in lines_of(text, rest=ended):
                     if (new := printed.text_of(line)) is not None:
                         self._print(new)
                 whole = True
@@ -177,22 +177,8 @@ class Tails:
             query = printed.take_up() or since
 
     def _print(self, line: bytes) -> None:
+        """For this terminal, with the colours that it has."""
+        text = visible(line.decode(errors="replace").removesuffix("\r"), colours=True)
         with self._lock:
-            sys.stdout.write(_line_of_a_pod(line))
+            sys.stdout.write(f"{text}\n")
             sys.stdout.flush()
-
-
-def _lines(chunks: Iterator[bytes], *, rest: bool) -> Iterator[bytes]:
-    """`rest`: the last one counts, too, where it has no end."""
-    begun = b""
-    for chunk in chunks:
-        *whole, begun = (begun + chunk).split(b"\n")
-        yield from whole
-    if rest and begun:
-        yield begun
-
-
-def _line_of_a_pod(line: bytes) -> str:
-    """For this terminal, with the colours that it has."""
-    text = line.decode(errors="replace").removesuffix("\r")
-    return f"{visible(text, colours=True)}\n"

@@ -181,7 +181,7 @@ class Api:
             try:
                 words = [*query, ("watch", "true"), ("allowWatchBookmarks", "true")]
                 words += [("resourceVersion", version), ("timeoutSeconds", WATCHED)]
-                for line in _lines(self.text(path, words, silence=WATCHED + SILENCE)):
+                for line in filter(None, lines_of(self.text(path, words, silence=WATCHED + SILENCE))):
                     if ended.is_set():
                         return
                     tell(_event(_object(line)))
@@ -223,11 +223,14 @@ class Api:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    rest = b""
+def lines_of(chunks: Iterator[bytes], *, rest: bool = False) -> Iterator[bytes]:
+    """`rest`: the last one counts, too, where it has no end."""
+    begun = b""
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from filter(None, whole)
+        *whole, begun = (begun + chunk).split(b"\n")
+        yield from whole
+    if rest and begun:
+        yield begun
 
 
 def _object(text: bytes) -> Json:
