@@ -249,7 +249,7 @@ def _delete(server: Api, job: Json) -> None:
 
 def _look_at(server: Api, job: Json, config_map: Json, patience: unstarted.Patience, now: float) -> None:
     name = str(job["metadata"]["name"])
-    if (job.get("status") or {}).get("state", "Pending") != "Pending" or unstarted.begun(objects.status_of(config_map)):
+    if (job.get("status") or {}).get("state", "Pending") != "Pending" or objects.status_of(config_map):
         return
     trouble = unstarted.look(server, name)
     if trouble is not None:

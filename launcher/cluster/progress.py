@@ -70,8 +70,7 @@ def wait(api: "Api", arguments: argparse.Namespace) -> int:
 
 def status_of(api: "Api", name: str) -> Json:
     """How the job is; before its master has written that, how its master's pod is. Raises UsageError, PlatformError."""
-    found, _ = _look(api, name)
-    return found
+    return _look(api, name)[0]
 
 
 def _look(api: "Api", name: str) -> "tuple[Json, Trouble | None]":
@@ -80,7 +79,7 @@ def _look(api: "Api", name: str) -> "tuple[Json, Trouble | None]":
     from . import unstarted
 
     found = objects.status_of(job_of(api, name))
-    if unstarted.begun(found):
+    if found:  # by its master
         return found, None
     trouble = unstarted.look(api, name)
     return ({**found, "state": "pending", "reason": trouble.words} if trouble else found), trouble

@@ -71,11 +71,6 @@ class Patience:
         return f"{trouble.words} (for {seconds:g} s)"
 
 
-def begun(status: Json) -> bool:
-    """Whether a master has written that."""
-    return bool(status)
-
-
 def look(api: "Api", name: str) -> Trouble | None:
     """What keeps the master of that job from beginning; None where nothing is known. Raises PlatformError."""
     selector = f"{pods.JOB}={name},{objects.COMPONENT}=master"
@@ -135,7 +130,7 @@ def end(api: "Api", name: str, why: str) -> None:
     """Ends a job whose master has not begun, as failed. Nothing where one has begun meanwhile. Raises PlatformError."""
     path = api.path("configmaps", name)
     found = api.ask_now("get", path)
-    if begun(objects.status_of(found)):
+    if objects.status_of(found):
         return
     status = {"state": "failed", "reason": why, objects.EXIT_CODE: plan.FAILED, "nodes": {"running": 0, "pending": 0}}
     patch = {

@@ -107,9 +107,7 @@ class NodeManager:
         return following
 
     async def drain(self, patience: float, leaving: Collection[str] | None = None) -> None:
-        """The job is over: who runs has so many seconds to end by itself, the rest is told to.
-
-        `leaving`: the names of those that may end by themselves; None: of all.
+        """The job is over: who runs (and is in `leaving`) has so many seconds to end by itself, the rest is told to.
 
         Returns when each has ended or was told to (nobody sees a pod on a lost machine end), or nobody can say so.
         """
