@@ -149,11 +149,8 @@ class Cluster:
             }
             trouble = unstarted.of_store(reasons, self.job.store_size)
             self._trouble = trouble.words if trouble else ""
-            self.store = [
-                _waiting(name, reason)
-                for name, reason in reasons.items()
-                if isinstance(reason, CannotStart | Unschedulable)
-            ]
+            held = {name: why for name, why in reasons.items() if isinstance(why, CannotStart | Unschedulable)}
+            self.store = [_waiting(name, reason) for name, reason in held.items()]
             self._write_reason()
             self.on_store()
             why = patience.ended_by(trouble, now())
@@ -312,11 +309,8 @@ class Report:
                 for each in status.incidents
             ]
             before = [each for each in self._values.get("incidents", ()) if each not in incidents]
-            self._values |= {
-                "run": status.run,
-                "round": earlier + status.round,
-                "incidents": [*before, *incidents][-NEWEST:],
-            }
+            incidents = [*before, *incidents][-NEWEST:]
+            self._values |= {"run": status.run, "round": earlier + status.round, "incidents": incidents}
         self._values |= {
             "state": states.get(status.state, status.state),
             "workers": status.world_size,

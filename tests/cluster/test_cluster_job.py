@@ -177,7 +177,9 @@ async def test_a_status_that_cannot_be_written_is_told_once(night: Night) -> Non
 
 async def test_a_job_that_may_not_be_changed_is_not_called_one_that_cannot_be_read(night: Night) -> None:
     night.double.fault(Fault("patch", "jobs", times=0, status=403))
-    with pytest.raises(PlatformRefused, match=r"^the Job night cannot be told how often to replace a lost master: .*403"):
+    with pytest.raises(
+        PlatformRefused, match=r"^the Job night cannot be told how often to replace a lost master: .*403"
+    ):
         await night.master()
 
 
