@@ -10,8 +10,9 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, replace
+from typing import Any
 from unittest.mock import patch
 
 from elastic_run.launcher.cli import main
@@ -102,6 +103,10 @@ class Cluster:
     def waiting(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Nobody is told of it."""
         return contextlib.nullcontext()
+
+    async def unless_store_fails(self, work: Coroutine[Any, Any, tuple[int, str]]) -> tuple[int, str]:
+        """It does not."""
+        return await work
 
     async def end_store(self) -> None:
         """The store is the test's."""
