@@ -9,10 +9,19 @@ from dataclasses import replace
 from typing import Literal, Protocol
 
 from elastic_run.elastic_agent import known_round, plan
-from elastic_run.elastic_agent.known_round import KnownRound
 from elastic_run.elastic_agent.node.round_follower import LOOK_INSIDE_SECONDS
+from elastic_run.elastic_agent.node_state import (
+    KnownRound,
+    LocalWorkers,
+    MachineState,
+    NodeKey,
+    NodeState,
+    Notice,
+    StayingWorkers,
+)
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Exit, Member, Report
+from elastic_run.rendezvous.membership import Registration
 from elastic_run.rendezvous.ranks import Assignment
 
 from .times import Times
@@ -170,9 +179,9 @@ class Node:
             self._timer.cancel()
             self._timer = None
         while self.worker != "stops":
-            view = self._view()
-            self._report(view)
-            action, _ = plan.act(view)
+            state, now = self._state(), self._loop.time()
+            self._report(plan.report(state, now))
+            action, _ = plan.act(state, now)
             match action:
                 case plan.Wait(seconds):
                     if seconds is not None:
@@ -275,10 +284,9 @@ class Node:
 
     # -- what it says -----------------------------------------------------------------------------------------------
 
-    def _report(self, view: plan.View) -> None:
+    def _report(self, report: Report) -> None:
         if self._registered is None or self._writing is not None:
             return
-        report = plan.report(view)
         if report != self.member.report:
             self._writing = report
             self._later(self._times.store, self._written)
@@ -291,34 +299,25 @@ class Node:
             self._store.put(self)
             self.wake()
 
-    def _view(self) -> plan.View:
-        now, worker, known = self._loop.time(), self.worker, self._known
+    def _state(self) -> NodeState:
+        now, worker = self._loop.time(), self.worker
         alive = 0 if worker == "none" else 1
         if self._notice != "none" and not alive and self._workers_gone_at is None:
             self._workers_gone_at = now
-        gone_at = self._workers_gone_at
         stays = self._stays and worker in ("asks", "forms", "trains")
-        return plan.View(
-            notice=self._notice,
-            notice_signal=15 if self._notice != "none" else 0,
-            notice_age=now - self._notice_at,
-            left_out_overdue=gone_at is not None and now - gone_at > plan.FAREWELL_PATIENCE,
-            registered=self._registered is not None,
-            stale=known.stale,
-            header=known.header,
-            assignment=known.assignment,
-            assigned=known.assigned,
-            round=self.round,
-            alive=alive,
-            total=self._total,
-            exits=self._exits,
-            told=self.member.report,
-            staying=int(stays),
-            holding=int(self._holding and stays),
-            waiting=int(stays and worker == "asks"),
-            forming=int(stays and worker == "forms"),
-            header_age=now - known.seen_at,
-            gentle=known.gentle,
-            keeps=self._keeps,
-            outside=self._outside or self._keeps,
+        registration = Registration(self.member, "", self._registered, 1, 1) if self._registered is not None else None
+        return NodeState(
+            notice=Notice(self._notice, 15 if self._notice != "none" else 0, self._notice_at),
+            key=NodeKey(registration, told=self.member.report),
+            known=replace(self._known, others_keep=self._outside),
+            workers=LocalWorkers(
+                round=self.round, total=self._total, alive=alive, exits=self._exits, keeps=self._keeps
+            ),
+            group=StayingWorkers(
+                staying=int(stays),
+                holding=int(self._holding and stays),
+                waiting=int(stays and worker == "asks"),
+                forming=int(stays and worker == "forms"),
+            ),
+            machine=MachineState(cleared_at=self._workers_gone_at),
         )
