@@ -285,14 +285,23 @@ class Session:
         self._set_health(True, f"{endpoint.address} answers")
 
     def failed(self, endpoint: Endpoint, failure: AttemptFailed) -> None:
-        """`endpoint` did: the next one's turn. Nobody is reachable once all have failed since the last answer."""
+        """`endpoint` did: the next one's turn.
+
+        Nobody is reachable once all have failed since the last answer, or cannot be connected to: those get no turn
+        while another might answer.
+        """
         if not failure.cut or endpoint.address not in self._failing:  # else the attempt before has told why
             self._failing[endpoint.address] = failure.words
         self.endpoints.pass_on(endpoint)
         if failure.kind == "maybe" and len(self.endpoints.all) > 1:
             endpoint.drop_streams()  # a frozen member serves watches in silence
-        if len(self._failing) == len(self.endpoints.all):
-            self._set_health(False, "; ".join(self._failing.values()))
+        failing = self._failing | {
+            each.address: each.refused
+            for each in self.endpoints.all
+            if each.refused and each.address not in self._failing
+        }
+        if len(failing) == len(self.endpoints.all):
+            self._set_health(False, "; ".join(failing.values()))
 
     def _set_health(self, reachable: bool, detail: str) -> None:
         if reachable == self.health.reachable:

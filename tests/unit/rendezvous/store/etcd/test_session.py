@@ -24,6 +24,7 @@ class Member:
         self.address = address
         self.frozen = frozen
         self.password = password
+        self.refused = ""  # why nothing connects to it
         self.asked: list[str] = []
 
     async def connected(self, seconds: float) -> None:
@@ -77,7 +78,8 @@ class Members:
 
     def pass_on(self, endpoint: Any) -> None:
         if endpoint is self.current:
-            self._turn = (self._turn + 1) % len(self.all)
+            turns = [(self._turn + step) % len(self.all) for step in range(1, len(self.all) + 1)]
+            self._turn = next((turn for turn in turns if not self.all[turn].refused), turns[0])
 
     async def change(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -133,6 +135,21 @@ def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_those_before_
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(run())
+
+
+def test_a_store_of_which_one_member_never_connects_and_the_others_do_not_answer_is_not_reachable() -> None:
+    """Who cannot be connected to gets no turn, so it never fails again."""
+    members = Members(Member("m1:1", frozen=True), Member("m2:1", frozen=True), Member("m3:1"))
+    members.all[2].refused = "m3:1: cannot connect"
+
+    async def body(session: Session) -> None:
+        session.answered(members.all[0])  # type: ignore[arg-type]
+        with pytest.raises(StoreUnavailable):
+            await ask(session)
+        assert not session.health.reachable and "m3:1: cannot connect" in session.health.detail
+
+    live(members, body)
+    assert members.all[2].asked == []
 
 
 def test_a_wrong_password_is_refused_at_once() -> None:
