@@ -649,7 +649,7 @@ class Controller:
     def _take_part(self, assigned: tuple[Assignment, ...]) -> None:
         """The nodes of the current round are these."""
         self._assigned, self.in_round = assigned, frozenset(each.incarnation for each in assigned)
-        self.ranks = {each.incarnation: range(each.first_rank, each.first_rank + each.nproc) for each in assigned}
+        self.ranks = {each.incarnation: each.ranks for each in assigned}
         self._faults.take_part(assigned)
 
     def _node_workers(self, assigned: Sequence[Assignment]) -> tuple[NodeWorkers, ...]:

@@ -35,11 +35,6 @@ class RoundNodes:
     suspected: Mapping[str, Suspected]
     standbys: Sequence[Member]
 
-    @property
-    def ranks(self) -> Mapping[str, range]:
-        """Of each node, by incarnation."""
-        return {each.incarnation: range(each.first_rank, each.first_rank + each.nproc) for each in self.assigned}
-
 
 class Standstill:
     """Of one leadership.
@@ -111,7 +106,13 @@ class Standstill:
         if self._on_straggler != "replace":
             return todo
         for each in verdicts(
-            found, before, nodes.assigned, nodes.ranks, nodes.standbys, self._gave_way, roles=self._roles
+            found,
+            before,
+            nodes.assigned,
+            {each.incarnation: each.ranks for each in nodes.assigned},
+            nodes.standbys,
+            self._gave_way,
+            roles=self._roles,
         ):
             todo.append(effects.Say(each.words))
             if each.leaves and each.finding.rank is not None:
@@ -136,10 +137,10 @@ class Standstill:
         # Of a worker that has ended already, one that waits for it.
         wanted = finding.waiting[0] if finding.kind == "uneven-steps" and finding.waiting else finding.rank
         todo = list[Effect]()
-        for incarnation, ranks in nodes.ranks.items():
-            if wanted is not None and wanted in ranks:
+        for each in nodes.assigned:
+            if wanted is not None and wanted in each.ranks:
                 condemned = Condemned(nodes.number, wanted, cut(str(finding)))
-                todo.append(effects.Condemn(nodes.suspected[incarnation], condemned))
+                todo.append(effects.Condemn(nodes.suspected[each.incarnation], condemned))
                 todo.append(
                     effects.Note(dataclasses.replace(finding, done=f"killed rank {wanted} (--on-hang=restart)"))
                 )
@@ -165,6 +166,6 @@ def _in_one_role(finding: Finding, nodes: RoundNodes) -> bool:
     """
     if len({each.role for each in nodes.assigned}) < 2:
         return True
-    roles = {rank: each.role for each in nodes.assigned for rank in nodes.ranks.get(each.incarnation, ())}
+    roles = {rank: each.role for each in nodes.assigned for rank in each.ranks}
     concerned = {roles.get(rank) for rank in (finding.rank, *finding.waiting) if rank is not None}
     return bool(finding.waiting) and len(concerned) == 1

@@ -51,6 +51,11 @@ class Assignment:
     port_set: Annotated[int, Within(0, PORT_SETS - 1)] = 0
 
     @property
+    def ranks(self) -> range:
+        """Of its workers."""
+        return range(self.first_rank, self.first_rank + self.nproc)
+
+    @property
     def fits(self) -> bool:
         """Its numbers agree with each other."""
         return (
