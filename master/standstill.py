@@ -109,7 +109,6 @@ class Standstill:
             found,
             before,
             nodes.assigned,
-            {each.incarnation: each.ranks for each in nodes.assigned},
             nodes.standbys,
             self._gave_way,
             roles=self._roles,

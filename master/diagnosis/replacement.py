@@ -35,7 +35,6 @@ def verdicts(
     findings: Sequence[Finding],
     before: Collection[int | None],
     assigned: Sequence[Assignment],
-    ranks: Mapping[str, range],
     standbys: Sequence[Member],
     tried: Mapping[Place, str],
     *,
@@ -47,14 +46,13 @@ def verdicts(
         findings: of this comparison.
         before: the ranks that were slow at the one before.
         assigned: the round's nodes.
-        ranks: of each of them, by incarnation.
         standbys: nodes that could have a part in the round.
         tried: for which ranks a node has given way, and which.
         roles: the job has roles, so that a standby may take only some.
     """
     found = list[Verdict]()
     for finding in findings:
-        node = next((each for each in assigned if finding.rank in ranks.get(each.incarnation, ())), None)
+        node = next((each for each in assigned if finding.rank in each.ranks), None)
         if node is None or finding.rank is None or finding.rank not in before:
             continue
         able = [

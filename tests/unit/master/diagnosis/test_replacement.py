@@ -31,8 +31,7 @@ def judged(
 ) -> list[str]:
     nodes = (member("a"), member("b"))
     assigned = assign(1, nodes, own_workers(nodes))
-    ranks = {"a#1": range(1), "b#1": range(1, 2)}
-    found = verdicts([SLOW], before, assigned, ranks, standbys, tried or {}, roles=True)
+    found = verdicts([SLOW], before, assigned, standbys, tried or {}, roles=True)
     return [f"{each.leaves.node} leaves" if each.leaves else each.words for each in found]
 
 
@@ -59,9 +58,8 @@ def test_a_node_that_has_given_way_is_no_standby_again() -> None:
 def test_one_node_leaves_at_a_time() -> None:
     nodes = tuple(map(member, "abcd"))
     assigned = assign(1, nodes, own_workers(nodes))
-    ranks = {f"{name}#1": range(at, at + 1) for at, name in enumerate("abcd")}
     slow = [dataclasses.replace(SLOW, rank=rank, node="abcd"[rank]) for rank in (1, 2)]
-    found = verdicts(slow, (1, 2), assigned, ranks, [member("e"), member("f")], {}, roles=False)
+    found = verdicts(slow, (1, 2), assigned, [member("e"), member("f")], {}, roles=False)
     assert [each.leaves and each.leaves.node for each in found] == ["b"]
     assert isinstance(found[0], Verdict) and "a standby" in found[0].words
 
@@ -141,9 +139,8 @@ def test_a_rank_that_has_more_to_do_costs_one_standby_wherever_it_stands() -> No
     for spare in "efgh":
         nodes = tuple(map(member, names))
         assigned = assign(1, nodes, own_workers(nodes))
-        ranks = {each.incarnation: range(at, at + 1) for at, each in enumerate(nodes)}
         slow = dataclasses.replace(SLOW, rank=0, node=names[0])
-        (found,) = verdicts([slow], (0,), assigned, ranks, [member(spare)], tried, roles=False)
+        (found,) = verdicts([slow], (0,), assigned, [member(spare)], tried, roles=False)
         if found.leaves:
             left.append(found.leaves.node)
             tried[0, 4] = found.leaves.node
