@@ -29,11 +29,10 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.tasks import Tasks
 from ..rendezvous.trace_file import Trace
 from . import master_client, plan
-from .agent_machine import AgentMachine
 from .agent_trace import Observer, Recorder
 from .candidate import Candidacy, Candidate
 from .diagnosis.service import Diagnosis
-from .event import CountingEvent, Interrupt
+from .inbox import Inbox
 from .local_machine import RealMachine
 from .logs.output import Output
 from .master_client import Link
@@ -107,26 +106,21 @@ class Agent:
         self._machine = machine
         self._address_missed = 0  # beats in a row
         self._loop = asyncio.get_running_loop()
-        now = self._loop.time
-        self._known = known = AgentMachine(setup.settings)
-        self._changed = changed = CountingEvent()
-        self._interrupt = interrupt = Interrupt()
+        self._inbox = inbox = Inbox(setup.settings, self._loop.time)
         self._trace = recorder = Recorder(trace or Trace(), observer)
         self._say_once = SayOnce(output.say)
-        self._tasks = Tasks(changed.set)
+        self._tasks = Tasks(inbox.wake)
         self._master_task: asyncio.Task[None] | None = None
-        self.timeline = Timeline(now())
+        self.timeline = Timeline(inbox.now())
         keys, tag = Keys(setup.workers.job), secrets.token_hex(8)
-        self._waits = waits = Waits(output.say, now, changed.set)
+        self._waits = waits = Waits(output.say, inbox.now, inbox.wake)
         self._diagnosis = diagnosis = Diagnosis(
             setup,
-            known,
+            inbox,
             lambda: self._workers.running,
             self._steps,
             lambda rank, why: self._workers.condemn(rank, why),
             lambda why: self._signals.give_way(why),
-            changed.set,
-            now,
             output.say,
             observer.diagnosed if observer else lambda _: None,
         )
@@ -141,7 +135,7 @@ class Agent:
             security=setup.security,
             here=Here(self._incarnation, diagnosis.look, diagnosis.condemn, diagnosis.replace, diagnosis.tell),
         )
-        self._observation = observation = Observation(self.job_status, now)
+        self._observation = observation = Observation(self.job_status, inbox.now)
         self._agent_listener = failure_detector.AgentListener(
             tag,
             machine.listener,
@@ -154,7 +148,7 @@ class Agent:
             store,
             keys,
             lambda: leads.ledgers,
-            lambda: known.state.known.header,
+            lambda: inbox.state.known.header,
             self._caller,
             setup.security,
             leads.stepped,
@@ -164,19 +158,16 @@ class Agent:
             local_methods(self.job_status, self.look),
             output.say,
         )
-        self._signals = PreemptionSignals(setup, known, output, recorder, changed, interrupt)
-        self._rounds = RoundFollower(
-            store, keys, known, output, waits, recorder, changed, interrupt, lambda: self._workers.alive
-        )
+        self._signals = PreemptionSignals(setup, inbox, output, recorder)
+        self._rounds = RoundFollower(store, keys, inbox, output, waits, recorder, lambda: self._workers.alive)
         self._workers = WorkerGroup(
             setup,
             machine,
             tag,
-            known,
+            inbox,
             output,
             recorder,
             self.timeline,
-            changed,
             self._rounds.confirm,
             self._rounds.peers,
             store,
@@ -188,11 +179,10 @@ class Agent:
             setup,
             store,
             keys,
-            known,
+            inbox,
             output,
             waits,
             recorder,
-            changed,
             self._tasks,
             self._agent_listener,
             self._rounds,
@@ -260,46 +250,46 @@ class Agent:
 
     async def _decide(self) -> Result:
         while True:
-            heard = self._changed.count
+            heard = self._inbox.count
             self._tasks.check()
             state = self._look_around()
-            action, why = plan.act(state, self._loop.time())
+            action, why = plan.act(state, self._inbox.now())
             match action:
                 case Wait(seconds):
                     self._say_once("wait", why)
                     waits = not self._store.health.reachable or self._waits.longest
-                    await self._changed.after(heard, 1.0 if waits else seconds)
+                    await self._inbox.news(heard, 1.0 if waits else seconds)
                     continue
                 case Register():
-                    await self._interrupt.unless(self._node.register(), self._noticed)
+                    await self._inbox.unless(self._node.register(), self._noticed)
                 case Resume():
-                    await self._interrupt.unless(self._node.resume(), self._noticed)
+                    await self._inbox.unless(self._node.resume(), self._noticed)
                 case Start(header, assignment):
-                    await self._interrupt.unless(self._workers.start(header, assignment), self._noticed)
+                    await self._inbox.unless(self._workers.start(header, assignment), self._noticed)
                 case Ready(header):
-                    await self._interrupt.unless(self._workers.get_ready(header), self._noticed)
+                    await self._inbox.unless(self._workers.get_ready(header), self._noticed)
                 case Invite(round, seconds):
                     self._workers.invite(round)
-                    await self._changed.after(heard, min(seconds, 1.0))
+                    await self._inbox.news(heard, min(seconds, 1.0))
                     continue
                 case Break(round):
                     self._workers.break_groups(round)
-                    await self._changed.after(heard, 1.0)
+                    await self._inbox.news(heard, 1.0)
                     continue
                 case Reform(header, assignment):
-                    await self._interrupt.unless(self._workers.reform(header, assignment), self._noticed)
+                    await self._inbox.unless(self._workers.reform(header, assignment), self._noticed)
                 case Adopt(header, assignment):
-                    await self._interrupt.unless(self._workers.adopt(header, assignment), self._noticed)
+                    await self._inbox.unless(self._workers.adopt(header, assignment), self._noticed)
                 case Stop(first, grace):
-                    await self._interrupt.unless(self._workers.stop(first, grace), self._worse_than(state))
+                    await self._inbox.unless(self._workers.stop(first, grace), self._worse_than(state))
                 case Leave(code):
                     exits = self._workers.exits
-                    self.timeline.down(self._loop.time())
+                    self.timeline.down(self._inbox.now())
                     self._trace.instant("leave", code=code, why=why)
                     with self._trace.span("farewell"):
                         await self._farewell()
                     return self.result(code, why, exits)
-            self._changed.set()  # whatever was done is news to the task that reports it
+            self._inbox.wake()  # whatever was done is news to the task that reports it
 
     def result(self, code: int, reason: str, exits: tuple[Exit, ...] = ()) -> Result:
         """How its part ended, or has come to nothing."""
@@ -308,14 +298,14 @@ class Agent:
 
     @property
     def _state(self) -> NodeState:
-        return self._known.state
+        return self._inbox.state
 
     def _look_around(self) -> NodeState:
         """What the node knows when it has looked at its workers and its store."""
-        now, broke_at = self._loop.time(), self._state.group.broke_at
-        state = self._known.on(self._workers.see_workers(), now)
+        now, broke_at = self._inbox.now(), self._state.group.broke_at
+        state = self._inbox.note(self._workers.see_workers())
         if broke_at is None and state.group.broke_at is not None:
-            self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._changed.set)
+            self._loop.call_later(plan.STRANDED_SECONDS + 0.01, self._inbox.wake)
         gone = store_gone(
             self._store.health,
             self._waits.longest,
@@ -324,7 +314,7 @@ class Agent:
             patience=self._setup.store_patience,
             now=now,
         )
-        return self._known.on(StoreSeen(gone, leading=self._candidate.leadership is not None), now)
+        return self._inbox.note(StoreSeen(gone, leading=self._candidate.leadership is not None))
 
     def _noticed(self) -> bool:
         return self._state.notice.kind != "none"
@@ -361,8 +351,7 @@ class Agent:
         try:
             await self._candidate.run(stand, lambda: self._state.known.stale, lambda: self._state.known.over)
         except OtherSecret as error:
-            self._known.on(RefusedForGood(str(error)), self._loop.time())
-            self._changed.set()
+            self._inbox.post(RefusedForGood(str(error)))
 
     def _steps(self, rank: int) -> int:
         return self._worker_server.calls[rank]
@@ -381,20 +370,18 @@ class Agent:
     def _on_lease(self) -> None:
         """A worker asks for shards."""
         if self._setup.terms.policy.roles and not self._state.workers.leases:
-            self._known.on(ShardsAsked(), self._loop.time())
-            self._changed.set()
+            self._inbox.post(ShardsAsked())
 
     def _on_saved(self, round: int) -> None:
         """A worker of `round` has told of a checkpoint."""
         if self._current(round) == self._state.workers.round:
-            self._known.on(CheckpointSaved(), self._loop.time())
-            self._changed.set()
+            self._inbox.post(CheckpointSaved())
 
     async def _beat(self) -> None:
         if self._setup.bind is None:
             return
         while True:
-            self._known.on(AgentBeat(), self._loop.time())
+            self._inbox.note(AgentBeat())
             self._guardian.beat()
             self._look_for_address()
             await asyncio.sleep(self._setup.lease_ttl / 5)
@@ -406,15 +393,14 @@ class Agent:
         self._address_missed = 0 if self._machine.has_address(address) else self._address_missed + 1
         if self._address_missed >= ADDRESS_LOOKS:
             why = f"this machine no longer has the address {address}, under which the other nodes know it"
-            self._known.on(MachineUnfit(f"{why}: start this command again"), self._loop.time())
-            self._changed.set()
+            self._inbox.post(MachineUnfit(f"{why}: start this command again"))
 
     async def _watch_store(self) -> None:
         health = self._store.health
         while True:
             if not health.reachable:
                 self._output.say(f"the store does not answer ({health.detail}); running workers continue")
-            self._changed.set()
+            self._inbox.wake()
             health = await self._store.health_changed()
             if health.reachable:
                 self._output.say("the store answers again")
@@ -423,7 +409,7 @@ class Agent:
         close_seconds = self._setup.terms.farewell_seconds
         await farewell(
             self._store,
-            self._known,
+            self._inbox,
             self._node,
             self._candidate,
             self._master_task,

@@ -10,7 +10,7 @@ from ...master.diagnosis.findings import MAX_FINDINGS, Finding
 from ...master.diagnosis.requests import Condemned, Done, Look, Replacement
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.rpc.server import Method, Methods
-from ..agent_machine import AgentMachine
+from ..inbox import Inbox
 from ..node_events import MachineStrained, WorkersMove, WorkerStalled
 from ..setup import Setup
 from . import looks
@@ -24,13 +24,11 @@ class Diagnosis:
 
     Args:
         setup: what the agent is started with.
-        agent: what it knows.
+        inbox: what the agent knows.
         workers: those of this node.
         steps: how often the worker of a rank has told this agent that it comes on.
         condemn: kills the worker of a rank, and says why.
         leave: has this node leave, and says why; False: it leaves already.
-        changed: is called when there is news for the master.
-        now: the agent's clock, seconds.
         say: prints one line for a person.
         diagnosed: takes each finding of this agent's own master, at each look.
 
@@ -41,23 +39,19 @@ class Diagnosis:
     def __init__(
         self,
         setup: Setup,
-        agent: AgentMachine,
+        inbox: Inbox,
         workers: Callable[[], Sequence[Running]],
         steps: Callable[[int], int],
         condemn: Callable[[int, str], bool],
         leave: Callable[[str], bool],
-        changed: Callable[[], None],
-        now: Callable[[], float],
         say: Callable[[str], None],
         diagnosed: Callable[[Finding], None],
     ) -> None:
         self._setup = setup
-        self._agent = agent
+        self._inbox = inbox
         self._workers = workers
         self._condemn = condemn
         self._leave = leave
-        self._changed = changed
-        self._now = now
         self._diagnosed = diagnosed
         self.findings: deque[Finding] = deque(maxlen=MAX_FINDINGS)
         self._program, self._say = py_spy(), say
@@ -70,7 +64,7 @@ class Diagnosis:
             self._strains,
             self._resumes,
             self._looks.look_ahead,
-            now,
+            inbox.now,
             say,
         )
 
@@ -111,7 +105,7 @@ class Diagnosis:
 
     async def look(self, wanted: Look) -> NodeEvidence:
         """The evidence of this node's workers; none of them where they are not those of the asked round."""
-        name, ours = self._agent.state.key.name or self._setup.workers.node, self._agent.state.workers
+        name, ours = self._inbox.state.key.name or self._setup.workers.node, self._inbox.state.workers
         here = ours.round if wanted.round not in ours.adopted else wanted.round
 
         def workers() -> Sequence[Running]:
@@ -124,24 +118,21 @@ class Diagnosis:
 
     def condemn(self, condemned: Condemned) -> Done:
         """Kills a worker, where it is still that of the round."""
-        return Done(condemned.round == self._agent.state.workers.round and self._condemn(condemned.rank, condemned.why))
+        return Done(condemned.round == self._inbox.state.workers.round and self._condemn(condemned.rank, condemned.why))
 
     def replace(self, replacement: Replacement) -> Done:
         """Has this node leave, where its workers are still those of the round."""
-        return Done(replacement.round == self._agent.state.workers.round and self._leave(replacement.why))
+        return Done(replacement.round == self._inbox.state.workers.round and self._leave(replacement.why))
 
     def _stalls(self) -> None:
-        self._agent.on(WorkerStalled(), self._now())
-        self._changed()
+        self._inbox.post(WorkerStalled())
 
     def _strains(self) -> None:
-        self._agent.on(MachineStrained(), self._now())
-        self._changed()
+        self._inbox.post(MachineStrained())
 
     def _resumes(self) -> None:
-        if self._agent.state.machine.stalled:
-            self._agent.on(WorkersMove(), self._now())
-            self._changed()
+        if self._inbox.state.machine.stalled:
+            self._inbox.post(WorkersMove())
 
 
 def _printed(each: Running) -> Worker:

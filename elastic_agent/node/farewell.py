@@ -6,8 +6,8 @@ import contextlib
 from ...rendezvous import election
 from ...rendezvous.errors import StoreError
 from ...rendezvous.store.contract import Store
-from ..agent_machine import AgentMachine
 from ..candidate import Candidate
+from ..inbox import Inbox
 from ..logs.output import Output
 from .registration import NodeRegistration
 
@@ -17,7 +17,7 @@ SECONDS = 5.0
 
 async def farewell(
     store: Store,
-    agent: AgentMachine,
+    inbox: Inbox,
     node: NodeRegistration,
     candidate: Candidate,
     leading: asyncio.Task[None] | None,
@@ -33,14 +33,14 @@ async def farewell(
         leading: the task that campaigns, and is the master while elected.
         close_seconds: that a master of a job that is over waits for the other nodes.
     """
-    if agent.state.key.registration is None:
+    if inbox.state.key.registration is None:
         if node.unconfirmed:  # told to go while it registered: its key may be there, and somebody wait for it
             with contextlib.suppress(TimeoutError, StoreError):
                 async with asyncio.timeout(SECONDS):
                     await node.revoke()
         return
     node.leaving = True
-    over = agent.state.known.over or candidate.cleaning_up
+    over = inbox.state.known.over or candidate.cleaning_up
     try:
         async with asyncio.timeout(SECONDS):
             leadership = candidate.leadership

@@ -4,9 +4,8 @@ import asyncio
 import signal
 from collections.abc import Iterable
 
-from ..agent_machine import AgentMachine
 from ..agent_trace import Recorder
-from ..event import CountingEvent, Interrupt
+from ..inbox import Inbox
 from ..logs.output import Output
 from ..node_events import AskedToLeave, SignalReceived
 from ..setup import Setup
@@ -23,28 +22,22 @@ class PreemptionSignals:
 
     Args:
         setup: says which signals.
-        agent: what the agent knows.
+        inbox: where they are posted.
         reporter: where lines for a person go.
         trace: where they are recorded.
-        changed: is set when there is news.
-        interrupt: is set as well: what the agent does at the moment may have become pointless.
     """
 
     def __init__(
         self,
         setup: Setup,
-        agent: AgentMachine,
+        inbox: Inbox,
         reporter: Output,
         trace: Recorder,
-        changed: CountingEvent,
-        interrupt: Interrupt,
     ) -> None:
         self._setup = setup
-        self._agent = agent
+        self._inbox = inbox
         self._reporter = reporter
         self._trace = trace
-        self._changed = changed
-        self._interrupt = interrupt
         self._loop = asyncio.get_running_loop()
 
     def open(self) -> None:
@@ -59,8 +52,8 @@ class PreemptionSignals:
     def _take(self, number: int) -> None:
         name = signal.Signals(number).name
         self._trace.noticed(name)
-        before = self._agent.state.notice
-        notice = self._agent.on(SignalReceived(number), self._loop.time()).notice
+        before = self._inbox.state.notice
+        notice = self._inbox.post(SignalReceived(number)).notice
         if notice == before and notice.kind == "leave":
             return
         if notice.kind == "leave":
@@ -70,18 +63,14 @@ class PreemptionSignals:
             )
         else:
             self._reporter.say(f"{name} again: killing the workers")
-        self._interrupt.set()
-        self._changed.set()
 
     def give_way(self, why: str) -> bool:
         """The job has told this node to leave, and why; False: it leaves already, for another reason."""
-        before = self._agent.state
-        if self._agent.on(AskedToLeave(why), self._loop.time()) is before:
+        before = self._inbox.state
+        if self._inbox.post(AskedToLeave(why)) is before:
             return False
         self._trace.instant("replaced", reason=why)
         self._reporter.say(
             f"this node leaves the job: {why}; its workers have {self._setup.shutdown_timeout:g} s to exit"
         )
-        self._interrupt.set()
-        self._changed.set()
         return True

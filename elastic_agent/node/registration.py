@@ -29,10 +29,9 @@ from ...rendezvous.store.contract import Store
 from ...rendezvous.store.waits import Waits
 from ...rendezvous.tasks import Tasks
 from .. import plan
-from ..agent_machine import AgentMachine
 from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
-from ..event import CountingEvent
+from ..inbox import Inbox
 from ..logs.output import Output
 from ..node_events import (
     EndMissed,
@@ -40,7 +39,6 @@ from ..node_events import (
     KeyLost,
     KeyResumed,
     KeyWritten,
-    NodeEvent,
     Orphaned,
     RefusedForGood,
     Registering,
@@ -63,11 +61,10 @@ class NodeRegistration:
     Args:
         setup: what the agent is started with.
         store, keys: where the job is.
-        agent: what the agent knows.
+        inbox: what the agent knows.
         reporter: where lines for a person go.
         waits: what waits for the store on this node.
         trace: where it is recorded.
-        changed: is set when there is news.
         tasks: of the agent, those that keep a registration among them.
         listener: what other agents reach this one by; each registration is another incarnation.
         rounds: reads the header again when the node has registered.
@@ -85,11 +82,10 @@ class NodeRegistration:
         setup: Setup,
         store: Store,
         keys: Keys,
-        agent: AgentMachine,
+        inbox: Inbox,
         reporter: Output,
         waits: Waits,
         trace: Recorder,
-        changed: CountingEvent,
         tasks: Tasks,
         listener: AgentListener,
         rounds: RoundFollower,
@@ -99,17 +95,15 @@ class NodeRegistration:
         self._setup = setup
         self._store = store
         self._keys = keys
-        self._agent = agent
+        self._inbox = inbox
         self._reporter = reporter
         self._waits = waits
         self._trace = trace
-        self._changed = changed
         self._tasks = tasks
         self._listener = listener
         self._rounds = rounds
         self._ports = ports
         self._look = look
-        self._now = asyncio.get_running_loop().time
         self._lease_task: asyncio.Task[None] | None = None
         self._own_key_task: asyncio.Task[None] | None = None
         self.registered = asyncio.Event()
@@ -119,7 +113,7 @@ class NodeRegistration:
     async def wait(self) -> Registration:
         """The node's registration, as soon as there is one whose lease lives."""
         while True:
-            key = self._agent.state.key
+            key = self._inbox.state.key
             if key.registration and key.registered:
                 return key.registration
             await self.registered.wait()
@@ -129,7 +123,7 @@ class NodeRegistration:
 
         Raises Unreadable or StoreRefused where it has not been in the job before: whoever started it is told at once.
         """
-        setup, began = self._setup, self._now()
+        setup, began = self._setup, self._inbox.now()
         self._tasks.end(self._lease_task, self._own_key_task)
         try:
             member = await self._next_life()
@@ -149,24 +143,24 @@ class NodeRegistration:
 
     async def _next_life(self) -> Member | None:
         """What it registers as, under a lease of its own; None where it has no part in the job any more."""
-        setup, known = self._setup, self._agent.state.known
+        setup, known = self._setup, self._inbox.state.known
         found = await membership.read_header(self._store, self._keys)
-        own_run = known.own_run if self._agent.state.key.came else None
+        own_run = known.own_run if self._inbox.state.key.came else None
         missed = await membership.refuse_if_over(self._store, self._keys, own_run, setup.known_runs)
         if found and found[0].final and found[0].run == known.own_run:
             missed = found[0]
         if missed:
-            self._hears(EndMissed(missed))
+            self._inbox.note(EndMissed(missed))
             return None
         if known.own_run and (found is None or found[0].final):
             why = "the run ended while this node was not a member, and the store no longer holds its result: see the "
-            self._hears(Orphaned(f"{why}logs of the other nodes"))
+            self._inbox.note(Orphaned(f"{why}logs of the other nodes"))
             return None
         self.unconfirmed = await self._store.grant(setup.lease_ttl)
         incarnation = secrets.token_hex(8)
         ports, worker_ports = self._ports()
         await self._listener.greet_as(incarnation)
-        self._hears(Registering(stale=found[0].run if found and found[0].final else ""))
+        self._inbox.note(Registering(stale=found[0].run if found and found[0].final else ""))
         return Member(
             node=setup.workers.node,
             incarnation=incarnation,
@@ -180,12 +174,12 @@ class NodeRegistration:
             node_role=setup.node_role,
             topology=setup.topology,
             node_rank=setup.node_rank,
-            run=self._agent.state.known.own_run,
+            run=self._inbox.state.known.own_run,
         )
 
     async def _not_registered(self, error: StoreError | Refused, began: float) -> None:
-        came, lease = self._agent.state.key.came, self.unconfirmed
-        if isinstance(error, Unreadable) and not self._agent.state.known.own_run:
+        came, lease = self._inbox.state.key.came, self.unconfirmed
+        if isinstance(error, Unreadable) and not self._inbox.state.known.own_run:
             raise error  # it comes to a job of another version
         if isinstance(error, StoreRefused) and not came:
             raise error
@@ -197,21 +191,21 @@ class NodeRegistration:
         if isinstance(error, AlreadyOver) and lease and came:
             return  # it may be its own run that has just succeeded: it looks again
         if isinstance(error, Refused):
-            self._hears(RefusedForGood(str(error)))
+            self._inbox.note(RefusedForGood(str(error)))
             return
         await self._try_later(REGISTRATION, error, began)
 
     async def resume(self) -> None:
         """Takes up the registration whose lease has ended, or finds that the job has gone on without this node."""
-        began, registration = self._now(), self._agent.state.key.registration
+        began, registration = self._inbox.now(), self._inbox.state.key.registration
         assert registration is not None, "a lease that has ended was somebody's"
         self._tasks.end(self._lease_task, self._own_key_task)
         try:
             lease = self.unconfirmed = self.unconfirmed or await self._store.grant(self._setup.lease_ttl)
-            if why := plan.replaced(self._look(), self._now()):
+            if why := plan.replaced(self._look(), self._inbox.now()):
                 await self._give_up(registration, why)
                 return
-            known = self._agent.state.known.revision
+            known = self._inbox.state.known.revision
             resuming = membership.resume(self._store, self._keys, registration, lease, known)
             result = await self._while_kept(lease, resuming)
             if result == "moved":
@@ -223,7 +217,7 @@ class NodeRegistration:
                 return
             if result == "out":
                 word = await membership.read_eviction(self._store, self._keys, registration.member.incarnation)
-                self._hears(RefusedForGood(str(word.reason) if word and word.final else ""))
+                self._inbox.note(RefusedForGood(str(word.reason) if word and word.final else ""))
                 await self._give_up(registration, str(word.reason) if word else "another node uses its name")
                 return
         except (StoreUnavailable, LeaseLost, StoreRefused) as error:
@@ -239,16 +233,16 @@ class NodeRegistration:
     async def report(self) -> None:
         """Keeps the store's report about this node equal to what `plan.report` says."""
         while not self.leaving:
-            heard = self._changed.count
+            heard = self._inbox.count
             state = self._look()
             registration = state.key.registration if state.key.registered else None
-            wanted, (ports, worker_ports) = plan.report(state, self._now()), self._ports()
+            wanted, (ports, worker_ports) = plan.report(state, self._inbox.now()), self._ports()
             held = (registration.member.ports, registration.member.worker_ports) if registration else None
             if registration is None or (wanted == state.key.told and held == (ports, worker_ports)):
                 self._waits.done(REPORT)
-                await self._changed.after(heard)
+                await self._inbox.news(heard)
                 continue
-            begun = self._now()
+            begun = self._inbox.now()
             try:
                 updated = await membership.report(self._store, self._keys, registration, wanted, ports, worker_ports)
             except LeaseLost:
@@ -256,25 +250,24 @@ class NodeRegistration:
             except (StoreUnavailable, StoreRefused) as error:
                 await self._try_later(REPORT, error, begun)
                 continue
-            if self._agent.state.key.registration is not registration:
+            if self._inbox.state.key.registration is not registration:
                 continue
             if updated is None:
                 await self._evicted(registration)
                 continue
             self._trace.reported(wanted.state, begun)
-            self._hears(ReportWritten(updated, wanted))
-            self._changed.set()
+            self._inbox.post(ReportWritten(updated, wanted))
 
     async def deregister(self) -> None:
         """Takes the node's key out of the store, and tells the master by that. Raises StoreError."""
-        if registration := self._agent.state.key.registration:
+        if registration := self._inbox.state.key.registration:
             await membership.deregister(self._store, registration)
 
     async def revoke(self) -> None:
         """Gives back the node's leases, also that under which it was about to register. Raises StoreError."""
         if self._lease_task:
             self._lease_task.cancel()
-        registration = self._agent.state.key.registration
+        registration = self._inbox.state.key.registration
         for lease in filter(None, (registration.lease if registration else 0, self.unconfirmed)):
             await self._store.revoke(lease)
 
@@ -307,7 +300,7 @@ class NodeRegistration:
 
     def _is_registered(self, event: KeyWritten | KeyResumed) -> None:
         registration = event.registration
-        self._hears(event)
+        self._inbox.note(event)
         self.unconfirmed = 0
         self._waits.done(REGISTRATION)
         self._lease_task = self._tasks.begin(self._keep_lease(registration), "lease")
@@ -345,35 +338,30 @@ class NodeRegistration:
             self._lapse(registration)
             return
         if word.final:
-            self._hears(RefusedForGood(str(word.reason)))
+            self._inbox.note(RefusedForGood(str(word.reason)))
         self._lose(registration, str(word.reason))
 
     def _lapse(self, registration: Registration) -> None:
         """The node's key is gone, and nobody has said that it was evicted."""
-        if not self._is_current(registration) or self._agent.state.key.lapsed:
+        if not self._is_current(registration) or self._inbox.state.key.lapsed:
             return
-        self._hears(KeyLapsed())
+        self._inbox.post(KeyLapsed())
         self.registered.clear()
         self._reporter.say(
             "this node's lease expired; it registers again, and its workers keep running unless the job has replaced "
             "them"
         )
-        self._changed.set()
 
     def _lose(self, registration: Registration, why: str) -> None:
         if not self._is_current(registration):
             return
-        key = self._hears(KeyLost()).key
+        key = self._inbox.post(KeyLost()).key
         self._trace.lost(why)
         self.registered.clear()
         if not key.refusal:
             self._reporter.say(f"this node is no longer a member of the job: {why}; it registers again")
-        self._changed.set()
-
-    def _hears(self, event: NodeEvent) -> NodeState:
-        return self._agent.on(event, self._now())
 
     def _is_current(self, registration: Registration) -> bool:
         """It is what the node goes by, and its key is not gone because the node takes it away."""
-        current = self._agent.state.key.registration
+        current = self._inbox.state.key.registration
         return current is not None and current.revision == registration.revision and not self.leaving

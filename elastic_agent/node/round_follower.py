@@ -14,10 +14,9 @@ from ...rendezvous.peers import NodePeers
 from ...rendezvous.ranks import Assignment
 from ...rendezvous.store.contract import KeyValue, Store
 from ...rendezvous.store.waits import Waits
-from ..agent_machine import AgentMachine
 from ..agent_trace import Recorder
 from ..candidate import REFUSED_PAUSE
-from ..event import CountingEvent, Interrupt
+from ..inbox import Inbox
 from ..logs.output import Output
 from ..node_events import OthersKeep, RoundRead
 from ..say_once import SayOnce
@@ -34,12 +33,10 @@ class RoundFollower:
 
     Args:
         store, keys: where the job is.
-        agent: what the agent knows.
+        inbox: what the agent knows.
         reporter: where lines for a person go.
         waits: what waits for the store on this node.
         trace: where headers are recorded.
-        changed: is set when there is news.
-        interrupt: is set when a header is news.
         alive: how many workers this node has.
     """
 
@@ -47,23 +44,18 @@ class RoundFollower:
         self,
         store: Store,
         keys: Keys,
-        agent: AgentMachine,
+        inbox: Inbox,
         reporter: Output,
         waits: Waits,
         trace: Recorder,
-        changed: CountingEvent,
-        interrupt: Interrupt,
         alive: Callable[[], int],
     ) -> None:
         self._store = store
         self._keys = keys
-        self._agent = agent
+        self._inbox = inbox
         self._waits = waits
         self._trace = trace
-        self._changed = changed
-        self._interrupt = interrupt
         self._alive = alive
-        self._now = asyncio.get_running_loop().time
         self._say_once = SayOnce(reporter.say)
 
     async def watch(self, registered: asyncio.Event) -> None:
@@ -135,19 +127,18 @@ class RoundFollower:
         """
         seen, pause = 0, LOOK_INSIDE_SECONDS[0]
         while address:
-            heard = self._changed.count
-            known, header = self._agent.state.known, self._agent.state.known.header
+            heard = self._inbox.count
+            known, header = self._inbox.state.known, self._inbox.state.known.header
             apart = header is not None and header.state == "open" and not known.assignment
-            if not apart or known.others_keep or not self._agent.state.key.registration:
-                await self._changed.after(heard)
+            if not apart or known.others_keep or not self._inbox.state.key.registration:
+                await self._inbox.news(heard)
                 continue
             assert header is not None
             if header.number != seen:
                 seen, pause = header.number, LOOK_INSIDE_SECONDS[0]
             with contextlib.suppress(StoreUnavailable):
                 if await membership.round_keeps(self._store, self._keys, header):
-                    self._agent.on(OthersKeep(), self._now())
-                    self._changed.set()
+                    self._inbox.post(OthersKeep())
             await asyncio.sleep(pause)
             pause = min(2 * pause, LOOK_INSIDE_SECONDS[1])
 
@@ -170,16 +161,13 @@ class RoundFollower:
             if newest is None or newest[1] <= revision:
                 break
             header, revision = newest
-        before = self._agent.state
-        if self._agent.on(RoundRead(header, revision, assignment), self._now()) is before:
-            return
-        if before.known.revision != revision:
+        before = self._inbox.state
+        after = self._inbox.post(RoundRead(header, revision, assignment))
+        if after is not before and before.known.revision != revision:
             self._trace.header(header, mine=assignment is not None)
-        self._interrupt.set()
-        self._changed.set()
 
     def _member(self) -> Member | None:
-        registration = self._agent.state.key.registration
+        registration = self._inbox.state.key.registration
         return registration.member if registration else None
 
     async def _take_value(self, found: KeyValue) -> None:

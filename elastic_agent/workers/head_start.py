@@ -18,7 +18,7 @@ from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.ranks import Assignment
 from ...rendezvous.store.contract import Store
-from ..agent_machine import AgentMachine
+from ..inbox import Inbox
 from ..zygotes.zygote import AT_ONCE, Begin
 
 LOOK_SECONDS = 0.003
@@ -43,7 +43,7 @@ class HeadStart:
     Args:
         meeting: as the adapter says; None where no worker is held.
         store, keys: where the job is.
-        agent: what the agent knows.
+        inbox: what the agent knows.
         listens: whether somebody listens at that port of this machine.
         let_go: has the held workers begin.
     """
@@ -53,14 +53,14 @@ class HeadStart:
         meeting: Meeting | None,
         store: Store,
         keys: Keys,
-        agent: AgentMachine,
+        inbox: Inbox,
         listens: Callable[[int], bool],
         let_go: Callable[[], None],
     ) -> None:
         self._meeting = meeting
         self._store = store
         self._keys = keys
-        self._agent = agent
+        self._inbox = inbox
         self._listens = listens
         self._let_go = let_go
         self._started = asyncio.Event()
@@ -77,7 +77,7 @@ class HeadStart:
         if self._meeting is None or assignment.group_size == 1:
             return
         first = assignment.group_rank == 0
-        work = self._tell(header) if first else self._hear(header, self._agent.state.known.revision)
+        work = self._tell(header) if first else self._hear(header, self._inbox.state.known.revision)
         self._task = asyncio.create_task(work, name="rank 0 first")
 
     def started(self) -> None:
@@ -91,7 +91,7 @@ class HeadStart:
 
     async def _tell(self, header: Header) -> None:
         await self._started.wait()
-        registration = self._agent.state.key.registration
+        registration = self._inbox.state.key.registration
         lease = registration.lease if registration else 0
         with contextlib.suppress(TimeoutError, StoreError, OSError):  # then they begin by themselves
             async with asyncio.timeout(TOLD_SECONDS):

@@ -7,29 +7,26 @@ import asyncio
 import dataclasses
 import re
 import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from ...adapters import contract, services
 from ...adapters.client.context import AGENT
 from ...adapters.environment import per_worker
-from ...rendezvous.cancel import cancel
 from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import Exit
 from ...rendezvous.peers import NodePeers
 from ...rendezvous.ranks import PORT_SETS, Assignment
 from ...rendezvous.store.contract import Store
-from ..agent_machine import AgentMachine
 from ..agent_trace import Recorder
 from ..diagnosis.running import Running, list_workers
-from ..event import CountingEvent
+from ..inbox import Inbox
 from ..local_machine import RealMachine
 from ..logs.output import Output
 from ..node_events import (
     AllStay,
     MachineUnfit,
-    NodeEvent,
     RoundLeft,
     StartProblem,
     Unkillable,
@@ -39,7 +36,7 @@ from ..node_events import (
     WorkersStarted,
     WorkersUnready,
 )
-from ..node_state import NodeState, StayingWorkers
+from ..node_state import StayingWorkers
 from ..say_once import ExitLines
 from ..setup import Setup
 from ..timeline import Timeline, describe_round
@@ -82,10 +79,9 @@ class WorkerGroup:
         setup: what the agent is started with.
         machine: what it runs on.
         tag: marks the processes as this agent's.
-        agent: what the agent knows.
+        inbox: what the agent knows.
         confirms: asks the store whether this header is still the current one.
         peers: asks it where the workers of that round are, with so many ports each; None where it does not say now.
-        changed: is set when there is news.
         store, keys: by which nodes tell each other that rank 0 listens.
 
     Attributes:
@@ -101,11 +97,10 @@ class WorkerGroup:
         setup: Setup,
         machine: RealMachine,
         tag: str,
-        agent: AgentMachine,
+        inbox: Inbox,
         reporter: Output,
         trace: Recorder,
         timeline: Timeline,
-        changed: CountingEvent,
         confirms: Callable[[Header], Awaitable[bool]],
         peers: Callable[[Header, int], Awaitable[tuple[NodePeers, ...] | None]],
         store: Store,
@@ -114,11 +109,10 @@ class WorkerGroup:
     ) -> None:
         self._setup = setup
         self._stepped = stepped
-        self._agent = agent
+        self._inbox = inbox
         self._reporter = reporter
         self._trace = trace
         self._timeline = timeline
-        self._changed = changed
         self._confirms = confirms
         self._read_peers = peers
         self._peers: tuple[NodePeers, ...] = ()  # of the round that is being started
@@ -142,16 +136,16 @@ class WorkerGroup:
         self._workers, self.guardian = machine.workers(tag, silence)
         forked = setup.recipe is not None  # else no two workers begin at the same moment
         meeting = setup.workers.adapter.meets_through if forked else None
-        self._head_start = HeadStart(meeting, store, keys, agent, machine.listens, self._workers.let_go)
+        self._head_start = HeadStart(meeting, store, keys, inbox, machine.listens, self._workers.let_go)
         self._services: Services | None = None  # none has been wanted
         self.lingers = False
-        self._begin_services = partial(machine.services, tag, changed.set)
+        self._begin_services = partial(machine.services, tag, inbox.wake)
 
     def _hold(self, machine: RealMachine, count: int, least: int) -> Ports:
         try:
             return machine.ports(count, least)
         except OSError as error:
-            self._hears(MachineUnfit(str(error)))
+            self._inbox.note(MachineUnfit(str(error)))
             return machine.ports(0, 0)
 
     @property
@@ -264,7 +258,7 @@ class WorkerGroup:
     async def start(self, header: Header, assignment: Assignment) -> None:
         """New workers for this round, unless the store has another header by now."""
         await self.stop(signal.SIGKILL, 0.0)  # what the last workers left behind, and how they ended
-        if self._agent.state.machine.unfit:
+        if self._inbox.state.machine.unfit:
             return
         with self._trace.span("warm"):
             await self._workers.ready()
@@ -286,8 +280,7 @@ class WorkerGroup:
         self._started(header, assignment, anew=True)
 
     def _ready_again(self) -> None:
-        self._hears(UnreadyOver())
-        self._changed.set()
+        self._inbox.post(UnreadyOver())
 
     async def get_ready(self, header: Header) -> None:
         """Workers without a rank, as if they came after all others; each asks for its own.
@@ -318,16 +311,16 @@ class WorkerGroup:
         self._first_local = 0
         try:
             specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
-            self._hears(WorkersBegin(0, nobody.role, nproc))
+            self._inbox.note(WorkersBegin(0, nobody.role, nproc))
             missing, _ = self._keep(specs)
             grace = self._setup.grace_after_failure
             await (self._workers.fill(missing, grace) if stay else self._workers.start(missing))
         except (StartFailed, ValueError, OSError) as error:
-            self._hears(WorkersUnready(none=True))
+            self._inbox.note(WorkersUnready(none=True))
             self._reporter.say(f"cannot prepare this node's workers: {error}")
 
     def _belong_to(self, header: Header, assignment: Assignment, *, adopted: bool = False) -> None:
-        self._hears(WorkersBegin(header.number, assignment.role, assignment.nproc, adopted))
+        self._inbox.note(WorkersBegin(header.number, assignment.role, assignment.nproc, adopted))
 
     async def adopt(self, header: Header, assignment: Assignment) -> None:
         """The workers continue into this round, as they are; those that have ended count in it as they did."""
@@ -389,8 +382,8 @@ class WorkerGroup:
 
     def _break_up(self, round: int) -> None:
         """The process group that the workers have been in is over, and `round` the current one."""
-        self._timeline.down(self._loop.time())
-        self._hears(RoundLeft(self._failed))
+        self._timeline.down(self._inbox.now())
+        self._inbox.note(RoundLeft(self._failed))
         self.break_groups(round)
         self.ports.hold()
         self.worker_ports.hold()
@@ -415,7 +408,7 @@ class WorkerGroup:
     async def _give_up_rank_0(self, header: Header) -> None:
         """Another node may still have the state: the next round is to know that this one has lost it."""
         problem = "its workers that have the job's state ended, or did not leave their process group in time"
-        self._hears(StartProblem(problem))
+        self._inbox.note(StartProblem(problem))
         self._reporter.say(f"round {header.number}: {problem}: leaving rank 0 to another node")
         await self.stop(signal.SIGTERM, self._setup.grace_after_failure)
 
@@ -429,7 +422,7 @@ class WorkerGroup:
         for pid in self.staying - waiting:
             self._reporter.say(f"the worker with pid {pid} did not leave its process group in time: restarting it")
         # Who has failed while the others were waited for is forgotten now, and the master is to know.
-        self._hears(RoundLeft(self._failed, adds=True))
+        self._inbox.note(RoundLeft(self._failed, adds=True))
         self._workers.keep(kept)
         self._ended = ()
         self._process_groups.forget_all_but(self.pids)
@@ -438,13 +431,13 @@ class WorkerGroup:
 
     async def _freed(self) -> float:
         """Waits until every worker that stays has left its process group, or has had the time for it; the seconds."""
-        begun = self._loop.time()
+        begun = self._inbox.now()
         looked: tuple[float, float] | None = None  # when, and how much of the processor the late ones had used
         while True:
-            heard = self._changed.count
+            heard = self._inbox.count
             late = self.staying - self.waiting
             limit = FORMING_SECONDS if late <= self.forming else FREE_SECONDS + 2 * self._process_groups.slowest(late)
-            now = self._loop.time()
+            now = self._inbox.now()
             rest = begun + limit - now
             if late and rest <= 0 and now < begun + COMPUTING_SECONDS and not late <= self.forming:
                 # In an evaluation, perhaps: not all who have the job's state are to be ended for that.
@@ -463,7 +456,7 @@ class WorkerGroup:
                 rest = looked[0] + COMPUTES_WITHIN - now
             if not late or rest <= 0:
                 return now - begun
-            await self._changed.after(heard, rest)
+            await self._inbox.news(heard, rest)
 
     def invite(self, round: int) -> None:
         """Asks the workers to leave the process group for `round`, together with the others."""
@@ -475,16 +468,16 @@ class WorkerGroup:
 
     async def stop(self, first: int, grace: float) -> None:
         """Ends all workers: signal `first`, SIGKILL after `grace` seconds."""
-        self._timeline.down(self._loop.time())
+        self._timeline.down(self._inbox.now())
         own = self._failed
-        with self._trace.span("stop", round=self._agent.state.workers.round, grace=grace):
+        with self._trace.span("stop", round=self._inbox.state.workers.round, grace=grace):
             await self._workers.stop(first=first, grace=grace)
             if self._services:
                 await self._services.end(("round",), min(grace, GRACE_SECONDS))
         self._look_for_unkillable()
         self._process_groups.forget_all_but(self.pids)
         self._trace.exits(self._workers.exits)
-        self._hears(RoundLeft(own))
+        self._inbox.note(RoundLeft(own))
         self.ports.hold()
         self.worker_ports.hold()
         self.lingers = False
@@ -492,7 +485,7 @@ class WorkerGroup:
     def _look_for_unkillable(self) -> None:
         """A node with a process that cannot be killed runs no further round: that may hold a device, memory, a port."""
         if unkillable := self._workers.unkillable:
-            self._hears(Unkillable(unkillable[0]))
+            self._inbox.note(Unkillable(unkillable[0]))
 
     async def _serve(self, header: Header, assignment: Assignment) -> bool:
         """Has the services of this round run, and be ready; False where another round has begun meanwhile.
@@ -511,29 +504,13 @@ class WorkerGroup:
             line = self._line(wanted, round, assignment)
             await self._services.enter(wanted, line, python, {**self._setup.workers.inherited, AGENT: self._address})
             # One that waits for the services of other nodes waits in vain where one of these is lost.
-            return await self._unless_superseded(header, self._services.ready()) and await self._confirms(header)
+            ready = await self._inbox.unless(self._services.ready(), lambda: self._inbox.state.known.header != header)
+            return ready and await self._confirms(header)
 
     def _line(self, told: tuple[contract.Service, ...], round: contract.Round, assignment: Assignment) -> bytes:
         """By which services hear of a round; those that speak to other nodes' are given this node's certificate."""
         written = self._setup.security.written if any(service.between_nodes for service in told) else None
         return services.line(round, assignment.group_rank, written() if written is not None else None)
-
-    async def _unless_superseded(self, header: Header, work: Coroutine[None, None, None]) -> bool:
-        """Waits for this, and no longer when another header is known; whether it was done."""
-        task = asyncio.create_task(work)
-        try:
-            while not task.done():
-                heard = self._changed.count
-                if self._agent.state.known.header != header:
-                    await cancel(task)
-                    return False
-                news = asyncio.create_task(self._changed.after(heard))
-                await asyncio.wait({task, news}, return_when=asyncio.FIRST_COMPLETED)
-                await cancel(news)
-            task.result()
-            return True
-        finally:
-            task.cancel()
 
     async def _is_current(self, header: Header) -> bool:
         """Whether the store still has this header; reads where all workers are, where their framework asks."""
@@ -560,25 +537,25 @@ class WorkerGroup:
 
     def _taken(self, header: Header, ports: Ports, port: int, whose: str) -> bool:
         problem = f"port {port} for {whose} is still taken, by an earlier round's connections or another program"
-        self._hears(StartProblem(problem))
+        self._inbox.note(StartProblem(problem))
         try:
             ports.renew()
         except OSError as error:
-            self._hears(MachineUnfit(str(error)))
+            self._inbox.note(MachineUnfit(str(error)))
         self._reporter.say(f"round {header.number}: {problem}; offering other ports")
         return False
 
     def _cannot_start(self, header: Header, assignment: Assignment, error: Exception) -> None:
         self._trace.started(header, assignment, problem=str(error))
-        self._hears(StartProblem(str(error), fault=True))
+        self._inbox.note(StartProblem(str(error), fault=True))
         self._reporter.say(f"round {header.number}: {error}")
 
     def _started(self, header: Header, assignment: Assignment, kept: int = 0, *, anew: bool = False) -> None:
         self._head_start.started()
-        down = self._timeline.up(self._loop.time(), header)
+        down = self._timeline.up(self._inbox.now(), header)
         self._trace.started(header, assignment, down=down)
         self._began = {pid: self._began.get(pid, header.number) for pid in self.pids}
-        here = self._hears(WorkersStarted(anew)).key.name
+        here = self._inbox.note(WorkersStarted(anew)).key.name
         self._reporter.say(describe_round(header, assignment, down, kept, here))
 
     def _heard(self) -> None:
@@ -589,9 +566,9 @@ class WorkerGroup:
                 "too many open files: this agent cannot break the process groups of all its workers when a peer is "
                 "lost, and they may wait longer: raise ulimit -n above workers here x ranks of the job first"
             )
-        if len(self.staying) == self._agent.state.workers.total > 0:
-            self._hears(AllStay())
-        self._changed.set()
+        if len(self.staying) == self._inbox.state.workers.total > 0:
+            self._inbox.note(AllStay())
+        self._inbox.wake()
 
     async def watch(self) -> None:
         """Notes and tells how workers end."""
@@ -607,20 +584,17 @@ class WorkerGroup:
                     say_exit(exit_)
             known = exits
             early = any(exit_.round == 0 and not exit_.stopped for exit_ in exits)  # of those that were to get ready
-            if early and not self._agent.state.workers.unready:
-                self._hears(WorkersUnready())
+            if early and not self._inbox.state.workers.unready:
+                self._inbox.note(WorkersUnready())
                 pause = UNREADY_SECONDS * 4**self._unready
                 self._unready += 1
                 self._loop.call_later(pause, self._ready_again)
                 self._reporter.say(f"a worker exited before it was assigned a rank: retrying in {pause:g} s")
             if any(not exit_.ok for exit_ in exits):
-                self._timeline.down(self._loop.time())
+                self._timeline.down(self._inbox.now())
             elif self._workers.alive == 0:
-                self._timeline.finished(self._loop.time())
-            self._changed.set()
-
-    def _hears(self, event: NodeEvent) -> NodeState:
-        return self._agent.on(event, self._loop.time())
+                self._timeline.finished(self._inbox.now())
+            self._inbox.wake()
 
     def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
         error_file = self._reporter.error_file(header.number, local_rank)

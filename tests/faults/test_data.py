@@ -139,7 +139,7 @@ def survives(job: Counted, etcd: Etcd, kind: Kind, seed: int) -> None:
     def fill(nodes: int) -> None:
         missing = nodes - len(scene.staying())
         if missing > 0:
-            # Where those that only waited are left, they begin as at the first round, and two of three wait for a third.
+            # Where only nodes that waited are left, they begin as at the first round: two wait for a third.
             names = [next(scene.names) for _ in range(missing)]
             job.train(*names, nnodes="1:3", conf={"last_call_timeout": LAST_CALL})
 

@@ -1093,7 +1093,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "when many workers fail",
         Edit("master/incident.py::Gathering.add", "failed not in self._exits", "failed not in list(self._exits)"),
         "one member of the store may fail",
-        "seed 1 / job nodes=24 min=24 max=24 nproc=16 work=3 ttl=3 cost=40 / running.1+1 worker n1 0 raise",
+        "seed 1 / job nodes=24 min=24 max=24 nproc=16 work=3 ttl=3 cost=60 / running.1+1 worker n1 0 raise",
     ),
     Mutant(
         "drop-queues: the next run removes the queues of one that was broken off",
@@ -1532,8 +1532,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "service-late-start: workers start in a round that was over while they waited for their services",
         Edit(
             "elastic_agent/workers/worker_group.py::WorkerGroup",
-            "await self._unless_superseded(header, self._services.ready()) and await self._confirms(header)",
-            "await self._unless_superseded(header, self._services.ready())",
+            "ready and await self._confirms(header)",
+            "ready",
         ),
         "the header is read again just before workers start",
         "seed 2 / job services=tracker:round:first,watch:job:every",
@@ -1542,7 +1542,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "service-awaited: workers wait for services that are ready only when a lost node's are",
         Edit(
             "elastic_agent/workers/worker_group.py::WorkerGroup",
-            "self._agent.state.known.header != header",
+            "self._inbox.state.known.header != header",
             "not header",
         ),
         "no node waits for a service of a round that is over",

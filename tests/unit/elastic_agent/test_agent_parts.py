@@ -1,4 +1,4 @@
-"""The small parts of an agent: its tasks, its interrupts, the notice, the lines that are said once, its patience."""
+"""The small parts of an agent: its tasks, its inbox, the notice, the lines that are said once, its patience."""
 
 import asyncio
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elastic_run.elastic_agent.agent_machine import MAX_FAILED_STARTS, REPEAT_SECONDS, apply_event
-from elastic_run.elastic_agent.event import Interrupt
+from elastic_run.elastic_agent.inbox import Inbox
 from elastic_run.elastic_agent.node_events import (
     AgentBeat,
     AskedToLeave,
@@ -26,7 +26,7 @@ from elastic_run.elastic_agent.node_events import (
     WorkersStarted,
     WorkerStalled,
 )
-from elastic_run.elastic_agent.node_state import LocalWorkers, NodeState, Notice
+from elastic_run.elastic_agent.node_state import LocalWorkers, NodeSettings, NodeState, Notice
 from elastic_run.elastic_agent.say_once import SayOnce
 from elastic_run.elastic_agent.store_patience import store_gone
 from elastic_run.rendezvous.errors import StoreRefused
@@ -79,24 +79,28 @@ class TestTasks:
         live(scene())
 
 
-class TestAnInterrupt:
+def inbox() -> Inbox:
+    return Inbox(NodeSettings(), lambda: 0.0)
+
+
+class TestInbox:
     def test_gives_up_the_work_only_where_that_is_pointless_now(self) -> None:
         async def scene() -> None:
-            interrupt, pointless, begun = Interrupt(), False, asyncio.Event()
+            made, pointless, begun = inbox(), False, asyncio.Event()
 
             async def work() -> None:
                 begun.set()
                 await for_ever()
 
-            guarded = asyncio.create_task(interrupt.unless(work(), lambda: pointless))
+            guarded = asyncio.create_task(made.unless(work(), lambda: pointless))
             await begun.wait()
-            interrupt.set()
+            made.wake()
             for _ in range(10):
                 await asyncio.sleep(0)
             assert not guarded.done()
             pointless = True
-            interrupt.set()
-            await guarded
+            made.wake()
+            assert not await guarded
 
         live(scene())
 
@@ -106,7 +110,21 @@ class TestAnInterrupt:
 
         async def scene() -> None:
             with pytest.raises(RuntimeError, match="no"):
-                await Interrupt().unless(fails(), lambda: False)
+                await inbox().unless(fails(), lambda: False)
+
+        live(scene())
+
+    def test_wakes_for_what_is_posted_and_changes_something(self) -> None:
+        async def scene() -> None:
+            made = inbox()
+            made.note(CheckpointSaved())
+            assert made.count == 0
+            made.post(CheckpointSaved())
+            assert (made.count, made.state.workers.saved) == (1, 2)
+            made.post(AskedToLeave("it is replaced"))
+            made.post(AskedToLeave("it is replaced"))
+            assert made.count == 2
+            await asyncio.wait_for(made.news(1), 30)  # it was told before
 
         live(scene())
 

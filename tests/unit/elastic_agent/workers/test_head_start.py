@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elastic_run.adapters.registry import adapter
-from elastic_run.elastic_agent.agent_machine import AgentMachine
+from elastic_run.elastic_agent.inbox import Inbox
 from elastic_run.elastic_agent.node_events import KeyWritten
 from elastic_run.elastic_agent.node_state import NodeSettings
 from elastic_run.elastic_agent.workers import head_start
@@ -71,9 +71,9 @@ class Node:
         self.listening = False
         self.assignment = assignment(group_rank, group_size)
         registration: Any = SimpleNamespace(lease=lease)
-        agent = AgentMachine(NodeSettings())
-        agent.on(KeyWritten(registration, Report()), 0.0)
-        self.head_start = HeadStart(TORCH, store, KEYS, agent, lambda port: self.listening, self.let_go.set)
+        inbox = Inbox(NodeSettings(), lambda: 0.0)
+        inbox.post(KeyWritten(registration, Report()))
+        self.head_start = HeadStart(TORCH, store, KEYS, inbox, lambda port: self.listening, self.let_go.set)
 
     async def expect(self, of: Header) -> None:
         await self.head_start.expect(of, self.assignment)
