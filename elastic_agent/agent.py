@@ -186,7 +186,7 @@ class Agent:
             self._tasks,
             self._agent_listener,
             self._rounds,
-            lambda: (self._workers.ports.offered, self._workers.worker_ports.offered),
+            lambda: self._workers.ports.offered,
             self._look_around,
         )
 

@@ -119,11 +119,16 @@ def _change_workers(workers: LocalWorkers, event: NodeEvent) -> LocalWorkers:
     """What changes only what is known of the workers."""
     match event:
         case node_events.WorkersStarted(anew):
-            return replace(workers, failed_starts=0, keeps=workers.keeps and not anew)
+            return replace(workers, failed_starts=0, unready_times=0, keeps=workers.keeps and not anew)
         case node_events.StartProblem(why):
             return replace(workers, problem=why)
         case node_events.WorkersUnready(none):
-            return replace(workers, unready=True, total=0 if none else workers.total)
+            return replace(
+                workers,
+                unready=True,
+                unready_times=workers.unready_times + (not none),
+                total=0 if none else workers.total,
+            )
         case node_events.UnreadyOver():
             return replace(workers, unready=False)
         case node_events.RoundLeft(failed, adds):

@@ -132,7 +132,8 @@ class LocalWorkers:
         leases: one of them has asked for shards.
         service: how a service that they need died, in words; empty where none has.
         lingers: their round has left something here, such as a service of it.
-        unready: they were started without a rank, and have ended.
+        unready: they were started without a rank, and have ended: there is a pause before others are.
+        unready_times: so often in a row.
         keeps: all of them have said that they keep their process.
     """
 
@@ -150,6 +151,7 @@ class LocalWorkers:
     service: str = ""
     lingers: bool = False
     unready: bool = False
+    unready_times: int = 0
     keeps: bool = False
 
     @property

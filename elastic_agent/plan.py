@@ -33,6 +33,9 @@ the cause before the consequences arrive."""
 FAREWELL_PATIENCE = 5.0
 """Seconds that a leaving node, its workers gone, waits to be left out of the round: so that nobody thinks it lost."""
 
+UNREADY_SECONDS = 1.0
+"""Before a node whose worker ended while it got ready tries again; then four times as long, and so on."""
+
 STRANDED_SECONDS = 2.0
 """So long workers whose process group broke wait for the news of who is lost, before they ask for a new round."""
 
@@ -271,6 +274,11 @@ def _reform(state: NodeState, header: Header, assignment: Assignment, now: float
     if planned and _trains(state) and group.waiting < workers.alive and patience > 0:
         return Invite(header.number, patience)
     return Reform(header, assignment)
+
+
+def unready_pause(workers: LocalWorkers) -> float:
+    """Seconds until a node whose worker has ended without a rank tries again."""
+    return UNREADY_SECONDS * 4 ** (workers.unready_times - 1)
 
 
 def gentle(known: Header | None, earliest: int, header: Header) -> int:

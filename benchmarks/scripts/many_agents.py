@@ -31,6 +31,7 @@ from elastic_run.elastic_agent.agent import Agent
 from elastic_run.elastic_agent.diagnosis.running import Running
 from elastic_run.elastic_agent.setup import Setup
 from elastic_run.elastic_agent.worker_server import Respond
+from elastic_run.elastic_agent.workers.handover import GroupMembers
 from elastic_run.elastic_agent.workers.services import Services
 from elastic_run.elastic_agent.workers.worker_processes import WorkerSpec
 from elastic_run.elastic_agent.zygotes.seed import Recipe
@@ -285,16 +286,8 @@ class NoProcessGroups:
     def close(self) -> None:
         return
 
-    def staying(self, pids: Collection[int]) -> frozenset[int]:
-        return frozenset()
-
-    holding = done = waiting = forming = staying
-
-    def slowest(self, pids: Collection[int]) -> float:
-        return 0.0
-
-    def trouble(self, pids: Collection[int]) -> str:
-        return ""
+    def members(self, pids: Collection[int]) -> GroupMembers:
+        return GroupMembers({})
 
     def plan(self, pids: Collection[int], round: int) -> None:
         return

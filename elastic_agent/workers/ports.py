@@ -8,7 +8,13 @@ the workers start, so two agents on one machine never offer the same.
 import contextlib
 import random
 import socket
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from ...adapters.plain import Plain
+from ...rendezvous.header import Header
+from ...rendezvous.peers import NodePeers
+from ...rendezvous.ranks import PORT_SETS, Assignment
 
 OFFERED = 8
 """Ports that one node offers at a time. A worker that is given time to end still has its own: a port comes again only
@@ -71,6 +77,72 @@ class Ports:
         for held in self._held.values():
             held.close()
         self._held.clear()
+
+
+class RoundPorts:
+    """All ports that a node holds for its workers' rounds.
+
+    Args:
+        make: as `Ports`. May raise OSError.
+        adapter: says what its framework's workers need.
+        most: workers that this node may have.
+        unfit: is told why this machine cannot hold them.
+    """
+
+    def __init__(
+        self, make: Callable[[int, int], Ports], adapter: Plain, most: int, unfit: Callable[[str], object]
+    ) -> None:
+        self._make = make
+        self._adapter = adapter
+        self._unfit = unfit
+        held = most * adapter.worker_ports * PORT_SETS
+        self._meeting = self._hold_new(OFFERED if adapter.port else 0, 1)
+        self._workers = self._hold_new(held, held)
+
+    def _hold_new(self, count: int, least: int) -> Ports:
+        try:
+            return self._make(count, least)
+        except OSError as error:
+            self._unfit(str(error))
+            return self._make(0, 0)
+
+    @property
+    def offered(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those for the workers' meeting place, and those for the workers themselves."""
+        return self._meeting.offered, self._workers.offered
+
+    def release(self, header: Header, assignment: Assignment, peers: Iterable[NodePeers]) -> str:
+        """Gives this round's free that are this node's; why not, where somebody else has one: others are offered then.
+
+        Args:
+            peers: where the workers of all nodes are; none where their framework does not ask.
+        """
+        name = self._adapter.port
+        if assignment.group_rank == 0 and name and not self._meeting.release(header.master_port):
+            return self._renew(self._meeting, header.master_port, f"the workers' {name}")
+        for peer in peers:
+            if peer.first_rank == assignment.first_rank:
+                for port in peer.ports:
+                    if not self._workers.release(port):
+                        return self._renew(self._workers, port, "its workers")
+        return ""
+
+    def _renew(self, ports: Ports, taken: int, whose: str) -> str:
+        try:
+            ports.renew()
+        except OSError as error:
+            self._unfit(str(error))
+        return f"port {taken} for {whose} is still taken, by an earlier round's connections or another program"
+
+    def hold(self) -> None:
+        """Takes those back that are free again."""
+        self._meeting.hold()
+        self._workers.hold()
+
+    def close(self) -> None:
+        """Lets go of all of them."""
+        self._meeting.close()
+        self._workers.close()
 
 
 def _bind(port: int, *, again: bool = False) -> socket.socket | None:

@@ -7,7 +7,7 @@ and where the peer is frozen. Then it asks for its next rank assignment.
 A process group may have to be broken in two steps, as the adapter says (`Plain.half_open_seconds`): first its end is
 all that can be read, and what is written still goes somewhere; so many seconds later nothing goes either way.
 
-Nothing here decides: `plan.act` does, by what `staying` and `waiting` say.
+Nothing here decides: `plan.act` and `handover.py` do, by what `members` says.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from ...rendezvous.local_socket import own_peer
 from ...rendezvous.rpc.acceptor import Acceptor
 from ...rendezvous.wire.frame import TooLong, framed, take_frames
 from ...rendezvous.wire.values import Malformed, decode, encode
+from .handover import GroupMembers
 
 _MOST_DESCRIPTORS = 253
 """In one message, as the kernel has it."""
@@ -105,35 +106,18 @@ class ProcessGroups:
             self._drop(each)
         self._end(self._half_open)
 
-    def staying(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that keep their process when another round comes."""
-        return frozenset(pid for pid in pids if (found := self._stayers.get(pid)) and not found.done)
-
-    def holding(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have the job's state."""
-        return frozenset(pid for pid in self.staying(pids) if self._stayers[pid].holds)
-
-    def done(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have trained to the end, and take no other rank."""
-        return frozenset(pid for pid in pids if (found := self._stayers.get(pid)) and found.done)
-
-    def waiting(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have left their process group and wait for their next rank assignment."""
-        return frozenset(pid for pid in pids if (found := self._stayers.get(pid)) and found.asked)
-
-    def forming(self, pids: Collection[int]) -> frozenset[int]:
-        """Those that have a rank, and whose process group does not stand yet."""
-        return frozenset(
-            pid for pid in self.staying(pids) if not (found := self._stayers[pid]).formed and not found.asked
+    def members(self, pids: Collection[int]) -> GroupMembers:
+        """What those of these have said that are connected."""
+        found = {pid: stayer for pid in pids if (stayer := self._stayers.get(pid))}
+        staying = {pid: stayer for pid, stayer in found.items() if not stayer.done}
+        return GroupMembers(
+            {pid: stayer.slowest for pid, stayer in staying.items()},
+            holding=frozenset(pid for pid, stayer in staying.items() if stayer.holds),
+            done=frozenset(found.keys() - staying.keys()),
+            waiting=frozenset(pid for pid, stayer in found.items() if stayer.asked),
+            forming=frozenset(pid for pid, stayer in staying.items() if not stayer.formed and not stayer.asked),
+            broke=next((stayer.why for stayer in found.values() if stayer.asked and stayer.why), ""),
         )
-
-    def slowest(self, pids: Collection[int]) -> float:
-        """Seconds between two commits of the slowest of these, at most; 0: less than matters."""
-        return max((self._stayers[pid].slowest for pid in self.staying(pids)), default=0.0)
-
-    def trouble(self, pids: Collection[int]) -> str:
-        """What the first of these says that was broken; empty where nobody says so."""
-        return next((found.why for pid in pids if (found := self._stayers.get(pid)) and found.asked and found.why), "")
 
     def plan(self, pids: Collection[int], round: int) -> None:
         """Tells these that another round is wanted: they leave the process group together, at a step's end."""

@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 import re
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from ...adapters import contract, services
@@ -17,8 +17,9 @@ from ...rendezvous.header import Header
 from ...rendezvous.keys import Keys
 from ...rendezvous.member import Exit
 from ...rendezvous.peers import NodePeers
-from ...rendezvous.ranks import PORT_SETS, Assignment
+from ...rendezvous.ranks import Assignment
 from ...rendezvous.store.contract import Store
+from .. import plan
 from ..agent_trace import Recorder
 from ..diagnosis.running import Running, list_workers
 from ..inbox import Inbox
@@ -36,13 +37,14 @@ from ..node_events import (
     WorkersStarted,
     WorkersUnready,
 )
-from ..node_state import StayingWorkers
 from ..say_once import ExitLines
 from ..setup import Setup
-from ..timeline import Timeline, describe_round
+from ..timeline import Timeline, describe_change
 from ..zygotes.zygote import AT_ONCE
+from .adapter_round import describe_round, describe_worker, list_peers, rank_to_come
+from .handover import GroupMembers, ProcessorSample, lacks_state, lowest_local_rank, wait_for_late
 from .head_start import HeadStart
-from .ports import OFFERED, Ports
+from .ports import RoundPorts
 from .services import GRACE_SECONDS, Services
 from .worker_processes import StartFailed, WorkerSpec
 
@@ -50,23 +52,6 @@ SILENCE = (1.25, 1.0)
 """Of a lease's seconds, and seconds more: so long a stopped agent may be silent before its guardian ends its workers. A
 little longer than its lease can live (a beat is younger than a renewal, and the store looks every half second), so that
 the job hears of the loss first, and not of what the other ranks die of."""
-
-FREE_SECONDS = 1.0
-"""So long a worker that keeps its process may take to leave a process group that was broken, and twice the time of its
-steps: one that computes notices only at the end of its backward pass."""
-
-FORMING_SECONDS = 10.0
-"""The same, where it is about to form one: some of that cannot be broken off."""
-
-COMPUTING_SECONDS = 120.0
-"""The same, where it computes, and no other of this node has the job's state."""
-
-COMPUTES_WITHIN, COMPUTES_SHARE = 2.0, 0.2
-"""Who computes uses so much of a processor, or waits for one, in so many seconds: more than another machine of the same
-host takes a processor away for, which is neither."""
-
-UNREADY_SECONDS = 1.0
-"""Before a node whose worker ended while it got ready tries again; then four times as long, and so on."""
 
 LONG_SECONDS = 0.1
 """After so long a wait the header is read again, before anything is done on account of it."""
@@ -85,8 +70,7 @@ class WorkerGroup:
         store, keys: by which nodes tell each other that rank 0 listens.
 
     Attributes:
-        ports: those that this node offers for the workers' meeting place.
-        worker_ports: those that it holds for the workers themselves.
+        ports: those that this node holds for the workers.
         guardian: ends the workers when the agent is gone.
         lingers: something of the round that was begun last may be left here, though its workers have ended: a service
             of it, or ports of theirs that are not held again.
@@ -120,7 +104,6 @@ class WorkerGroup:
         self._loop = asyncio.get_running_loop()
         self._address = ""  # where workers reach the agent
         self._short = False  # of descriptors, and has said so
-        self._unready = 0  # times in a row
         self._first_local = 0  # the local rank of the node's lowest rank
         self._began: dict[int, int] = {}  # by pid: the round for which it was started
         self._ended: tuple[Exit, ...] = ()  # of workers that ended before the others went on into another round
@@ -129,9 +112,7 @@ class WorkerGroup:
             self._heard, lambda local_rank: self._workers.pids.get(local_rank), setup.workers.adapter.half_open_seconds
         )
         most = max((role.nproc or setup.nproc for role in setup.terms.policy.roles), default=setup.nproc)
-        held = most * setup.workers.adapter.worker_ports * PORT_SETS
-        self.ports = self._hold(machine, OFFERED if setup.workers.adapter.port else 0, 1)
-        self.worker_ports = self._hold(machine, held, held)
+        self.ports = RoundPorts(machine.ports, setup.workers.adapter, most, lambda why: inbox.note(MachineUnfit(why)))
         silence = None if setup.bind is None else setup.lease_ttl * SILENCE[0] + SILENCE[1]
         self._workers, self.guardian = machine.workers(tag, silence)
         forked = setup.recipe is not None  # else no two workers begin at the same moment
@@ -140,13 +121,6 @@ class WorkerGroup:
         self._services: Services | None = None  # none has been wanted
         self.lingers = False
         self._begin_services = partial(machine.services, tag, inbox.wake)
-
-    def _hold(self, machine: RealMachine, count: int, least: int) -> Ports:
-        try:
-            return machine.ports(count, least)
-        except OSError as error:
-            self._inbox.note(MachineUnfit(str(error)))
-            return machine.ports(0, 0)
 
     @property
     def pids(self) -> frozenset[int]:
@@ -180,42 +154,18 @@ class WorkerGroup:
         return tuple(exit_ for exit_ in self.exits if not exit_.ok)
 
     @property
-    def staying(self) -> frozenset[int]:
-        """The pids of those that keep their process."""
-        return self._process_groups.staying(self.pids)
-
-    @property
-    def holding(self) -> frozenset[int]:
-        """The pids of those that have the job's state."""
-        return self._process_groups.holding(self.pids)
-
-    @property
-    def waiting(self) -> frozenset[int]:
-        """Of those that have left their process group, and wait for their next rank assignment."""
-        return self._process_groups.waiting(self.pids)
-
-    @property
-    def forming(self) -> frozenset[int]:
-        """Of those whose process group does not stand yet."""
-        return self._process_groups.forming(self.pids)
+    def members(self) -> GroupMembers:
+        """What the living workers have said of their process group."""
+        return self._process_groups.members(self.pids)
 
     def see_workers(self) -> WorkersSeen:
         """What can be seen of them at the moment."""
-        groups, pids = self._process_groups, self.pids
         return WorkersSeen(
             alive=self.alive,
             exits=self.exits,
             service=self._services.failure if self._services else "",
             lingers=self.lingers,
-            group=StayingWorkers(
-                staying=len(groups.staying(pids)),
-                holding=len(groups.holding(pids)),
-                done=len(groups.done(pids)),
-                waiting=len(groups.waiting(pids)),
-                forming=len(groups.forming(pids)),
-                slowest=groups.slowest(pids),
-                broke=groups.trouble(pids),
-            ),
+            group=self.members.count(),
         )
 
     def listen(self, address: str) -> None:
@@ -227,7 +177,6 @@ class WorkerGroup:
         """Ends what workers reach."""
         self._process_groups.close()
         self.ports.close()
-        self.worker_ports.close()
 
     async def close(self, *, keep_detached: bool = False) -> None:
         """Ends the processes that are left; with `keep_detached` not those that have left their worker's session."""
@@ -276,37 +225,21 @@ class WorkerGroup:
             self._cannot_start(header, assignment, error)
             return
         self._belong_to(header, assignment)
-        self._unready = 0
         self._started(header, assignment, anew=True)
-
-    def _ready_again(self) -> None:
-        self._inbox.post(UnreadyOver())
 
     async def get_ready(self, header: Header) -> None:
         """Workers without a rank, as if they came after all others; each asks for its own.
 
         Who keeps its process is among them, and those that are missing are started.
         """
-        nproc, stay = self._setup.nproc, self.staying
+        nproc, stay = self._setup.nproc, bool(self.members.staying)
         if stay:
             self._break_up(header.number)
             await self._freed()
         else:
             await self.stop(signal.SIGKILL, 0.0)
             await self._workers.ready()
-        nobody = Assignment(
-            0,
-            self._setup.workers.node,
-            "",
-            group_rank=header.nodes,
-            group_size=header.nodes + 1,
-            first_rank=header.world_size,
-            nproc=nproc,
-            world_size=header.world_size + nproc,
-            role_first_rank=header.world_size,
-            role_world_size=header.world_size + nproc,
-            role=self._setup.workers.role,
-        )
+        nobody = rank_to_come(self._setup.workers, header, nproc)
         provisional = dataclasses.replace(header, number=0)
         self._first_local = 0
         try:
@@ -346,12 +279,13 @@ class WorkerGroup:
         self._break_up(header.number)
         if not self._release_ports(header, assignment):
             return
-        held = self.holding
+        held = self.members.holding
         with self._trace.span("free", round=header.number):
             waited = await self._freed()
         if waited > LONG_SECONDS and not await self._confirms(header):
             return
-        if held and self._is_first_without_state(assignment):
+        from_rank_0 = self._setup.workers.adapter.state_from_rank_0
+        if held and lacks_state(self.members, assignment, from_rank_0=from_rank_0):
             await self._give_up_rank_0(header)
             return
         try:
@@ -361,7 +295,10 @@ class WorkerGroup:
             self._cannot_start(header, assignment, error)
             return
         self._belong_to(header, assignment)
-        self._first_local = self._eldest(assignment)
+        pids, heirs = self._workers.pids, self.members.heirs
+        began = {local: self._began.get(pid, 0) for local, pid in pids.items()}
+        able = [local for local, pid in pids.items() if pid in heirs]
+        self._first_local = lowest_local_rank(able, assignment, began, from_rank_0=from_rank_0)
         varying = per_worker(self._setup.workers.adapter)
         try:
             specs = {local: self._spec(header, assignment, local) for local in range(assignment.nproc)}
@@ -377,7 +314,6 @@ class WorkerGroup:
             return
         finally:
             self._look_for_unkillable()
-        self._unready = 0
         self._started(header, assignment, kept=len(kept))
 
     def _break_up(self, round: int) -> None:
@@ -386,24 +322,6 @@ class WorkerGroup:
         self._inbox.note(RoundLeft(self._failed))
         self.break_groups(round)
         self.ports.hold()
-        self.worker_ports.hold()
-
-    def _eldest(self, assignment: Assignment) -> int:
-        """The local rank of this node's lowest rank: where that is rank 0, and the state comes from it, who has it."""
-        if assignment.first_rank or not self._setup.workers.adapter.state_from_rank_0:
-            return 0
-        able = self.waiting & self.holding
-        pids = self._workers.pids
-        return min(
-            (local for local in pids if pids[local] in able),
-            key=lambda at: (self._began.get(pids[at], 0), at),
-            default=0,
-        )
-
-    def _is_first_without_state(self, assignment: Assignment) -> bool:
-        """Whether others would take the job's state from a worker here, and none that waits for a rank has it."""
-        takes = assignment.first_rank == 0 and self._setup.workers.adapter.state_from_rank_0
-        return takes and not self.waiting & self.holding
 
     async def _give_up_rank_0(self, header: Header) -> None:
         """Another node may still have the state: the next round is to know that this one has lost it."""
@@ -417,9 +335,9 @@ class WorkerGroup:
 
         Returns what of `specs` is missing, and what has been kept, by pid. `Workers.fill` ends the others.
         """
-        pids, waiting = self._workers.pids, self.waiting
-        kept = {pid: specs[local] for local, pid in pids.items() if pid in waiting}
-        for pid in self.staying - waiting:
+        members = self.members
+        kept = {pid: specs[local] for local, pid in self._workers.pids.items() if pid in members.waiting}
+        for pid in members.late:
             self._reporter.say(f"the worker with pid {pid} did not leave its process group in time: restarting it")
         # Who has failed while the others were waited for is forgotten now, and the master is to know.
         self._inbox.note(RoundLeft(self._failed, adds=True))
@@ -431,32 +349,22 @@ class WorkerGroup:
 
     async def _freed(self) -> float:
         """Waits until every worker that stays has left its process group, or has had the time for it; the seconds."""
-        begun = self._inbox.now()
-        looked: tuple[float, float] | None = None  # when, and how much of the processor the late ones had used
+        begun, sample = self._inbox.now(), None
         while True:
-            heard = self._inbox.count
-            late = self.staying - self.waiting
-            limit = FORMING_SECONDS if late <= self.forming else FREE_SECONDS + 2 * self._process_groups.slowest(late)
-            now = self._inbox.now()
-            rest = begun + limit - now
-            if late and rest <= 0 and now < begun + COMPUTING_SECONDS and not late <= self.forming:
-                # In an evaluation, perhaps: not all who have the job's state are to be ended for that.
-                if self.waiting & self.holding:
-                    return now - begun
-                if looked is None:
-                    self._reporter.say(
-                        f"waiting for {', '.join(f'pid {pid}' for pid in sorted(late))} to leave the process group"
-                    )
-                if looked is None or now >= looked[0] + COMPUTES_WITHIN:
-                    used = self._workers.used(late)
-                    # Less than before: a child has ended, so something is under way.
-                    if looked is not None and 0 <= used - looked[1] < COMPUTES_SHARE * (now - looked[0]):
-                        return now - begun
-                    looked = now, used
-                rest = looked[0] + COMPUTES_WITHIN - now
-            if not late or rest <= 0:
+            heard, now = self._inbox.count, self._inbox.now()
+            members = self.members
+            seconds = wait_for_late(members, begun, now, sample)
+            if seconds == 0.0:
+                before, sample = sample, ProcessorSample(now, self._workers.used(members.late))
+                if before is None:
+                    those = ", ".join(f"pid {pid}" for pid in sorted(members.late))
+                    self._reporter.say(f"waiting for {those} to leave the process group")
+                elif not before.computes_until(sample):
+                    seconds = None
+            if seconds is None:
                 return now - begun
-            await self._inbox.news(heard, rest)
+            if seconds:
+                await self._inbox.news(heard, seconds)
 
     def invite(self, round: int) -> None:
         """Asks the workers to leave the process group for `round`, together with the others."""
@@ -479,7 +387,6 @@ class WorkerGroup:
         self._trace.exits(self._workers.exits)
         self._inbox.note(RoundLeft(own))
         self.ports.hold()
-        self.worker_ports.hold()
         self.lingers = False
 
     def _look_for_unkillable(self) -> None:
@@ -519,31 +426,16 @@ class WorkerGroup:
             if found is None:
                 return False
             self._peers = found
-            self._contract_peers = _by_rank(found, each)
+            self._contract_peers = list_peers(found, each)
         return await self._confirms(header)
 
     def _release_ports(self, header: Header, assignment: Assignment) -> bool:
         """Gives the ports of this round's workers free that are this node's; False where somebody else has one."""
-        name = self._setup.workers.adapter.port
-        self.lingers = bool(self.worker_ports.offered)
-        if assignment.group_rank == 0 and name and not self.ports.release(header.master_port):
-            return self._taken(header, self.ports, header.master_port, f"the workers' {name}")
-        for peer in self._peers:
-            if peer.first_rank == assignment.first_rank:
-                for port in peer.ports:
-                    if not self.worker_ports.release(port):
-                        return self._taken(header, self.worker_ports, port, "its workers")
-        return True
-
-    def _taken(self, header: Header, ports: Ports, port: int, whose: str) -> bool:
-        problem = f"port {port} for {whose} is still taken, by an earlier round's connections or another program"
-        self._inbox.note(StartProblem(problem))
-        try:
-            ports.renew()
-        except OSError as error:
-            self._inbox.note(MachineUnfit(str(error)))
-        self._reporter.say(f"round {header.number}: {problem}; offering other ports")
-        return False
+        self.lingers = bool(self.ports.offered[1])
+        if problem := self.ports.release(header, assignment, self._peers):
+            self._inbox.note(StartProblem(problem))
+            self._reporter.say(f"round {header.number}: {problem}; offering other ports")
+        return not problem
 
     def _cannot_start(self, header: Header, assignment: Assignment, error: Exception) -> None:
         self._trace.started(header, assignment, problem=str(error))
@@ -556,7 +448,7 @@ class WorkerGroup:
         self._trace.started(header, assignment, down=down)
         self._began = {pid: self._began.get(pid, header.number) for pid in self.pids}
         here = self._inbox.note(WorkersStarted(anew)).key.name
-        self._reporter.say(describe_round(header, assignment, down, kept, here))
+        self._reporter.say(describe_change(header, assignment, down, kept, here))
 
     def _heard(self) -> None:
         """A worker that keeps its process has said something."""
@@ -566,7 +458,7 @@ class WorkerGroup:
                 "too many open files: this agent cannot break the process groups of all its workers when a peer is "
                 "lost, and they may wait longer: raise ulimit -n above workers here x ranks of the job first"
             )
-        if len(self.staying) == self._inbox.state.workers.total > 0:
+        if len(self.members.staying) == self._inbox.state.workers.total > 0:
             self._inbox.note(AllStay())
         self._inbox.wake()
 
@@ -585,10 +477,8 @@ class WorkerGroup:
             known = exits
             early = any(exit_.round == 0 and not exit_.stopped for exit_ in exits)  # of those that were to get ready
             if early and not self._inbox.state.workers.unready:
-                self._inbox.note(WorkersUnready())
-                pause = UNREADY_SECONDS * 4**self._unready
-                self._unready += 1
-                self._loop.call_later(pause, self._ready_again)
+                pause = plan.unready_pause(self._inbox.note(WorkersUnready()).workers)
+                self._loop.call_later(pause, self._inbox.post, UnreadyOver())
                 self._reporter.say(f"a worker exited before it was assigned a rank: retrying in {pause:g} s")
             if any(not exit_.ok for exit_ in exits):
                 self._timeline.down(self._inbox.now())
@@ -598,7 +488,7 @@ class WorkerGroup:
 
     def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
         error_file = self._reporter.error_file(header.number, local_rank)
-        worker = self._worker(assignment, local_rank, str(error_file))
+        worker = describe_worker(self._setup.workers, assignment, local_rank, self._first_local, str(error_file))
         command = self._setup.workers.commands.get(assignment.role, self._setup.workers.command)
         command = tuple(part.replace("${local_rank}", str(local_rank)) for part in command)
         return WorkerSpec(
@@ -612,41 +502,5 @@ class WorkerGroup:
         )
 
     def _round(self, header: Header, assignment: Assignment) -> contract.Round:
-        return contract.Round(
-            job=self._setup.workers.job,
-            number=header.number,
-            world_size=assignment.world_size,
-            nodes=assignment.group_size,
-            master_addr=header.master_addr,
-            master_port=header.master_port,
-            restart_count=header.restart_count,
-            max_restarts=header.max_restarts,
-            signals=self._setup.workers.signal_names,
-            peers=self._contract_peers if header.number else (),
-            services=self._services.said if self._services and header.number else {},
-        )
-
-    def _worker(self, assignment: Assignment, local_rank: int, error_file: str) -> contract.Worker:
-        place = (local_rank - self._first_local) % assignment.nproc
-        return contract.Worker(
-            rank=assignment.first_rank + place,
-            local_rank=local_rank,
-            local_world_size=assignment.nproc,
-            node=self._setup.workers.node,
-            node_rank=assignment.group_rank,
-            role=assignment.role,
-            role_rank=assignment.role_first_rank + place,
-            role_world_size=assignment.role_world_size,
-            error_file=error_file,
-            own_device=self._setup.workers.own_device,
-        )
-
-
-def _by_rank(nodes: Iterable[NodePeers], each: int) -> tuple[contract.Peer, ...]:
-    """Each worker's host and its `each` ports, of nodes in rank order (pure)."""
-    found: list[contract.Peer] = []
-    for number, node in enumerate(nodes):
-        for local in range(node.nproc):
-            ports = node.ports[local * each : (local + 1) * each]
-            found.append(contract.Peer(node.first_rank + local, node.host, ports, node.role, number))
-    return tuple(found)
+        said: Mapping[str, str] = self._services.said if self._services else {}
+        return describe_round(self._setup.workers, header, assignment, self._contract_peers, said)

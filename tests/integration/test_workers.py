@@ -26,8 +26,8 @@ from elastic_run.elastic_agent.processes.guardian import Process, process
 from elastic_run.elastic_agent.processes.guardian import children as children_of
 from elastic_run.elastic_agent.workers import worker_processes as workers_module
 from elastic_run.elastic_agent.workers.failure import describe, hint
+from elastic_run.elastic_agent.workers.handover import COMPUTES_SHARE, COMPUTES_WITHIN
 from elastic_run.elastic_agent.workers.streams import TAIL_BYTES
-from elastic_run.elastic_agent.workers.worker_group import COMPUTES_SHARE, COMPUTES_WITHIN
 from elastic_run.elastic_agent.workers.worker_processes import StartFailed, Workers, WorkerSpec
 from elastic_run.rendezvous.member import Exit
 from elastic_run.rendezvous.store.embedded.binary import KEPT_VARIABLE

@@ -680,8 +680,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "failed-starts-add-up: starts that failed long ago still count as if they were in a row at a node",
         Edit(
             "elastic_agent/agent_machine.py",
-            "replace(workers, failed_starts=0, keeps=workers.keeps and not anew)",
-            "replace(workers, keeps=workers.keeps and not anew)",
+            "replace(workers, failed_starts=0, unready_times=0, keeps=workers.keeps and not anew)",
+            "replace(workers, unready_times=0, keeps=workers.keeps and not anew)",
         ),
         "a node that can start workers stays",
         "seed 1 / job / assigned.1+0 failed_start n1 1 / running.2+1 failed_start n1 1 / running.2+1 worker n2 0 raise",
@@ -1163,17 +1163,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no-time-to-leave: workers that keep their process have no time to leave a process group that was broken",
-        Edit(
-            "elastic_agent/workers/worker_group.py::WorkerGroup",
-            """
-            rest = begun + limit - now
-            if late and rest <= 0 and (now < begun + COMPUTING_SECONDS) and (not late <= self.forming): ...
-            """,
-            """
-            rest = 0.0
-            if False and rest <= 0 and (now < begun + COMPUTING_SECONDS) and (not late <= self.forming): ...
-            """,
-        ),
+        Edit("elastic_agent/workers/handover.py::wait_for_late", "if not late: ...", "if True: ..."),
         "a worker that is free in time keeps its process",
         "seed 0 / job inplace=1 / running.1+1 worker n1 0 killed",
     ),
@@ -1193,7 +1183,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "silent-about-a-broken-group: workers whose process group broke, though nobody is known to be lost, wait for "
         "ever",
-        alter_answer("elastic_agent.workers.process_groups.ProcessGroups.trouble", lambda why: ""),
+        alter_answer("elastic_agent.workers.process_groups.ProcessGroups.members", replace_fields(broke="")),
         "every agent ends",
         "seed 0 / job inplace=1 / running.1+1 worker n1 0 exit0",
     ),
@@ -1638,7 +1628,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ports-neighbour: a worker is told a neighbour's ports",
         Edit(
-            "elastic_agent/workers/worker_group.py", "node.ports[local * each:(local + 1) * each]", "node.ports[:each]"
+            "elastic_agent/workers/adapter_round.py", "node.ports[local * each:(local + 1) * each]", "node.ports[:each]"
         ),
         "each worker has ports of its own",
         "seed 15 / job nproc=2 ports=1",

@@ -47,7 +47,7 @@ class Agent:
         """One that has come to stay."""
         found = await asyncio.to_thread(Rounds, environment(self.address, round))
         self._workers.append(found)
-        await self.until(lambda: bool(self.process_groups.staying([ME])))
+        await self.until(lambda: bool(self.process_groups.members([ME]).staying))
         return found
 
     async def group(self, sockets: list[socket.socket]) -> Rounds:
@@ -55,7 +55,7 @@ class Agent:
         members = await self.worker()
         members.register_sockets(sockets)
         members.formed()
-        await self.until(lambda: not self.process_groups.forming([ME]))
+        await self.until(lambda: not self.process_groups.members([ME]).forming)
         return members
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -78,29 +78,29 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 async def test_a_worker_stays_from_its_first_word_to_its_end() -> None:
     async with Agent() as agent:
-        assert not agent.process_groups.staying([ME])
+        assert not agent.process_groups.members([ME]).staying
         members = await agent.worker()
-        assert agent.process_groups.staying([ME, ME + 1]) == {ME}
-        assert agent.process_groups.forming([ME]) == {ME}
+        assert agent.process_groups.members([ME, ME + 1]).staying == {ME: 0.0}
+        assert agent.process_groups.members([ME]).forming == {ME}
         members.formed()
-        await agent.until(lambda: not agent.process_groups.forming([ME]))
-        assert not agent.process_groups.waiting([ME])
+        await agent.until(lambda: not agent.process_groups.members([ME]).forming)
+        assert not agent.process_groups.members([ME]).waiting
         members.close()
-        await agent.until(lambda: not agent.process_groups.staying([ME]))
+        await agent.until(lambda: not agent.process_groups.members([ME]).staying)
 
 
 async def test_a_worker_that_has_trained_to_the_end_has_done_so_until_its_process_ends() -> None:
     async with Agent() as agent:
         members = await agent.worker()
         members.done()
-        await agent.until(lambda: agent.process_groups.done([ME]) == {ME})
-        assert not agent.process_groups.staying([ME])
+        await agent.until(lambda: agent.process_groups.members([ME]).done == {ME})
+        assert not agent.process_groups.members([ME]).staying
         members.close()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await agent.until(lambda: not agent.process_groups.done([ME]))
+                await agent.until(lambda: not agent.process_groups.members([ME]).done)
         agent.process_groups.forget(ME)
-        assert not agent.process_groups.done([ME])
+        assert not agent.process_groups.members([ME]).done
 
 
 async def test_breaking_the_process_group_frees_who_waits_for_a_peer(pair: tuple[socket.socket, socket.socket]) -> None:
@@ -187,7 +187,7 @@ async def test_a_listening_socket_is_not_handed_over() -> None:
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             members.register_sockets([server, 0, 9999])
             members.formed()
-            await agent.until(lambda: not agent.process_groups.forming([ME]))
+            await agent.until(lambda: not agent.process_groups.members([ME]).forming)
             agent.process_groups.break_groups([ME], 2)
             socket.create_connection(server.getsockname()).close()
         assert not members.broken
@@ -198,17 +198,17 @@ async def test_a_rank_is_given_to_who_asks_and_changes_the_environment() -> None
         members = await agent.worker()
         assert not agent.process_groups.assign(ME, 2, {})
         asks = asyncio.create_task(asyncio.to_thread(members.next, "ValueError: lost"))
-        await agent.until(lambda: agent.process_groups.waiting([ME]) == {ME})
-        assert agent.process_groups.trouble([ME]) == "ValueError: lost"
+        await agent.until(lambda: agent.process_groups.members([ME]).waiting == {ME})
+        assert agent.process_groups.members([ME]).broke == "ValueError: lost"
         assert agent.process_groups.assign(
             ME, 2, {"RANK": "0", "WORLD_SIZE": "1", "ELASTIC_RUN_ROUND": "2"} | one_local()
         )
         async with asyncio.timeout(PATIENCE):
             world = await asks
         assert (world.rank, world.world_size, world.round) == (0, 1, 2)
-        assert not agent.process_groups.waiting([ME])
-        assert agent.process_groups.trouble([ME]) == ""
-        assert agent.process_groups.forming([ME]) == {ME}
+        assert not agent.process_groups.members([ME]).waiting
+        assert agent.process_groups.members([ME]).broke == ""
+        assert agent.process_groups.members([ME]).forming == {ME}
 
 
 def one_local() -> dict[str, str]:
@@ -224,8 +224,8 @@ async def test_the_news_of_a_planned_round_is_told_once() -> None:
         assert members.planned
         assert not members.over
         asks = asyncio.create_task(asyncio.to_thread(members.next))
-        await agent.until(lambda: agent.process_groups.waiting([ME]) == {ME})
-        assert agent.process_groups.trouble([ME]) == ""
+        await agent.until(lambda: agent.process_groups.members([ME]).waiting == {ME})
+        assert agent.process_groups.members([ME]).broke == ""
         agent.process_groups.assign(ME, 2, {"ELASTIC_RUN_ROUND": "2"})
         async with asyncio.timeout(PATIENCE):
             await asks
@@ -259,22 +259,22 @@ async def test_so_are_those_that_come_after_the_news_that_their_round_is_over(
 async def test_who_needs_long_for_a_step_says_so_and_again_only_where_it_has_changed() -> None:
     async with Agent() as agent:
         members = await agent.worker()
-        assert agent.process_groups.slowest([ME]) == 0.0
+        assert agent.process_groups.members([ME]).staying[ME] == 0.0
         members.report_state(True, 4.0)
-        await agent.until(lambda: agent.process_groups.slowest([ME]) == 4.0)
-        assert agent.process_groups.holding([ME]) == {ME}
+        await agent.until(lambda: agent.process_groups.members([ME]).staying[ME] == 4.0)
+        assert agent.process_groups.members([ME]).holding == {ME}
         members.report_state(True, 5.0)
         members.report_state(True, 9.0)
-        await agent.until(lambda: agent.process_groups.slowest([ME]) == 9.0)
+        await agent.until(lambda: agent.process_groups.members([ME]).staying[ME] == 9.0)
         members.report_state(True, 0.01)
-        await agent.until(lambda: agent.process_groups.slowest([ME]) == 0.0)
+        await agent.until(lambda: agent.process_groups.members([ME]).staying[ME] == 0.0)
 
 
 async def test_who_waits_for_a_rank_hears_that_its_agent_has_gone() -> None:
     async with Agent() as agent:
         members = await agent.worker()
         asks = asyncio.create_task(asyncio.to_thread(members.next))
-        await agent.until(lambda: agent.process_groups.waiting([ME]) == {ME})
+        await agent.until(lambda: agent.process_groups.members([ME]).waiting == {ME})
         agent.process_groups.close()
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(AgentGone):
@@ -286,7 +286,7 @@ async def test_a_wait_for_a_rank_has_a_deadline_and_can_be_begun_again() -> None
         members = await agent.worker()
         with pytest.raises(TimeoutError, match=r"no rank assignment in a round after 1 within 0\.05 s"):
             await asyncio.to_thread(members.next, "", 0.05)
-        await agent.until(lambda: agent.process_groups.waiting([ME]) == {ME})
+        await agent.until(lambda: agent.process_groups.members([ME]).waiting == {ME})
         agent.process_groups.assign(ME, 2, {"ELASTIC_RUN_ROUND": "2"})
         assert (await asyncio.to_thread(members.next, "", PATIENCE)).round == 2
 
@@ -330,9 +330,9 @@ async def test_a_service_speaks_for_a_worker_until_that_has_ended() -> None:
                 assert await asyncio.to_thread(line.recv, 1) == b"", "there is no such worker"
             else:
                 line.sendall(framed(encode(Word("state", 1, count=1))))
-                await agent.until(lambda: bool(agent.process_groups.holding([ME])))
+                await agent.until(lambda: bool(agent.process_groups.members([ME]).holding))
         assert await asyncio.to_thread(lines[0].recv, 1) == b"", "another speaks for the worker now"
         agent.process_groups.forget(ME)
-        assert await asyncio.to_thread(lines[2].recv, 1) == b"" and not agent.process_groups.staying([ME])
+        assert await asyncio.to_thread(lines[2].recv, 1) == b"" and not agent.process_groups.members([ME]).staying
         for line in lines:
             line.close()
