@@ -10,7 +10,6 @@ import asyncio
 import os
 import secrets
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..master.diagnosis.evidence import NodeEvidence
@@ -29,6 +28,7 @@ from ..rendezvous.store.waits import Waits
 from ..rendezvous.tasks import Tasks
 from ..rendezvous.trace_file import Trace
 from . import master_client, plan
+from .actions import Adopt, Break, Invite, Leave, Operation, Ready, Reform, Register, Resume, Start, Stop, Wait
 from .agent_trace import Observer, Recorder
 from .candidate import Candidacy, Candidate
 from .diagnosis.service import Diagnosis
@@ -40,10 +40,18 @@ from .node.farewell import farewell
 from .node.preemption import PreemptionSignals
 from .node.registration import NodeRegistration
 from .node.round_follower import RoundFollower
-from .node_events import AgentBeat, CheckpointSaved, MachineUnfit, RefusedForGood, ShardsAsked, StoreSeen
+from .node_events import (
+    AgentBeat,
+    CheckpointSaved,
+    MachineUnfit,
+    OperationBegun,
+    OperationEnded,
+    RefusedForGood,
+    ShardsAsked,
+    StoreSeen,
+)
 from .node_state import NodeState
 from .observation import Observation, local_methods
-from .plan import Adopt, Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, Wait
 from .say_once import SayOnce
 from .setup import Setup
 from .store_patience import store_gone
@@ -260,14 +268,6 @@ class Agent:
                     waits = not self._store.health.reachable or self._waits.longest
                     await self._inbox.news(heard, 1.0 if waits else seconds)
                     continue
-                case Register():
-                    await self._inbox.unless(self._node.register(), self._noticed)
-                case Resume():
-                    await self._inbox.unless(self._node.resume(), self._noticed)
-                case Start(header, assignment):
-                    await self._inbox.unless(self._workers.start(header, assignment), self._noticed)
-                case Ready(header):
-                    await self._inbox.unless(self._workers.get_ready(header), self._noticed)
                 case Invite(round, seconds):
                     self._workers.invite(round)
                     await self._inbox.news(heard, min(seconds, 1.0))
@@ -276,12 +276,6 @@ class Agent:
                     self._workers.break_groups(round)
                     await self._inbox.news(heard, 1.0)
                     continue
-                case Reform(header, assignment):
-                    await self._inbox.unless(self._workers.reform(header, assignment), self._noticed)
-                case Adopt(header, assignment):
-                    await self._inbox.unless(self._workers.adopt(header, assignment), self._noticed)
-                case Stop(first, grace):
-                    await self._inbox.unless(self._workers.stop(first, grace), self._worse_than(state))
                 case Leave(code):
                     exits = self._workers.exits
                     self.timeline.down(self._inbox.now())
@@ -289,7 +283,31 @@ class Agent:
                     with self._trace.span("farewell"):
                         await self._farewell()
                     return self.result(code, why, exits)
-            self._inbox.wake()  # whatever was done is news to the task that reports it
+                case _:
+                    await self._carry_out(action)
+
+    async def _carry_out(self, action: Operation) -> None:
+        """Does what takes time, until it is done or news makes it pointless."""
+        match action:
+            case Register():
+                work = self._node.register()
+            case Resume():
+                work = self._node.resume()
+            case Start(header, assignment):
+                work = self._workers.start(header, assignment)
+            case Ready(header):
+                work = self._workers.get_ready(header)
+            case Reform(header, assignment):
+                work = self._workers.reform(header, assignment)
+            case Adopt(header, assignment):
+                work = self._workers.adopt(header, assignment)
+            case Stop(first, grace):
+                work = self._workers.stop(first, grace)
+        self._inbox.note(OperationBegun(action))
+        try:
+            await self._inbox.unless(work, lambda: plan.is_overtaken(self._state))
+        finally:
+            self._inbox.post(OperationEnded())  # whatever was done is news to the task that reports it
 
     def result(self, code: int, reason: str, exits: tuple[Exit, ...] = ()) -> Result:
         """How its part ended, or has come to nothing."""
@@ -315,19 +333,6 @@ class Agent:
             now=now,
         )
         return self._inbox.note(StoreSeen(gone, leading=self._candidate.leadership is not None))
-
-    def _noticed(self) -> bool:
-        return self._state.notice.kind != "none"
-
-    def _worse_than(self, before: NodeState) -> Callable[[], bool]:
-        """Whether there is news that may cut a stop's grace short: a second preemption notice, or another header."""
-
-        def worse() -> bool:
-            if before.notice.kind == "none":
-                return self._state.known.revision != before.known.revision or self._noticed()
-            return before.notice.kind == "leave" and self._state.notice.kind == "kill"
-
-        return worse
 
     def _on_stop(self) -> None:
         """Ctrl-Z: the workers are in sessions of their own, so the terminal does not stop them; this does."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from . import known_round, node_events
 from .node_events import NodeEvent
-from .node_state import LocalWorkers, NodeKey, NodeSettings, NodeState, Notice
+from .node_state import LocalWorkers, NodeKey, NodeSettings, NodeState, Notice, UnderWay
 
 REPEAT_SECONDS = 0.5
 """Two signals within this are one preemption notice: `timeout`, schedulers and container runtimes signal a whole
@@ -83,6 +83,12 @@ def apply_event(state: NodeState, event: NodeEvent, now: float) -> NodeState:
             return replace(state, known=newer, workers=replace(workers, problem=problem))
         case node_events.OthersKeep():
             return replace(state, known=replace(known, others_keep=True))
+        case node_events.OperationBegun(action):
+            return replace(state, operation=UnderWay(action, state.notice.kind, known.revision))
+        case node_events.ServicesAwaited():
+            return replace(state, operation=state.operation and replace(state.operation, awaits_services=True))
+        case node_events.OperationEnded():
+            return replace(state, operation=None)
         case node_events.MachineUnfit(why):
             return replace(state, machine=replace(machine, unfit=why))
         case node_events.Unkillable(pid):

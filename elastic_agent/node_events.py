@@ -6,6 +6,7 @@ from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Report
 from ..rendezvous.membership import Registration
 from ..rendezvous.ranks import Assignment
+from .actions import Operation
 from .node_state import StayingWorkers
 
 
@@ -96,6 +97,23 @@ class RoundRead:
 @dataclass(frozen=True, slots=True)
 class OthersKeep:
     """The workers of the round that this node has no part in keep their process."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationBegun:
+    """This is under way from now on."""
+
+    action: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesAwaited:
+    """What is under way waits for the services of its round."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationEnded:
+    """Nothing is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +243,9 @@ NodeEvent = (
     | Orphaned
     | RoundRead
     | OthersKeep
+    | OperationBegun
+    | ServicesAwaited
+    | OperationEnded
     | WorkersBegin
     | WorkersStarted
     | StartProblem

@@ -8,6 +8,9 @@ from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Report
 from ..rendezvous.membership import Registration
 from ..rendezvous.ranks import Assignment
+from .actions import Operation
+
+NoticeKind = Literal["none", "leave", "kill"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Notice:
         why: why the job has told it to leave (a standby takes its place, or it was cancelled); empty where it has not.
     """
 
-    kind: Literal["none", "leave", "kill"] = "none"
+    kind: NoticeKind = "none"
     signal: int = 0
     at: float = 0.0
     why: str = ""
@@ -215,8 +218,25 @@ class MachineState:
 
 
 @dataclass(frozen=True, slots=True)
+class UnderWay:
+    """What the agent does at the moment.
+
+    Attributes:
+        action: what it is.
+        notice: the kind of the notice that there was when it began.
+        revision: that of the newest header then.
+        awaits_services: it waits until the services of its round serve.
+    """
+
+    action: Operation
+    notice: NoticeKind
+    revision: int
+    awaits_services: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a node knows."""
+    """What a node knows, and does."""
 
     settings: NodeSettings = field(default_factory=NodeSettings)
     notice: Notice = field(default_factory=Notice)
@@ -225,6 +245,7 @@ class NodeState:
     workers: LocalWorkers = field(default_factory=LocalWorkers)
     group: StayingWorkers = field(default_factory=StayingWorkers)
     machine: MachineState = field(default_factory=MachineState)
+    operation: UnderWay | None = None
 
     @property
     def departs(self) -> bool:

@@ -7,7 +7,6 @@ one thing to do now with the local workers.
 
 import dataclasses
 import signal
-from dataclasses import dataclass
 
 from ..rendezvous.header import Header
 from ..rendezvous.member import DEPARTING, MAX_EXITS, Report
@@ -21,6 +20,7 @@ from ..rendezvous.node_reasons import (
     cut,
 )
 from ..rendezvous.ranks import Assignment
+from .actions import Action, Adopt, Break, Invite, Leave, Ready, Reform, Register, Resume, Start, Stop, Wait
 from .node_state import LocalWorkers, NodeState, Notice
 
 SUCCEEDED, FAILED, REFUSED, TIMEOUT, STORE_LOST, REPEATED = 0, 1, 2, 3, 4, 5
@@ -44,87 +44,6 @@ JOIN_SECONDS = 300.0
 
 FINAL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL for workers of a job that has failed elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do until something changes, or `seconds` have passed."""
-
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Register:
-    """Become a member (again)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Take up the registration whose lease has ended, as the same incarnation. The workers continue."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start the workers of this round, having read the header once more."""
-
-    header: Header
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Start workers without a rank: they do all that precedes their first process group, and wait, as stayers do."""
-
-    header: Header
-
-
-@dataclass(frozen=True, slots=True)
-class Invite:
-    """Ask the workers to leave the process group for `round` together, at a step's end; wait up to `seconds`."""
-
-    round: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Break:
-    """Break the workers' process group: the job waits for nodes, and they keep what they have until then."""
-
-    round: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reform:
-    """Give each worker that keeps its process its rank assignment in this round, and start those that are missing."""
-
-    header: Header
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """The workers continue as they are: another node's are started again in this round, and theirs are not."""
-
-    header: Header
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """End every local worker: signal `first`, SIGKILL after `grace` seconds."""
-
-    first: int
-    grace: float
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Leave the job and exit with `code`."""
-
-    code: int
-
-
-Action = Wait | Register | Resume | Start | Ready | Invite | Break | Reform | Adopt | Stop | Leave
 
 
 def report(state: NodeState, now: float) -> Report:
@@ -274,6 +193,22 @@ def _reform(state: NodeState, header: Header, assignment: Assignment, now: float
     if planned and _trains(state) and group.waiting < workers.alive and patience > 0:
         return Invite(header.number, patience)
     return Reform(header, assignment)
+
+
+def is_overtaken(state: NodeState) -> bool:
+    """Whether there is news that cuts short what is under way: the next look is to decide about it."""
+    under_way = state.operation
+    if under_way is None:
+        return False
+    notice, action = state.notice.kind, under_way.action
+    if isinstance(action, Stop) and under_way.notice != "none":
+        return under_way.notice == "leave" and notice == "kill"
+    if notice != "none":
+        return True
+    if isinstance(action, Stop):
+        return state.known.revision != under_way.revision
+    # One that waits for the services of other nodes waits in vain where one of these is lost.
+    return under_way.awaits_services and isinstance(action, Start | Reform) and state.known.header != action.header
 
 
 def unready_pause(workers: LocalWorkers) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from elastic_run.elastic_agent import known_round, plan
+from elastic_run.elastic_agent import actions, known_round, plan
 from elastic_run.elastic_agent.node.round_follower import LOOK_INSIDE_SECONDS
 from elastic_run.elastic_agent.node_state import (
     KnownRound,
@@ -183,32 +183,32 @@ class Node:
             self._report(plan.report(state, now))
             action, _ = plan.act(state, now)
             match action:
-                case plan.Wait(seconds):
+                case actions.Wait(seconds):
                     if seconds is not None:
                         self._timer = self._later(seconds, self.wake)
                     return
-                case plan.Register():
+                case actions.Register():
                     self._registering = True
                     self._later(self._times.store, self._register)
                     return
-                case plan.Start(header, assignment):
+                case actions.Start(header, assignment):
                     self._begin(header.number, assignment)
-                case plan.Ready():
+                case actions.Ready():
                     self._begin(0, None)
-                case plan.Invite(_, seconds):
+                case actions.Invite(_, seconds):
                     self._store.invited(self)
                     self._timer = self._later(min(seconds, 1.0), self.wake)
                     return
-                case plan.Break():
+                case actions.Break():
                     self._store.leaves(self)
                     self.left_group()
-                case plan.Reform(header, assignment):
+                case actions.Reform(header, assignment):
                     self._reform(header, assignment)
-                case plan.Stop():
+                case actions.Stop():
                     self._store.leaves(self)
                     self.worker = "stops"
                     self._later(self._times.stop, self._stopped)
-                case plan.Leave(code):
+                case actions.Leave(code):
                     self._leaving = True
                     self._later(self._times.store, lambda code=code: self._leave(code))
                     return

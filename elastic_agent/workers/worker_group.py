@@ -29,6 +29,7 @@ from ..node_events import (
     AllStay,
     MachineUnfit,
     RoundLeft,
+    ServicesAwaited,
     StartProblem,
     Unkillable,
     UnreadyOver,
@@ -239,8 +240,7 @@ class WorkerGroup:
         else:
             await self.stop(signal.SIGKILL, 0.0)
             await self._workers.ready()
-        nobody = rank_to_come(self._setup.workers, header, nproc)
-        provisional = dataclasses.replace(header, number=0)
+        nobody, provisional = rank_to_come(self._setup.workers, header, nproc), dataclasses.replace(header, number=0)
         self._first_local = 0
         try:
             specs = {local: self._spec(provisional, nobody, local) for local in range(nproc)}
@@ -410,9 +410,9 @@ class WorkerGroup:
         with self._trace.span("services", round=header.number):
             line = self._line(wanted, round, assignment)
             await self._services.enter(wanted, line, python, {**self._setup.workers.inherited, AGENT: self._address})
-            # One that waits for the services of other nodes waits in vain where one of these is lost.
-            ready = await self._inbox.unless(self._services.ready(), lambda: self._inbox.state.known.header != header)
-            return ready and await self._confirms(header)
+            self._inbox.post(ServicesAwaited())
+            await self._services.ready()
+            return await self._confirms(header)
 
     def _line(self, told: tuple[contract.Service, ...], round: contract.Round, assignment: Assignment) -> bytes:
         """By which services hear of a round; those that speak to other nodes' are given this node's certificate."""

@@ -22,8 +22,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from elastic_run.elastic_agent.actions import Invite, Reform, Start, Stop
 from elastic_run.elastic_agent.node_state import NodeKey
-from elastic_run.elastic_agent.plan import FAILED, TIMEOUT, Invite, Reform, Start, Stop
+from elastic_run.elastic_agent.plan import FAILED, TIMEOUT
 from elastic_run.master import effects, events, incident
 from elastic_run.master.targets import Target
 from elastic_run.rendezvous.ranks import PORT_SETS
@@ -1522,8 +1523,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "service-late-start: workers start in a round that was over while they waited for their services",
         Edit(
             "elastic_agent/workers/worker_group.py::WorkerGroup",
-            "ready and await self._confirms(header)",
-            "ready",
+            """
+            await self._services.ready()
+            return await self._confirms(header)
+            """,
+            """
+            await self._services.ready()
+            return True
+            """,
         ),
         "the header is read again just before workers start",
         "seed 2 / job services=tracker:round:first,watch:job:every",
@@ -1531,9 +1538,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "service-awaited: workers wait for services that are ready only when a lost node's are",
         Edit(
-            "elastic_agent/workers/worker_group.py::WorkerGroup",
-            "self._inbox.state.known.header != header",
-            "not header",
+            "elastic_agent/plan.py::is_overtaken",
+            "state.known.header != action.header",
+            "False",
         ),
         "no node waits for a service of a round that is over",
         "seed 503 / job services=crew:round:every ports=1 / assigned.1+0 taken_port n1",

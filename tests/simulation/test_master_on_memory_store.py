@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from elastic_run.elastic_agent import actions
 from elastic_run.elastic_agent import plan as agent_plan
 from elastic_run.elastic_agent.candidate import Candidacy, Candidate
 from elastic_run.elastic_agent.node_state import KnownRound, NodeKey, NodeState
@@ -1282,7 +1283,7 @@ class TestTheEnd:
             # The agents have seen the header that was final when they registered; they never go back in numbers.
             known = KnownRound(header, stale=old.run, assignment=assignment)
             state = NodeState(key=NodeKey(nodes[0].registration), known=known)
-            assert isinstance(agent_plan.act(state, 0.0)[0], agent_plan.Start)
+            assert isinstance(agent_plan.act(state, 0.0)[0], actions.Start)
 
         simulate(scenario, max_restarts=0)
 

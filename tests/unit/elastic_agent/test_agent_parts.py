@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from elastic_run.elastic_agent.actions import Operation, Register, Start, Stop
 from elastic_run.elastic_agent.agent_machine import MAX_FAILED_STARTS, REPEAT_SECONDS, apply_event
 from elastic_run.elastic_agent.inbox import Inbox
 from elastic_run.elastic_agent.node_events import (
@@ -17,7 +18,11 @@ from elastic_run.elastic_agent.node_events import (
     KeyResumed,
     MachineUnfit,
     NodeEvent,
+    OperationBegun,
+    OperationEnded,
     RefusedForGood,
+    RoundRead,
+    ServicesAwaited,
     ShardsAsked,
     SignalReceived,
     StartProblem,
@@ -27,10 +32,13 @@ from elastic_run.elastic_agent.node_events import (
     WorkerStalled,
 )
 from elastic_run.elastic_agent.node_state import LocalWorkers, NodeSettings, NodeState, Notice
+from elastic_run.elastic_agent.plan import is_overtaken
 from elastic_run.elastic_agent.say_once import SayOnce
 from elastic_run.elastic_agent.store_patience import store_gone
 from elastic_run.rendezvous.errors import StoreRefused
-from elastic_run.rendezvous.member import Exit
+from elastic_run.rendezvous.header import Header
+from elastic_run.rendezvous.member import Exit, Fingerprint
+from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.store.contract import Health
 from elastic_run.rendezvous.store.waits import Wait
 from elastic_run.rendezvous.tasks import Tasks
@@ -227,3 +235,44 @@ class TestPatience:
     def test_ends_with_a_word_on_how_the_workers_did(self) -> None:
         assert "have all ended with exit code 0" in self.gone(self.AWAY)
         assert "are not running" in self.gone(self.AWAY, exits=(Exit(1, 0, 0, 100, 1),))
+
+
+STOP = Stop(15, 30.0)
+
+
+def under_way(action: Operation, *events: NodeEvent, before: tuple[NodeEvent, ...] = ()) -> bool:
+    """Whether these cut short what began after those before."""
+    told = [(float(second), event) for second, event in enumerate((*before, OperationBegun(action), *events))]
+    return is_overtaken(after(*told))
+
+
+def header(number: int) -> Header:
+    return Header(number, "own", "open", "joined", "", Fingerprint("train.py", (), "2:4", "1", "0"))
+
+
+def read(number: int) -> RoundRead:
+    return RoundRead(header(number), number, None)
+
+
+class TestWhatIsUnderWay:
+    def test_is_cut_short_by_a_notice_and_by_nothing_else(self) -> None:
+        assert not under_way(Register(), read(1), CheckpointSaved())
+        assert under_way(Register(), TERM)
+        assert under_way(Register(), AskedToLeave("it is replaced"))
+        assert not under_way(Register(), TERM, OperationEnded())
+
+    def test_is_cut_short_as_a_stop_by_another_header(self) -> None:
+        assert not under_way(STOP)
+        assert under_way(STOP, read(2), before=(read(1),))
+
+    def test_is_cut_short_as_a_stop_for_a_notice_only_by_a_second(self) -> None:
+        assert not under_way(STOP, read(2), before=(TERM,))
+        assert under_way(STOP, TERM, before=(TERM,))
+        assert not under_way(Stop(9, 0.0), read(2), before=(TERM, TERM))
+
+    def test_is_cut_short_by_another_header_while_it_waits_for_services(self) -> None:
+        start = Start(header(1), Assignment(1, "a", "x", 0, 1, 0, 1, 1, 0, 1))
+        assert not under_way(start, read(2), before=(read(1),))
+        assert not under_way(start, ServicesAwaited(), before=(read(1),))
+        assert under_way(start, read(2), ServicesAwaited(), before=(read(1),))
+        assert under_way(start, ServicesAwaited(), read(2), before=(read(1),))

@@ -8,9 +8,10 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from elastic_run.elastic_agent import plan
+from elastic_run.elastic_agent import actions, plan
+from elastic_run.elastic_agent.actions import Action
 from elastic_run.elastic_agent.node_state import KnownRound, LocalWorkers, MachineState, NodeKey, NodeState, Notice
-from elastic_run.elastic_agent.plan import Action, act, gentle, replaced, report
+from elastic_run.elastic_agent.plan import act, gentle, replaced, report
 from elastic_run.rendezvous.fields import MAX_WORDS
 from elastic_run.rendezvous.header import Header, HeaderState
 from elastic_run.rendezvous.member import MAX_EXITS, Exit, Fingerprint, Member, Report, State
@@ -184,23 +185,23 @@ def report_words(told: Report) -> str:
 
 def action_words(action: Action) -> str:
     match action:
-        case plan.Wait(seconds):
+        case actions.Wait(seconds):
             return "wait" if seconds is None else f"wait for {seconds:g} s"
-        case plan.Leave(code):
+        case actions.Leave(code):
             return f"leave with exit code {code}"
-        case plan.Stop(first, grace):
+        case actions.Stop(first, grace):
             return (
                 f"stop the workers with {signal.Signals(first).name}{f', SIGKILL after {grace:g} s' if grace else ''}"
             )
-        case plan.Start(found, part) | plan.Reform(found, part) | plan.Adopt(found, part):
+        case actions.Start(found, part) | actions.Reform(found, part) | actions.Adopt(found, part):
             return f"{type(action).__name__.lower()} workers in round {found.number} with the ranks of {part.round}"
-        case plan.Ready(found):
+        case actions.Ready(found):
             return f"get workers ready in round {found.number}"
-        case plan.Invite(round, seconds):
+        case actions.Invite(round, seconds):
             return f"invite workers to leave for round {round} within {seconds:g} s"
-        case plan.Break(round):
+        case actions.Break(round):
             return f"break the workers' process group for round {round}"
-        case plan.Register() | plan.Resume():
+        case actions.Register() | actions.Resume():
             return type(action).__name__.lower()
 
 
@@ -212,7 +213,7 @@ def test_a_notice_always_ends_in_departure() -> None:
             workers=dataclasses.replace(base.workers, alive=0),
             machine=MachineState(cleared_at=NOW - 100.0),
         )
-        assert act(told, NOW)[0] == plan.Leave(128 + 15)
+        assert act(told, NOW)[0] == actions.Leave(128 + 15)
 
 
 def test_the_report_of_a_trouble_that_takes_many_words_can_be_read_by_the_master() -> None:

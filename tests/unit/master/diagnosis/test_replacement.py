@@ -3,8 +3,9 @@
 import dataclasses
 from collections.abc import Mapping
 
+from elastic_run.elastic_agent.actions import Leave
 from elastic_run.elastic_agent.node_state import NodeState, Notice
-from elastic_run.elastic_agent.plan import Leave, act, report
+from elastic_run.elastic_agent.plan import act, report
 from elastic_run.master import effects, events
 from elastic_run.master.controller import Controller, Terms
 from elastic_run.master.diagnosis.findings import Finding
