@@ -1,14 +1,12 @@
 """A file system that may hang, as NFS does whose server is away: the event loop waits for it only a moment."""
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ...rendezvous.named_files import LARGEST_SETTINGS, read_named
-
-T = TypeVar("T")
+from ..processes.threads import T, begin
 
 MOMENT_SECONDS = 0.5
 """A tenth of a lease, and a thousand times what a local disk needs for a small file."""
@@ -27,19 +25,7 @@ class SlowDisk:
         """
         if self._asked is not None and not self._asked.done():
             raise TimeoutError("its file system does not answer")
-        asked: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                asked.set_result(work())
-            except BaseException as error:  # noqa: BLE001  it is raised where the work is awaited
-                asked.set_exception(error)
-
-        try:
-            threading.Thread(target=run, name="disk", daemon=True).start()
-        except RuntimeError as error:
-            raise OSError(str(error)) from None
-        self._asked = asked
+        self._asked = asked = begin(work)
         return asked.result(seconds)
 
     def read_error_file(self, path: Path, rank: int, say: Callable[[str], None]) -> bytes | None:

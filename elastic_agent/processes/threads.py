@@ -4,9 +4,28 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def begin(work: Callable[[], T]) -> Future[T]:
+    """What `work` returns, on a thread of its own. Raises OSError where no thread can be started."""
+    outcome = Future[T]()
+    outcome.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001  it is raised where the work is awaited
+            outcome.set_exception(error)
+
+    try:
+        threading.Thread(target=run, name="may block", daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(str(error)) from None
+    return outcome
 
 
 class Threads:
@@ -23,26 +42,17 @@ class Threads:
             OSError: no thread can be started.
         """
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[T] = loop.create_future()
 
-        def run() -> None:
-            try:
-                tell, outcome = ended.set_result, work()
-            except BaseException as error:  # noqa: BLE001  it is raised where the work is awaited
-                tell, outcome = ended.set_exception, error
+        def end(_: Future[T]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it
-                loop.call_soon_threadsafe(end, tell, outcome)
-
-        def end(tell: Callable[..., None], outcome: object) -> None:
-            self._free.release()
-            if not ended.done():
-                tell(outcome)
+                loop.call_soon_threadsafe(self._free.release)
 
         async with asyncio.timeout(seconds):
             await self._free.acquire()
             try:
-                threading.Thread(target=run, name="may block", daemon=True).start()
-            except RuntimeError as error:
+                outcome = begin(work)
+            except OSError:
                 self._free.release()
-                raise OSError(str(error)) from None
-            return await ended
+                raise
+            outcome.add_done_callback(end)
+            return await asyncio.wrap_future(outcome)
