@@ -60,8 +60,8 @@ class Diagnosis:
             setup.hang_timeout,
             workers,
             steps,
-            self._stalls,
-            self._strains,
+            lambda: inbox.post(WorkerStalled()),
+            lambda: inbox.post(MachineStrained()),
             self._resumes,
             self._looks.look_ahead,
             inbox.now,
@@ -123,12 +123,6 @@ class Diagnosis:
     def replace(self, replacement: Replacement) -> Done:
         """Has this node leave, where its workers are still those of the round."""
         return Done(replacement.round == self._inbox.state.workers.round and self._leave(replacement.why))
-
-    def _stalls(self) -> None:
-        self._inbox.post(WorkerStalled())
-
-    def _strains(self) -> None:
-        self._inbox.post(MachineStrained())
 
     def _resumes(self) -> None:
         if self._inbox.state.machine.stalled:
