@@ -55,7 +55,8 @@ from ..rendezvous.reasons import (
     WorkerFailed,
 )
 from ..rendezvous.round import Outcome
-from .diagnosis.places import COLLECTIVES, LIBRARY, STANDARD
+from .diagnosis.frames import LIBRARY, STANDARD
+from .diagnosis.places import COLLECTIVES
 
 GATHER = 1.0
 """Seconds from the first evidence to the final verdict: connection errors of survivors arrive within this."""

@@ -310,8 +310,22 @@ def _on(pid: int, thread: int, call: str, descriptors: list[int], sockets: Mappi
                 return Blocked(call, "terminal", target[:200])
             # A file is always ready, so that nobody waits in `poll` for one.
             named = (call in _OF_MANY and not target.startswith("/dev/")) or _in_pipe(thread)
-            return Blocked(call, "pipe" if named else "file", target[:200])
+            held = _holders(pid) if call in ("flock", "fcntl") else ()
+            return Blocked(call, "pipe" if named else "file", target[:200], holders=held)
     return Blocked(call)
+
+
+_LOCK = re.compile(r"^(\d+):\s+(-> )?(?:\S+\s+){3}(\d+) ", re.M)
+
+
+def _holders(pid: int) -> tuple[int, ...]:
+    """The processes that hold the lock on a file for which `pid` waits, the first MAX_CHILDREN; none: not known."""
+    with contextlib.suppress(OSError):
+        locks = [(number, waits, int(owner)) for number, waits, owner in _LOCK.findall(_read("/proc/locks"))]
+        wanted = {number for number, waits, owner in locks if waits and owner == pid}
+        held = (owner for number, waits, owner in locks if number in wanted and not waits)
+        return tuple(each for each in held if each)[:MAX_CHILDREN]
+    return ()
 
 
 def _target(pid: int, descriptor: int) -> str:
@@ -418,14 +432,10 @@ def memory() -> tuple[int, int]:
 
 def throttled(pid: int) -> float:
     """Seconds for which the control group of `pid` had used up its quota of processors; 0 where that is not known."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in _read(f"/proc/{pid}/cgroup").splitlines():
-            number, controllers, path = line.split(":", 2)
-            if number == "0" or "cpu" in controllers.split(","):
-                folder = "/sys/fs/cgroup" if number == "0" else "/sys/fs/cgroup/cpu"
-                found = re.search(r"^throttled_(usec|time) (\d+)", _read(f"{folder}{path}/cpu.stat"), re.M)
-                if found:
-                    return int(found[2]) / (1e6 if found[1] == "usec" else 1e9)
+    for folder in _groups(pid):
+        with contextlib.suppress(OSError):
+            if found := re.search(r"^throttled_(usec|time) (\d+)", (folder / "cpu.stat").read_text(), re.M):
+                return int(found[2]) / (1e6 if found[1] == "usec" else 1e9)
     return 0.0
 
 
@@ -440,15 +450,15 @@ def processes() -> tuple[int, int]:
     return found
 
 
-def _groups() -> Iterator[Path]:
-    """The folders of this process's control group and those above it."""
+def _groups(pid: int | str = "self") -> Iterator[Path]:
+    """The folders of a process's control group, of the first version that of processors, and those above it."""
     with contextlib.suppress(OSError):
-        for line in _read("/proc/self/cgroup").splitlines():
-            if line.startswith("0::"):
-                at = Path("/sys/fs/cgroup") / line[3:].lstrip("/")
-                while at.is_relative_to("/sys/fs/cgroup"):
-                    yield at
-                    at = at.parent
+        for name, path in re.findall(r"^(?:0:|\d+:(?:\S*,)?(cpu)(?:,\S*)?):(.*)", _read(f"/proc/{pid}/cgroup"), re.M):
+            top = Path("/sys/fs/cgroup", name)
+            at = top / path.lstrip("/")
+            while at.is_relative_to(top):
+                yield at
+                at = at.parent
 
 
 def disk(path: str) -> tuple[int, Disk] | None:

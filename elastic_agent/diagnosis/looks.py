@@ -18,8 +18,9 @@ from ...master.diagnosis.evidence import (
     ThreadState,
     Worker,
 )
+from ...master.diagnosis.frames import script_frames
 from ...master.diagnosis.limits import NEAR
-from ...master.diagnosis.places import script_frames, waits_for_process
+from ...master.diagnosis.places import waits_for_process
 from ...rendezvous.cancel import cancel
 from ...rendezvous.tasks import Tasks
 from ..processes.threads import T, Threads

@@ -44,6 +44,13 @@ def awaited(rank: int, call: Frame | None) -> int | None:
     return int(other) if other.isdecimal() and int(other) != rank else None
 
 
+def root(call: Frame | None) -> str:
+    """The rank that is given as that of the operation; empty where it has none, or where it is not known."""
+    if call is None or call.function not in _WITH_ONE_ROOT:
+        return ""
+    return arguments_of(call).get("src" if call.function in FROM else "dst", "")
+
+
 def wait_for(waiting: Mapping[int, Frame | None], others: Mapping[int, Frame | None]) -> bool:
     """Whether each of those that are waiting surely waits for all of the others, which are in calls that are known."""
     if any(
@@ -60,31 +67,39 @@ def _is_known(call: Frame) -> bool:
     return "group" not in given and bool({"src", "dst"} & set(given))
 
 
-def _chain(start: int, calls: Mapping[int, Frame | None]) -> tuple[Sequence[int], int | None]:
+def _chain(
+    start: int, calls: Mapping[int, Frame | None], holders: Mapping[int, int]
+) -> tuple[Sequence[int], int | None]:
     """Ranks from that one on, each of which waits for the next one alone, and for whom the last one does."""
     path = list[int]()
     rank: int | None = start
     while rank is not None and rank not in path and rank in calls:
         path.append(rank)
-        rank = awaited(rank, calls[rank])
+        rank = holders.get(rank, awaited(rank, calls[rank]))
     return path, rank
 
 
-def circle(calls: Mapping[int, Frame | None]) -> Sequence[int]:
-    """Ranks each of which waits for the next one alone, and the last for the first; empty where there are none.
+def circle(calls: Mapping[int, Frame | None], holders: Mapping[int, int]) -> Sequence[int]:
+    """Ranks each of which waits for the next one alone, and the last for the first; or that one waits for all.
 
     Two that exchange a message are none: it is on its way.
+
+    Args:
+        calls: by rank.
+        holders: of the lock on a file, for the ranks that wait for one.
     """
     for start in sorted(calls):
-        path, rank = _chain(start, calls)
+        path, rank = _chain(start, calls, holders)
         if rank == start and not _exchange([call for each in path if (call := calls[each])]):
             return path
+        if start in holders and rank is None and wait_for({path[-1]: calls[path[-1]]}, dict.fromkeys(path[:-1])):
+            return [path[-1], *path[:-1]]
     return ()
 
 
 def awaited_by_all(calls: Mapping[int, Frame | None]) -> int | None:
     """The one rank that waits for all, where each other one waits for it alone, or for one that does; None: nobody."""
-    ends = {path[-1] if rank is None else None for path, rank in (_chain(start, calls) for start in calls)}
+    ends = {path[-1] if rank is None else None for path, rank in (_chain(start, calls, {}) for start in calls)}
     one = ends.pop() if len(ends) == 1 else None
     call = calls[one] if one is not None else None
     return one if call and call.function not in ROOTED and "group=" not in call.arguments else None
@@ -103,4 +118,7 @@ def odd(calls: Mapping[int, Frame | None]) -> Sequence[int]:
     alone = any("group=" in each for each in given.values())
     if len(given) < len(calls) or alone or len(counted) < 2 or counted[0][1] == counted[1][1]:
         return ()
-    return [rank for rank, each in given.items() if each != counted[0][0]]
+    most = [rank for rank, each in given.items() if each == counted[0][0]]
+    if any((call := calls[rank]) and call.function in FROM and root(call) == str(rank) for rank in most):
+        return ()  # who waits for a root that is there, too, is in a later operation: either may be wrong
+    return [rank for rank in given if rank not in most]

@@ -76,6 +76,7 @@ class Blocked:
         target: the path, or the address of the other end.
         sockets: those that it waits for, where it waits for connections.
         ends: seconds after which it ends by itself, at most; None: it does not, or that is not known.
+        holders: the processes that hold the lock on a file for which it waits, as far as the kernel tells.
     """
 
     call: Name = ""
@@ -85,6 +86,7 @@ class Blocked:
     target: Brief = ""
     sockets: Annotated[tuple[Socket, ...], Count(MAX_SOCKETS)] = ()
     ends: float | None = None
+    holders: Annotated[tuple[Number, ...], Count(MAX_CHILDREN)] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from ...rendezvous.rpc.client import Connection
 from ...rendezvous.rpc.envelope import Caller, RpcError, Security
 from .evidence import Answer, Frame, NodeEvidence, Shared
 from .findings import MAX_SHOWN, Finding
-from .places import script_frames
+from .frames import script_frames
 from .requests import Condemned, Done, Look, Replacement, Suspected
 from .stragglers import stragglers
 from .suspects import suspects

@@ -8,13 +8,13 @@ modules of frameworks are waits for other ranks, and which are waits for data, i
 A main thread often waits for another thread or a process, which does the work: then the worker's place is theirs.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from .calls import called
 from .evidence import Blocked, Child, Ends, Frame, Snapshot, Worker, end
+from .frames import decides, deciding, is_in, script_frames, spot_of, waits_in_native_code
 
 What = Literal[
     "stopped",
@@ -63,9 +63,6 @@ HELD = ("/elastic_agent/warm/",)
 LOADERS = ("/torch/utils/data/", "/tensorflow/python/data/")
 PROCESSES = ("/multiprocessing/", "/concurrent/futures/", "/subprocess.py")
 """Of the standard library, what waits for a process that was started."""
-
-STANDARD = re.compile(r"/lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)|^<")
-LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/elastic_agent/warm/|/_elastic_run")
 
 HALTED = ("T", "t")
 """States of a process that is stopped."""
@@ -124,8 +121,10 @@ class Place:
         main: it is the place of its main thread.
         call: what it calls of a library there.
         alone: none of its other threads, or of its processes, runs code of the script.
-        stays: it computes, itself or in a process, in one function of the script, and maybe in one that it calls.
+        stays: it computes, itself or in a process, in one function of the script, and maybe in one that it calls; or it
+            sleeps there again and again, whatever it prints meanwhile.
         share: of the time for which it wanted a processor, that for which it had one.
+        locked_by: the processes that hold the lock on a file for which it, or the process for which it waits, waits.
     """
 
     what: What
@@ -140,6 +139,7 @@ class Place:
     alone: bool = True
     stays: bool = False
     share: float = 1.0
+    locked_by: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,8 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     frames = main.frames
     # What another thread prints is no sign that the main thread comes on.
     moved = (last.output > first.output or last.moved > first.moved) and last.switches > first.switches
-    idle = busy + delayed < IDLE and children < IDLE and worker.quiet >= bar
+    rests = busy + delayed < IDLE and children < IDLE
+    idle = rests and worker.quiet >= bar
     quiet = idle and not moved
     peers = _peers(network, worker, worker.blocked, ends)
     what = _what(worker, main, peers, busy, delayed, children)
@@ -198,6 +199,9 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
     share = min(1.0, (busy + children) / acting.busy) if works else 1.0
     alike = len(stacks) > 1 and len(parts) <= SPOTS and all(each[len(each) - len(outer) :] == outer for each in parts)
     stays = works and alike and bool(outer) and not moved and not worker.spins
+    little = last.moved - first.moved <= LITTLE * span
+    left = acting.blocked.ends or 0.0
+    again = worker.woken > 0 or (acting.child and ENDLESS * left <= worker.quiet)
     if what == "computes" and acting is not main:
         still = False
     elif what == "computes" and 0 < worker.spins >= bar and _is_in_one_native_call(worker.snapshots):
@@ -212,11 +216,10 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         still = True
     elif what in ("disk", "file") and acting.blocked.call in ("fsync", "fdatasync"):
         still = quiet and worker.quiet >= SYNC * bar  # so much to write may take its time
-    elif what == "sleep" and not sure and not worker.woken and (acting.blocked.ends or 0.0) < ENDLESS * bar:
-        still = False  # one that ends by itself, and soon
     elif what == "sleep":
-        little = last.output == first.output and last.moved - first.moved <= LITTLE * span
-        still = idle and little and len(parts) <= 1
+        once = not sure and not again and left < ENDLESS * bar  # it ends by itself, and soon
+        still = not once and idle and little and last.output == first.output and len(parts) <= 1
+        stays = not still and rests and little and len(parts) == 1 and not (once and worker.quiet >= bar)
     elif what in ("server", "pipe", "device", "disk", "file", "memory"):
         # What comes in small parts, with pauses that are longer than all looks together, wakes it up now and then; so
         # does a time-out after which it asks again. See `wakes`.
@@ -225,14 +228,15 @@ def place(network: str, worker: Worker, ends: Ends, bar: float = 0.0) -> Place:
         still = quiet and len({_functions(each) for each in stacks}) <= 1
     where = _where(acting, what)
     if what == "starved" and worker.throttled > 0:
-        where = ", ".join(filter(None, (where, "its control group has used up its quota")))
+        where = f"{where}, its control group has used up its quota".removeprefix(", ")
     wakes = acting is main and what in ("server", "pipe") and worker.woken > WOKEN
     call = called(acting.frames, own[0]) if own else None
     sure = sure or what in _PROVEN
     alone = not any(script_frames(each.frames) for each in (main, *others) if each is not acting)
-    return Place(
-        what, where, peers, still, spot_of(acting.frames), sure, wakes, acting is main, call, alone, stays, share
-    )
+    spot, on = spot_of(acting.frames), [acting.blocked] if what == "file lock" else []
+    on += [each.blocked for each in worker.children] if what == "child" else []
+    locked_by = frozenset(pid for each in on for pid in each.holders)
+    return Place(what, where, peers, still, spot, sure, wakes, acting is main, call, alone, stays, share, locked_by)
 
 
 _WAITS: frozenset[What] = frozenset(
@@ -441,44 +445,8 @@ def _is_in_one_native_call(snapshots: Sequence[Snapshot]) -> bool:
     )
 
 
-def deciding(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost call that is not the standard library's."""
-    return next((each for each in frames if not STANDARD.search(each.file)), None)
-
-
-def decides(frames: Sequence[Frame], parts: Sequence[str]) -> bool:
-    """That call is in a file whose path has one of these parts."""
-    return is_in([own] if (own := deciding(frames)) else [], parts)
-
-
-def waits_in_native_code(frames: Sequence[Frame]) -> bool:
-    """No call of the standard library says what for; also where there is no stack."""
-    return not frames or deciding(frames) is frames[0]
-
-
-def is_in(frames: Sequence[Frame], parts: Sequence[str]) -> bool:
-    """One of the calls is in a file whose path has one of these parts."""
-    return any(part in frame.file for frame in frames for part in parts)
-
-
 def _functions(frames: Sequence[Frame]) -> tuple[tuple[str, str], ...]:
     return tuple((frame.file, frame.function) for frame in frames)
-
-
-def script_frames(frames: Sequence[Frame]) -> list[Frame]:
-    """Those of the user's own files, the innermost first."""
-    return [frame for frame in frames if not LIBRARY.search(frame.file)]
-
-
-def spot_of(frames: Sequence[Frame]) -> tuple[tuple[str, int, str], ...]:
-    """The calls in the user's files, and the first that they make into a library."""
-    own = script_frames(frames)
-    if not own:
-        return tuple((frame.file, frame.line, frame.function) for frame in frames[-3:])
-    spot = [(frame.file, frame.line, frame.function) for frame in own]
-    if call := called(frames, own[0]):  # in which line of it a rank is, may differ
-        spot.insert(0, (call.file, 0, call.function))
-    return tuple(spot)
 
 
 def _where(track: _Track, what: What) -> str:

@@ -13,20 +13,9 @@ from typing import Literal
 
 from .evidence import Answer, Ends, Snapshot, Worker, end, ends_of
 from .findings import MAX_FINDINGS, Finding, Kind
-from .places import (
-    COLLECTIVES,
-    DEVICES,
-    HELD,
-    LOADERS,
-    PROCESSES,
-    READY,
-    STARVED,
-    decides,
-    is_in,
-    script_frames,
-    waits_in_native_code,
-)
-from .suspects import workers_of
+from .frames import decides, is_in, script_frames, waits_in_native_code
+from .living import workers_of
+from .places import COLLECTIVES, DEVICES, HELD, LOADERS, PROCESSES, READY, STARVED
 
 ENOUGH = 8
 """Looks from which it is seen how a rank shares its time."""

@@ -23,16 +23,14 @@ wait for their own accelerator. So who waits for it waits for others, unless the
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...rendezvous.plural import ranks
-from . import calls, limits, places
-from .evidence import Answer, Frame, NodeEvidence, Worker, ends_of
+from . import calls, limits
+from .evidence import Answer, Frame, Worker
 from .findings import MAX_FINDINGS, WORDS, Finding, Kind, Strength
-from .places import HALTED, WAITS_FOR_RANKS, Place, What
-
-QUIET = 0.5
-"""Of the shortest time that a rank may be quiet: for so long a suspect must have been quiet."""
+from .living import EndedRank, Rank, living_ranks, workers_of
+from .places import HALTED, WAITS_FOR_RANKS, What
 
 TWICE = 1.7
 """Times as long as it may, from which who gives up and asks again is told apart from who gets something."""
@@ -75,6 +73,7 @@ _KINDS: dict[What, Kind] = {
     "sleep": "sleeps",
     "signal": "sleeps",
     "child": "waits-for-child",
+    "unknown": "sleeps",
 }
 
 _STRENGTH: dict[Kind, Strength] = {
@@ -87,7 +86,7 @@ _STRENGTH: dict[Kind, Strength] = {
 _BY_THE_KERNEL: frozenset[What] = frozenset(("stopped", "disk", "memory"))
 """What needs no Python stack to be proven. Who is stopped may be resumed."""
 
-_MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep", "signal", "file"))
+_MAY_WAIT_FOR_RANKS: frozenset[What] = frozenset(("either", "file lock", "sleep", "signal", "file", "unknown"))
 """What a rank does that may wait for another one in a way that is not seen."""
 
 _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blocked-pipe", "waits-for-child"))
@@ -95,18 +94,6 @@ _RESTS: frozenset[Kind] = frozenset(("deadlock", "sleeps", "silent-server", "blo
 
 DEAD = ("Z", "X")
 """States of a process that has ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class _EndedRank:
-    node: str
-    role: str
-    worker: Worker
-
-
-@dataclass(frozen=True, slots=True)
-class _Rank(_EndedRank):
-    place: Place
 
 
 def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
@@ -124,18 +111,12 @@ def suspects(answers: Sequence[Answer], round: int) -> tuple[Finding, ...]:
 
 def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
     workers = workers_of(answers, round)
-    ends = ends_of([(node.network, worker) for _, node, worker in workers])
-    bar = QUIET * min((worker.allowed for _, _, worker in workers if worker.allowed), default=0.0)
-    living = [
-        _Rank(node.node, role, worker, places.place(node.network, worker, ends, bar))
-        for role, node, worker in workers
-        if worker.ended is None and worker.snapshots
-    ]
+    living = living_ranks(workers)
     seen = all(each.complete for each in answers)
     if not seen or any(each.evidence and each.evidence.blind for each in answers):
         seen = seen and not any(each.place.what == "server" for each in living)
         living = [_waits_for_somebody(each) if each.place.what == "server" else each for each in living]
-    ended = [_EndedRank(node.node, role, worker) for role, node, worker in workers if worker.ended == 0]
+    ended = [EndedRank(node.node, role, worker) for role, node, worker in workers if worker.ended == 0]
     ranks = dict[str, set[int]]()
     for role, _, worker in workers:
         ranks.setdefault(role, set()).add(worker.rank)
@@ -151,7 +132,7 @@ def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
     # Who waits while another of its role does not, may wait for that one, which has come to rest only just now.
     active = {each.role for each in living if each.place.what not in WAITS_FOR_RANKS and not _serves(each)}
 
-    def tells(each: _Rank) -> bool:
+    def tells(each: Rank) -> bool:
         if each.place.what == "device" or (each.place.what == "peer" and not each.place.peers):
             return False  # for whom it waits is not known
         waits = each.place.what in WAITS_FOR_RANKS
@@ -178,23 +159,23 @@ def _without_its_role(each: Finding, roles: Mapping[int, str]) -> Finding | None
     return None if each.kind in _RESTS else replace(each, waiting=(), waiting_where="")
 
 
-def _serves(each: _Rank) -> bool:
+def _serves(each: Rank) -> bool:
     """It waits for whoever connects."""
     return each.place.what == "idle" and each.place.still
 
 
-def _waits_for_somebody(each: _Rank) -> _Rank:
+def _waits_for_somebody(each: Rank) -> Rank:
     """A connection whose other end may be that of a rank which is not seen."""
     return replace(each, place=replace(each.place, what="peer"))
 
 
-def _waits_for_others(each: _Rank, own: set[int]) -> bool:
+def _waits_for_others(each: Rank, own: set[int]) -> bool:
     """At connections of ranks that are none of `own`, or that are not seen."""
     return each.place.peers.isdisjoint(own) and (bool(each.place.peers) or each.place.what == "peer")
 
 
 def _judged(
-    living: Sequence[_Rank], ended: Sequence[_EndedRank], round: int, *, whole: bool, seen: bool, across: bool = False
+    living: Sequence[Rank], ended: Sequence[EndedRank], round: int, *, whole: bool, seen: bool, across: bool = False
 ) -> list[Finding]:
     """What is found among some ranks.
 
@@ -243,18 +224,19 @@ def _judged(
         # Who waits for an accelerator may wait for a rank that is stuck in another way, or for the few that are apart.
         causes = [each for each in stuck if each.place.what != "device"]
         if causes or len(on_devices) <= len(waiting):
-            roots = _roots(causes or stuck)
-            return [_finding(each, waiting, round, design=_is_alike(each, waiting)) for each in roots]
+            return _causes(_roots(causes or stuck), waiting, round)
         return []
-    if any(map(_comes_on, others)):
+    # Some come on; and who waits in a loop for each result looks like one that waits for ever.
+    if any(map(_comes_on, others)) or spin or any(each.place.what == "device" for each in others):
         return []
-    if spin or any(each.place.what == "device" for each in others):
-        return []  # who waits in a loop for each result looks like one that waits for ever
-    if waiting and any(not each.place.still for each in waiting):
-        return []  # they come on
+    if waiting and not all(each.place.still for each in waiting):
+        return []
     if waiting and not others:
         if ended:
             strength: Strength = "strong" if apart else "weak"  # who waits in native code may wait for something else
+            if len(ended) > len(waiting):  # most have come to their end: who waits for all of them has more to do
+                more = calls.wait_for(_calls(waiting), {each.worker.rank: None for each in ended})
+                return _odd(waiting, waiting, strength if more else "weak", round)
             return [_name(each, "uneven-steps", strength, "", waiting, round) for each in ended]
         return _all_wait(waiting, round, whole=whole, seen=seen) if apart or hidden else []
     if any(each.place.wakes and _may_come_on(each.worker) for each in others):
@@ -271,43 +253,43 @@ def _judged(
         if 0 < len(ended) < len(living) and whole and seen and _ask_alike(living):
             return [_name(each, "uneven-steps", "strong", "", living, round) for each in ended]
         last = [each for each in roots if ended and each.place.what not in _MAY_WAIT_FOR_RANKS]
-        found = [
-            _finding(each, chained, round, design=not (chained or each in last or _is_fault(each))) for each in roots
-        ]
+        faults = [each for each in roots if each.place.sure and each.place.what == "lock"]  # also where nobody waits
+        found = [_finding(each, chained, round, design=not (chained or each in (*last, *faults))) for each in roots]
         return found if seen else [each for each in found if each.strength == "certain"]
     if seen and still and len(still) == len(living):
         return [_standstill(living, round)]
     return []
 
 
-def _is_fault(each: _Rank) -> bool:
-    """Also where nobody waits for it: who sleeps for long does so on purpose."""
-    return each.place.sure and each.place.what == "lock"
-
-
-def _is_alike(each: _Rank, waiting: Sequence[_Rank]) -> bool:
+def _is_alike(each: Rank, waiting: Sequence[Rank]) -> bool:
     """The others wait in the same place of the script, so by design: for work that comes from outside, say."""
     alike = all(one.place.spot == each.place.spot and one.place.what != "either" for one in waiting)
     return alike and bool(each.place.spot) and not each.place.sure
 
 
-def _ask_alike(those: Sequence[_Rank]) -> bool:
+def _ask_alike(those: Sequence[Rank]) -> bool:
     """All ask in the same functions of the script for what may come from another rank."""
-    alike = len({tuple((file, function) for file, line, function in each.place.spot if line) for each in those}) == 1
-    asks = (each.place.what in _MAY_WAIT_FOR_RANKS and each.place.what != "either" for each in those)
+    alike = len(set(map(_functions, those))) == 1
+    asks = (each.place.what in _MAY_WAIT_FOR_RANKS - {"either"} and not each.place.stays for each in those)
     return alike and all(asks) and not any(each.place.sure or not each.place.spot for each in those)
 
 
-def _comes_on(each: _Rank) -> bool:
+def _functions(each: Rank) -> tuple[tuple[str, str], ...]:
+    """Those of the script in which it is."""
+    return tuple((file, function) for file, line, function in each.place.spot if line)
+
+
+def _comes_on(each: Rank) -> bool:
     return not each.place.still and each.place.what not in ("device", "idle")
 
 
-def _as_stuck(each: _Rank, patience: float) -> _Rank:
+def _as_stuck(each: Rank, patience: float) -> Rank:
     late = each.place.stays and patience >= LATE and patience * each.place.share >= PATIENT
-    return replace(each, place=replace(each.place, what="computes long", still=True)) if late else each
+    what: What = "sleep" if each.place.what == "sleep" else "computes long"
+    return replace(each, place=replace(each.place, what=what, still=True)) if late else each
 
 
-def _patience(each: _Rank) -> float:
+def _patience(each: Rank) -> float:
     """Times as long as they may, the others must have waited for it."""
     lost = _lost_child(each)
     if each.place.what == "stopped" or (lost and any(child.state not in DEAD for child in each.worker.children)):
@@ -325,7 +307,7 @@ def _has_stack(worker: Worker) -> bool:
     return any(look.frames or any(each.child for each in look.threads) for look in worker.snapshots)
 
 
-def _lost_child(each: _Rank) -> bool:
+def _lost_child(each: Rank) -> bool:
     """It waits for a process that has ended or is stopped.
 
     One that has ended and is not collected may be one that nobody waits for; a wait for its end would be over.
@@ -339,7 +321,7 @@ def _lost_child(each: _Rank) -> bool:
     return any(dead) if each.place.what == "loader" else each.place.what == "pipe" and bool(dead) and all(dead)
 
 
-def _waited(each: _Rank) -> float:
+def _waited(each: Rank) -> float:
     """Seconds for which it has, in the kernel or in a loop."""
     return max(each.worker.quiet, each.worker.spins)
 
@@ -349,17 +331,11 @@ def _may_come_on(worker: Worker) -> bool:
     return worker.quiet < TWICE * worker.allowed or worker.quiet < AGAIN * worker.woken
 
 
-def workers_of(answers: Sequence[Answer], round: int) -> list[tuple[str, NodeEvidence, Worker]]:
-    """All that are of the round, with their roles and nodes."""
-    found = ((each.role, each.evidence) for each in answers if each.evidence and each.evidence.round == round)
-    return [(role, node, worker) for role, node in found for worker in node.workers]
-
-
-def _roots(stuck: Sequence[_Rank]) -> Sequence[_Rank]:
+def _roots(stuck: Sequence[Rank]) -> Sequence[Rank]:
     """Those to name: none that may wait for another of them; one for each place, where many are stuck alike."""
     stuck = [each for each in stuck if each.place.what not in _MAY_WAIT_FOR_RANKS or each.place.sure] or stuck
     seen: set[tuple[object, ...]] = set()
-    roots = list[_Rank]()
+    roots = list[Rank]()
     for each in stuck:
         key = (each.place.what, each.place.spot) if len(stuck) > 4 and each.place.spot else (each.worker.rank,)
         if key not in seen:
@@ -368,7 +344,17 @@ def _roots(stuck: Sequence[_Rank]) -> Sequence[_Rank]:
     return roots
 
 
-def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int, *, design: bool = False) -> Finding:
+def _causes(roots: Sequence[Rank], waiting: Sequence[Rank], round: int) -> list[Finding]:
+    """Of several that are in different places, or may wait for another one, one may be right."""
+    differ = len(set(map(_functions, roots))) > 1
+    found = list[Finding]()
+    for each in roots:
+        unsure = len(roots) > 1 and not each.place.sure and (differ or each.place.what in _MAY_WAIT_FOR_RANKS)
+        found.append(_finding(each, waiting, round, design=unsure or _is_alike(each, waiting)))
+    return found
+
+
+def _finding(suspect: Rank, waiting: Sequence[Rank], round: int, *, design: bool = False) -> Finding:
     kind = _KINDS.get(suspect.place.what, "silent-server")  # it waits for whoever connects
     worker = suspect.worker
     dead = [child for child in worker.children if child.state in DEAD]
@@ -386,9 +372,9 @@ def _finding(suspect: _Rank, waiting: Sequence[_Rank], round: int, *, design: bo
 
 
 def _name(
-    suspect: _EndedRank, kind: Kind, strength: Strength, where: str, waiting: Sequence[_Rank], round: int
+    suspect: EndedRank, kind: Kind, strength: Strength, where: str, waiting: Sequence[Rank], round: int
 ) -> Finding:
-    worker, alone = suspect.worker, [suspect] if isinstance(suspect, _Rank) else []
+    worker, alone = suspect.worker, [suspect] if isinstance(suspect, Rank) else []
     numbers = tuple(each.worker.rank for each in waiting)
     since = _since(waiting or alone)
     places_of = _common_place(waiting)
@@ -397,13 +383,13 @@ def _name(
     )
 
 
-def _odd(odd: Sequence[_Rank], most: Sequence[_Rank], strength: Strength, round: int) -> list[Finding]:
+def _odd(odd: Sequence[Rank], most: Sequence[Rank], strength: Strength, round: int) -> list[Finding]:
     """They are elsewhere than most."""
     others = [each for each in most if each not in odd]
     return [_name(each, "mismatched-collective", strength, each.place.where, others, round) for each in odd[:4]]
 
 
-def _standstill(living: Sequence[_Rank], round: int) -> Finding:
+def _standstill(living: Sequence[Rank], round: int) -> Finding:
     """Where the ranks are, of which none is proven to be the cause."""
     groups: dict[tuple[str, str], list[int]] = {}
     for each in living:
@@ -422,11 +408,11 @@ def _also(where: str, more: str) -> str:
     return f"{where}; {more}" if where else more
 
 
-def _since(ranks: Sequence[_Rank]) -> float:
+def _since(ranks: Sequence[Rank]) -> float:
     return max(map(_waited, ranks), default=0.0)
 
 
-def _common_place(waiting: Sequence[_Rank]) -> str:
+def _common_place(waiting: Sequence[Rank]) -> str:
     """Where most of them are, without the arguments of a call where these are not all alike."""
     counted = Counter(each.place.spot or each.place.where for each in waiting if each.place.where)
     if not counted:
@@ -436,33 +422,34 @@ def _common_place(waiting: Sequence[_Rank]) -> str:
     return there.pop() if len(there) == 1 else re.sub(r"\([^)]*\)", "()", min(there))
 
 
-def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) -> list[Finding]:
+def _all_wait(waiting: Sequence[Rank], round: int, *, whole: bool, seen: bool) -> list[Finding]:
     """All ranks wait for each other; those of one role may wait for another, unless they are the `whole` job.
 
     Where not all are `seen`, they may wait for one that is not.
     """
     if whole and seen and (found := _of_other_roots(waiting, round)):
         return found
-    known = seen and all(each.place.spot for each in waiting)
-    spots = Counter[object](each.place.spot for each in waiting if known)
+    meeting = [each for each in waiting if not each.place.locked_by]  # who waits for a lock may be on its way
+    known = seen and all(each.place.spot for each in meeting)
+    spots = Counter[object](_point(each) for each in meeting if known)
     if len(waiting) > 2 and (one := calls.awaited_by_all(_calls(waiting))) is not None:
         return _odd([each for each in waiting if each.worker.rank == one], waiting, "strong", round)
     if len(spots) > 1:
         most, count = spots.most_common(1)[0]
-        majority = [each for each in waiting if each.place.spot == most]
-        odd = [each for each in waiting if each.place.spot != most]
+        majority = [each for each in meeting if _point(each) == most]
+        odd = [each for each in meeting if _point(each) != most]
         tie = list(spots.values()).count(count) > 1
         if tie:  # of two ranks, say: who is further on has left something out
-            odd = [max(waiting, key=lambda each: [line for _, line, _ in reversed(each.place.spot)])]
-            majority = [each for each in waiting if each is not odd[0]]
+            odd = [max(meeting, key=lambda each: [line for _, line, _ in reversed(each.place.spot)])]
+            majority = [each for each in meeting if each is not odd[0]]
         # An operation with a root ends for each rank at another time: who waits in it, or has left it, may be right.
         unsure = tie or not calls.wait_for(_calls(majority), _calls(odd))
         # Nor is it known what a call of native code waits for, and whose other threads wait for what.
-        unsure = unsure or len({each.place.main for each in waiting}) > 1
-        hidden = any(each.place.what == "either" for each in waiting)
+        unsure = unsure or len({each.place.main for each in meeting}) > 1
+        hidden = any(each.place.what == "either" for each in meeting)
         # Behind a connection may be a server in another rank's process, which answers by itself.
         hidden = hidden or any(each.place.what == "peer" for each in odd)
-        unsure = unsure or (hidden and _since(waiting) < PATIENT * min(each.worker.allowed for each in waiting))
+        unsure = unsure or (hidden and _since(meeting) < PATIENT * min(each.worker.allowed for each in meeting))
         strength: Strength = "weak" if unsure else "strong"
         return _odd(odd, majority, strength, round)
     for each in waiting:  # whose data does not arrive
@@ -472,21 +459,30 @@ def _all_wait(waiting: Sequence[_Rank], round: int, *, whole: bool, seen: bool) 
     return [_standstill(waiting, round)] if len(waiting) > 1 and whole and seen else []
 
 
-def _in_a_circle(waiting: Sequence[_Rank], round: int) -> list[Finding]:
+def _point(each: Rank) -> object:
+    """What is equal for ranks that meet: the place in the script, and the root of the operation, where it has one."""
+    return each.place.spot, calls.root(each.place.call)
+
+
+def _in_a_circle(waiting: Sequence[Rank], round: int) -> list[Finding]:
     """Ranks each of which waits for the next one alone, whatever the others do."""
     ranked = {each.worker.rank: each for each in waiting if each.place.still and each.place.alone}
-    known = _calls([*ranked.values()])
-    if calls.odd(known) or not (ring := calls.circle(known)):
+    if calls.odd(_calls([*ranked.values()])):
         return []  # of most that wait for one root, and one that waits for another, that one is wrong
+    holders = {rank: min(each.place.locked_by) for rank, each in ranked.items() if each.place.locked_by}
+    known = _calls([each for each in ranked.values() if each.place.what == "collective" or each.place.locked_by])
+    if not (ring := calls.circle(known, holders)):
+        return []
     first, *others = (ranked[rank] for rank in ring)
-    return [_name(first, "mismatched-messages", "strong", first.place.where, others, round)]
+    kind: Kind = "file-lock" if first.place.locked_by else "mismatched-messages"
+    return [_name(first, kind, "strong", first.place.where, others, round)]
 
 
-def _of_other_roots(waiting: Sequence[_Rank], round: int) -> list[Finding]:
+def _of_other_roots(waiting: Sequence[Rank], round: int) -> list[Finding]:
     """Those that are in one operation with the others, and give it another root than most."""
     odd = calls.odd(_calls(waiting)) if len({each.place.spot for each in waiting}) == 1 else ()
     return _odd([each for each in waiting if each.worker.rank in odd], waiting, "strong", round)
 
 
-def _calls(those: Sequence[_Rank]) -> Mapping[int, Frame | None]:
+def _calls(those: Sequence[Rank]) -> Mapping[int, Frame | None]:
     return {each.worker.rank: each.place.call for each in those}

@@ -86,6 +86,17 @@ def test_what_a_process_waits_for_is_seen_from_outside(on: str, tmp_path: Path) 
         assert kernel.used(pid)
 
 
+@pytest.mark.parametrize("call", ["flock", "lockf"])
+def test_of_a_lock_on_a_file_it_is_seen_who_holds_it(call: str, tmp_path: Path) -> None:
+    take = f"fcntl.{call}(f, fcntl.LOCK_EX);"
+    begin, rest = f"import fcntl, time; f = open({str(tmp_path / 'lock')!r}, 'w');", "time.sleep(1000)"
+    waits = f"{begin} {READY} {take} {rest}"
+    with process(f"{begin} {take} {READY} {rest}") as holder, process(waits) as first, process(waits) as second:
+        for pid in (first, second):
+            seen = until(lambda pid=pid: found if (found := kernel.blocked(pid, {})).on == "file" else None)
+            assert seen.holders == (holder,)
+
+
 def test_a_wait_with_a_timeout_names_the_connection_as_well() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = server.getsockname()

@@ -457,6 +457,11 @@ def test_ranks_that_come_on_are_not_named() -> None:
 def test_a_rank_that_has_ended_while_the_others_wait_had_fewer_steps() -> None:
     found = the_one(worker(0), Worker(1, 1, 1001, ended=0))
     assert (found.kind, found.rank) == ("uneven-steps", 1)
+    ended = [Worker(rank, rank, 1000 + rank, ended=0) for rank in (1, 2)]
+    found = the_one(worker(0), *ended)
+    assert (found.kind, found.rank, found.strength) == ("mismatched-collective", 0, "strong"), "it had more"
+    found = the_one(worker(0, in_call("recv", "src=1")), *ended)
+    assert (found.rank, found.strength) == (0, "weak"), "rank 1 may owe it a message"
 
 
 def test_a_node_that_does_not_answer_and_one_with_a_wrong_clock_are_named() -> None:
@@ -761,10 +766,59 @@ def test_a_thread_that_computes_makes_its_rank_busy() -> None:
     assert judged(worker(0, quiet=LONG), replace(waits, snapshots=looks, quiet=LONG)) == ()
 
 
+def test_of_several_ranks_that_ask_beside_others_that_wait_each_may_be_right() -> None:
+    nap = replace(SLEEP, ends=0.2)
+    asks = [worker(rank, ELSEWHERE, quiet=LONG, on=nap, woken=300) for rank in (1, 2)]
+    assert {each.strength for each in judged(*(worker(rank, quiet=LONG) for rank in (0, 3)), *asks)} == {"weak"}
+    retries = last_look(worker(1, ELSEWHERE, quiet=0.4, on=nap), output=40, switches=2)
+    found = judged(worker(0, quiet=610.0), retries, replace(asks[1], quiet=610.0))
+    assert {(each.kind, each.strength) for each in found} == {("sleeps", "weak")}, "one may serve, and one knock"
+
+
+def test_of_ranks_that_stand_still_in_different_places_only_the_proven_one_is_named() -> None:
+    pipe = worker(2, (Frame("/home/me/train.py", 70, "read"),), on=Blocked("read", "pipe", "/data/fifo"), quiet=LONG)
+    server = worker(1, NATIVE, on=Blocked("recvfrom", "socket", "10.0.0.9:80"), quiet=LONG)
+    for other, strengths in ((server, {1: "weak", 2: "weak"}), (worker(1, ELSEWHERE), {1: "strong", 2: "weak"})):
+        found = judged(worker(0, quiet=LONG), other, pipe)
+        assert {each.rank: each.strength for each in found} == strengths
+    same = judged(worker(0, quiet=LONG), server, replace(server, rank=2, pid=1002))
+    assert {each.strength for each in same} == {"strong"}, "a server that both ask"
+
+
+def test_a_wait_of_which_the_kernel_tells_no_more_is_told_late() -> None:
+    event = worker(1, NATIVE, on=Blocked("epoll_wait"))
+    assert the_one(worker(0), event, worker(2)).kind == "standstill"
+    found = the_one(worker(0, quiet=LONG), replace(event, quiet=LONG), worker(2, quiet=LONG))
+    assert (found.kind, found.rank, found.strength) == ("sleeps", 1, "strong")
+
+
 def test_one_long_sleep_that_ends_is_no_fault_and_short_ones_for_long_are() -> None:
     once = worker(1, ELSEWHERE, quiet=LONG, on=replace(SLEEP, ends=15.0))
     assert judged(worker(0, quiet=LONG), once) == ()
     assert the_one(worker(0, quiet=LONG), replace(once, woken=300)).kind == "sleeps"
+
+
+def test_who_sleeps_in_one_place_again_and_again_is_told_very_late_though_it_prints() -> None:
+    nap = replace(SLEEP, ends=1.5)
+    retries = last_look(worker(1, ELSEWHERE, quiet=0.4, on=nap), output=40, switches=2)
+    assert judged(worker(0, quiet=590.0), retries) == ()
+    found = the_one(worker(0, quiet=610.0), retries)
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("sleeps", 1, "strong", (0,))
+    loads = last_look(retries, moved=1 << 20)
+    evaluates = replace(retries, snapshots=(replace(retries.snapshots[0], frames=EVALUATION), *retries.snapshots[1:]))
+    works = last_look(retries, child_cpu=0.5)
+    for innocent in (loads, evaluates, works):
+        assert judged(worker(0, quiet=610.0), innocent) == ()
+
+
+def test_a_process_that_sleeps_again_and_again_is_told_late_and_one_long_sleep_of_it_is_not() -> None:
+    def awaited(seconds: float) -> Worker:
+        parent = worker(1, RUN, quiet=LONG, on=Blocked("wait4", "child"), children=(Child(7, "python3", "S", 0.0),))
+        return with_threads(parent, thread(ELSEWHERE, replace(SLEEP, ends=seconds), child=True))
+
+    found = the_one(worker(0, quiet=LONG), awaited(1.0))
+    assert (found.kind, found.rank, found.strength) == ("sleeps", 1, "strong")
+    assert judged(worker(0, quiet=LONG), awaited(30.0)) == ()
 
 
 def test_what_all_ranks_wait_for_by_design_is_weak_evidence_at_most() -> None:
@@ -881,6 +935,16 @@ def in_call(function: str, arguments: str) -> tuple[Frame, ...]:
         ((ALL_REDUCE, *[in_call("broadcast", "src=0, group=...")] * 2), ("mismatched-collective", 0, "weak")),
         ((in_call("all_reduce", "group=..."), BARRIER, BARRIER), ("mismatched-collective", 0, "weak")),
         ((ALL_REDUCE, *[in_call("new_group", "ranks=[1, 2]")] * 2), ("mismatched-collective", 0, "weak")),
+        # Each of two takes itself for the root, and the third may have left either's operation.
+        (
+            (in_call("broadcast", "src=0"), in_call("broadcast", "src=1"), BARRIER),
+            ("mismatched-collective", 0, "weak"),
+        ),
+        # Their root would have sent it to the third, which is in a later operation.
+        (
+            (in_call("broadcast", "src=0"), *[in_call("broadcast", "src=1")] * 2),
+            ("mismatched-collective", 0, "weak"),
+        ),
         # Nobody sends; tags differ; two take each other for the root.
         ([in_call("recv", f"src={(rank - 1) % 3}") for rank in range(3)], ("mismatched-messages", 0, "strong")),
         (
@@ -984,3 +1048,92 @@ def test_a_file_system_that_wakes_a_rank_up_answers() -> None:
     assert the_one(worker(0), maps).kind == "blocked-file"
     last = replace(maps.snapshots[-1], switches=20)
     assert judged(worker(0), replace(maps, snapshots=(*maps.snapshots[:-1], last))) == ()
+
+
+def behind(rank: int, holder: int, **more: object) -> Worker:
+    """One that waits for the lock on a file which that rank's process holds."""
+    on = Blocked("flock", "file", f"/data/{rank}.lock", holders=(1000 + holder,))
+    return worker(rank, NATIVE, on=on, **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_ranks_that_hold_the_locks_on_files_for_which_they_wait_in_a_circle_are_named_and_not_who_waits_for_them() -> (
+    None
+):
+    found = the_one(behind(0, 2), worker(1), behind(2, 0))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("file-lock", 0, "strong", (2,))
+    for holder in (7, 2):  # a process of somebody else's, and its own, which another thread may use
+        told = the_one(behind(0, 2), worker(1), behind(2, holder))
+        assert (told.kind, told.rank) == ("standstill", None)
+    thread_works = with_threads(behind(2, 0), thread(EVALUATION))
+    assert the_one(behind(0, 2), worker(1), thread_works).kind == "standstill", "it may give the lock back"
+
+
+def test_who_waits_in_a_collective_with_the_lock_that_another_rank_waits_for_before_it_is_named() -> None:
+    found = the_one(worker(0, BARRIER), behind(1, 0), worker(2, BARRIER))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("mismatched-messages", 0, "strong", (1,))
+    found = the_one(worker(0, BARRIER), behind(1, 2), behind(2, 0))
+    assert (found.rank, found.waiting) == (0, (1, 2))
+    for quiet in (70.0, LONG):  # the group may be without the waiting rank
+        group = (replace(BARRIER[0], arguments="group=..."), *BARRIER[1:])
+        ranks = worker(0, group, quiet=quiet), behind(1, 0, quiet=quiet), worker(2, BARRIER, quiet=quiet)
+        assert not [each for each in judged(*ranks) if each.strength != "weak"]
+
+
+def test_a_rank_behind_a_lock_waits_for_the_rank_that_holds_it_whatever_that_one_does() -> None:
+    asks = worker(1, ELSEWHERE, on=replace(SLEEP, ends=0.3), woken=300, quiet=LONG)
+    found = the_one(worker(0, quiet=LONG), asks, behind(2, 1, quiet=LONG))
+    assert (found.kind, found.rank, found.strength, found.waiting) == ("sleeps", 1, "strong", (0, 2))
+    works = worker(1, quiet=0.0, cpu=0.9, stacks=(ELSEWHERE, EVALUATION, ALL_REDUCE[1:]) * 4)
+    assert judged(worker(0, quiet=LONG), works, behind(2, 1, quiet=LONG)) == ()
+    program = Child(1077, "flock", "S", 0.0, blocked=behind(2, 1).blocked)
+    runs = worker(2, RUN, on=Blocked("wait4", "child"), children=(program,), quiet=LONG)
+    assert judged(worker(0, quiet=LONG), works, runs) == ()
+    copies = replace(asks, children=(Child(1078, "flock", "S", 0.0),))
+    found = the_one(worker(0, quiet=LONG), copies, behind(2, 78, quiet=LONG))
+    assert (found.rank, found.waiting) == (1, (0, 2)), "a process of its own holds it"
+
+
+def joined(*groups: tuple[int, ...]) -> list[tuple[Socket, ...]]:
+    """The connections of three ranks, of which rank 0 has a store as well, in process groups of gloo."""
+    found: list[list[Socket]] = [[], [], []]
+
+    def connect(caller: int, called: int, port: int) -> None:
+        ends = f"127.0.0.1:{port + 10 + 3 * caller + called}", f"127.0.0.1:{port + called}"
+        found[caller].append(Socket(*ends))
+        found[called].append(Socket(*reversed(ends)))
+
+    def listen(rank: int, port: int) -> None:
+        found[rank].append(Socket(f"0.0.0.0:{port + rank}", "0.0.0.0:0", listens=True))
+
+    listen(0, 3000)
+    for rank in range(3):
+        connect(rank, 0, 3000)
+    for number, members in enumerate(groups):
+        for at, rank in enumerate(members):
+            listen(rank, 4000 + 100 * number)
+            for called in members[:at]:
+                connect(rank, called, 4000 + 100 * number)
+    return [tuple(each) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("groups", "strength"),
+    [
+        (((0, 1, 2), (2, 0, 1)), "strong"),
+        (((0, 1, 2), (0, 1), (1, 2), (0, 2)), "weak"),
+        (((0, 1, 2), (1, 2)), "weak"),
+        (((0, 1, 2),), "strong"),
+        ((), "weak"),
+    ],
+)
+def test_a_group_that_was_given_is_one_of_all_ranks_where_connections_tell_of_no_other(
+    groups: tuple[tuple[int, ...], ...], strength: str
+) -> None:
+    for given in (ALL_REDUCE, in_call("send", "dst=1")):
+        stacks = given, in_call("all_reduce", "group=..."), given
+        ranks = (replace(worker(at, stack), connections=joined(*groups)[at]) for at, stack in enumerate(stacks))
+        found = the_one(*ranks)
+        assert (found.kind, found.rank, found.strength) == ("mismatched-collective", 1, strength)
+    busy = with_threads(worker(1, in_call("all_reduce", "group=...")), thread(EVALUATION))
+    found = the_one(*(replace(each, connections=joined(*groups)[each.rank]) for each in (worker(0), busy, worker(2))))
+    assert found.strength == "weak", "its other thread may be about to come"
