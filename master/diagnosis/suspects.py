@@ -115,7 +115,8 @@ def _of_ranks(answers: Sequence[Answer], round: int) -> list[Finding]:
     seen = all(each.complete for each in answers)
     if not seen or any(each.evidence and each.evidence.blind for each in answers):
         seen = seen and not any(each.place.what == "server" for each in living)
-        living = [_waits_for_somebody(each) if each.place.what == "server" else each for each in living]
+        somebody = [replace(each, place=replace(each.place, what="peer")) for each in living]  # who may not be seen
+        living = [some if each.place.what == "server" else each for each, some in zip(living, somebody, strict=True)]
     ended = [EndedRank(node.node, role, worker) for role, node, worker in workers if worker.ended == 0]
     ranks = dict[str, set[int]]()
     for role, _, worker in workers:
@@ -162,11 +163,6 @@ def _without_its_role(each: Finding, roles: Mapping[int, str]) -> Finding | None
 def _serves(each: Rank) -> bool:
     """It waits for whoever connects."""
     return each.place.what == "idle" and each.place.still
-
-
-def _waits_for_somebody(each: Rank) -> Rank:
-    """A connection whose other end may be that of a rank which is not seen."""
-    return replace(each, place=replace(each.place, what="peer"))
 
 
 def _waits_for_others(each: Rank, own: set[int]) -> bool:
