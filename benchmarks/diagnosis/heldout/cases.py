@@ -491,7 +491,6 @@ FAULTS: tuple[HeldOutCase, ...] = (
     ),
     _fault(
         "every_rank_receives_first",
-        "idle_connection_times_out_at_last",
         {0, 1, 2},
         "every rank waits to receive, and none sends",
         "hand-written rings",
