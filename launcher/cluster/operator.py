@@ -27,7 +27,7 @@ from ...rendezvous.cancel import cancel
 from ...rendezvous.identity.secret import new_secret
 from ..errors import UsageError
 from . import unstarted
-from .request import check_ttl, submitted
+from .request import check_pod, check_ttl, submitted
 from .submit import make_store, queue_trouble
 
 AGAIN = 5.0
@@ -160,6 +160,7 @@ def _make(server: Api, job: Json, name: str) -> Json:
     """The Job and the ConfigMap. Raises UsageError, ValueError where the spec makes no sense; PlatformError."""
     spec = job["spec"]
     check_ttl(elastic_job.TTL, spec.get(elastic_job.TTL))
+    check_pod(spec.get("template") or {})
     request = submitted(elastic_job.words(name, spec), elastic_job.template(spec))
     if request.secret:
         request = replace(request, secret=elastic_job.secret_of(name, job["metadata"]["uid"]))
@@ -234,6 +235,8 @@ def look(server: Api, patience: dict[str, unstarted.Patience], now: float) -> No
                 reconcile(server, job, name)
         except PlatformError as error:  # of this job alone; the others are looked at all the same
             _LOG.info("ElasticJob %s is looked at again in %g s: %s", name, LOOK, error)
+        except Exception:  # noqa: BLE001  nor may one of which nobody has thought keep the others from it
+            _LOG.exception("ElasticJob %s could not be looked at; again in %g s", name, LOOK)
 
 
 def _delete(server: Api, job: Json) -> None:

@@ -39,6 +39,23 @@ STORE_SIZE = 3
 LONGEST_NAMES = 50
 """Characters of a job's and a role's name together: with index and attempt they are a pod's, which has 63."""
 
+_CONTAINER: Json = {
+    "env": [{}],
+    "resources": {"requests": {}, "limits": {}},
+    "securityContext": {"capabilities": {}},
+}
+
+POD: Json = {
+    "metadata": {"labels": {}, "annotations": {}},
+    "spec": {
+        "containers": [_CONTAINER],
+        "initContainers": [_CONTAINER],
+        "securityContext": {},
+        "tolerations": [{}],
+    },
+}
+"""The parts of a pod that are read here, each as a list or a mapping of its kind."""
+
 
 def request_of(
     arguments: argparse.Namespace, flags: Sequence[str], command: Sequence[str], template: Json | None = None
@@ -71,6 +88,7 @@ def request_of(
             raise UsageError(f"elastic-job submit: --env={pair}: write --env=NAME=VALUE")
         environment[key] = value
     given = _template(arguments.pod_template) if template is None else template
+    check_pod(given)
     _refuse_secret(environment, given)
     if arguments.gpus < 0:
         raise UsageError(f"elastic-job submit: --gpus={arguments.gpus}: give a number from 0")
@@ -140,6 +158,20 @@ def check_ttl(what: str, seconds: int | None) -> None:
     if seconds is not None and not 60 <= seconds < 2**31:
         why = "a job that goes sooner may be gone before elastic-job wait reads its exit code"
         raise UsageError(f"{what}={seconds}: give a number of seconds from 60 to {2**31 - 1}: {why}")
+
+
+def check_pod(given: object, shape: object = POD, where: str = "the pod template") -> None:
+    """Raises UsageError where it is no pod: what is read of it here is a list or a mapping, as a pod's is."""
+    if not isinstance(given, type(shape)):
+        wanted = "a list" if isinstance(shape, list) else "a mapping"
+        raise UsageError(f"{where} is {str(given)[:80]!r}: {wanted} belongs there, as kubectl explain pod.spec shows")
+    if isinstance(given, list):
+        for each in cast(list[object], given):
+            check_pod(each, cast(list[object], shape)[0], f"an item of {where}")
+    elif isinstance(given, dict):
+        for key, part in cast(Json, shape).items():
+            if (found := cast(Json, given).get(key)) is not None:
+                check_pod(found, part, f"{key} of {where}")
 
 
 def _refuse_secret(environment: Mapping[str, str], template: Json) -> None:

@@ -236,6 +236,50 @@ def test_a_job_without_its_job_object_is_told_of_and_keeps_no_other_from_a_look(
     assert "ErrImagePull" in found["night"]["status"]["reason"] and "status" not in found["dusk"]
 
 
+def apply(night: Night, name: str, **more: object) -> None:
+    spec = {"image": "any", "command": ["train.py"], **more}
+    night.double.objects.create(night.double.place(*PLACE), {"metadata": {"name": name}, "spec": spec})
+
+
+def said(night: Night, name: str) -> Any:
+    return night.double.all(*PLACE)[name].get("status", {})
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ({"spec": {"containers": "agent"}}, "containers of spec of the pod template is 'agent': a list belongs there"),
+        ({"spec": {"containers": [None]}}, "an item of containers of spec of the pod template is 'None': a mapping"),
+        ({"metadata": {"labels": ["a"]}}, "labels of metadata of the pod template is \"['a']\": a mapping"),
+    ],
+)
+@pytest.mark.parametrize("env", [[], [{"name": "MODE", "value": "fast"}]])
+def test_a_template_that_is_no_pod_is_told_and_keeps_no_other_job_from_a_look(
+    night: Night, template: object, why: str, env: object
+) -> None:
+    apply(night, "dusk", template=template, env=env)
+    apply(night, "later")
+    operator.look(night.api, {}, 0.0)
+    assert said(night, "dusk")["state"] == "Invalid" and why in said(night, "dusk")["reason"], said(night, "dusk")
+    assert said(night, "later")["state"] == "Pending"
+
+
+def test_an_error_of_which_nobody_has_thought_keeps_no_other_job_from_a_look(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(server: Api, job: Any, name: str) -> None:
+        if name == "dusk":
+            raise KeyError(name)
+        reconcile(server, job, name)
+
+    reconcile = operator.reconcile
+    monkeypatch.setattr(operator, "reconcile", fail)
+    apply(night, "dusk")
+    apply(night, "later")
+    operator.look(night.api, {}, 0.0)
+    assert said(night, "later")["state"] == "Pending" and not said(night, "dusk")
+
+
 def test_an_elastic_job_that_would_go_before_its_end_is_read_is_not_made(night: Night) -> None:
     spec = {"image": "any", "command": ["train.py"], elastic_job.TTL: 5}
     night.double.objects.create(night.double.place(*PLACE), {"metadata": {"name": "brief"}, "spec": spec})
