@@ -139,10 +139,15 @@ def reconcile(server: Api, job: Json, name: str) -> None:
         if "exitCode" in (job.get("status") or {}):
             return  # it is over, and somebody has cleaned up
         try:
+            if config_map is not None and objects.COMPONENT not in (config_map["metadata"].get("labels") or {}):
+                raise ValueError(f"there is a ConfigMap {name} that is not this ElasticJob's: choose another name")
             config_map = _make(server, job, name)
         except (UsageError, ValueError) as error:
             _write(server, job, elastic_job.invalid(str(error), job.get("status") or {}, _generation(job), _now()))
             return
+        except PlatformRefused as error:  # it is tried again, and whoever looks meanwhile is told why it waits
+            _tell(server, job, {"data": {}}, str(error))
+            raise
     if not spec.get("roles") and spec.get("replicas") is None:
         # So that whoever scales it finds a number there; not before the spec is found to make sense.
         server.ask_now("patch", _path(server, name), {"spec": {"replicas": elastic_job.most(spec)}})

@@ -280,6 +280,23 @@ def test_an_error_of_which_nobody_has_thought_keeps_no_other_job_from_a_look(
     assert said(night, "later")["state"] == "Pending" and not said(night, "dusk")
 
 
+def test_what_another_object_keeps_from_being_made_is_told(night: Night) -> None:
+    """A ConfigMap of somebody else stays; a Service may be of an earlier job, and goes."""
+    double = night.double
+    double.objects.create(double.place("configmaps"), {"metadata": {"name": "dusk"}, "data": {"a": "b"}})
+    double.objects.create(double.place("services"), {"metadata": {"name": "later-etcd"}})
+    apply(night, "dusk")
+    apply(night, "later")
+    operator.look(night.api, {}, 0.0)
+    assert said(night, "dusk")["state"] == "Invalid" and "a ConfigMap dusk that is not" in said(night, "dusk")["reason"]
+    assert "dusk" not in double.all("jobs", objects.BATCH), "no master that could only fail"
+    assert said(night, "later")["state"] == "Pending" and "Service later-etcd" in said(night, "later")["reason"]
+    double.objects.delete(double.place("services"), "later-etcd", {})
+    operator.look(night.api, {}, 0.0)
+    operator.look(night.api, {}, 0.0)
+    assert "its master has not started yet" in said(night, "later")["reason"], said(night, "later")
+
+
 def test_an_elastic_job_that_would_go_before_its_end_is_read_is_not_made(night: Night) -> None:
     spec = {"image": "any", "command": ["train.py"], elastic_job.TTL: 5}
     night.double.objects.create(night.double.place(*PLACE), {"metadata": {"name": "brief"}, "spec": spec})
