@@ -64,6 +64,8 @@ def judge(ended: Replica, end: End, limits: Limits) -> Verdict:
     match end:
         case Preempted() | MachineLost():
             return Again(counted=False, not_before=ended.since)
+        case Exited(container=name) if name:  # of which nobody knows what its codes mean
+            return _counted(ended, limits)
         case Exited(code) if code in SIGNALLED:
             return Again(counted=False, not_before=ended.since)
         case Exited(exit_code=0):

@@ -70,15 +70,21 @@ PendingReason = Submitted | Starting | Promised | Unschedulable | CannotStart | 
 
 @dataclass(frozen=True, slots=True)
 class Exited(Tagged):
-    """Its agent ended by itself, or by a signal (128 + its number). `message`: its last words, where they are known."""
+    """Its agent ended by itself, or by a signal (128 + its number). `message`: its last words, where they are known.
+
+    `container`: the one that ended in place of the agent, which did not begin.
+    """
 
     exit_code: Number
     message: Words = ""
+    container: Words = ""
 
     def __str__(self) -> str:
         if 128 < self.exit_code < 128 + 65:
-            return f"it was ended by {signal_name(self.exit_code - 128)}"
-        return f"its agent ended with exit code {self.exit_code}{f': {self.message}' if self.message else ''}"
+            who = f"its container {self.container}" if self.container else "it"
+            return f"{who} was ended by {signal_name(self.exit_code - 128)}"
+        who = f"container {self.container}" if self.container else "agent"
+        return f"its {who} ended with exit code {self.exit_code}{f': {self.message}' if self.message else ''}"
 
 
 @dataclass(frozen=True, slots=True)

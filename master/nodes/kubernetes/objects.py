@@ -389,7 +389,8 @@ def node_template(request: Request, role: str) -> Json:
     more = [{"name": name, "value": value} for name, value in request.env.items()]
     given_env = cast(Sequence[Json], agent.get("env") or ())
     agent["env"] = [*given_here, *(each for each in given_env if each.get("name") not in own), *more]
-    agent.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
+    for each in (*containers, *(spec.get("initContainers") or ())):  # whichever fails is told with its last words
+        each.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     agent.update(pull_policy(request))
     resources = agent["resources"] = _at(agent, "resources")
     for amount, key in ((request.cpu, "cpu"), (request.memory, "memory"), (str(request.gpus or ""), "nvidia.com/gpu")):

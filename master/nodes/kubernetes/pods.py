@@ -258,12 +258,15 @@ def _end(status: Json, memory: int) -> End:
         return Preempted(f"{reason}: {message}")
     containers = status.get("containerStatuses") or ()
     # Where the agent's container has ended, it alone tells: a sidecar ends after it. Else one before it has failed.
-    ended = [_terminated(each) for each in (*(status.get("initContainerStatuses") or ()), *containers)]
-    ended.sort(key=lambda each: each.get("exitCode", 0) == 0)
-    first = _terminated(_agent(containers)) or next(filter(None, ended), None)
+    agent = _agent(containers)
+    others = [*(status.get("initContainerStatuses") or ()), *containers]
+    others.sort(key=lambda each: _terminated(each).get("exitCode", 0) == 0)
+    first = next((each for each in (agent, *others) if _terminated(each)), None)
     if first is None:
         return MachineLost(f"{reason or 'its container has no state'}: {message}")
-    return _end_of(first, memory)
+    end = _end_of(_terminated(first), memory)
+    other = "" if first is agent else str(first.get("name", ""))
+    return replace(end, container=other) if isinstance(end, Exited) else end
 
 
 def _end_of(first: Json, memory: int) -> End:

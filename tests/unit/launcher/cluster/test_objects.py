@@ -189,6 +189,16 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, o
             },
             Exited(3),
         ),
+        (
+            {
+                "phase": "Failed",
+                "initContainerStatuses": [
+                    {"name": "prep", "state": {"terminated": {"exitCode": 2, "message": "it asks\nno such bucket\n"}}}
+                ],
+                "containerStatuses": [{"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            },
+            Exited(2, "no such bucket", "prep"),
+        ),
         (ended(128, "StartError", "no such file"), NeverStarted("StartError: no such file")),
         ({"phase": "Failed", "reason": "Evicted", "message": "disk pressure"}, Preempted("Evicted: disk pressure")),
         ({"phase": "Failed", "reason": "NodeLost", "message": "silent"}, MachineLost("NodeLost: silent")),
@@ -219,6 +229,15 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, o
 )
 def test_how_a_pod_ended(status: Mapping[str, object], expected: object) -> None:
     assert seen(status).end == expected
+
+
+def test_an_end_is_told_as_that_of_the_container_that_ended() -> None:
+    assert str(Exited(2, "no such bucket", "prep")) == "its container prep ended with exit code 2: no such bucket"
+    assert str(Exited(143, "", "prep")) == "its container prep was ended by SIGTERM"
+    given = {"spec": {"containers": [{"name": "agent"}, {"name": "side"}], "initContainers": [{"name": "prep"}]}}
+    spec = objects.node_template(replace(REQUEST, template=given), "")["spec"]
+    kept = {each["name"]: each["terminationMessagePolicy"] for each in (*spec["containers"], *spec["initContainers"])}
+    assert kept == dict.fromkeys(("agent", "side", "prep"), "FallbackToLogsOnError")
 
 
 @pytest.mark.parametrize(
@@ -263,7 +282,8 @@ def test_the_users_own_pod_keeps_what_it_says() -> None:
     pod = objects.node_template(Request("n", "r", "train:1", (), ("t.py",), template=template), "")
     logs, agent = pod["spec"]["containers"]
     assert pod["spec"]["tolerations"][0] == {"key": "spot"} and pod["metadata"]["labels"]["team"] == "vision"
-    assert (logs["name"], logs["image"], logs.keys()) == ("logs", "logs:1", {"name", "image", "securityContext"})
+    assert (logs["name"], logs["image"]) == ("logs", "logs:1")
+    assert logs.keys() == {"name", "image", "securityContext", "terminationMessagePolicy"}
     assert agent["image"] == "train:1" and {"name": "A", "value": "1"} in agent["env"]
     assert template["spec"]["containers"][1] == {"name": "agent", "env": [{"name": "A", "value": "1"}]}
 

@@ -224,6 +224,10 @@ def test_the_verdicts() -> None:
         Exited(1): Again(counted=True, not_before=5.0 + limits.pause),
         Exited(2): GivenUp(),
         Exited(143): Again(counted=False, not_before=5.0),
+        # Of a container of its user's, whose codes say nothing.
+        Exited(0, container="prep"): Again(counted=True, not_before=5.0 + limits.pause),
+        Exited(2, container="prep"): Again(counted=True, not_before=5.0 + limits.pause),
+        Exited(143, container="prep"): Again(counted=True, not_before=5.0 + limits.pause),
         NeverStarted("no such program"): GivenUp(),
         Preempted("by another"): Again(counted=False, not_before=5.0),
         MachineLost("silent"): Again(counted=False, not_before=5.0),
