@@ -180,6 +180,8 @@ def replica_of(pod: Json, since: float) -> Replica | None:
     changes: dict[str, Any]
     if phase in ("Succeeded", "Failed"):
         changes = {"state": "ended", "end": _end(status, memory), "counted": 0 if _ran(status) >= LONG else counted}
+    elif "running" in _at(_agent(status.get("containerStatuses") or ()), "state"):
+        changes = {"state": "running", "pending": _trouble(status) if phase == "Pending" else None}
     elif phase == "Pending":
         changes = {"pending": _pending(status)}
     else:

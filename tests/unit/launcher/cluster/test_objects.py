@@ -240,6 +240,14 @@ def test_an_end_is_told_as_that_of_the_container_that_ended() -> None:
     assert kept == dict.fromkeys(("agent", "side", "prep"), "FallbackToLogsOnError")
 
 
+def test_a_node_whose_agent_runs_is_one_that_runs_whatever_its_sidecar_waits_for() -> None:
+    """Such a pod is pending for the cluster; a job is not ended for it, and its sidecar is told of all the same."""
+    agent = {"name": "agent", "state": {"running": {}}}
+    side = {"name": "side", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    found = seen({"phase": "Pending", "containerStatuses": [agent, side]})
+    assert (found.state, found.pending) == ("running", CannotStart("ErrImagePull: no such image"))
+
+
 @pytest.mark.parametrize(
     ("begin", "end", "counted"),
     [
