@@ -257,7 +257,11 @@ def _delete(server: Api, job: Json) -> None:
 
 def _look_at(server: Api, job: Json, config_map: Json, patience: unstarted.Patience, now: float) -> None:
     name = str(job["metadata"]["name"])
-    if (job.get("status") or {}).get("state", "Pending") != "Pending" or objects.status_of(config_map):
+    if objects.status_of(config_map):  # by a master, of whom there may be none any more
+        if over := unstarted.given_up(server, name):
+            unstarted.end(server, name, over.words, begun=True)
+        return
+    if (job.get("status") or {}).get("state", "Pending") != "Pending":
         return
     trouble = unstarted.look(server, name)
     if trouble is not None:

@@ -3,12 +3,14 @@
 """How jobs are: `elastic-job list`, `status` and `wait`."""
 
 import argparse
+import contextlib
 import json
 import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...master.nodes.platform import PlatformError
 from ...rendezvous.visible import visible
 from ..errors import UsageError
 from .arguments import say
@@ -31,7 +33,7 @@ def list_jobs(api: "Api", arguments: argparse.Namespace) -> int:
 
     selector = (("labelSelector", f"{objects.COMPONENT}=job"),)
     found = api.ask_now("get", api.path("configmaps"), query=selector)["items"]
-    jobs = {each["metadata"]["name"]: objects.status_of(each) for each in found}
+    jobs = {each["metadata"]["name"]: objects.status_of(each) or _unstarted(api, each) for each in found}
     if arguments.output == "json":
         sys.stdout.write(json.dumps([{"name": name, **status} for name, status in sorted(jobs.items())]) + "\n")
         return 0
@@ -45,7 +47,17 @@ def list_jobs(api: "Api", arguments: argparse.Namespace) -> int:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         sys.stdout.write("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() + "\n")
+    for name, each in sorted(jobs.items()):
+        if "nodes" not in each and "reason" in each:  # nobody else tells it
+            say(f"job {name} has not begun: {each['reason']}")
     return 0
+
+
+def _unstarted(api: "Api", config_map: Json) -> Json:
+    """How a job is of which no master has written it; nothing where this user may not look at its pods."""
+    with contextlib.suppress(PlatformError, UsageError):
+        return _look(api, str(config_map["metadata"]["name"]))[0]
+    return {}
 
 
 def status(api: "Api", arguments: argparse.Namespace) -> int:
@@ -79,10 +91,12 @@ def _look(api: "Api", name: str) -> "tuple[Json, Trouble | None]":
     from . import unstarted
 
     found = objects.status_of(job_of(api, name))
-    if found:  # by its master
+    if objects.EXIT_CODE in found:
         return found, None
-    trouble = unstarted.look(api, name)
-    return ({**found, "state": "pending", "reason": trouble.words} if trouble else found), trouble
+    trouble = unstarted.given_up(api, name) if found else unstarted.look(api, name)  # found: written by its master
+    if trouble is None:
+        return found, None
+    return {**found, "state": "pending" if trouble.kind != "over" else "failed", "reason": trouble.words}, trouble
 
 
 def job_of(api: "Api", name: str) -> Json:
@@ -122,7 +136,7 @@ class Waiting:
             say(f"job {self._name} {does}: {reason}")
             self._said = news
         if why := self._patience.ended_by(trouble, time.monotonic()):
-            unstarted.end(self._api, self._name, why)
+            unstarted.end(self._api, self._name, why, begun=trouble is not None and trouble.kind == "over")
         return found
 
 

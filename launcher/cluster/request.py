@@ -39,20 +39,11 @@ STORE_SIZE = 3
 LONGEST_NAMES = 50
 """Characters of a job's and a role's name together: with index and attempt they are a pod's, which has 63."""
 
-_CONTAINER: Json = {
-    "env": [{}],
-    "resources": {"requests": {}, "limits": {}},
-    "securityContext": {"capabilities": {}},
-}
-
+_CONTAINER: Json = {"env": [{}], "resources": {"requests": {}, "limits": {}}, "securityContext": {"capabilities": {}}}
+_CONTAINERS: Json = {"containers": [_CONTAINER], "initContainers": [_CONTAINER]}
 POD: Json = {
     "metadata": {"labels": {}, "annotations": {}},
-    "spec": {
-        "containers": [_CONTAINER],
-        "initContainers": [_CONTAINER],
-        "securityContext": {},
-        "tolerations": [{}],
-    },
+    "spec": {**_CONTAINERS, "securityContext": {}, "tolerations": [{}]},
 }
 """The parts of a pod that are read here, each as a list or a mapping of its kind."""
 
@@ -142,6 +133,8 @@ def request_of(
         template=given,
         grace=options.shutdown_timeout,
         memory_cap=pods.bytes_of(arguments.memory_cap or 0),
+        # Not where it is applied: who applies it again would limit the job that trains.
+        patience=0 if arguments.dry_run else _patience(options),
         ttl=arguments.ttl,
     )
 
@@ -241,13 +234,24 @@ def _conf(flags: Sequence[str], *, hosted: bool) -> tuple[str, ...]:
     Args:
         hosted: a pod may start an etcd: the master's.
     """
-    conf = next((each for each in flags if each.startswith("--rdzv-conf=")), "--rdzv-conf=")
-    keys = {pair.partition("=")[0].strip() for pair in conf.partition("=")[2].split(",")}
+    conf, keys = _given_conf(flags)
     more = [f"{key}={YEAR}" for key in ("join_timeout", "recovery_timeout") if key not in keys]
     more = more[1:] if "timeout" in keys and "join_timeout" not in keys else more
     more += [] if hosted or "is_host" in keys else ["is_host=false"]
     told = ",".join(filter(None, (conf.partition("=")[2], *more)))
     return (*(each for each in flags if each != conf), f"--rdzv-conf={told}")
+
+
+def _given_conf(flags: Sequence[str]) -> tuple[str, set[str]]:
+    """The flag --rdzv-conf, and which settings it has."""
+    conf = next((each for each in flags if each.startswith("--rdzv-conf=")), "--rdzv-conf=")
+    return conf, {pair.partition("=")[0].strip() for pair in conf.partition("=")[2].split(",")}
+
+
+def _patience(options: "Options") -> int:
+    """Seconds until the cluster itself gives up a job whose master has not begun: as long as that waits for nodes."""
+    user_said = _given_conf(options.given)[1] & {"join_timeout", "timeout"}
+    return max(1, math.ceil(options.timing.join_timeout)) if user_said else YEAR
 
 
 def _name(target: str) -> str:

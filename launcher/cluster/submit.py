@@ -68,6 +68,8 @@ def submit(arguments: argparse.Namespace, flags: Sequence[str], command: Sequenc
         named = more if word == "scale" else f"{more} {request.name}".strip()
         say(f"  elastic-job {word}{where} {named}")
     if arguments.no_wait:
+        say("where its master cannot begin, such as for an image that cannot be pulled, this tells of it and ends it:")
+        say(f"  elastic-job wait{where} {request.name}")
         return 0
     try:
         return follow(api, request.name)

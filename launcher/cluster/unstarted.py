@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 """An object of the API (hence Any)."""
 
-Kind = Literal["waits", "stuck", "failed"]
+Kind = Literal["waits", "stuck", "failed", "over"]
 
 FORBIDDEN = 403
 
@@ -38,7 +38,8 @@ class Trouble:
     Attributes:
         words: for a person, with what to do.
         kind: waits: it may begin by itself; stuck: its pod cannot be started as it is now; failed: it can never begin,
-            its program was found in none of several pods, or has refused what it was given.
+            its program was found in none of several pods, or has refused what it was given; over: the cluster has
+            ended its Job, and starts no master any more.
     """
 
     words: str
@@ -59,7 +60,7 @@ class Patience:
 
     def ended_by(self, trouble: Trouble | None, now: float) -> str:
         """Why it is over; empty where it is not."""
-        if trouble is not None and trouble.kind == "failed":
+        if trouble is not None and trouble.kind in ("failed", "over"):
             return trouble.words
         if trouble is None or trouble.kind != "stuck":
             self._stuck_since = None
@@ -97,11 +98,12 @@ def look(api: "Api", name: str) -> Trouble | None:
             kind: Kind = "failed" if broken and pending.never else "stuck" if broken else "waits"
             return Trouble(f"{where}: {troubles.with_advice(words)}", kind)
         if words := pods.words_of(newest):
-            given_up = _given_up(api, name)
-            return Trouble(f"{given_up}{where}: {troubles.with_advice(words)}", "failed" if given_up else "waits")
+            last = f"{where}: {troubles.with_advice(words)}"
+            over = given_up(api, name)
+            return Trouble(f"{over.words}; {last}", "over") if over else Trouble(last)
         return None
-    if given_up := _given_up(api, name):
-        return Trouble(given_up.removesuffix("; "), "failed")
+    if over := given_up(api, name):
+        return over
     if noted := _noted(api, name, "Job", "FailedCreate"):
         return Trouble(f"its master's pod cannot be made: {troubles.with_advice(noted[-1])}")
     return None
@@ -126,13 +128,19 @@ def of_store(members: Mapping[str, PendingReason | None], size: int) -> Trouble 
     return None
 
 
-def end(api: "Api", name: str, why: str) -> None:
-    """Ends a job whose master has not begun, as failed. Nothing where one has begun meanwhile. Raises PlatformError."""
+def end(api: "Api", name: str, why: str, *, begun: bool = False) -> None:
+    """Ends a job whose master has not begun, as failed. Raises PlatformError.
+
+    Args:
+        begun: also one whose masters have begun, of whom there is none any more; else nothing where one has.
+    """
     path = api.path("configmaps", name)
     found = api.ask_now("get", path)
-    if objects.status_of(found):
+    before = objects.status_of(found)
+    if objects.EXIT_CODE in before or (before and not begun):
         return
-    status = {"state": "failed", "reason": why, objects.EXIT_CODE: plan.FAILED, "nodes": {"running": 0, "pending": 0}}
+    status = {**before, "state": "failed", "reason": why, objects.EXIT_CODE: plan.FAILED}
+    status["nodes"] = {"running": 0, "pending": 0}
     patch = {
         "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
         "data": {objects.STATUS: json.dumps(status)},
@@ -155,16 +163,16 @@ def end(api: "Api", name: str, why: str) -> None:
                 raise
 
 
-def _given_up(api: "Api", name: str) -> str:
-    """That the cluster has given the Job up, in its words; empty where it has not. Raises PlatformUnavailable."""
+def given_up(api: "Api", name: str) -> Trouble | None:
+    """That the cluster has given the Job up, in its words; None where it has not. Raises PlatformUnavailable."""
     try:
         job = api.ask_now("get", api.path("jobs", name, group=objects.BATCH))
     except ApiRefused:  # it is gone, and its ConfigMap goes, too; or this user may not read it
-        return ""
+        return None
     for each in (job.get("status") or {}).get("conditions") or ():
         if (each["type"], each["status"]) == ("Failed", "True"):
-            return f"the cluster starts no other master: {each.get('message') or each.get('reason')}; "
-    return ""
+            return Trouble(f"the cluster starts no other master: {each.get('message') or each.get('reason')}", "over")
+    return None
 
 
 def _never_ran(end: object) -> bool:

@@ -12,7 +12,7 @@ from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.objects import Control
 from elastic_run.master.nodes.relaunch import Limits
 
-from ..doubles.api_double import ApiDouble, Asked
+from ..doubles.api_double import ApiDouble, Asked, Fault
 from ..doubles.double_objects import Refused
 
 REQUEST = objects.Request("night", "night-1", "any", ("--nnodes=1:8",), ("train.py",))
@@ -210,6 +210,49 @@ def test_a_job_that_the_cluster_has_given_up_ends_with_the_last_words_of_its_mas
     night.run("wait", "night", code=1)
     said = capsys.readouterr().err
     assert "it has reached the limit" in said and "exit code 1: exec: elastic-run: not found" in said, said
+
+
+def give_up(night: Night) -> None:
+    """The cluster ends the Job, and says why."""
+    why = {"reason": "DeadlineExceeded", "message": "Job was active longer than specified deadline"}
+    condition = {"type": "Failed", "status": "True", **why}
+    place = night.double.place("jobs", objects.BATCH)
+    night.double.objects.patch(place, "night", {"status": {"conditions": [condition]}}, "status")
+
+
+def test_a_job_whose_masters_the_cluster_has_ended_is_over(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
+    night.write(objects.STATUS, '{"state": "running", "round": 3, "workers": 8}')
+    give_up(night)
+    night.run("status", "night")
+    assert "night: failed: the cluster starts no other master: Job was active longer" in capsys.readouterr().out
+    night.run("wait", "night", code=1)
+    found = night.status()
+    assert (found["state"], found["exitCode"], found["round"]) == ("failed", 1, 3), found
+    assert "active longer than specified deadline" in found["reason"]
+
+
+def test_the_operator_ends_a_job_whose_masters_the_cluster_has_ended(night: Night) -> None:
+    apply(night, "night")
+    uid = night.double.all(*PLACE)["night"]["metadata"]["uid"]
+    note = {"metadata": {"annotations": {elastic_job.OWNER: uid}}}
+    night.double.objects.patch(night.double.place("configmaps"), "night", note)
+    night.begin()
+    operator.look(night.api, {}, 0.0)
+    assert night.status() == {"state": "running"}
+    give_up(night)
+    operator.look(night.api, {}, 0.0)
+    assert night.status()["exitCode"] == 1 and "starts no other master" in night.status()["reason"]
+
+
+def test_a_list_tells_why_a_job_has_not_begun(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
+    night.master_pod("night-x", pull("ErrImagePull", "not found"))
+    night.run("list")
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].split()[:2] == ["night", "pending"], out
+    assert "job night has not begun: its master's pod night-x: it cannot be started: ErrImagePull: not found" in err
+    night.double.fault(Fault("list", "pods", times=0, status=403))  # who may not look at pods has a list all the same
+    night.run("list")
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["night", "submitted"]
 
 
 def test_a_job_without_its_job_object_is_told_of_and_keeps_no_other_from_a_look(night: Night) -> None:

@@ -175,6 +175,19 @@ async def test_a_status_that_cannot_be_written_is_told_once(night: Night) -> Non
     assert len(night.said) == 1 and "403" in night.said[0], night.said
 
 
+async def test_the_first_master_lifts_the_limit_for_its_begin_unless_its_job_is_over_by_then(night: Night) -> None:
+    place = night.double.place("jobs", "batch/v1")
+    night.double.objects.patch(place, "night", {"spec": {"activeDeadlineSeconds": 90}})
+    master = await night.master()
+    job = night.double.all("jobs", "batch/v1")["night"]["spec"]
+    assert (job.get("activeDeadlineSeconds"), job["backoffLimit"]) == (None, objects.ATTEMPTS)
+    await master.no_other_master()
+    night.double.objects.patch(place, "night", {"spec": {"activeDeadlineSeconds": 1}})
+    await master.end(END)
+    await (await night.master()).no_other_master()
+    assert night.double.all("jobs", "batch/v1")["night"]["spec"]["activeDeadlineSeconds"] == 1
+
+
 async def test_a_job_that_may_not_be_changed_is_not_called_one_that_cannot_be_read(night: Night) -> None:
     night.double.fault(Fault("patch", "jobs", times=0, status=403))
     with pytest.raises(

@@ -74,9 +74,10 @@ class ClusterJob:
             try:
                 job = await self._api.ask("get", self._api.path("jobs", self.name, group=BATCH))
                 found = await self._api.ask("get", self._path)
-                if EXIT_CODE not in status_of(found) and job["spec"].get("backoffLimit") != ATTEMPTS:
-                    await self._limit_masters(ATTEMPTS)
-                break
+                if EXIT_CODE in status_of(found) or job["spec"].get("backoffLimit") == ATTEMPTS:
+                    break
+                await self._limit_masters(ATTEMPTS)
+                continue  # whoever has ended the job meanwhile is read then, or ends this pod
             except ApiRefused as error:
                 if error.status != NOT_FOUND or loop.time() >= until:
                     raise PlatformRefused(
@@ -182,9 +183,9 @@ class ClusterJob:
         await self._limit_masters(0)
 
     async def _limit_masters(self, limit: int) -> None:
-        """Has the Job replace a lost master so often. Raises PlatformRefused, ApiUnavailable."""
+        """Has the Job replace a lost master so often, at any time. Raises PlatformRefused, ApiUnavailable."""
         try:
-            patch = {"spec": {"backoffLimit": limit}}
+            patch = {"spec": {"backoffLimit": limit, **({"activeDeadlineSeconds": None} if limit else {})}}
             await self._api.ask("patch", self._api.path("jobs", self.name, group=BATCH), patch)
         except ApiRefused as error:
             words = f"the Job {self.name} cannot be told how often to replace a lost master: {error}"

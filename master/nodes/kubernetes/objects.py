@@ -124,6 +124,7 @@ class Request:
         template: a pod that the nodes are made of, whatever it says; of master and store it says `EVERY_POD`.
         grace: seconds that a node's workers have to end.
         memory_cap: bytes up to which a node that was out of memory gets more; 0: it gets no more.
+        patience: seconds that the cluster has for a first master to begin, who lifts that limit; 0: without end.
         ttl: seconds after the job's end until the cluster deletes the Job, with all that it owns; None: it stays.
     """
 
@@ -152,6 +153,7 @@ class Request:
     template: Json = field(default_factory=dict[str, Any])
     grace: float = 30.0
     memory_cap: int = 0
+    patience: int = 0
     ttl: int | None = None
 
 
@@ -246,6 +248,7 @@ def master_job(request: Request) -> Json:
             "completions": 1,
             "parallelism": 1,
             **({} if request.ttl is None else {"ttlSecondsAfterFinished": request.ttl}),
+            **({"activeDeadlineSeconds": request.patience} if request.patience else {}),
             "template": beside_nodes(
                 request, container, {"restartPolicy": "Never", "serviceAccountName": request.service_account}
             ),

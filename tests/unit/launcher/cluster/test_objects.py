@@ -296,6 +296,23 @@ def test_the_users_own_pod_keeps_what_it_says() -> None:
     assert template["spec"]["containers"][1] == {"name": "agent", "env": [{"name": "A", "value": "1"}]}
 
 
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ([], job.YEAR),
+        (["--rdzv-conf=settle=0,join_timeout=90.5"], 91),
+        (["--rdzv-conf=timeout=0"], 1),
+        # Who applies it again would set the limit anew, of a job that trains.
+        (["--rdzv-conf=join_timeout=90", "--dry-run"], None),
+    ],
+)
+def test_the_cluster_itself_waits_no_longer_for_a_master_than_that_for_nodes(
+    words: list[str], seconds: int | None
+) -> None:
+    request = job.submitted(["--name=n", "--image=i", *words, "--", "t.py"], {})
+    assert objects.master_job(request)["spec"].get("activeDeadlineSeconds") == seconds
+
+
 def test_the_nodes_with_the_lowest_indexes_give_way_last() -> None:
     request = replace(REQUEST, high_priority_class="high", high_priority={"": 2})
     pods_made = [made(Launch("", index, 0), request) for index in range(4)]
