@@ -37,11 +37,13 @@ ENDED = ("Succeeded", "Failed")
 
 def logs(api: "Api", arguments: argparse.Namespace) -> int:
     """`elastic-job logs`."""
-    job_of(api, arguments.name)  # there is such a job
     tails = Tails(api, arguments.name, arguments.tail, master=arguments.master)
     if not arguments.follow:
+        job_of(api, arguments.name)  # there is such a job
         tails.once()
         return 0
+    while tails.outage.answer(lambda: job_of(api, arguments.name)) is None:
+        time.sleep(LOG_PAUSE)
 
     def over() -> bool:
         try:
@@ -106,7 +108,7 @@ class Tails:
         components = "node,master" if master else "node"
         self._query = [("labelSelector", f"{pods.JOB}={name},{objects.COMPONENT} in ({components})")]
         self._tail: list[tuple[str, object]] = [("tailLines", tail)] if tail >= 0 else []
-        self._outage = Outage()
+        self.outage = Outage()
         self._ended: set[str] = set()
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
@@ -118,7 +120,7 @@ class Tails:
 
     def until(self, over: Callable[[], bool]) -> None:
         """Until the job is over, and everything is printed. Raises UsageError, PlatformError."""
-        while not self._outage.answer(lambda: self._begin(over)):
+        while not self.outage.answer(lambda: self._begin(over)):
             time.sleep(LOG_PAUSE)
         until = time.monotonic() + LAST_LINES
         for thread in self._threads.values():
@@ -165,7 +167,7 @@ class Tails:
                 if ended:
                     return
             except PlatformError as error:
-                lasts = isinstance(error, PlatformUnavailable) or self._outage.since is not None
+                lasts = isinstance(error, PlatformUnavailable) or self.outage.since is not None
                 if not (follow and lasts):
                     if not (whole and getattr(error, "status", 0) == NOT_FOUND):
                         say(f"the logs of {pod} end here: {error}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastic_run.launcher.cluster import command, operator, unstarted
+from elastic_run.launcher.cluster import command, operator, pod_logs, unstarted
 from elastic_run.master.nodes.kubernetes import elastic_job, objects
 from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.objects import Control
@@ -375,6 +375,18 @@ def test_whoever_follows_a_job_that_goes_is_not_kept_waiting(
     night.while_it_reads("configmaps", go)
     night.run(*verb, "night", code=2 if verb == ("wait",) else 0)
     assert verb != ("wait",) or "there is no job night" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [("wait",), ("status", "-w"), ("logs", "-f")])
+def test_whoever_begins_to_follow_a_job_while_the_server_is_away_waits_for_it(
+    night: Night, verb: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_logs, "LOG_PAUSE", 0.1)
+    night.write(objects.STATUS, '{"state": "succeeded", "exitCode": 0}')
+    night.double.fault(Fault("get", "configmaps", times=2, close=True))
+    night.run(*verb, "night")
+    said = capsys.readouterr().err
+    assert said.count("the API server does not answer") == said.count("the API server answers again") == 1, said
 
 
 def test_a_job_whose_objects_were_applied_by_hand_goes_as_a_whole(night: Night) -> None:
