@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from .managed_nodes import CANCELLED
-from .progress import job_of
+from .progress import existing, job_of
 
 if TYPE_CHECKING:
     from ...master.nodes.kubernetes.api import Api
@@ -74,10 +74,10 @@ def delete_job(api: "Api", name: str) -> None:
     from ...master.nodes.kubernetes.api import NOT_FOUND, ApiRefused
 
     paths = [api.path("jobs", name, group=objects.BATCH)]
-    if found := _found(api, api.path("configmaps", name)):
+    if found := existing(api, api.path("configmaps", name)):
         if uid := _owner(found):
             owner = api.path(elastic_job.PLURAL, name, group=elastic_job.API)
-            if _found(api, owner):
+            if existing(api, owner):
                 paths = [owner, *paths]
             else:  # it has gone without its Job (kubectl delete --cascade=orphan), and nothing owns the Secret
                 paths = [api.path("secrets", elastic_job.secret_of(name, uid)), *paths]
@@ -103,7 +103,7 @@ def _applied(api: "Api", name: str) -> Iterator[str]:
     """
     from ...master.nodes.kubernetes import objects, store
 
-    job = _found(api, api.path("jobs", name, group=objects.BATCH))
+    job = existing(api, api.path("jobs", name, group=objects.BATCH))
     containers = job["spec"]["template"]["spec"]["containers"] if job else []
     sources = [each.get("valueFrom") or {} for one in containers for each in one.get("env") or []]
     if name in {(each.get("secretKeyRef") or {}).get("name") for each in sources}:
@@ -113,21 +113,9 @@ def _applied(api: "Api", name: str) -> Iterator[str]:
     paths = [api.path("services", own), api.path("statefulsets", own, group=store.APPS)]
     paths += [api.path("poddisruptionbudgets", own, group=group) for group in store.POLICIES]
     for path in paths:
-        found = _found(api, path)
+        found = existing(api, path)
         if found and (found["metadata"].get("labels") or {}).get(objects.JOB) == name:
             yield path
-
-
-def _found(api: "Api", path: str) -> Json | None:
-    """The object there, or None. Raises PlatformError."""
-    from ...master.nodes.kubernetes.api import NOT_FOUND, ApiRefused
-
-    try:
-        return api.ask_now("get", path)
-    except ApiRefused as error:
-        if error.status != NOT_FOUND:
-            raise
-        return None
 
 
 def _living(api: "Api", name: str) -> Json:
@@ -159,7 +147,7 @@ def _change(api: "Api", name: str, change: "Callable[[Control], Control]") -> No
         found = _living(api, name)
         control = change(objects.Control.read(found["data"].get(objects.CONTROL, "")))
         try:
-            if _owner(found) and (owner := _found(api, job)):
+            if _owner(found) and (owner := existing(api, job)):
                 # Before the control: the operator would take back what it does not find there.
                 wanted = change(elastic_job.control(owner["spec"], objects.Control()))
                 api.ask_now("patch", job, {**_of(owner), "spec": elastic_job.spec_of(wanted, owner["spec"])})

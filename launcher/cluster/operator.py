@@ -27,6 +27,7 @@ from ...rendezvous.cancel import cancel
 from ...rendezvous.identity.secret import new_secret
 from ..errors import UsageError
 from . import unstarted
+from .progress import existing
 from .request import check_pod, check_ttl, submitted
 from .submit import make_store, queue_trouble
 
@@ -85,14 +86,9 @@ def apply(*, body: kopf.Body, name: str | None, namespace: str | None, **_: Any)
 @kopf.on.event("configmaps", labels={objects.COMPONENT: "job"}, annotations={elastic_job.OWNER: kopf.PRESENT})
 def copy_status(*, body: kopf.Body, name: str | None, namespace: str | None, type: str | None, **_: Any) -> None:
     """A job's master has written how it is. Where somebody has deleted the job alone, a look makes it again."""
-    server, name = api(namespace or ""), name or ""
-    if type == "DELETED":
-        return
-    try:
-        _tell(server, server.ask_now("get", _path(server, name)), cast(Json, body))
-    except ApiRefused as error:
-        if error.status != NOT_FOUND:  # else both go together
-            raise
+    server = api(namespace or "")
+    if type != "DELETED" and (job := existing(server, _path(server, name or ""))):  # else both go together
+        _tell(server, job, cast(Json, body))
 
 
 @kopf.on.startup()
@@ -129,12 +125,7 @@ def reconcile(server: Api, job: Json, name: str) -> None:
     metadata, spec = job["metadata"], job["spec"]
     if metadata.get("deletionTimestamp"):
         return
-    try:
-        config_map = server.ask_now("get", server.path("configmaps", name))
-    except ApiRefused as error:
-        if error.status != NOT_FOUND:
-            raise
-        config_map = None
+    config_map = existing(server, server.path("configmaps", name))
     if config_map is None or not _is_of(config_map, job):
         if "exitCode" in (job.get("status") or {}):
             return  # it is over, and somebody has cleaned up

@@ -101,16 +101,23 @@ def _look(api: "Api", name: str) -> "tuple[Json, Trouble | None]":
 
 def job_of(api: "Api", name: str) -> Json:
     """The ConfigMap of a job. Raises UsageError where there is no such job; PlatformError."""
+    if found := existing(api, api.path("configmaps", name)):
+        return found
+    raise UsageError(
+        f"there is no job {name} in namespace {api.namespace}: elastic-job list -n {api.namespace} shows the others"
+    )
+
+
+def existing(api: "Api", path: str) -> Json | None:
+    """The object there, or None. Raises PlatformError."""
     from ...master.nodes.kubernetes.api import NOT_FOUND, ApiRefused
 
     try:
-        return api.ask_now("get", api.path("configmaps", name))
+        return api.ask_now("get", path)
     except ApiRefused as error:
         if error.status != NOT_FOUND:
             raise
-        raise UsageError(
-            f"there is no job {name} in namespace {api.namespace}: elastic-job list -n {api.namespace} shows the others"
-        ) from None
+        return None
 
 
 class Waiting:

@@ -40,10 +40,9 @@ LONGEST_NAMES = 50
 """Characters of a job's and a role's name together: with index and attempt they are a pod's, which has 63."""
 
 _CONTAINER: Json = {"env": [{}], "resources": {"requests": {}, "limits": {}}, "securityContext": {"capabilities": {}}}
-_CONTAINERS: Json = {"containers": [_CONTAINER], "initContainers": [_CONTAINER]}
 POD: Json = {
     "metadata": {"labels": {}, "annotations": {}},
-    "spec": {**_CONTAINERS, "securityContext": {}, "tolerations": [{}]},
+    "spec": {"containers": [_CONTAINER], "initContainers": [_CONTAINER], "securityContext": {}, "tolerations": [{}]},
 }
 """The parts of a pod that are read here, each as a list or a mapping of its kind."""
 
