@@ -11,7 +11,7 @@ from ..replica import CannotStart, PendingReason
 
 ADVICE: Mapping[str, str] = {
     r"service ?account \S+ not found|error looking up service account": (
-        "kubectl apply -f deploy/kubernetes/role.yaml makes the service account, with its rights"
+        "kubectl apply -f deploy/kubernetes/role.yaml makes that of masters, with its rights; make another yourself"
     ),
     r"violates PodSecurity": "correct --pod-template: a pod without one conforms to every level",
     r"runAsNonRoot|non-root policy": (
@@ -19,8 +19,8 @@ ADVICE: Mapping[str, str] = {
         "let it be root: {runAsNonRoot: false}"
     ),
     r"must specify ": (
-        "a quota wants it of every pod: give the agent's container limits in --pod-template, by which master and store "
-        "get some of their own"
+        "a quota wants it of every container: give those of --pod-template limits; where the agent's has some, master "
+        "and store get some of their own"
     ),
     r"exceeded quota": (
         "ask for less or wait for others to end (kubectl describe resourcequota), or have the quota raised"
