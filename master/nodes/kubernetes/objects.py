@@ -72,6 +72,9 @@ PROCESS = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmo
 NODES_ALONE = (f"{PREFIX}/", "kueue.x-k8s.io/", "container.")
 """Labels and annotations that hold for no other pod begin so: ours, a queue's, and those of a container by its name."""
 
+EVICTABLE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""Annotation without which the autoscaler keeps a machine for a pod that no Job controls, or that has an `emptyDir`."""
+
 LIMITS: Mapping[str, Json] = {
     "master": {"cpu": "2", "memory": "2Gi", "ephemeral-storage": "2Gi"},
     "store": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "2Gi"},
@@ -412,7 +415,7 @@ def node_template(request: Request, role: str) -> Json:
     if spec.get("hostNetwork"):  # or it would not know the names of the store's members
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     own_labels = {**_at(metadata, "labels"), **labels(request.name, "node")}
-    annotations = _at(metadata, "annotations")
+    annotations = {EVICTABLE: "true", **_at(metadata, "annotations")}
     if first := request.high_priority.get(role, 0):
         annotations = {**annotations, HIGH_PRIORITY: f"{first} {request.high_priority_class}"}
     return {

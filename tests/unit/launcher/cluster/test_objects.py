@@ -231,6 +231,13 @@ def test_how_a_pod_ended(status: Mapping[str, object], expected: object) -> None
     assert seen(status).end == expected
 
 
+@pytest.mark.parametrize(("given", "said"), [({}, "true"), ({"annotations": {objects.EVICTABLE: "false"}}, "false")])
+def test_the_autoscaler_may_take_each_pods_machine_unless_the_template_says_otherwise(given: object, said: str) -> None:
+    """As `kubectl drain` may: another pod follows at once."""
+    for kind, pod in pods_of({"metadata": given}).items():
+        assert pod["metadata"]["annotations"][objects.EVICTABLE] == said, kind
+
+
 def test_an_end_is_told_as_that_of_the_container_that_ended() -> None:
     assert str(Exited(2, "no such bucket", "prep")) == "its container prep ended with exit code 2: no such bucket"
     assert str(Exited(143, "", "prep")) == "its container prep was ended by SIGTERM"
@@ -614,7 +621,9 @@ def test_what_of_the_template_holds_for_every_pod(of: str) -> None:
         assert not {"A", "B"} & {each["name"] for each in container["env"]}
         assert pods.replica_of(found[name], 0.0) is None, "no node"
         assert metadata["labels"].keys().isdisjoint({"kueue.x-k8s.io/queue-name"})
-        assert list(metadata["annotations"]) == ["owner"], "what names a container that is not there is refused"
+        assert metadata["annotations"].keys() == {"owner", objects.EVICTABLE}, (
+            "what names a container that is not there is refused"
+        )
 
 
 @pytest.mark.parametrize(
