@@ -18,26 +18,15 @@ started with something else, and what an earlier master has left.
 
 import dataclasses
 import math
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous import peers, ranks
-from ..rendezvous.header import Eviction, Header, Tally
-from ..rendezvous.identity.secret import OTHER_SECRET
+from ..rendezvous.header import Header, Tally
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import DEPARTING, Fingerprint, Member, describe_difference, describe_own
-from ..rendezvous.node_reasons import (
-    LeaseExpired,
-    NodeReason,
-    NotRegistered,
-    NotReturned,
-    OtherCommand,
-    StartedAgain,
-    Unexplained,
-    cut,
-)
+from ..rendezvous.member import DEPARTING, Fingerprint, Member, Report
+from ..rendezvous.node_reasons import cut
 from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment, NodeWorkers
 from ..rendezvous.reasons import AwaitingReports, NoChange, Reason, StandsStill
@@ -60,26 +49,20 @@ from ..rendezvous.round import (
 )
 from ..rendezvous.time_split import category
 from . import effects, events, incident, status
+from .changes import Change, Heard, Lost
 from .data.ledger import Progress
 from .diagnosis.requests import Suspected
 from .effects import Effect
 from .events import Event
 from .faults import Faults
 from .incident import Evidence
+from .membership import Membership
 from .memory import Memory
+from .mismatches import Mismatches
 from .standstill import RoundNodes, Standstill
 from .status import Node, Status
 from .targets import Target, targets
 from .training_time import TrainingTime, since
-
-RETURN_SECONDS = 10.0
-"""So long a node has to register again, when its lease ended because the store was away and its agent answers."""
-
-SILENT_SECONDS = 3.0
-"""The same of a node whose agent does not answer: it may be out of reach for this node alone."""
-
-LEASE_LATE = 1.0
-"""Seconds after its last that a lease may still be there: etcd looks every half second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,44 +83,6 @@ class Terms:
     """Seconds after which the ranks of a round are compared, and again each time after twice as long; 0: never."""
     own_failure_limit: int = 0
     """The limit for an exception of the script's own; 0: the same as for any other."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A node that is in the store no more.
-
-    Attributes:
-        node: its name.
-        left: why, where it left in order; else None.
-        how: how its loss was noticed, where it did not.
-    """
-
-    node: str
-    left: NodeReason | None
-    how: NodeReason
-
-    def evidence(self, number: int) -> Evidence:
-        """That round `number` has lost it."""
-        if self.left is not None:
-            return Evidence(number, left=((self.node, self.left),))
-        return Evidence(number, lost=((self.node, self.how),))
-
-
-@dataclass(frozen=True, slots=True)
-class _Awaited:
-    """A node whose lease ended when the store had been away, so that this tells nothing of the node.
-
-    Attributes:
-        node: its name.
-        since: when its key was missed (the master's clock).
-        seen: as it was last seen; None where this master never saw it.
-        answers: its agent has answered since then.
-    """
-
-    node: str
-    since: float
-    seen: Seen | None
-    answers: bool = False
 
 
 Phase = Literal["loading", "returning", "adopting", "leading", "ended"]
@@ -176,8 +121,6 @@ class Controller:
         self._now = now
         self._memory = memory
         self._run = run
-        self._lease_ttl = lease_ttl
-        self._lost_how = memory.dead
         self.phase: Phase = "loading"
         self.header: Header | None = None
         self.in_round: frozenset[str] = frozenset()  # of `_round.nodes`
@@ -185,26 +128,17 @@ class Controller:
         self._effects: list[Effect] = []
         self._found = events.Found(None, 0, now)
         self._waited = False  # the successes have to be read again before the header is adopted
-        self._away_until = -math.inf
         self._header_revision = 0
         self._published = now
-        self._fingerprint = terms.fingerprint
-        self._members: dict[str, Seen] = {}  # by node; `gone/INCARNATION` where it has left after its success
-        self._ignored: dict[str, None] = {}  # nodes whose key holds no member, and that have been said
-        self._mismatched: dict[str, None] = {}  # nodes that were started with something else, in order
-        self._differing = set[str]()  # incarnations that may be so, and were told of
-        self._watched: set[str] = set()  # incarnations
-        self._awaited: dict[str, _Awaited] = {}  # by incarnation
-        self._overdue: dict[str, NodeReason] = {}  # incarnations that were awaited in vain, or evicted before, and why
-        self._unconfirmed = False  # since leases ended, it has not been asked whether this node still leads
+        self._membership = Membership(keys, memory.dead, lease_ttl)
+        self._mismatches = Mismatches(keys.job, terms.fingerprint)
         self._round = Round(0, (), False, now)
         optional = {role.name for role in terms.policy.roles if role.optional}
         self._faults = Faults(terms.max_restarts, terms.same_failure_limit, terms.own_failure_limit, optional)
         self._assigned: tuple[Assignment, ...] = ()  # of `_round`, in rank order; of a suspended job, those that it had
         self._opening: tuple[Assignment, ...] = ()  # of the round that is being published
         self._chosen: frozenset[str] = frozenset()  # the same while it is being published
-        self._gone: dict[str, Loss] = {}  # of those, who has gone meanwhile
-        self._removed: deque[tuple[int, str]] = deque()  # since which revision the dead are in the store no more
+        self._gone: dict[str, Lost] = {}  # of those, who has gone meanwhile
         self._said = ""
         self._standstill = Standstill(terms.on_hang, terms.on_straggler, now, roles=bool(terms.policy.roles))
         self._targets: tuple[Target, ...] = ()
@@ -219,23 +153,9 @@ class Controller:
         self._now = now
         self._effects = []
         match event:
-            case events.Registered():
-                self._see(event)
-            case events.Unregistered(node):
-                self._forget(node)
             case events.WatchedTo(revision):
-                self._forget_the_removed(revision)
-            case events.StoreAway(until):
-                self._away_until = until
-            case events.Died():
-                self._died(event)
-            case events.Answered(incarnation):
-                if awaited := self._awaited.get(incarnation):
-                    self._awaited[incarnation] = dataclasses.replace(awaited, answers=True)
-            case events.Evicted(incarnation, revision):
-                self._removed.append((revision, incarnation))
-            case events.Refused():
-                self._refused(event)
+                if self.phase in ("leading", "ended"):
+                    self._effects += self._membership.forget_removed(revision, self.in_round)
             case events.Found():
                 self._load(event)
             case events.SuccessesRead(successes):
@@ -249,22 +169,23 @@ class Controller:
                 self._diagnose(event)
             case events.Look():
                 self._look()
+            case _:
+                self._apply(self._membership.on(event, self._round.number, now))
         return tuple(self._effects)
 
     def all_here(self) -> bool:
         """Nobody was lost of the round that is being published."""
-        present = {seen.member.incarnation for seen in self._members.values() if not seen.gone}
-        return self._chosen <= present
+        return self._chosen <= self._membership.present.keys()
 
     @property
     def registered(self) -> frozenset[str]:
         """The nodes whose keys are in the store, as far as it was told."""
-        return frozenset(node for node, seen in self._members.items() if not seen.gone)
+        return frozenset(self._membership.present.values())
 
     @property
     def ended_ranks(self) -> frozenset[int]:
         """The ranks of the current round whose workers have ended with exit code 0."""
-        reports = (seen.member.report for seen in self._members.values() if seen.member.incarnation in self.in_round)
+        reports = (seen.member.report for seen in self._membership.seen if seen.member.incarnation in self.in_round)
         return frozenset(
             exit_.rank for report in reports for exit_ in report.exits if exit_.ok and exit_.round == self._round.number
         )
@@ -272,9 +193,9 @@ class Controller:
     def status(self, now: float, datasets: Sequence[Progress] = ()) -> Status:
         """The whole job now; its ledgers say how far `datasets` are."""
         header = self.header
-        members = {seen.member.incarnation: seen.member for seen in self._members.values()}
+        members = self._membership.by_incarnation
         found = ((each, members.get(each.incarnation)) for each in self._assigned)
-        others = [seen for seen in self._members.values() if seen.member.incarnation not in self.in_round]
+        others = [seen for seen in self._membership.seen if seen.member.incarnation not in self.in_round]
         waits_for, until = self._next if self.phase == "leading" else (NoChange(), None)
         return Status(
             job=self._keys.job,
@@ -291,7 +212,7 @@ class Controller:
             world_size=header.world_size if header and header.state == "open" else 0,
             nodes=tuple(Node.of(member, each) if member else Node.lost(each) for each, member in found),
             standbys=tuple(Node.of(seen.member) for seen in sorted(others, key=lambda seen: seen.order)),
-            returning=tuple(awaited.node for awaited in self._awaited.values()),
+            returning=self._membership.returning,
             tally=status.counted(header) if header else Tally(),
             max_restarts=self._faults.max_restarts,
             incidents=self._faults.list_incidents(now),
@@ -312,9 +233,7 @@ class Controller:
             self._lead()
             return
         if not header.final:
-            self._overdue.update((each.incarnation, each.reason) for each in found.evictions)
-            done = {each.incarnation for each in found.successes}
-            self._await_missing([each for each in found.assigned if each.incarnation not in done])
+            self._effects += self._membership.await_missing(found, self._memory.began, self._now)
         self.phase = "returning"
 
     def _adopt(self, header: Header) -> None:
@@ -322,21 +241,17 @@ class Controller:
         assigned = self._found.assigned
         known = [assignment.incarnation for assignment in assigned]
         self._round = Round(header.number, (), False, self._now)
-        present = {seen.member.incarnation for seen in self._members.values()}
-        returned = any(seen.member.run == header.run for seen in self._members.values())
+        members = self._membership.by_incarnation
+        present = frozenset(members)
+        returned = any(member.run == header.run for member in members.values())
         if not returned and not present.intersection(known):
-            missing = [
-                (each.node, each.incarnation)
-                for each in assigned
-                if each.node not in self._members and each.node not in self._ignored
-            ]
-            self._do(effects.Abandon(() if header.final else tuple(missing), queues=header.state == "succeeded"))
+            keys = self._membership.keys_held
+            missing = tuple((each.node, each.incarnation) for each in assigned if each.node not in keys)
+            self._do(effects.Abandon(() if header.final else missing, queues=header.state == "succeeded"))
             return
         self.header = header
         self._faults.adopt(header, self._published)
-        self._fingerprint = header.fingerprint
-        for node, seen in self._members.items():
-            self._compare(node, seen.member)
+        self._mismatches.adopt(header.fingerprint, members.values())
         published = self._published
         grown_at = published if header.cause == "joined" else -math.inf
         node_workers = self._node_workers(assigned)
@@ -344,24 +259,13 @@ class Controller:
             header.number, tuple(known), header.state == "open", published, grown_at=grown_at, node_workers=node_workers
         )
         self._take_part(assigned)
-        reports = {seen.member.incarnation: seen.member.report for seen in self._members.values()}
-        last = {each: reports.get(each) for each in known}
+        last = {each: members[each].report if each in members else None for each in known}
         self._training = TrainingTime.continued(self._found, last, self._now)
         if self._found.spent:
             self._standstill.begin_round({each: report for each, report in last.items() if report})
         self._say(f"the job's master now runs here and continues with round {header.number}")
-        for success in self._found.successes:
-            member = success.member
-            if member and member.incarnation not in present and member.report.round == header.number:
-                self._members[f"gone/{member.incarnation}"] = Seen(member, 0, self._now, gone=True)
-                present.add(member.incarnation)
-        for assignment in assigned:
-            if assignment.incarnation not in present and self._round.running:
-                how = self._lost_how.get(assignment.incarnation) or self._overdue.get(
-                    assignment.incarnation, NotRegistered()
-                )
-                self._note(Evidence(header.number, lost=((assignment.node, how),)))
-        for seen in self._members.values():
+        self._apply(self._membership.adopt(header, self._found, self._now))
+        for seen in self._membership.seen:
             self._gather(seen.member)
         self._lead()
 
@@ -377,201 +281,53 @@ class Controller:
 
     def _lead(self) -> None:
         self.phase = "ended" if self.header and self.header.final else "leading"
-        # Of the dead, only who is registered still or was in the round is of any concern.
-        for incarnation in [each for each in self._lost_how if each not in self._watched]:
-            if incarnation not in self.in_round:
-                del self._lost_how[incarnation]
+        self._membership.forget_dead(self.in_round)
 
     def _say_elected(self) -> None:
         if self._terms.policy.max_nodes > 1:
             self._say("the job's master now runs here")
 
-    # -- who is registered ------------------------------------------------------------------------------------------
+    # -- who comes and goes -----------------------------------------------------------------------------------------
 
-    def _see(self, event: events.Registered) -> None:
-        node, member = event.node, event.member
-        if member is None:
-            if node not in self._ignored:
-                self._ignored[node] = None
-                version = "its value is not a member (another version of elastic-run?)"
-                self._say(f"ignoring {self._keys.node(node)}: {f'it has {OTHER_SECRET}' if event.sealed else version}")
-            return
-        proof = self._lost_how.get(member.incarnation)
-        if member.incarnation not in self._watched and (proof or member.agent_address):
-            self._watched.add(member.incarnation)
-            self._do(effects.Watch(node, event.order, member.incarnation, member.agent_address, proof))
-        if proof:
-            return
-        for incarnation, awaited in list(self._awaited.items()):
-            if awaited.node == member.node and incarnation != member.incarnation:
-                self._give_up(incarnation, StartedAgain())
-        before = self._members.get(node)
-        if before and before.member.incarnation != member.incarnation:
-            self._lose(self._members.pop(node))
-            before = None
-        if before and self._has_saved(before.member, member):
+    def _apply(self, changes: Iterable[Change]) -> None:
+        for each in changes:
+            match each:
+                case Lost(incarnation=incarnation):
+                    if incarnation in self._chosen:
+                        self._gone[incarnation] = each
+                    if incarnation in self.in_round and not each.succeeded:
+                        self._note(each.evidence(self._round.number))
+                case Heard(member, before):
+                    self._hear_report(member, before)
+                case _:
+                    self._do(each)
+
+    def _hear_report(self, member: Member, before: Report | None) -> None:
+        report = member.report
+        known = before.saved if before and before.round == report.round else 0
+        if (
+            before
+            and member.incarnation in self.in_round
+            and report.round == self._round.number
+            and report.saved > known
+        ):
             self._round = dataclasses.replace(self._round, saved_at=self._now)
             self._training.saved(self._now)
-        since = before.since if before else event.since
-        if awaited := self._awaited.pop(member.incarnation, None):
-            self._do(effects.Unlisten(member.incarnation))
-            since = awaited.seen.since if awaited.seen else since
         self._gone.pop(member.incarnation, None)
-        self._members.pop(f"gone/{member.incarnation}", None)
-        waited = before.ready_at if before and before.member.report.ready else self._now
-        ready_at = waited if member.report.ready else -math.inf
-        self._members[node] = Seen(member, event.order, since, ready_at=ready_at)
-        self._compare(node, member)
+        self._mismatches.compare(member)
         self._gather(member)
         self._watch_progress(member)
 
-    def _compare(self, node: str, member: Member) -> None:
-        """Whether the member was started with something else."""
-        self._mismatched.pop(node, None)
-        if member.fingerprint != self._fingerprint:
-            self._mismatched[node] = None
-
-    def _has_saved(self, before: Member, member: Member) -> bool:
-        """Workers of the current round have told of another checkpoint."""
-        known = before.report.saved if before.report.round == member.report.round else 0
-        return (
-            member.incarnation in self.in_round
-            and member.report.round == self._round.number
-            and member.report.saved > known
-        )
-
-    def _forget(self, node: str) -> None:
-        self._ignored.pop(node, None)
-        seen = self._members.pop(node, None)
-        if seen is None:
-            return
-        incarnation = seen.member.incarnation
-        finished = seen.member.report.state in ("succeeded", *DEPARTING)
-        if incarnation not in self._lost_how and not finished and self._was_away():
-            self._await(incarnation, seen.member.node, seen.member.agent_address, seen)
-            return
-        self._lose(seen)
-
-    def _lose(self, seen: Seen) -> None:
-        """It has left the store for good."""
-        incarnation = seen.member.incarnation
-        if incarnation not in self._lost_how:
-            self._unwatch(incarnation)
-        report = seen.member.report
-        left = (report.problem or Unexplained()) if report.state in DEPARTING else None
-        how = self._lost_how.get(incarnation) or self._overdue.get(incarnation, LeaseExpired())
-        loss = Loss(seen.member.node, left, how)
-        if incarnation in self._chosen:
-            self._gone[incarnation] = loss
-        if report.state == "succeeded" and report.round == self._round.number:
-            self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
-        elif incarnation in self.in_round:
-            self._note(loss.evidence(self._round.number))
-
-    def _unwatch(self, incarnation: str) -> None:
-        if incarnation in self._watched:
-            self._watched.remove(incarnation)
-            self._do(effects.Unwatch(incarnation))
-
-    def _died(self, event: events.Died) -> None:
-        self._lost_how[event.incarnation] = event.how
-        seen = self._members.get(event.node)
-        if seen and seen.member.incarnation == event.incarnation:
-            self._members[event.node] = dataclasses.replace(seen, member=event.last or seen.member)
-            self._forget(event.node)  # now: the next round must not wait for the store's news, nor hold the dead
-        elif (awaited := self._awaited.get(event.incarnation)) and awaited.seen and event.last:
-            seen = dataclasses.replace(awaited.seen, member=event.last)
-            self._awaited[event.incarnation] = dataclasses.replace(awaited, seen=seen)
-
-    def _forget_the_removed(self, revision: int) -> None:
-        """The watch has told of all before `revision`: who was removed until then is not heard of again.
-
-        Of the current round the proofs are kept until the next is published, which they explain.
-        """
-        while (
-            self.phase in ("leading", "ended")
-            and self._removed
-            and self._removed[0][0] < revision
-            and self._removed[0][1] not in self.in_round
-        ):
-            _, incarnation = self._removed.popleft()
-            self._lost_how.pop(incarnation, None)
-            self._unwatch(incarnation)
-
-    # -- leases that ended while the store was away -----------------------------------------------------------------
-
-    def _was_away(self) -> bool:
-        """A lease that has just ended may have ended because the store was away, and not its holder."""
-        return self._now - self._away_until < self._lease_ttl + LEASE_LATE
-
-    def _await(self, incarnation: str, node: str, address: str, seen: Seen | None) -> None:
-        self._awaited[incarnation] = _Awaited(node, self._now, seen)
-        self._unconfirmed = True
-        self._do(effects.Listen(node, incarnation, address))
-
-    def _await_missing(self, assigned: Sequence[Assignment]) -> None:
-        """What a new master does where nodes of the round are missing, and the store was away, or may have been.
-
-        A node that has just registered cannot know. One that did so some time ago has renewed its lease meanwhile.
-        """
-        unknown = self._now - self._memory.began < self._lease_ttl / 2 or self._now - self._away_until < RETURN_SECONDS
-        present = {seen.member.incarnation for seen in self._members.values()}
-        for assignment in assigned:
-            incarnation = assignment.incarnation
-            known = incarnation in present or incarnation in self._lost_how or incarnation in self._overdue
-            if (unknown or self._was_away()) and not known:
-                self._await(incarnation, assignment.node, assignment.agent_address, None)
-
-    def _returns(self) -> float | None:
-        """Until when to wait for nodes that may register again; None: for nobody. Gives up those that are overdue."""
-        untils = list[float]()
-        for incarnation, awaited in list(self._awaited.items()):
-            until = max(awaited.since, self._away_until) + (RETURN_SECONDS if awaited.answers else SILENT_SECONDS)
-            if self._now < until and incarnation not in self._lost_how:
-                untils.append(until)
-                continue
-            self._give_up(incarnation, NotReturned(awaited.answers))
-        if not untils:
-            return None
-        names = ", ".join(awaited.node for awaited in self._awaited.values())
-        self._say_once(
-            f"leases may have expired while the store was unavailable: waiting for {names} to register again"
-        )
-        return min(untils)
-
-    def _give_up(self, incarnation: str, why: NodeReason) -> None:
-        """That node is not awaited any more: it is lost."""
-        awaited = self._awaited.pop(incarnation)
-        self._do(effects.Unlisten(incarnation))
-        self._overdue[incarnation] = why
-        if awaited.seen:
-            self._lose(awaited.seen)
-
-    # -- nodes of another job ---------------------------------------------------------------------------------------
-
-    def _refuse_mismatched(self) -> bool:
-        """The next node that was started with something else under this job's id is evicted; False: there is none."""
-        ours = self._fingerprint
-        for node in list(self._mismatched):
-            seen = self._members.get(node)
-            if seen and not seen.gone and (difference := describe_difference(seen.member.fingerprint, ours)):
-                word = Eviction(OtherCommand(self._keys.job, cut(difference)), final=True)
-                line = f"refuses node {seen.member.node}: {describe_difference(ours, seen.member.fingerprint)}"
-                self._do(effects.Refuse(node, seen.order, seen.member.incarnation, word, line))
-                return True
-            if seen and seen.member.incarnation not in self._differing:
-                self._differing.add(seen.member.incarnation)
-                own = describe_own(ours, seen.member.fingerprint)
-                self._say(f"node {node} has the job's --rdzv-id and may differ: {own}")
-            del self._mismatched[node]
-        return False
-
-    def _refused(self, event: events.Refused) -> None:
-        # While that was written the node's user may have started it again, under the same key.
-        held = self._members.get(event.node)
-        if held and held.member.incarnation == event.incarnation:
-            self._lose(self._members.pop(event.node))
-            self._mismatched.pop(event.node, None)
+    def _await_returns(self) -> float | None:
+        """Until when to wait for nodes that may register again; None: for nobody."""
+        changes, until = self._membership.await_returns(self._round.number, self._now)
+        self._apply(changes)
+        if until is not None:
+            names = ", ".join(self._membership.returning)
+            self._say_once(
+                f"leases may have expired while the store was unavailable: waiting for {names} to register again"
+            )
+        return until
 
     # -- a job that stands still ------------------------------------------------------------------------------------
 
@@ -590,12 +346,11 @@ class Controller:
     @property
     def suspected(self) -> tuple[Suspected, ...]:
         """The nodes of the round, as they are asked for evidence: without those that have left after their success."""
-        left = {each.node for each in self._assigned if f"gone/{each.incarnation}" in self._members}
-        return tuple(self._suspected(each) for each in self._assigned if each.node not in left)
+        has_left = self._membership.has_left
+        return tuple(self._suspected(each) for each in self._assigned if not has_left(each.incarnation))
 
     def _suspected(self, each: Assignment) -> Suspected:
-        seen = self._members.get(each.node)
-        host = seen.member.host if seen else ""
+        host = self._membership.host_of(each.node)
         return Suspected(each.node, each.incarnation, host, each.agent_address, each.role, each.nproc)
 
     def _diagnose(self, event: events.Diagnosed) -> None:
@@ -605,7 +360,7 @@ class Controller:
             self._round.number,
             self._assigned,
             {each.incarnation: self._suspected(each) for each in self._assigned},
-            self._standbys(),
+            self._membership.standbys(self.in_round, self._mismatches.nodes),
         )
         if event.compares:
             self._effects += self._standstill.judge_stragglers(event.findings, nodes, self._now)
@@ -616,17 +371,6 @@ class Controller:
             self._training.goes_on(self._now)
         else:
             self._training.stands_still(self._now, event.age + seconds)
-
-    def _standbys(self) -> Sequence[Member]:
-        """Nodes that could have a part in the round."""
-        return [
-            seen.member
-            for node, seen in self._members.items()
-            if seen.member.incarnation not in self.in_round
-            and seen.member.report.state == "waiting"
-            and not seen.gone
-            and node not in self._mismatched
-        ]
 
     # -- incidents --------------------------------------------------------------------------------------------------
 
@@ -663,7 +407,7 @@ class Controller:
             case "loading":
                 raise AssertionError("what an earlier master has left has not been told")
             case "returning":
-                if (until := self._returns()) is not None:
+                if (until := self._await_returns()) is not None:
                     self._waited = True
                     self._do(effects.Wait(until))
                 elif self._waited:
@@ -675,10 +419,12 @@ class Controller:
                 assert self._found.header is not None, "without a header there is nothing to adopt"
                 self._adopt(self._found.header)
             case "leading":
-                until = self._returns()  # before the walk: those that are given up are no members any more
-                found = survey(self._members.values(), self._round, self._terms.policy)
+                until = self._await_returns()  # before the walk: those that are given up are no members any more
+                found = survey(self._membership.seen, self._round, self._terms.policy)
                 self._aim(finishing=found.finishing)
-                if not self._refuse_mismatched():
+                refusal = self._mismatches.refuse_next(self._membership.seen)
+                self._effects += refusal
+                if not any(isinstance(each, effects.Refuse) for each in refusal):
                     self._decide(found, until)
             case "ended":
                 self._aim(finishing=True)
@@ -696,8 +442,7 @@ class Controller:
     def _decide(self, found: Survey, until: float | None) -> None:
         """What follows from what the members say; `until`: nodes that may register again are awaited so long."""
         if until is not None:
-            if self._unconfirmed:  # its own lease may have ended, too
-                self._unconfirmed = False
+            if self._membership.ask_confirmation():
                 self._do(effects.Confirm())
             self._do(effects.Wait(until))
             return
@@ -743,7 +488,7 @@ class Controller:
             state="open",
             cause=decision.cause,
             reason=reason,
-            fingerprint=self._fingerprint,
+            fingerprint=self._mismatches.fingerprint,
             nodes=len(assignments),
             previous_nodes=previous.nodes if previous else 0,
             world_size=assignments[0].world_size,
@@ -780,7 +525,7 @@ class Controller:
 
     def _finish(self, outcome: Outcome, reason: Reason) -> None:
         tally, because = self._faults.charge_end(self._round.number, failed=outcome in ("failed", "repeated"))
-        base = self.header or Header(0, self._run, "open", "start", reason, self._fingerprint)
+        base = self.header or Header(0, self._run, "open", "start", reason, self._mismatches.fingerprint)
         header = dataclasses.replace(
             base,
             number=self._round.number + 1,
@@ -835,15 +580,13 @@ class Controller:
         self._standstill.begin_round()
         self._take_part(self._opening)
         self._training.opened(nodes, self._now, header.cause, in_place=header.in_place)
-        for node in [node for node, seen in self._members.items() if seen.gone]:
-            del self._members[node]
+        self._membership.begin_round()
         # What they said of this round while its header's answer was awaited was not yet about the current one.
-        for seen in self._members.values():
+        for seen in self._membership.seen:
             self._gather(seen.member)
         for loss in self._gone.values():
             self._note(loss.evidence(header.number))
         self._chosen, self._gone = frozenset(), {}
-        self._overdue.clear()
 
     def _see_off(self) -> None:
         """Waits until every node has read the end and left, then has the job's keys removed.
@@ -854,8 +597,8 @@ class Controller:
         assert self.header is not None, "a job ends by a header"
         deadline = self._published + self._terms.farewell_seconds
         if self._now < deadline:
-            until = self._returns()
-            if until is not None or any(self._takes_leave(seen) for seen in self._members.values()):
+            until = self._await_returns()
+            if until is not None or any(self._takes_leave(seen) for seen in self._membership.seen):
                 self._do(effects.Wait(deadline if until is None else min(deadline, until)))
                 return
         self._do(effects.CleanUp(self.header.state == "succeeded"))

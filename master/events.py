@@ -176,19 +176,7 @@ class Look:
     """Time has passed, or something has happened: decide."""
 
 
-Event = (
-    Registered
-    | Unregistered
-    | WatchedTo
-    | StoreAway
-    | Died
-    | Answered
-    | Evicted
-    | Refused
-    | Found
-    | SuccessesRead
-    | Abandoned
-    | Published
-    | Diagnosed
-    | Look
-)
+NodeEvent = Registered | Unregistered | StoreAway | Died | Answered | Evicted | Refused
+"""What the membership changes by (`membership.py`)."""
+
+Event = NodeEvent | WatchedTo | Found | SuccessesRead | Abandoned | Published | Diagnosed | Look

@@ -217,9 +217,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "compacted-reborn: where the history is lost, the next life of a node hides the loss of the one before",
         Edit(
-            "master/controller.py::Controller",
+            "master/membership.py::Membership",
             """
-            self._lose(self._members.pop(node))
+            changes += self._lose(self._members.pop(node), number)
             before = None
             """,
             "pass",
@@ -232,8 +232,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "gone-success: a node that has succeeded and left is taken for lost",
         Edit(
-            "master/controller.py::Controller",
-            'report.state == "succeeded" and report.round == self._round.number',
+            "master/membership.py::Membership",
+            'report.state == "succeeded" and report.round == number',
             "False",
         ),
         "a node that has succeeded and left is not lost",
@@ -248,7 +248,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "takeover-lost: a new master does not ask who is missing",
         Edit(
-            "master/controller.py::Controller", "assignment.incarnation not in present and self._round.running", "False"
+            "master/membership.py::Membership",
+            'each.incarnation not in present and header.state == "open"',
+            "False",
         ),
         "a round says why it was opened",
         "seed 31 / job / start+3 kill n3",

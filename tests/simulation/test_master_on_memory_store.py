@@ -20,8 +20,9 @@ from elastic_run.elastic_agent.candidate import Candidacy, Candidate
 from elastic_run.elastic_agent.node_state import KnownRound, NodeKey, NodeState
 from elastic_run.master import controller
 from elastic_run.master import master as master_module
-from elastic_run.master.controller import RETURN_SECONDS, SILENT_SECONDS, Terms
+from elastic_run.master.controller import Terms
 from elastic_run.master.master import Master
+from elastic_run.master.membership import RETURN_SECONDS, SILENT_SECONDS
 from elastic_run.master.memory import Memory
 from elastic_run.master.publish import WORDS, Publisher
 from elastic_run.rendezvous import election, membership
@@ -2007,7 +2008,7 @@ class TestNewsOfManyNodes:
 
             async def other() -> None:
                 while len(seen) < 12:
-                    members = vars(vars(master)["_controller"])["_members"].values()
+                    members = vars(vars(master)["_controller"])["_membership"].seen
                     seen.append(sum(each.member.report.state == "running" for each in members))
                     await asyncio.sleep(0)
 
