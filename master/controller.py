@@ -17,8 +17,7 @@ started with something else, and what an earlier master has left.
 """
 
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,7 +27,7 @@ from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, Fingerprint, Member, Report
 from ..rendezvous.node_reasons import cut
 from ..rendezvous.peers import Peers
-from ..rendezvous.ranks import Assignment, NodeWorkers
+from ..rendezvous.ranks import Assignment
 from ..rendezvous.reasons import AwaitingReports, NoChange, Reason, StandsStill
 from ..rendezvous.round import (
     Cause,
@@ -40,7 +39,6 @@ from ..rendezvous.round import (
     OpenInPlace,
     Outcome,
     Policy,
-    Round,
     Seen,
     Survey,
     Suspend,
@@ -59,6 +57,7 @@ from .incident import Evidence
 from .membership import Membership
 from .memory import Memory
 from .mismatches import Mismatches
+from .round_state import RoundState
 from .standstill import RoundNodes, Standstill
 from .status import Node, Status
 from .targets import Target, targets
@@ -102,8 +101,7 @@ class Controller:
     Attributes:
         phase: see above.
         header: the current one, once it is adopted or published.
-        in_round: incarnations of the current round.
-        ranks: of each of them.
+        round: the current one.
     """
 
     def __init__(
@@ -123,8 +121,7 @@ class Controller:
         self._run = run
         self.phase: Phase = "loading"
         self.header: Header | None = None
-        self.in_round: frozenset[str] = frozenset()  # of `_round.nodes`
-        self.ranks: Mapping[str, range] = {}
+        self.round = RoundState.gathering(0, now)
         self._effects: list[Effect] = []
         self._found = events.Found(None, 0, now)
         self._waited = False  # the successes have to be read again before the header is adopted
@@ -132,10 +129,7 @@ class Controller:
         self._published = now
         self._membership = Membership(keys, memory.dead, lease_ttl)
         self._mismatches = Mismatches(keys.job, terms.fingerprint)
-        self._round = Round(0, (), False, now)
-        optional = {role.name for role in terms.policy.roles if role.optional}
-        self._faults = Faults(terms.max_restarts, terms.same_failure_limit, terms.own_failure_limit, optional)
-        self._assigned: tuple[Assignment, ...] = ()  # of `_round`, in rank order; of a suspended job, those that it had
+        self._faults = Faults(terms.max_restarts, terms.same_failure_limit, terms.own_failure_limit)
         self._opening: tuple[Assignment, ...] = ()  # of the round that is being published
         self._chosen: frozenset[str] = frozenset()  # the same while it is being published
         self._gone: dict[str, Lost] = {}  # of those, who has gone meanwhile
@@ -155,7 +149,7 @@ class Controller:
         match event:
             case events.WatchedTo(revision):
                 if self.phase in ("leading", "ended"):
-                    self._effects += self._membership.forget_removed(revision, self.in_round)
+                    self._effects += self._membership.forget_removed(revision, self.round.incarnations)
             case events.Found():
                 self._load(event)
             case events.SuccessesRead(successes):
@@ -170,7 +164,7 @@ class Controller:
             case events.Look():
                 self._look()
             case _:
-                self._apply(self._membership.on(event, self._round.number, now))
+                self._apply(self._membership.on(event, self.round.number, now))
         return tuple(self._effects)
 
     def all_here(self) -> bool:
@@ -185,24 +179,23 @@ class Controller:
     @property
     def ended_ranks(self) -> frozenset[int]:
         """The ranks of the current round whose workers have ended with exit code 0."""
-        reports = (seen.member.report for seen in self._membership.seen if seen.member.incarnation in self.in_round)
-        return frozenset(
-            exit_.rank for report in reports for exit_ in report.exits if exit_.ok and exit_.round == self._round.number
-        )
+        members, inside, number = self._membership.seen, self.round.incarnations, self.round.number
+        exits = (exit_ for seen in members if seen.member.incarnation in inside for exit_ in seen.member.report.exits)
+        return frozenset(exit_.rank for exit_ in exits if exit_.ok and exit_.round == number)
 
     def status(self, now: float, datasets: Sequence[Progress] = ()) -> Status:
         """The whole job now; its ledgers say how far `datasets` are."""
         header = self.header
         members = self._membership.by_incarnation
-        found = ((each, members.get(each.incarnation)) for each in self._assigned)
-        others = [seen for seen in self._membership.seen if seen.member.incarnation not in self.in_round]
+        found = ((each, members.get(each.incarnation)) for each in self.round.assigned)
+        others = [seen for seen in self._membership.seen if seen.member.incarnation not in self.round.incarnations]
         waits_for, until = self._next if self.phase == "leading" else (NoChange(), None)
         return Status(
             job=self._keys.job,
             run=header.run if header else self._run,
             state=header.state if header else "gathering",
-            round=self._round.number,
-            age=now - (self._published if header else self._round.opened_at),
+            round=self.round.number,
+            age=now - (self._published if header else self.round.current.opened_at),
             cause=header.cause if header else None,
             reason=header.reason if header else None,
             next=waits_for,
@@ -228,7 +221,7 @@ class Controller:
         self._header_revision, self._published = found.revision, found.published
         header = found.header
         if header is None:
-            self._round = Round(0, (), False, self._memory.began)
+            self.round = RoundState.gathering(0, self._memory.began)
             self._say_elected()
             self._lead()
             return
@@ -240,7 +233,7 @@ class Controller:
         """Goes on with the header that was found, unless nobody is there who is in its round or has come back."""
         assigned = self._found.assigned
         known = [assignment.incarnation for assignment in assigned]
-        self._round = Round(header.number, (), False, self._now)
+        self.round = RoundState.gathering(header.number, self._now)
         members = self._membership.by_incarnation
         present = frozenset(members)
         returned = any(member.run == header.run for member in members.values())
@@ -252,13 +245,7 @@ class Controller:
         self.header = header
         self._faults.adopt(header, self._published)
         self._mismatches.adopt(header.fingerprint, members.values())
-        published = self._published
-        grown_at = published if header.cause == "joined" else -math.inf
-        node_workers = self._node_workers(assigned)
-        self._round = Round(
-            header.number, tuple(known), header.state == "open", published, grown_at=grown_at, node_workers=node_workers
-        )
-        self._take_part(assigned)
+        self.round = RoundState.of(header, assigned, self._published, self._terms.policy)
         last = {each: members[each].report if each in members else None for each in known}
         self._training = TrainingTime.continued(self._found, last, self._now)
         if self._found.spent:
@@ -275,13 +262,13 @@ class Controller:
             return  # one of them has come back: looks again
         # Where that run had ended, this node came for the next one.
         began = self._memory.began if header.final else self._memory.abandoned.setdefault(header.run, self._now)
-        self._round = Round(header.number, (), False, began)
+        self.round = RoundState.gathering(header.number, began)
         self._say_elected()
         self._lead()  # the remains of an earlier run: this one begins afresh, with the next number
 
     def _lead(self) -> None:
         self.phase = "ended" if self.header and self.header.final else "leading"
-        self._membership.forget_dead(self.in_round)
+        self._membership.forget_dead(self.round.incarnations)
 
     def _say_elected(self) -> None:
         if self._terms.policy.max_nodes > 1:
@@ -295,8 +282,8 @@ class Controller:
                 case Lost(incarnation=incarnation):
                     if incarnation in self._chosen:
                         self._gone[incarnation] = each
-                    if incarnation in self.in_round and not each.succeeded:
-                        self._note(each.evidence(self._round.number))
+                    if incarnation in self.round.incarnations and not each.succeeded:
+                        self._note(each.evidence(self.round.number))
                 case Heard(member, before):
                     self._hear_report(member, before)
                 case _:
@@ -307,11 +294,11 @@ class Controller:
         known = before.saved if before and before.round == report.round else 0
         if (
             before
-            and member.incarnation in self.in_round
-            and report.round == self._round.number
+            and member.incarnation in self.round.incarnations
+            and report.round == self.round.number
             and report.saved > known
         ):
-            self._round = dataclasses.replace(self._round, saved_at=self._now)
+            self.round = self.round.saved(self._now)
             self._training.saved(self._now)
         self._gone.pop(member.incarnation, None)
         self._mismatches.compare(member)
@@ -320,7 +307,7 @@ class Controller:
 
     def _await_returns(self) -> float | None:
         """Until when to wait for nodes that may register again; None: for nobody."""
-        changes, until = self._membership.await_returns(self._round.number, self._now)
+        changes, until = self._membership.await_returns(self.round.number, self._now)
         self._apply(changes)
         if until is not None:
             names = ", ".join(self._membership.returning)
@@ -334,11 +321,15 @@ class Controller:
     def _watch_progress(self, member: Member) -> None:
         """Has the round examined where a node tells, or tells again, that a worker makes no progress."""
         report = member.report
-        if report.round != self._round.number or member.incarnation not in self.in_round or not self._round.running:
+        if (
+            report.round != self.round.number
+            or member.incarnation not in self.round.incarnations
+            or not self.round.running
+        ):
             return
         news = self._standstill.hear_report(member.incarnation, report)
         if news == "worse" and self.phase == "leading":
-            self._do(effects.Examine(self._round.number, self.suspected))
+            self._do(effects.Examine(self.round.number, self.suspected))
         elif news == "moves":
             self._training.goes_on(self._now)
             self._effects += self._standstill.forget_hangs()
@@ -347,20 +338,20 @@ class Controller:
     def suspected(self) -> tuple[Suspected, ...]:
         """The nodes of the round, as they are asked for evidence: without those that have left after their success."""
         has_left = self._membership.has_left
-        return tuple(self._suspected(each) for each in self._assigned if not has_left(each.incarnation))
+        return tuple(self._suspected(each) for each in self.round.assigned if not has_left(each.incarnation))
 
     def _suspected(self, each: Assignment) -> Suspected:
         host = self._membership.host_of(each.node)
         return Suspected(each.node, each.incarnation, host, each.agent_address, each.role, each.nproc)
 
     def _diagnose(self, event: events.Diagnosed) -> None:
-        if event.round != self._round.number or not self._round.running or self.phase != "leading":
+        if event.round != self.round.number or not self.round.running or self.phase != "leading":
             return
         nodes = RoundNodes(
-            self._round.number,
-            self._assigned,
-            {each.incarnation: self._suspected(each) for each in self._assigned},
-            self._membership.standbys(self.in_round, self._mismatches.nodes),
+            self.round.number,
+            self.round.assigned,
+            {each.incarnation: self._suspected(each) for each in self.round.assigned},
+            self._membership.standbys(self.round.incarnations, self._mismatches.nodes),
         )
         if event.compares:
             self._effects += self._standstill.judge_stragglers(event.findings, nodes, self._now)
@@ -375,30 +366,20 @@ class Controller:
     # -- incidents --------------------------------------------------------------------------------------------------
 
     def _gather(self, member: Member) -> None:
-        report, inside = member.report, member.incarnation in self.in_round
-        if report.state in ("running", "succeeded") and report.round == self._round.number:
+        report = member.report
+        if report.state in ("running", "succeeded") and report.round == self.round.number:
             self._training.runs(member.incarnation, self._now)
         run = self.header.run if self.header else ""
-        self._charge(self._faults.hear_report(member, self._round, self._now, inside=inside, run=run))
+        self._charge(self._faults.hear_report(member, self.round, self._now, run))
 
     def _note(self, evidence: Evidence) -> None:
-        self._charge(self._faults.note(evidence, self._round, self._now))
+        self._charge(self._faults.note(evidence, self.round, self._now))
 
     def _charge(self, todo: Sequence[Effect]) -> None:
         for each in todo:
             if isinstance(each, effects.FirstEvidence):
                 self._training.ended(self._now, category("left" if self._faults.only_left else "lost"))
         self._effects += todo
-
-    def _take_part(self, assigned: tuple[Assignment, ...]) -> None:
-        """The nodes of the current round are these."""
-        self._assigned, self.in_round = assigned, frozenset(each.incarnation for each in assigned)
-        self.ranks = {each.incarnation: each.ranks for each in assigned}
-        self._faults.take_part(assigned)
-
-    def _node_workers(self, assigned: Sequence[Assignment]) -> tuple[NodeWorkers, ...]:
-        """What the nodes of a round do, in a job with roles."""
-        return tuple(NodeWorkers(each.role, each.nproc) for each in assigned) if self._terms.policy.roles else ()
 
     # -- decisions --------------------------------------------------------------------------------------------------
 
@@ -420,7 +401,7 @@ class Controller:
                 self._adopt(self._found.header)
             case "leading":
                 until = self._await_returns()  # before the walk: those that are given up are no members any more
-                found = survey(self._membership.seen, self._round, self._terms.policy)
+                found = survey(self._membership.seen, self.round.current, self._terms.policy)
                 self._aim(finishing=found.finishing)
                 refusal = self._mismatches.refuse_next(self._membership.seen)
                 self._effects += refusal
@@ -433,7 +414,7 @@ class Controller:
     def _aim(self, *, finishing: bool) -> None:
         """Tells of each target that has changed."""
         ended = self.header.state if self.header and self.header.final else None
-        found = targets(self._round, self._terms.policy, finishing=finishing, ended=ended)
+        found = targets(self.round.current, self._terms.policy, finishing=finishing, ended=ended)
         for target in found:
             if target not in self._targets:
                 self._do(target)
@@ -446,17 +427,17 @@ class Controller:
                 self._do(effects.Confirm())
             self._do(effects.Wait(until))
             return
-        if self._standstill.ends and self._round.running:
+        if self._standstill.ends and self.round.running:
             self._finish("failed", StandsStill(cut(str(self._standstill.ends))))
             return
-        fault = self._faults.judge_round(self._round.number) if self._round.running else None
-        current = dataclasses.replace(self._round, fault=fault)
+        fault = self._faults.judge_round(self.round) if self.round.running else None
+        current = dataclasses.replace(self.round.current, fault=fault)
         decision, reason = decide(found, current, self._terms.policy, self._now)
         match decision:
             case Keep(until):
                 self._next = reason, until
                 self._say_once("" if isinstance(reason, AwaitingReports) else str(reason))  # it is over in a moment
-                if self._round.running and (spent := self._training.unkept(self._round.number, self._now)):
+                if self.round.running and (spent := self._training.unkept(self.round.number, self._now)):
                     self._do(spent)  # first, for the wait may be long
                 self._do(effects.Wait(until))
             case Open():
@@ -467,18 +448,18 @@ class Controller:
                 self._finish(outcome, reason)
 
     def _open(self, decision: Open, reason: Reason) -> None:
-        number = self._round.number + 1
+        number = self.round.number + 1
         previous = self.header
-        before = {each.incarnation: each for each in self._assigned}
-        started = {each: before[each].since or self._round.number for each in decision.untouched}
+        before = {each.incarnation: each for each in self.round.assigned}
+        started = {each: before[each].since or self.round.number for each in decision.untouched}
         assignments = ranks.assign(number, decision.nodes, decision.node_workers, before, started)
         first = decision.nodes[0]
         tally, because = self._faults.log.settled(), None
         if decision.cause == "joined":
-            new = [member.node for member in decision.nodes if member.incarnation not in self.in_round]
-            because = incident.joins(self._round.number, new)
-        elif self._round.running:  # a suspension has published its cause already
-            because = self._faults.log.verdict(self._round.number)
+            new = [member.node for member in decision.nodes if member.incarnation not in self.round.incarnations]
+            because = incident.joins(self.round.number, new)
+        elif self.round.running:  # a suspension has published its cause already
+            because = self._faults.log.verdict(self.round.number)
         addr, port = first.host, first.ports[number % len(first.ports)] if first.ports else 0
         if previous and decision.untouched:  # these go on where they met
             addr, port = previous.master_addr, previous.master_port
@@ -507,10 +488,10 @@ class Controller:
 
     def _suspend(self, cause: Cause, reason: Reason) -> None:
         assert self.header is not None, "only a running round is suspended"
-        tally, because = self._faults.log.settled(), self._faults.log.verdict(self._round.number)
+        tally, because = self._faults.log.settled(), self._faults.log.verdict(self.round.number)
         header = dataclasses.replace(
             self.header,
-            number=self._round.number + 1,
+            number=self.round.number + 1,
             state="waiting",
             in_place=False,
             cause=cause,
@@ -524,11 +505,11 @@ class Controller:
         self._publish("suspend", header)
 
     def _finish(self, outcome: Outcome, reason: Reason) -> None:
-        tally, because = self._faults.charge_end(self._round.number, failed=outcome in ("failed", "repeated"))
+        tally, because = self._faults.charge_end(self.round.number, failed=outcome in ("failed", "repeated"))
         base = self.header or Header(0, self._run, "open", "start", reason, self._mismatches.fingerprint)
         header = dataclasses.replace(
             base,
-            number=self._round.number + 1,
+            number=self.round.number + 1,
             state=outcome,
             in_place=False,
             reason=reason,
@@ -547,7 +528,7 @@ class Controller:
         assignments: tuple[Assignment, ...] = (),
         where: tuple[Peers, ...] = (),
     ) -> None:
-        begun = self._faults.began_at(self._round.number, self._now)
+        begun = self._faults.began_at(self.round.number, self._now)
         self._do(
             effects.Publish(
                 what,
@@ -568,18 +549,12 @@ class Controller:
             self.phase = "ended"
             return
         if header.state == "waiting":
-            self._round = dataclasses.replace(
-                self._round, number=header.number, running=False, opened_at=self._now, fault=None, saved_at=-math.inf
-            )
+            self.round = self.round.suspended(header.number, self._now)
             return
-        grown_at = self._now if header.cause == "joined" else self._round.grown_at
-        nodes = tuple(assignment.incarnation for assignment in self._opening)
-        self._round = Round(
-            header.number, nodes, True, self._now, grown_at=grown_at, node_workers=self._node_workers(self._opening)
-        )
+        grown_at = self.round.current.grown_at
+        self.round = RoundState.of(header, self._opening, self._now, self._terms.policy, grown_at)
         self._standstill.begin_round()
-        self._take_part(self._opening)
-        self._training.opened(nodes, self._now, header.cause, in_place=header.in_place)
+        self._training.opened(self.round.incarnations, self._now, header.cause, in_place=header.in_place)
         self._membership.begin_round()
         # What they said of this round while its header's answer was awaited was not yet about the current one.
         for seen in self._membership.seen:

@@ -4,18 +4,17 @@ A part of the controller (pure). `incident_log.py` keeps the evidence, `incident
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
 
 from ..rendezvous.header import Header, Incident, Tally
-from ..rendezvous.member import DEPARTING, MAX_EXITS, Member
+from ..rendezvous.member import DEPARTING, Member
 from ..rendezvous.node_reasons import Unexplained
-from ..rendezvous.ranks import Assignment
-from ..rendezvous.round import Fault, Round
+from ..rendezvous.round import Fault
 from . import effects, incident, status
 from .diagnosis.ends import of_incident
 from .effects import Effect
 from .incident import Evidence, FailedWorker
 from .incident_log import IncidentLog
+from .round_state import RoundState
 from .status import NEWEST
 
 
@@ -25,7 +24,6 @@ class Faults:
     Args:
         max_restarts: of the job.
         same_failure_limit, own_failure_limit: see `Terms`.
-        optional: roles without which the job goes on.
 
     Attributes:
         max_restarts: that of the header, where there is one.
@@ -33,17 +31,11 @@ class Faults:
         only_left: the first evidence of the last round that ended was of departures alone.
     """
 
-    def __init__(
-        self, max_restarts: int, same_failure_limit: int, own_failure_limit: int, optional: Collection[str]
-    ) -> None:
+    def __init__(self, max_restarts: int, same_failure_limit: int, own_failure_limit: int) -> None:
         self.max_restarts = max_restarts
         self.log = IncidentLog()
         self.only_left = False
         self._limits = same_failure_limit, own_failure_limit
-        self._optional_roles = optional
-        self._assigned: Sequence[Assignment] = ()  # of the current round; of a suspended job, those that it had
-        self._optional: frozenset[str] = frozenset()  # of these, who has an optional role
-        self._exits = 0  # that they can report
         self._given_up: set[tuple[int, str]] = set()  # round and node, whose failures open no other one
         self._first_end: FailedWorker | None = None  # the first worker of the round that ended with 0 by itself
         self._began: tuple[int, float] = (-1, 0.0)  # the round that evidence came of last, and when its first came
@@ -54,12 +46,6 @@ class Faults:
         self.log, self.max_restarts = IncidentLog(header.tally, header.incident), header.max_restarts
         if header.incident:
             self._newest.append((published, header.incident))
-
-    def take_part(self, assigned: Sequence[Assignment]) -> None:
-        """The nodes of the current round are these."""
-        self._assigned = assigned
-        self._optional = frozenset(each.incarnation for each in assigned if each.role in self._optional_roles)
-        self._exits = sum(min(each.nproc, MAX_EXITS) for each in assigned)
 
     def publish(self, header: Header, now: float) -> list[Effect]:
         """This header is the current one."""
@@ -78,46 +64,41 @@ class Faults:
             self._given_up = {each for each in self._given_up if each[0] == header.number - 1}
         return todo
 
-    def hear_report(self, member: Member, current: Round, now: float, *, inside: bool, run: str) -> list[Effect]:
-        """What follows from a node's report.
-
-        Args:
-            inside: it is in the current round.
-            run: of the header; empty where there is none.
-        """
-        report, todo = member.report, list[Effect]()
-        optional = member.incarnation in self._optional
+    def hear_report(self, member: Member, round: RoundState, now: float, run: str) -> list[Effect]:
+        """What follows from a node's report; `run`: of the header, empty where there is none."""
+        report, number, todo = member.report, round.number, list[Effect]()
+        inside, optional = member.incarnation in round.incarnations, member.incarnation in round.optional
         if inside and report.state in DEPARTING:
             why = report.problem or Unexplained()
-            todo += self.note(Evidence(current.number, left=((member.node, why),)), current, now)
-        elif inside and report.state == "failed" and report.round == current.number:
+            todo += self.note(Evidence(number, left=((member.node, why),)), round, now)
+        elif inside and report.state == "failed" and report.round == number:
             unsaid = not any(
                 not exit_.ok and not exit_.stopped and exit_.round == report.round for exit_ in report.exits
             )
             why = report.problem or Unexplained()
-            if (report.problem or unsaid) and not self._gives_up(member, report.round, current, why, todo):
+            if (report.problem or unsaid) and not self._gives_up(member, number, round, why, todo):
                 problems = ((member.node, why),)
-                todo += self.note(Evidence(current.number, problems=problems, optional=optional), current, now)
+                todo += self.note(Evidence(number, problems=problems, optional=optional), round, now)
         if report.run and run and report.run != run:
             return todo
         # A report names failures first, and who has ended with 0 may be the cause of them.
         for exit_ in report.exits:
-            if self._first_end is None and exit_.ok and not exit_.stopped and exit_.round == current.number:
+            if self._first_end is None and exit_.ok and not exit_.stopped and exit_.round == number:
                 self._first_end = FailedWorker(member.node, member.host, exit_)
         for exit_ in report.exits:
-            if not exit_.ok and not exit_.stopped and exit_.round in (current.number, current.number - 1):
+            if not exit_.ok and not exit_.stopped and exit_.round in (number, number - 1):
                 failed = FailedWorker(member.node, member.host, exit_, optional)
-                if self._gives_up(member, exit_.round, current, incident.describe(failed), todo):
+                if self._gives_up(member, exit_.round, round, incident.describe(failed), todo):
                     continue
                 before = (first,) if (first := self._first_end) and first.exit.round == exit_.round else ()
-                known = exit_.round == current.number and not self._given_up
-                world = self._assigned[0].world_size if known and self._assigned else 0
-                todo += self.note(Evidence(exit_.round, exits=(failed,), finished=before, world=world), current, now)
+                known = exit_.round == number and not self._given_up
+                world = round.assigned[0].world_size if known and round.assigned else 0
+                todo += self.note(Evidence(exit_.round, exits=(failed,), finished=before, world=world), round, now)
         return todo
 
-    def note(self, evidence: Evidence, current: Round, now: float) -> list[Effect]:
+    def note(self, evidence: Evidence, round: RoundState, now: float) -> list[Effect]:
         """What follows from evidence of that or the round before."""
-        todo = list[Effect]()
+        todo, current = list[Effect](), round.current
         if evidence.round == current.number != self._began[0]:
             self._began = evidence.round, now
             self.only_left = bool(evidence.left) and not (evidence.exits or evidence.lost or evidence.problems)
@@ -126,10 +107,10 @@ class Faults:
         self.log.note(evidence, current, now)
         return todo + self._correct(known, current.number)
 
-    def judge_round(self, number: int) -> Fault | None:
+    def judge_round(self, round: RoundState) -> Fault | None:
         """How that round fails, as far as is known."""
         same, own = self._limits
-        return self.log.fault(number, self.max_restarts, same, self._exits, own)
+        return self.log.fault(round.number, self.max_restarts, same, round.exits, own)
 
     def charge_end(self, number: int, *, failed: bool) -> tuple[Tally, Incident | None]:
         """What the end of the job is charged with, and why it has `failed`."""
@@ -144,16 +125,16 @@ class Faults:
         """The newest, for the job's status."""
         return tuple(status.Incident.of(each, now - at) for at, each in self._newest)
 
-    def _gives_up(self, member: Member, number: int, current: Round, why: object, todo: list[Effect]) -> bool:
+    def _gives_up(self, member: Member, number: int, round: RoundState, why: object, todo: list[Effect]) -> bool:
         """Round `number` goes on without the workers of this node, until the next is opened for another reason."""
         key = number, member.incarnation
         if key in self._given_up:
             return True
         spent = self.log.settled().optional >= self.max_restarts
-        if number != current.number or member.incarnation not in self._optional or not spent:
+        if number != round.number or member.incarnation not in round.optional or not spent:
             return False
         self._given_up.add(key)
-        role = next(each.role for each in self._assigned if each.incarnation == member.incarnation)
+        role = next(each.role for each in round.assigned if each.incarnation == member.incarnation)
         budget = f"optional roles have used up --max-restarts={self.max_restarts}"
         todo.append(effects.Say(f"continues without the {role} of {member.node}: {why}; {budget}"))
         return True

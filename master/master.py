@@ -202,8 +202,8 @@ class Master:
         header = self._controller.header
         if header is None:
             return None
-        running, nodes = header.state == "open", self._controller.in_round
-        return Current(header.run, header.number, running, header.world_size, nodes, self._controller.ranks)
+        running, round = header.state == "open", self._controller.round
+        return Current(header.run, header.number, running, header.world_size, round.incarnations, round.ranks)
 
     # -- what the store says ----------------------------------------------------------------------------------------
 
