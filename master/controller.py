@@ -21,23 +21,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..rendezvous import peers, ranks
 from ..rendezvous.header import Header, Tally
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import DEPARTING, Fingerprint, Member, Report
 from ..rendezvous.node_reasons import cut
-from ..rendezvous.peers import Peers
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.reasons import AwaitingReports, NoChange, Reason, StandsStill
 from ..rendezvous.round import (
-    Cause,
     Finish,
     Keep,
     OnHang,
     OnStraggler,
     Open,
-    OpenInPlace,
-    Outcome,
     Policy,
     Seen,
     Survey,
@@ -46,7 +41,7 @@ from ..rendezvous.round import (
     survey,
 )
 from ..rendezvous.time_split import category
-from . import effects, events, incident, status
+from . import effects, events, status
 from .changes import Change, Heard, Lost
 from .data.ledger import Progress
 from .diagnosis.requests import Suspected
@@ -57,6 +52,7 @@ from .incident import Evidence
 from .membership import Membership
 from .memory import Memory
 from .mismatches import Mismatches
+from .publication import Publication
 from .round_state import RoundState
 from .standstill import RoundNodes, Standstill
 from .status import Node, Status
@@ -100,7 +96,6 @@ class Controller:
 
     Attributes:
         phase: see above.
-        header: the current one, once it is adopted or published.
         round: the current one.
     """
 
@@ -118,21 +113,15 @@ class Controller:
         self._terms = terms
         self._now = now
         self._memory = memory
-        self._run = run
         self.phase: Phase = "loading"
-        self.header: Header | None = None
         self.round = RoundState.gathering(0, now)
         self._effects: list[Effect] = []
         self._found = events.Found(None, 0, now)
         self._waited = False  # the successes have to be read again before the header is adopted
-        self._header_revision = 0
-        self._published = now
         self._membership = Membership(keys, memory.dead, lease_ttl)
         self._mismatches = Mismatches(keys.job, terms.fingerprint)
         self._faults = Faults(terms.max_restarts, terms.same_failure_limit, terms.own_failure_limit)
-        self._opening: tuple[Assignment, ...] = ()  # of the round that is being published
-        self._chosen: frozenset[str] = frozenset()  # the same while it is being published
-        self._gone: dict[str, Lost] = {}  # of those, who has gone meanwhile
+        self._publication = Publication(run, terms.policy.recovery_timeout)
         self._said = ""
         self._standstill = Standstill(terms.on_hang, terms.on_straggler, now, roles=bool(terms.policy.roles))
         self._targets: tuple[Target, ...] = ()
@@ -169,7 +158,12 @@ class Controller:
 
     def all_here(self) -> bool:
         """Nobody was lost of the round that is being published."""
-        return self._chosen <= self._membership.present.keys()
+        return self._publication.all_here(self._membership.present)
+
+    @property
+    def header(self) -> Header | None:
+        """The current one, once it is adopted or published."""
+        return self._publication.header
 
     @property
     def registered(self) -> frozenset[str]:
@@ -192,10 +186,10 @@ class Controller:
         waits_for, until = self._next if self.phase == "leading" else (NoChange(), None)
         return Status(
             job=self._keys.job,
-            run=header.run if header else self._run,
+            run=self._publication.run,
             state=header.state if header else "gathering",
             round=self.round.number,
-            age=now - (self._published if header else self.round.current.opened_at),
+            age=now - (self._publication.published_at if header else self.round.current.opened_at),
             cause=header.cause if header else None,
             reason=header.reason if header else None,
             next=waits_for,
@@ -218,7 +212,6 @@ class Controller:
 
     def _load(self, found: events.Found) -> None:
         self._found = found
-        self._header_revision, self._published = found.revision, found.published
         header = found.header
         if header is None:
             self.round = RoundState.gathering(0, self._memory.began)
@@ -242,10 +235,11 @@ class Controller:
             missing = tuple((each.node, each.incarnation) for each in assigned if each.node not in keys)
             self._do(effects.Abandon(() if header.final else missing, queues=header.state == "succeeded"))
             return
-        self.header = header
-        self._faults.adopt(header, self._published)
+        published = self._found.published
+        self._publication.adopt(header, self._found.revision, published)
+        self._faults.adopt(header, published)
         self._mismatches.adopt(header.fingerprint, members.values())
-        self.round = RoundState.of(header, assigned, self._published, self._terms.policy)
+        self.round = RoundState.of(header, assigned, published, self._terms.policy)
         last = {each: members[each].report if each in members else None for each in known}
         self._training = TrainingTime.continued(self._found, last, self._now)
         if self._found.spent:
@@ -280,8 +274,7 @@ class Controller:
         for each in changes:
             match each:
                 case Lost(incarnation=incarnation):
-                    if incarnation in self._chosen:
-                        self._gone[incarnation] = each
+                    self._publication.lose(each)
                     if incarnation in self.round.incarnations and not each.succeeded:
                         self._note(each.evidence(self.round.number))
                 case Heard(member, before):
@@ -300,7 +293,7 @@ class Controller:
         ):
             self.round = self.round.saved(self._now)
             self._training.saved(self._now)
-        self._gone.pop(member.incarnation, None)
+        self._publication.keep_node(member.incarnation)
         self._mismatches.compare(member)
         self._gather(member)
         self._watch_progress(member)
@@ -428,7 +421,7 @@ class Controller:
             self._do(effects.Wait(until))
             return
         if self._standstill.ends and self.round.running:
-            self._finish("failed", StandsStill(cut(str(self._standstill.ends))))
+            self._publish(Finish("failed"), StandsStill(cut(str(self._standstill.ends))))
             return
         fault = self._faults.judge_round(self.round) if self.round.running else None
         current = dataclasses.replace(self.round.current, fault=fault)
@@ -440,108 +433,17 @@ class Controller:
                 if self.round.running and (spent := self._training.unkept(self.round.number, self._now)):
                     self._do(spent)  # first, for the wait may be long
                 self._do(effects.Wait(until))
-            case Open():
-                self._open(decision, reason)
-            case Suspend(cause):
-                self._suspend(cause, reason)
-            case Finish(outcome):
-                self._finish(outcome, reason)
+            case _:
+                self._publish(decision, reason)
 
-    def _open(self, decision: Open, reason: Reason) -> None:
-        number = self.round.number + 1
-        previous = self.header
-        before = {each.incarnation: each for each in self.round.assigned}
-        started = {each: before[each].since or self.round.number for each in decision.untouched}
-        assignments = ranks.assign(number, decision.nodes, decision.node_workers, before, started)
-        first = decision.nodes[0]
-        tally, because = self._faults.log.settled(), None
-        if decision.cause == "joined":
-            new = [member.node for member in decision.nodes if member.incarnation not in self.round.incarnations]
-            because = incident.joins(self.round.number, new)
-        elif self.round.running:  # a suspension has published its cause already
-            because = self._faults.log.verdict(self.round.number)
-        addr, port = first.host, first.ports[number % len(first.ports)] if first.ports else 0
-        if previous and decision.untouched:  # these go on where they met
-            addr, port = previous.master_addr, previous.master_port
-        header = Header(
-            number=number,
-            run=previous.run if previous else self._run,
-            state="open",
-            cause=decision.cause,
-            reason=reason,
-            fingerprint=self._mismatches.fingerprint,
-            nodes=len(assignments),
-            previous_nodes=previous.nodes if previous else 0,
-            world_size=assignments[0].world_size,
-            master_addr=addr,
-            master_port=port,
-            restart_count=incident.count_restarts(tally, because, previous),
-            max_restarts=self._faults.max_restarts,
-            tally=tally,
-            incident=because,
-            in_place=isinstance(decision, OpenInPlace),
-            roles=ranks.by_role(decision.node_workers),
-        )
-        self._chosen, self._gone = frozenset(member.incarnation for member in decision.nodes), {}
-        self._opening = assignments
-        self._publish("open", header, assignments, peers.chunks(number, decision.nodes, assignments))
-
-    def _suspend(self, cause: Cause, reason: Reason) -> None:
-        assert self.header is not None, "only a running round is suspended"
-        tally, because = self._faults.log.settled(), self._faults.log.verdict(self.round.number)
-        header = dataclasses.replace(
-            self.header,
-            number=self.round.number + 1,
-            state="waiting",
-            in_place=False,
-            cause=cause,
-            reason=reason,
-            previous_nodes=self.header.nodes,
-            tally=tally,
-            incident=because,
-            restart_count=incident.count_restarts(tally, because, self.header),
-            deadline_seconds=self._terms.policy.recovery_timeout,
-        )
-        self._publish("suspend", header)
-
-    def _finish(self, outcome: Outcome, reason: Reason) -> None:
-        tally, because = self._faults.charge_end(self.round.number, failed=outcome in ("failed", "repeated"))
-        base = self.header or Header(0, self._run, "open", "start", reason, self._mismatches.fingerprint)
-        header = dataclasses.replace(
-            base,
-            number=self.round.number + 1,
-            state=outcome,
-            in_place=False,
-            reason=reason,
-            previous_nodes=base.nodes,
-            tally=tally,
-            incident=because,
-            restart_count=incident.count_restarts(tally, None, base),
-            max_restarts=self._faults.max_restarts,
-        )
-        self._publish("finish", header)
-
-    def _publish(
-        self,
-        what: Literal["open", "suspend", "finish"],
-        header: Header,
-        assignments: tuple[Assignment, ...] = (),
-        where: tuple[Peers, ...] = (),
-    ) -> None:
-        begun = self._faults.began_at(self.round.number, self._now)
-        self._do(
-            effects.Publish(
-                what,
-                self._training.headed(header, self._now),
-                assignments,
-                begun,
-                where,
-            )
-        )
+    def _publish(self, decision: Open | Suspend | Finish, reason: Reason) -> None:
+        charge = self._faults.charge(decision, self.round, self._now)
+        wanted = self._publication.prepare(decision, reason, charge, self.round, self._mismatches.fingerprint)
+        self._do(dataclasses.replace(wanted, header=self._training.headed(wanted.header, self._now)))
 
     def _adopt_published(self, event: events.Published) -> None:
-        header = self.header = event.header
-        self._header_revision, self._published = event.revision, event.published
+        header = event.header
+        self._publication.adopt(header, event.revision, event.published)
         self._next = NoChange(), None
         self._training.ended(self._now, since(header))
         self._effects += self._faults.publish(header, self._now)
@@ -552,16 +454,15 @@ class Controller:
             self.round = self.round.suspended(header.number, self._now)
             return
         grown_at = self.round.current.grown_at
-        self.round = RoundState.of(header, self._opening, self._now, self._terms.policy, grown_at)
+        self.round = RoundState.of(header, self._publication.assigned, self._now, self._terms.policy, grown_at)
         self._standstill.begin_round()
         self._training.opened(self.round.incarnations, self._now, header.cause, in_place=header.in_place)
         self._membership.begin_round()
         # What they said of this round while its header's answer was awaited was not yet about the current one.
         for seen in self._membership.seen:
             self._gather(seen.member)
-        for loss in self._gone.values():
-            self._note(loss.evidence(header.number))
-        self._chosen, self._gone = frozenset(), {}
+        for lost in self._publication.open_round():
+            self._note(lost.evidence(header.number))
 
     def _see_off(self) -> None:
         """Waits until every node has read the end and left, then has the job's keys removed.
@@ -570,7 +471,7 @@ class Controller:
         moment in which all others were told to leave.
         """
         assert self.header is not None, "a job ends by a header"
-        deadline = self._published + self._terms.farewell_seconds
+        deadline = self._publication.published_at + self._terms.farewell_seconds
         if self._now < deadline:
             until = self._await_returns()
             if until is not None or any(self._takes_leave(seen) for seen in self._membership.seen):
@@ -579,7 +480,7 @@ class Controller:
         self._do(effects.CleanUp(self.header.state == "succeeded"))
 
     def _takes_leave(self, seen: Seen) -> bool:
-        if seen.gone or seen.order > self._header_revision:
+        if seen.gone or seen.order > self._publication.revision:
             return False
         preempted = self.header is not None and self.header.state == "preempted"
         return not preempted or seen.member.report.state in DEPARTING

@@ -4,11 +4,12 @@ A part of the controller (pure). `incident_log.py` keeps the evidence, `incident
 """
 
 from collections import deque
+from dataclasses import dataclass
 
 from ..rendezvous.header import Header, Incident, Tally
 from ..rendezvous.member import DEPARTING, Member
 from ..rendezvous.node_reasons import Unexplained
-from ..rendezvous.round import Fault
+from ..rendezvous.round import Fault, Finish, Open, Suspend
 from . import effects, incident, status
 from .diagnosis.ends import of_incident
 from .effects import Effect
@@ -16,6 +17,23 @@ from .incident import Evidence, FailedWorker
 from .incident_log import IncidentLog
 from .round_state import RoundState
 from .status import NEWEST
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a decision is charged with.
+
+    Attributes:
+        tally: what has happened; of the end of a job, all of it, else without `incident`.
+        incident: why it is decided, where one is the reason.
+        max_restarts: of the job.
+        begun: since when there was a reason for it (the master's clock).
+    """
+
+    tally: Tally
+    incident: Incident | None
+    max_restarts: int
+    begun: float
 
 
 class Faults:
@@ -112,14 +130,21 @@ class Faults:
         same, own = self._limits
         return self.log.fault(round.number, self.max_restarts, same, round.exits, own)
 
-    def charge_end(self, number: int, *, failed: bool) -> tuple[Tally, Incident | None]:
-        """What the end of the job is charged with, and why it has `failed`."""
-        because = self.log.verdict(number) if failed else None
-        return incident.charge(self.log.settled(), because), because
-
-    def began_at(self, number: int, now: float) -> float:
-        """When the first evidence of that round came; `now` where none has."""
-        return self._began[1] if self._began[0] == number else now
+    def charge(self, decision: Open | Suspend | Finish, round: RoundState, now: float) -> Charge:
+        """What a decision on that round is charged with."""
+        because, tally = None, self.log.settled()
+        match decision:
+            case Finish(outcome):
+                because = self.log.verdict(round.number) if outcome in ("failed", "repeated") else None
+                tally = incident.charge(tally, because)
+            case Open(nodes, cause="joined"):
+                new = [member.node for member in nodes if member.incarnation not in round.incarnations]
+                because = incident.joins(round.number, new)
+            case _:
+                if round.running:  # a suspension has published its cause already
+                    because = self.log.verdict(round.number)
+        began, at = self._began
+        return Charge(tally, because, self.max_restarts, at if began == round.number else now)
 
     def list_incidents(self, now: float) -> tuple[status.Incident, ...]:
         """The newest, for the job's status."""

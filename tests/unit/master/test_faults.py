@@ -10,7 +10,7 @@ from elastic_run.rendezvous.node_reasons import LeaseExpired, PreemptionNotice
 from elastic_run.rendezvous.ranks import Assignment
 from elastic_run.rendezvous.reasons import NoChange
 from elastic_run.rendezvous.roles import Role
-from elastic_run.rendezvous.round import Policy
+from elastic_run.rendezvous.round import Finish, Policy, Suspend
 
 FINGERPRINT = Fingerprint("train.py", (), "2", "1", "1.0")
 
@@ -41,17 +41,17 @@ FAILED = member("b", "failed", Exit(1, 1, 0, 7, code=1))
 
 def test_the_first_evidence_of_a_round_is_told_once_with_its_time() -> None:
     part = faults()
-    assert part.began_at(1, 9.0) == 9.0
+    assert part.charge(Suspend("failure"), CURRENT, 9.0).begun == 9.0
     assert effects.FirstEvidence(1) in part.hear_report(FAILED, CURRENT, 5.0, "R")
     assert effects.FirstEvidence(1) not in part.note(Evidence(1, lost=(("a", LeaseExpired()),)), CURRENT, 6.0)
-    assert part.began_at(1, 9.0) == 5.0 and not part.only_left
+    assert part.charge(Suspend("failure"), CURRENT, 9.0).begun == 5.0 and not part.only_left
 
 
 def test_a_departure_alone_is_no_fault() -> None:
     part = faults()
     part.note(Evidence(1, left=(("a", PreemptionNotice(15)),)), CURRENT, 5.0)
     assert part.only_left and part.judge_round(CURRENT) is not None
-    assert part.charge_end(1, failed=False)[0] == part.log.settled()
+    assert part.charge(Finish("preempted"), CURRENT, 6.0).tally == part.log.settled()
 
 
 def test_a_report_of_another_run_is_no_evidence() -> None:
