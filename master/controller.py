@@ -42,6 +42,7 @@ from ..rendezvous.round import (
 )
 from ..rendezvous.time_split import category
 from . import effects, events, status
+from .adoption import Adoption
 from .changes import Change, Heard, Lost
 from .data.ledger import Progress
 from .diagnosis.requests import Suspected
@@ -95,7 +96,6 @@ class Controller:
         lease_ttl: seconds that a node's lease lives.
 
     Attributes:
-        phase: see above.
         round: the current one.
     """
 
@@ -113,11 +113,9 @@ class Controller:
         self._terms = terms
         self._now = now
         self._memory = memory
-        self.phase: Phase = "loading"
         self.round = RoundState.gathering(0, now)
         self._effects: list[Effect] = []
-        self._found = events.Found(None, 0, now)
-        self._waited = False  # the successes have to be read again before the header is adopted
+        self._adoption = Adoption(memory)
         self._membership = Membership(keys, memory.dead, lease_ttl)
         self._mismatches = Mismatches(keys.job, terms.fingerprint)
         self._faults = Faults(terms.max_restarts, terms.same_failure_limit, terms.own_failure_limit)
@@ -142,10 +140,10 @@ class Controller:
             case events.Found():
                 self._load(event)
             case events.SuccessesRead(successes):
-                self._found = dataclasses.replace(self._found, successes=successes)
-                self._waited = False
+                self._adoption.read_again(successes)
             case events.Abandoned(done):
-                self._abandon(done)
+                if done:  # else one of them has come back: looks again
+                    self._begin_afresh(self._adoption.header.number, self._adoption.abandon(now))
             case events.Published():
                 self._adopt_published(event)
             case events.Diagnosed():
@@ -159,6 +157,11 @@ class Controller:
     def all_here(self) -> bool:
         """Nobody was lost of the round that is being published."""
         return self._publication.all_here(self._membership.present)
+
+    @property
+    def phase(self) -> Phase:
+        """See above."""
+        return self._adoption.phase or ("ended" if self.header and self.header.final else "leading")
 
     @property
     def header(self) -> Header | None:
@@ -211,62 +214,39 @@ class Controller:
     # -- what an earlier master has left ----------------------------------------------------------------------------
 
     def _load(self, found: events.Found) -> None:
-        self._found = found
-        header = found.header
-        if header is None:
-            self.round = RoundState.gathering(0, self._memory.began)
-            self._say_elected()
-            self._lead()
-            return
-        if not header.final:
+        self._adoption.load(found)
+        if found.header is None:
+            self._begin_afresh(0, self._memory.began)
+        elif not found.header.final:
             self._effects += self._membership.await_missing(found, self._memory.began, self._now)
-        self.phase = "returning"
 
-    def _adopt(self, header: Header) -> None:
+    def _adopt(self) -> None:
         """Goes on with the header that was found, unless nobody is there who is in its round or has come back."""
-        assigned = self._found.assigned
-        known = [assignment.incarnation for assignment in assigned]
+        found, header, members = self._adoption.found, self._adoption.header, self._membership.by_incarnation
         self.round = RoundState.gathering(header.number, self._now)
-        members = self._membership.by_incarnation
-        present = frozenset(members)
-        returned = any(member.run == header.run for member in members.values())
-        if not returned and not present.intersection(known):
-            keys = self._membership.keys_held
-            missing = tuple((each.node, each.incarnation) for each in assigned if each.node not in keys)
-            self._do(effects.Abandon(() if header.final else missing, queues=header.state == "succeeded"))
+        if abandon := self._adoption.judge(members, self._membership.keys_held):
+            self._do(abandon)
             return
-        published = self._found.published
-        self._publication.adopt(header, self._found.revision, published)
-        self._faults.adopt(header, published)
+        self._publication.adopt(header, found.revision, found.published)
+        self._faults.adopt(header, found.published)
         self._mismatches.adopt(header.fingerprint, members.values())
-        self.round = RoundState.of(header, assigned, published, self._terms.policy)
-        last = {each: members[each].report if each in members else None for each in known}
-        self._training = TrainingTime.continued(self._found, last, self._now)
-        if self._found.spent:
+        self.round = RoundState.of(header, found.assigned, found.published, self._terms.policy)
+        last = {each: members[each].report if each in members else None for each in self.round.current.nodes}
+        self._training = TrainingTime.continued(found, last, self._now)
+        if found.spent:
             self._standstill.begin_round({each: report for each, report in last.items() if report})
         self._say(f"the job's master now runs here and continues with round {header.number}")
-        self._apply(self._membership.adopt(header, self._found, self._now))
+        self._apply(self._membership.adopt(header, found, self._now))
         for seen in self._membership.seen:
             self._gather(seen.member)
-        self._lead()
-
-    def _abandon(self, done: bool) -> None:
-        header = self._found.header
-        if not done or header is None:
-            return  # one of them has come back: looks again
-        # Where that run had ended, this node came for the next one.
-        began = self._memory.began if header.final else self._memory.abandoned.setdefault(header.run, self._now)
-        self.round = RoundState.gathering(header.number, began)
-        self._say_elected()
-        self._lead()  # the remains of an earlier run: this one begins afresh, with the next number
-
-    def _lead(self) -> None:
-        self.phase = "ended" if self.header and self.header.final else "leading"
         self._membership.forget_dead(self.round.incarnations)
 
-    def _say_elected(self) -> None:
+    def _begin_afresh(self, number: int, since: float) -> None:
+        """The next round, after this number of an earlier run, is the first; its nodes have waited since then."""
+        self.round = RoundState.gathering(number, since)
         if self._terms.policy.max_nodes > 1:
             self._say("the job's master now runs here")
+        self._membership.forget_dead(())
 
     # -- who comes and goes -----------------------------------------------------------------------------------------
 
@@ -381,17 +361,12 @@ class Controller:
             case "loading":
                 raise AssertionError("what an earlier master has left has not been told")
             case "returning":
-                if (until := self._await_returns()) is not None:
-                    self._waited = True
-                    self._do(effects.Wait(until))
-                elif self._waited:
-                    self._do(effects.ReadSuccesses())
+                if wanted := self._adoption.await_returns(self._await_returns()):
+                    self._do(wanted)
                 else:
-                    self.phase = "adopting"
-                    self._look()
+                    self._adopt()
             case "adopting":
-                assert self._found.header is not None, "without a header there is nothing to adopt"
-                self._adopt(self._found.header)
+                self._adopt()
             case "leading":
                 until = self._await_returns()  # before the walk: those that are given up are no members any more
                 found = survey(self._membership.seen, self.round.current, self._terms.policy)
@@ -448,7 +423,6 @@ class Controller:
         self._training.ended(self._now, since(header))
         self._effects += self._faults.publish(header, self._now)
         if header.final:
-            self.phase = "ended"
             return
         if header.state == "waiting":
             self.round = self.round.suspended(header.number, self._now)

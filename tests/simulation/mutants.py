@@ -264,7 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "takeover-afresh: a new master begins another run where one member is lost",
         Edit(
-            "master/controller.py::Controller",
+            "master/adoption.py::Adoption",
             "not returned and (not present.intersection(known))",
             "not present.issuperset(known)",
         ),
@@ -566,8 +566,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "abandoned-long-ago: a standby that finds a run without any of its nodes counts the wait for the next run "
         "from its own start",
         Edit(
-            "master/controller.py::Controller",
-            "self._memory.abandoned.setdefault(header.run, self._now)",
+            "master/adoption.py::Adoption",
+            "self._memory.abandoned.setdefault(header.run, now)",
             "self._memory.began",
         ),
         "a job times out when its time is over",
