@@ -5,9 +5,9 @@ learns of events from the store and from the failure detector, and carries effec
 store, a random number or the environment, so the same events at the same times have the same effects: a recorded
 history can be replayed (`history.py`).
 
-What is decided is in two functions besides: `rendezvous/round.py` decides on the membership, and `incident.py` whose
-fault a failure was. Here is the assembly of their input: who is registered, who is lost and how that is known, who was
-started with something else, and what an earlier master has left.
+Each fact has one owner, a part that knows no other: `membership.py`, `mismatches.py`, `adoption.py`, `faults.py`,
+`standstill.py`, `publication.py`, `training_time.py`; `round_state.py` and `ending.py` are values. What one learns of
+another is passed on here. `rendezvous/round.py` decides on the membership, `incident.py` whose fault a failure was.
 
     loading ──▶ returning ──▶ adopting ──▶ leading ──▶ ended
        │            leases ended while the     ▲
@@ -23,23 +23,11 @@ from typing import Literal
 
 from ..rendezvous.header import Header, Tally
 from ..rendezvous.keys import Keys
-from ..rendezvous.member import DEPARTING, Fingerprint, Member, Report
+from ..rendezvous.member import Fingerprint, Member, Report
 from ..rendezvous.node_reasons import cut
 from ..rendezvous.ranks import Assignment
 from ..rendezvous.reasons import AwaitingReports, NoChange, Reason, StandsStill
-from ..rendezvous.round import (
-    Finish,
-    Keep,
-    OnHang,
-    OnStraggler,
-    Open,
-    Policy,
-    Seen,
-    Survey,
-    Suspend,
-    decide,
-    survey,
-)
+from ..rendezvous.round import Finish, Keep, OnHang, OnStraggler, Open, Policy, Survey, Suspend, decide, survey
 from ..rendezvous.time_split import category
 from . import effects, events, status
 from .adoption import Adoption
@@ -47,6 +35,7 @@ from .changes import Change, Heard, Lost
 from .data.ledger import Progress
 from .diagnosis.requests import Suspected
 from .effects import Effect
+from .ending import Ending
 from .events import Event
 from .faults import Faults
 from .incident import Evidence
@@ -100,14 +89,7 @@ class Controller:
     """
 
     def __init__(
-        self,
-        keys: Keys,
-        terms: Terms,
-        now: float,
-        *,
-        memory: Memory,
-        run: str,
-        lease_ttl: float = 5.0,
+        self, keys: Keys, terms: Terms, now: float, *, memory: Memory, run: str, lease_ttl: float = 5.0
     ) -> None:
         self._keys = keys
         self._terms = terms
@@ -263,44 +245,31 @@ class Controller:
                     self._do(each)
 
     def _hear_report(self, member: Member, before: Report | None) -> None:
-        report = member.report
-        known = before.saved if before and before.round == report.round else 0
-        if (
-            before
-            and member.incarnation in self.round.incarnations
-            and report.round == self.round.number
-            and report.saved > known
-        ):
+        report, known = member.report, before.saved if before and before.round == member.report.round else 0
+        inside = member.incarnation in self.round.incarnations and report.round == self.round.number
+        if before and inside and report.saved > known:
             self.round = self.round.saved(self._now)
             self._training.saved(self._now)
         self._publication.keep_node(member.incarnation)
         self._mismatches.compare(member)
         self._gather(member)
-        self._watch_progress(member)
+        if inside and self.round.running:
+            self._watch_progress(member)
 
     def _await_returns(self) -> float | None:
         """Until when to wait for nodes that may register again; None: for nobody."""
         changes, until = self._membership.await_returns(self.round.number, self._now)
         self._apply(changes)
         if until is not None:
-            names = ", ".join(self._membership.returning)
-            self._say_once(
-                f"leases may have expired while the store was unavailable: waiting for {names} to register again"
-            )
+            who = f"waiting for {', '.join(self._membership.returning)} to register again"
+            self._say_once(f"leases may have expired while the store was unavailable: {who}")
         return until
 
     # -- a job that stands still ------------------------------------------------------------------------------------
 
     def _watch_progress(self, member: Member) -> None:
         """Has the round examined where a node tells, or tells again, that a worker makes no progress."""
-        report = member.report
-        if (
-            report.round != self.round.number
-            or member.incarnation not in self.round.incarnations
-            or not self.round.running
-        ):
-            return
-        news = self._standstill.hear_report(member.incarnation, report)
+        news = self._standstill.hear_report(member.incarnation, member.report)
         if news == "worse" and self.phase == "leading":
             self._do(effects.Examine(self.round.number, self.suspected))
         elif news == "moves":
@@ -377,7 +346,11 @@ class Controller:
                     self._decide(found, until)
             case "ended":
                 self._aim(finishing=True)
-                self._see_off()
+                header, publication = self.header, self._publication
+                assert header is not None, "a job ends by a header"
+                ending = Ending(header, publication.revision, publication.published_at + self._terms.farewell_seconds)
+                until = self._await_returns() if self._now < ending.deadline else None
+                self._do(ending.see_off(self._membership.seen, until, self._now))
 
     def _aim(self, *, finishing: bool) -> None:
         """Tells of each target that has changed."""
@@ -437,27 +410,6 @@ class Controller:
             self._gather(seen.member)
         for lost in self._publication.open_round():
             self._note(lost.evidence(header.number))
-
-    def _see_off(self) -> None:
-        """Waits until every node has read the end and left, then has the job's keys removed.
-
-        Nodes that came after the end came for the next run, and are not waited for; nor is a node that came in the
-        moment in which all others were told to leave.
-        """
-        assert self.header is not None, "a job ends by a header"
-        deadline = self._publication.published_at + self._terms.farewell_seconds
-        if self._now < deadline:
-            until = self._await_returns()
-            if until is not None or any(self._takes_leave(seen) for seen in self._membership.seen):
-                self._do(effects.Wait(deadline if until is None else min(deadline, until)))
-                return
-        self._do(effects.CleanUp(self.header.state == "succeeded"))
-
-    def _takes_leave(self, seen: Seen) -> bool:
-        if seen.gone or seen.order > self._publication.revision:
-            return False
-        preempted = self.header is not None and self.header.state == "preempted"
-        return not preempted or seen.member.report.state in DEPARTING
 
     # -- effects ----------------------------------------------------------------------------------------------------
 
