@@ -109,10 +109,7 @@ class Controller:
         self._next: tuple[Reason, float | None] = (NoChange(), None)  # what it waits for, and until when
 
     def on(self, event: Event, now: float) -> tuple[Effect, ...]:
-        """What follows from `event`, in the order in which it is to be done.
-
-        Only `Look` has effects that take time (`Refuse` and those below it), and is to be told again after them.
-        """
+        """What follows from `event`, in the order in which it is to be done."""
         self._now = now
         self._effects = []
         match event:

@@ -1,8 +1,4 @@
-"""What the controller has its master do (`controller.py`).
-
-A `SplitUntil` is to be kept for the next master. `Say`, `Watch`, `Unwatch`, `Listen`, `Unlisten`, `FirstEvidence`,
-`Target`, `Examine`, `Condemn`, `Replace` and `Note` take no time; the others do, and only `Look` has them.
-"""
+"""What the controller has its master do (`controller.py`). A `SplitUntil` is to be kept for the next master."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -169,24 +165,10 @@ class Wait:
     until: float | None
 
 
-Effect = (
-    Say
-    | Watch
-    | Unwatch
-    | Listen
-    | Unlisten
-    | FirstEvidence
-    | Target
-    | Examine
-    | Condemn
-    | Replace
-    | Note
-    | Refuse
-    | Confirm
-    | ReadSuccesses
-    | Abandon
-    | Publish
-    | SplitUntil
-    | CleanUp
-    | Wait
-)
+AtOnce = Say | Watch | Unwatch | Listen | Unlisten | FirstEvidence | Target | Examine | Condemn | Replace | Note
+"""What takes no time."""
+
+TakesTime = Refuse | Confirm | ReadSuccesses | Abandon | Publish | SplitUntil | CleanUp | Wait
+"""What the store, or an event, is waited for: only `Look` has these, and is to be told again after them."""
+
+Effect = AtOnce | TakesTime

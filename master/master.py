@@ -154,8 +154,7 @@ class Master:
             self._tell(await takeover.find(self._store, self._keys, self._publisher, self._say))
             while True:
                 self._changed.clear()
-                leading = self._controller.phase == "leading"
-                if leading and len(tasks) == 1:
+                if self._controller.phase == "leading" and len(tasks) == 1:
                     tasks.append(asyncio.create_task(self._keep_ledgers(), name="master: ledgers"))
                 if self._controller.phase != "ended":
                     for task in tasks:
@@ -166,16 +165,8 @@ class Master:
                 rest = self._tell(events.Look())
                 looked = self._now() - before
                 for effect in rest:
-                    match effect:
-                        case effects.Wait(until):
-                            if leading:
-                                self._waits.done(LEADING)
-                            if not self._changed.is_set():
-                                await _wait(self._changed, None if until is None else until - self._now())
-                        case effects.CleanUp(succeeded):
-                            return await self._clean_up(succeeded)
-                        case _:
-                            await self._carry_out(effect, before + looked)
+                    if over := await self._carry_out(effect, before + looked):
+                        return over
                 if looked > LONG_LOOK:
                     await asyncio.sleep(min(looked, LONGEST_GATHERING))
         finally:
@@ -254,45 +245,49 @@ class Master:
 
     # -- the controller ---------------------------------------------------------------------------------------------
 
-    def _tell(self, event: Event) -> list[Effect]:
+    def _tell(self, event: Event) -> list[effects.TakesTime]:
         """Has the controller know of `event`, and does at once what takes no time; returns the rest."""
         now = self._now()
-        rest: list[Effect] = []
+        rest: list[effects.TakesTime] = []
         if self._store.away_until != self._away_until:
             self._away_until = self._store.away_until
             self._on(events.StoreAway(self._away_until), now)
         for effect in self._on(event, now):
-            match effect:
-                case effects.Say(line):
-                    self._say(line)
-                case effects.Watch() | effects.Unwatch() | effects.Listen() | effects.Unlisten():
-                    self._nodes.carry_out(effect)
-                case effects.FirstEvidence(number):
-                    self._trace.instant("evidence", ROW, round=number)
-                case effects.Target(role, count, why):
-                    self._trace.instant("target", ROW, role=role, count=count, code=why.code, reason=why)
-                case effects.Examine(number, nodes):
-                    self._examination.begin(number, nodes)
-                case effects.Condemn(node, condemned):
-                    self._trace.instant("condemn", ROW, rank=condemned.rank, reason=condemned.why)
-                    self._examination.end(node, condemned)
-                case effects.Replace(node, replacement):
-                    self._trace.instant("replace", ROW, node=node.node, reason=replacement.why)
-                    self._examination.replace(node, replacement)
-                case effects.Note(finding):
-                    if self._here:
-                        self._here.tell(finding)
-                    self._trace.instant(
-                        "diagnosis",
-                        ROW,
-                        kind=finding.kind,
-                        rank=finding.rank,
-                        strength=finding.strength,
-                        reason=finding,
-                    )
-                case _:
-                    rest.append(effect)
+            if isinstance(effect, effects.TakesTime):
+                rest.append(effect)
+            else:
+                self._do_at_once(effect)
         return rest
+
+    def _do_at_once(self, effect: effects.AtOnce) -> None:
+        match effect:
+            case effects.Say(line):
+                self._say(line)
+            case effects.Watch() | effects.Unwatch() | effects.Listen() | effects.Unlisten():
+                self._nodes.carry_out(effect)
+            case effects.FirstEvidence(number):
+                self._trace.instant("evidence", ROW, round=number)
+            case effects.Target(role, count, why):
+                self._trace.instant("target", ROW, role=role, count=count, code=why.code, reason=why)
+            case effects.Examine(number, nodes):
+                self._examination.begin(number, nodes)
+            case effects.Condemn(node, condemned):
+                self._trace.instant("condemn", ROW, rank=condemned.rank, reason=condemned.why)
+                self._examination.end(node, condemned)
+            case effects.Replace(node, replacement):
+                self._trace.instant("replace", ROW, node=node.node, reason=replacement.why)
+                self._examination.replace(node, replacement)
+            case effects.Note(finding):
+                if self._here:
+                    self._here.tell(finding)
+                self._trace.instant(
+                    "diagnosis",
+                    ROW,
+                    kind=finding.kind,
+                    rank=finding.rank,
+                    strength=finding.strength,
+                    reason=finding,
+                )
 
     def _run(self) -> str:
         header = self._controller.header
@@ -321,7 +316,8 @@ class Master:
             self._history.add(event, now, found)
         return found
 
-    async def _carry_out(self, effect: Effect, decided: float) -> None:
+    async def _carry_out(self, effect: effects.TakesTime, decided: float) -> Header | None:
+        """Does what was `decided` then; the last header, where the job is over and its keys are gone."""
         match effect:
             case effects.Refuse(node, order, incarnation, eviction, line):
                 await self._publisher.evict(self._keys.node(node), order, incarnation, eviction)
@@ -350,8 +346,14 @@ class Master:
                 self._trace.since(decided, "publish", ROW, what=what, round=number)
                 self.ledgers.look()
                 await asyncio.sleep(0)
-            case _:
-                raise AssertionError(f"{effect!r} is no effect that takes time")
+            case effects.Wait(until):
+                if self._controller.phase == "leading":
+                    self._waits.done(LEADING)
+                if not self._changed.is_set():
+                    await _wait(self._changed, None if until is None else until - self._now())
+            case effects.CleanUp(succeeded):
+                return await self._clean_up(succeeded)
+        return None
 
     async def _publish(self, effect: effects.Publish) -> None:
         header, publisher = effect.header, self._publisher
