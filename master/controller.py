@@ -286,12 +286,9 @@ class Controller:
     def _diagnose(self, event: events.Diagnosed) -> None:
         if event.round != self.round.number or not self.round.running or self.phase != "leading":
             return
-        nodes = RoundNodes(
-            self.round.number,
-            self.round.assigned,
-            {each.incarnation: self._suspected(each) for each in self.round.assigned},
-            self._membership.standbys(self.round.incarnations, self._mismatches.nodes),
-        )
+        suspected = {each.incarnation: self._suspected(each) for each in self.round.assigned}
+        standbys = self._membership.standbys(self.round.incarnations, self._mismatches.nodes)
+        nodes = RoundNodes(self.round, suspected, standbys)
         if event.compares:
             self._effects += self._standstill.judge_stragglers(event.findings, nodes, self._now)
             return

@@ -115,15 +115,7 @@ class Master:
         self._away_until = -math.inf  # that the controller has been told of
         self._changed = asyncio.Event()
         self._nodes = NodeWatch(
-            store,
-            keys,
-            publisher,
-            waits,
-            say=say,
-            dies=watch,
-            heard=hear,
-            tell=self._tell,
-            changed=self._changed.set,
+            store, keys, publisher, waits, say=say, dies=watch, heard=hear, tell=self._tell, changed=self._changed.set
         )
         self._pace = Pace()
         self._terms = terms
@@ -281,12 +273,7 @@ class Master:
                 if self._here:
                     self._here.tell(finding)
                 self._trace.instant(
-                    "diagnosis",
-                    ROW,
-                    kind=finding.kind,
-                    rank=finding.rank,
-                    strength=finding.strength,
-                    reason=finding,
+                    "diagnosis", ROW, kind=finding.kind, rank=finding.rank, strength=finding.strength, reason=finding
                 )
 
     def _run(self) -> str:

@@ -51,7 +51,8 @@ class Membership:
     Args:
         keys: what the job's keys are called.
         lost_how: incarnations that are proven dead, each with the proof; what is learned is added.
-        lease_ttl: seconds that a node's lease lives."""
+        lease_ttl: seconds that a node's lease lives.
+    """
 
     def __init__(self, keys: Keys, lost_how: dict[str, NodeReason], lease_ttl: float) -> None:
         self._keys = keys
@@ -285,8 +286,7 @@ class Membership:
         succeeded = report.state == "succeeded" and report.round == number
         if succeeded:
             self._members[f"gone/{incarnation}"] = dataclasses.replace(seen, gone=True)
-        how = self._how(incarnation, LeaseExpired())
-        return [*unwatch, Lost(seen.member.node, incarnation, left, how, succeeded)]
+        return [*unwatch, Lost(seen.member.node, incarnation, left, self._how(incarnation, LeaseExpired()), succeeded)]
 
     def _how(self, incarnation: str, otherwise: NodeReason) -> NodeReason:
         """How its loss is known."""

@@ -10,13 +10,13 @@ from typing import Literal
 
 from ..rendezvous.member import Member, Report
 from ..rendezvous.node_reasons import cut
-from ..rendezvous.ranks import Assignment
 from ..rendezvous.round import OnHang, OnStraggler
 from . import effects, status
 from .diagnosis.findings import HANGS, WORKS, Finding
 from .diagnosis.replacement import Place, verdicts
 from .diagnosis.requests import Condemned, Replacement, Suspected
 from .effects import Effect
+from .round_state import RoundState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,11 @@ class RoundNodes:
     """The round that is judged.
 
     Attributes:
-        number: of the round.
-        assigned: its nodes, in rank order.
-        suspected: the same nodes, as they are asked and told.
+        suspected: its nodes, as they are asked and told.
         standbys: nodes that could have a part in it.
     """
 
-    number: int
-    assigned: Sequence[Assignment]
+    round: RoundState
     suspected: Mapping[str, Suspected]
     standbys: Sequence[Member]
 
@@ -105,18 +102,11 @@ class Standstill:
         self._slow, self._compared = found, now
         if self._on_straggler != "replace":
             return todo
-        for each in verdicts(
-            found,
-            before,
-            nodes.assigned,
-            nodes.standbys,
-            self._gave_way,
-            roles=self._roles,
-        ):
+        for each in verdicts(found, before, nodes.round.assigned, nodes.standbys, self._gave_way, roles=self._roles):
             todo.append(effects.Say(each.words))
             if each.leaves and each.finding.rank is not None:
                 self._gave_way[each.finding.rank, each.leaves.world_size] = each.leaves.node
-                why = Replacement(nodes.number, cut(f"a standby takes its place: {each.finding}"))
+                why = Replacement(nodes.round.number, cut(f"a standby takes its place: {each.finding}"))
                 todo.append(effects.Replace(nodes.suspected[each.leaves.incarnation], why))
                 todo.append(effects.Note(dataclasses.replace(each.finding, done=f"replaced node {each.leaves.node}")))
         return todo
@@ -136,9 +126,9 @@ class Standstill:
         # Of a worker that has ended already, one that waits for it.
         wanted = finding.waiting[0] if finding.kind == "uneven-steps" and finding.waiting else finding.rank
         todo = list[Effect]()
-        for each in nodes.assigned:
+        for each in nodes.round.assigned:
             if wanted is not None and wanted in each.ranks:
-                condemned = Condemned(nodes.number, wanted, cut(str(finding)))
+                condemned = Condemned(nodes.round.number, wanted, cut(str(finding)))
                 todo.append(effects.Condemn(nodes.suspected[each.incarnation], condemned))
                 todo.append(
                     effects.Note(dataclasses.replace(finding, done=f"killed rank {wanted} (--on-hang=restart)"))
@@ -163,8 +153,8 @@ def _in_one_role(finding: Finding, nodes: RoundNodes) -> bool:
 
     An evaluator that waits for a checkpoint, or an actor that waits for its turn, is at rest by design.
     """
-    if len({each.role for each in nodes.assigned}) < 2:
+    if len({each.role for each in nodes.round.assigned}) < 2:
         return True
-    roles = {rank: each.role for each in nodes.assigned for rank in each.ranks}
+    roles = {rank: each.role for each in nodes.round.assigned for rank in each.ranks}
     concerned = {roles.get(rank) for rank in (finding.rank, *finding.waiting) if rank is not None}
     return bool(finding.waiting) and len(concerned) == 1

@@ -5,14 +5,15 @@ import dataclasses
 from elastic_run.master import effects
 from elastic_run.master.diagnosis.findings import Finding
 from elastic_run.master.diagnosis.requests import Suspected
+from elastic_run.master.round_state import RoundState
 from elastic_run.master.standstill import RoundNodes, Standstill
 from elastic_run.rendezvous.member import Report
 from elastic_run.rendezvous.ranks import Assignment
-from elastic_run.rendezvous.round import OnHang
+from elastic_run.rendezvous.round import OnHang, Round
 
+ASSIGNED = (Assignment(3, "a", "A", 0, 2, 0, 1, 2, 0, 2), Assignment(3, "b", "B", 1, 2, 1, 1, 2, 1, 2))
 NODES = RoundNodes(
-    3,
-    (Assignment(3, "a", "A", 0, 2, 0, 1, 2, 0, 2), Assignment(3, "b", "B", 1, 2, 1, 1, 2, 1, 2)),
+    RoundState(Round(3, ("A", "B"), True, 0.0), ASSIGNED),
     {"A": Suspected("a", "A", "", ""), "B": Suspected("b", "B", "", "")},
     (),
 )
