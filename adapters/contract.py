@@ -114,7 +114,7 @@ class Service:
     `ready_seconds` have passed. In a line `ready: WORDS` the adapter gets the words (`Round.services`). All else that
     it prints is shown with its name before it.
 
-    A service can speak for workers that keep their process but know nothing of elastic-run: by `client.rounds.Word`s
+    A service can speak for workers that keep their process but know nothing of elastic-run: by `client.channel.Word`s
     with their local rank, on the socket that ELASTIC_RUN_AGENT names.
 
     A service that dies ends the round, and is named as the cause: the next round starts it again, with all workers, on

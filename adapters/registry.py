@@ -4,18 +4,14 @@ import re
 import runpy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, cast, get_origin, get_type_hints
 
 from ..rendezvous.errors import ElasticRunError
 from .contract import MOST_WORKER_PORTS, Accelerators, Hint, Peer, Round, Service, Worker
-from .horovod.adapter import Horovod
-from .jax.adapter import Jax
 from .plain import Plain
-from .tensorflow.adapter import TensorFlow
-from .torch.adapter import Torch
-from .xgboost.adapter import XGBoost
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -24,14 +20,15 @@ GROUP = "elastic_run.adapters"
 """The group of entry points. A point's name is the framework's; its object is called without arguments, and returns the
 adapter: a class will do."""
 
-BUILT_IN: Mapping[str, type[Plain]] = {
-    "torch": Torch,
-    "horovod": Horovod,
-    "jax": Jax,
-    "tensorflow": TensorFlow,
-    "xgboost": XGBoost,
-    "none": Plain,
+BUILT_IN: Mapping[str, str] = {
+    "torch": "torch.adapter:Torch",
+    "horovod": "horovod.adapter:Horovod",
+    "jax": "jax.adapter:Jax",
+    "tensorflow": "tensorflow.adapter:TensorFlow",
+    "xgboost": "xgboost.adapter:XGBoost",
+    "none": "plain:Plain",
 }
+"""The module and the class of each: a job loads that of its own framework."""
 
 
 class NoAdapter(ElasticRunError):
@@ -41,7 +38,8 @@ class NoAdapter(ElasticRunError):
 def adapter(name: str, *, here: bool = True) -> Plain:
     """The adapter of that name, or that class of a file, tried once; Plain for a file elsewhere. Raises NoAdapter."""
     if name in BUILT_IN:
-        return BUILT_IN[name]()
+        module, _, wanted = BUILT_IN[name].partition(":")
+        return cast(Plain, getattr(import_module(f".{module}", __package__), wanted)())
     if ":" in name or name.endswith(".py"):
         path, _, wanted = name.rpartition(":")
         if not path or not wanted.isidentifier():

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..master.controller import Terms
 from ..master.data.ledger_service import Ledgers
 from ..master.diagnosis.examination import Here
-from ..master.history import History
 from ..master.master import LEADING, Master
 from ..master.memory import Memory
 from ..master.pace import Stepped
@@ -29,6 +29,9 @@ from ..rendezvous.store.seal import unreadable
 from ..rendezvous.store.waits import Waits
 from ..rendezvous.trace_file import Trace
 from ..rendezvous.wire.values import Malformed, decode
+
+if TYPE_CHECKING:
+    from ..master.history import History
 
 REFUSED_PAUSE = 1.0
 """Seconds until the next attempt where the store says no (no space left, say): somebody has to mend that."""
@@ -220,10 +223,13 @@ class Candidate:
             if history:
                 history.close()
 
-    def _history(self, leadership: election.Leadership) -> History | None:
+    def _history(self, leadership: election.Leadership) -> "History | None":
         """Beside the trace, where there is one: what the master's controller was told, and what it decided."""
-        file = self._trace.file if self._trace else None
-        return History(Path(f"{file}.{leadership.revision}.history"), self._say) if file else None
+        if self._trace is None or self._trace.file is None:
+            return None
+        from ..master.history import History  # here, because few jobs have a trace
+
+        return History(Path(f"{self._trace.file}.{leadership.revision}.history"), self._say)
 
     async def _follow(self, held: election.Held) -> bool:
         """Waits until the leader key changes (False), or its holder is proven dead (True). Raises OtherSecret."""

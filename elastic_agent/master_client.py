@@ -22,13 +22,13 @@ from ..rendezvous.errors import Deposed, StoreError
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member
-from ..rendezvous.rpc.client import Connection
 from ..rendezvous.rpc.envelope import Caller, Nothing, RpcError, Security
 from ..rendezvous.rpc.server import Method, Methods
 from ..rendezvous.store.contract import Store
 from ..rendezvous.wire.values import Malformed, decode
 
 if TYPE_CHECKING:
+    from ..rendezvous.rpc.client import Connection
     from .candidate import Candidate
 
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -138,6 +138,8 @@ class Link:
             raise ConnectionError(f"node {node} has registered as another version does: {error}") from None
         tls = self._security.client
         reader, writer = await failure_detector.dial(member.agent_address, member.incarnation, tls)
+        from ..rendezvous.rpc.client import Connection  # here, because a job of one node has no other agent
+
         connection = Connection(reader, writer, f"node {node}", self._caller(), self._security.token)
         try:
             return await connection.ask(EVIDENCE, wanted, NodeEvidence, SECONDS)
@@ -151,7 +153,7 @@ class Link:
         if self._connection:
             await self._connection.close()
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> "Connection":
         """Raises ConnectionError."""
         if self._connection and not self._connection.lost and self._connection.caller == self._caller():
             return self._connection
@@ -166,7 +168,7 @@ class Link:
     def _dialled(self, _: object) -> None:
         self._dialling = None
 
-    async def _dial(self) -> Connection | str:
+    async def _dial(self) -> "Connection | str":
         """A connection to the master, or why there is none."""
         try:
             found = await self._store.get(self._keys.leader)
@@ -179,6 +181,8 @@ class Link:
             reader, writer = await failure_detector.dial(leader.agent_address, leader.incarnation, tls)
         except (StoreError, Malformed, OSError) as error:
             return f"cannot reach the job's master: {error}"
+        from ..rendezvous.rpc.client import Connection  # here, as above
+
         if self._connection:
             await self._connection.close()
         peer = f"the job's master on node {leader.node}"

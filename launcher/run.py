@@ -25,8 +25,8 @@ from ..elastic_agent.processes.threads import Threads
 from ..elastic_agent.setup import Setup
 from ..elastic_agent.timeline import Timeline
 from ..master.controller import Terms
+from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import NoThreads, NoUsableEtcd, OtherSecret, RendezvousError, Sealed
-from ..rendezvous.identity.scrub import scrub
 from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Fingerprint
@@ -37,17 +37,13 @@ from ..rendezvous.store.endpoint import Endpoint
 from ..rendezvous.time_split import Split
 from ..rendezvous.trace_file import AGENT, Later, Sink, Trace
 from ..rendezvous.version import VERSION
-from . import finished
 from .address import Address, Unreachable, address_of, endpoints_of
 from .console import say
 from .early import ETCD_PASSWORD, heeded, node_name, recipe
-from .history.attach import following, journal_of
+from .later import load_later
 from .options import roles
 from .settings import Command, Options
-from .source import digests
 from .store_access import NobodyAnswered, store_of
-from .summary import last_lines, spent, write_error, write_json
-from .terminal.live_line import live_line
 from .trust import concealed, identity_of, mark, protected, security
 
 if TYPE_CHECKING:
@@ -96,7 +92,11 @@ def setup(
 def terms(options: Options, written: Command | None = None, identity: "Identity | None" = None) -> Terms:
     """What the job's master needs, wherever it runs; `written`, `identity`: as for `setup`."""
     command = options.command
-    own = _own_commands(options)
+    own, source = _own_commands(options), tuple[str, ...]()
+    if not options.job_id_given and options.store.kind != "memory":
+        from .source import digests  # here, because a job of one node has nobody to compare them with
+
+        source = tuple(dict.fromkeys(line for each in (written or command, *own.values()) for line in digests(each)))
     fingerprint = Fingerprint(
         script=command.target if command.kind != "script" else os.path.normpath(command.target),
         arguments=concealed(command.args, identity),
@@ -104,9 +104,7 @@ def terms(options: Options, written: Command | None = None, identity: "Identity 
         nproc_per_node=options.nproc_spec,
         version=VERSION,
         framework=options.adapter.name,
-        source=()
-        if options.job_id_given or options.store.kind == "memory"
-        else tuple(dict.fromkeys(line for each in (written or command, *own.values()) for line in digests(each))),
+        source=source,
         roles=roles.canonical(options.roles),
         identity="" if options.store.kind == "memory" else mark(options.trust, identity),
         named=options.job_id_given,
@@ -149,6 +147,8 @@ async def run(
     with all_allowed() as limits, _handled(options.signals, told.append):
         result = await _run(options, workers, entered, early, written, limits, told)
     if result.code != plan.SUCCEEDED and (file := os.environ.get("TORCHELASTIC_ERROR_FILE")):
+        from .summary import write_error  # here, as in `_run`
+
         try:
             write_error(Path(file), result, time.time())
         except OSError as error:
@@ -196,7 +196,11 @@ async def _run(
         )
         if output.temporary:
             output.say(f"complete logs are in {output.root} (--log-dir selects another folder)")
-        journal = journal_of(options, agent_setup, output.say)
+        journal: Journal | None = None
+        if options.output.history is not None or options.output.dashboard is not None:
+            from .history.attach import journal_of  # here, because few ask for it
+
+            journal = journal_of(options, agent_setup, output.say)
         try:
             begun = time.monotonic() if entered is None else entered
             result = await _take_part(
@@ -210,6 +214,8 @@ async def _run(
         succeeded = result.code == plan.SUCCEEDED
         if result.code >= 128:  # a signal told it to leave
             patience = LEAVING_READER_SECONDS
+        from .summary import last_lines, write_json  # here, because workers start the sooner
+
         trace.instant("exit", AGENT, code=result.code, reason=result.reason)
         split = await _spent(options, result, output)
         for line in last_lines(options, result, where.host, split):
@@ -252,13 +258,26 @@ async def _take_part(
                     return Result(plan.REFUSED, why, None, agent_setup.workers.node, (), Timeline(begun))
                 keys, node = Keys(options.job_id), agent_setup.workers.node
                 if shared:
+                    from . import finished  # here, because a job of one node leaves no note
+
                     known = await finished.runs_before(store, keys, node, entered)
                     agent_setup = replace(agent_setup, known_runs=known)
                 agent = Agent(agent_setup, store, output, machine, trace, journal)
-                shown = live_line(agent.job_status, output) if options.output.live_line else contextlib.nullcontext()
-                async with following(journal, agent, options, output.say), shown:
+                async with contextlib.AsyncExitStack() as beside:
+                    loading = asyncio.create_task(load_later(), name="load what is needed later")
+                    beside.push_async_callback(cancel, loading)
+                    if journal is not None:
+                        from .history.attach import following  # here, as in `_run`
+
+                        await beside.enter_async_context(following(journal, agent, options, output.say))
+                    if options.output.live_line and output.has_live_line:
+                        from .terminal.live_line import live_line  # here, because few have a terminal
+
+                        await beside.enter_async_context(live_line(agent.job_status, output))
                     result = await agent.run()
                 if shared and result.code == plan.SUCCEEDED and result.header:
+                    from . import finished  # here, as above
+
                     await finished.note(store, keys, node, result.header.run, time.monotonic())
                 return result
     except asyncio.CancelledError:
@@ -279,6 +298,8 @@ async def _take_part(
 
 async def _spent(options: Options, result: Result, output: Output) -> Split | None:
     """As `spent`: of a long trace it takes seconds, in which this process still takes the workers' last output."""
+    from .summary import spent  # here, as in `_run`
+
     if not options.output.trace:
         return spent(options, result)
     await output.flush(TRACE_SECONDS / 10)
@@ -458,6 +479,8 @@ def _binary(stream: TextIO | None) -> BinaryIO:
 def main(options: Options, workers: WorkerSettings, entered: float, early: "tuple[str, Seed] | None") -> int:
     """Runs the job's part on this machine in an event loop of its own; `workers`, `entered`, `early`: see `run`."""
     if password := os.environ.pop(ETCD_PASSWORD, ""):  # nothing that is started from now on inherits it
+        from ..rendezvous.identity.scrub import scrub  # here, because few have one
+
         scrub(f"{ETCD_PASSWORD}={password}")
     runner = asyncio.Runner()
     try:

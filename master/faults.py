@@ -11,7 +11,6 @@ from ..rendezvous.member import DEPARTING, Member
 from ..rendezvous.node_reasons import Unexplained
 from ..rendezvous.round import Fault, Finish, Open, Suspend
 from . import effects, incident, status
-from .diagnosis.ends import of_incident
 from .effects import Effect
 from .incident import Evidence, FailedWorker
 from .incident_log import IncidentLog
@@ -69,6 +68,8 @@ class Faults:
         """This header is the current one."""
         todo = list[Effect]()
         if header.incident:
+            from .diagnosis.ends import of_incident  # here, because a job without a fault needs none
+
             self._newest.append((now, header.incident))
             if cause := of_incident(header.incident):
                 words = f"diagnosis: {cause}; {cause.domain}; a restart {cause.outlook}"

@@ -55,8 +55,6 @@ from ..rendezvous.reasons import (
     WorkerFailed,
 )
 from ..rendezvous.round import Outcome
-from .diagnosis.frames import LIBRARY, STANDARD
-from .diagnosis.places import COLLECTIVES
 
 GATHER = 1.0
 """Seconds from the first evidence to the final verdict: connection errors of survivors arrive within this."""
@@ -322,6 +320,9 @@ def lost_link(exit_: Exit) -> Literal["", "own", "gave up", "lost"]:
     """
     if not (exit_.lost_peer or _COUPLED.search(exit_.message)) or lost_own_process(exit_):
         return ""
+    from .diagnosis.frames import LIBRARY, STANDARD  # here, because a job without a fault needs none
+    from .diagnosis.places import COLLECTIVES
+
     frames = _FRAME.findall(_CHAINED.split(exit_.traceback)[0])
     outside = [frame for frame in frames if not STANDARD.search(frame[0])]
     if outside and not any(part in outside[-1][0] for part in COLLECTIVES):

@@ -11,6 +11,7 @@ import dataclasses
 import math
 import secrets
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from ..rendezvous import failure_detector
 from ..rendezvous.cancel import cancel
@@ -33,12 +34,14 @@ from .diagnosis.examination import Examination, Here
 from .diagnosis.findings import Finding
 from .effects import Effect
 from .events import Event
-from .history import Begin, History
 from .memory import Memory
 from .node_watch import NodeWatch
 from .pace import Pace, Stepped
 from .publish import Publisher
 from .status import Status
+
+if TYPE_CHECKING:
+    from .history import History
 
 ROW = "master"
 """Of the trace."""
@@ -96,7 +99,7 @@ class Master:
         hear: Callable[[str, str], Awaitable[None]] = failure_detector.watch_until_heard,
         trace: Trace | None = None,
         lease_ttl: float = 5.0,
-        history: History | None = None,
+        history: "History | None" = None,
         here: Here | None = None,
         security: Security = Security(),  # noqa: B008  a frozen value
     ) -> None:
@@ -110,6 +113,8 @@ class Master:
         self._history = history
         run, begun = secrets.token_hex(6), now()
         if history:
+            from .history import Begin  # here, because few jobs have a trace
+
             history.add(Begin.of(keys.job, terms, memory, run, lease_ttl), begun)
         self._controller = Controller(keys, terms, begun, memory=memory, run=run, lease_ttl=lease_ttl)
         self._away_until = -math.inf  # that the controller has been told of

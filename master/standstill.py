@@ -13,7 +13,6 @@ from ..rendezvous.node_reasons import cut
 from ..rendezvous.round import OnHang, OnStraggler
 from . import effects, status
 from .diagnosis.findings import HANGS, WORKS, Finding
-from .diagnosis.replacement import Place, verdicts
 from .diagnosis.requests import Condemned, Replacement, Suspected
 from .effects import Effect
 from .round_state import RoundState
@@ -56,7 +55,7 @@ class Standstill:
         self._diagnosed = now
         self._slow: tuple[Finding, ...] = ()  # ranks that the others wait for in each step
         self._compared = now
-        self._gave_way: dict[Place, str] = {}  # for which slow ranks a node was told to leave, and which
+        self._gave_way: dict[tuple[int, int], str] = {}  # for which slow ranks a node was told to leave, and which
 
     def begin_round(self, reports: Mapping[str, Report] | None = None) -> None:
         """Another round has begun; or an earlier master's is taken over, whose nodes have reported that."""
@@ -102,6 +101,8 @@ class Standstill:
         self._slow, self._compared = found, now
         if self._on_straggler != "replace":
             return todo
+        from .diagnosis.replacement import verdicts  # here, because few jobs have standbys
+
         for each in verdicts(found, before, nodes.round.assigned, nodes.standbys, self._gave_way, roles=self._roles):
             todo.append(effects.Say(each.words))
             if each.leaves and each.finding.rank is not None:

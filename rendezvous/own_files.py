@@ -14,8 +14,6 @@ import stat
 import time
 from pathlib import Path
 
-from .mounts import mounted_secret
-
 LONGEST_NAME, LONGEST_NAME_BYTES = 50, 100
 """Characters, and bytes of them: a file system takes 255 bytes, and others add their own, and a second such name."""
 
@@ -113,8 +111,11 @@ def read_own(path: Path, *, shared: bool = False) -> str:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise NotOwn(f"{path} is no regular file")
-        if (trouble := _open_to_others(path, found, link=link, shared=shared)) and not mounted_secret(path, descriptor):
-            raise NotOwn(trouble)
+        if trouble := _open_to_others(path, found, link=link, shared=shared):
+            from .mounts import mounted_secret  # here, because few are open to others
+
+            if not mounted_secret(path, descriptor):
+                raise NotOwn(trouble)
         return os.read(descriptor, LONGEST_FILE).decode("utf-8")
     finally:
         os.close(descriptor)

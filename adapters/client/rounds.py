@@ -21,18 +21,13 @@ import socket
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from ...rendezvous.errors import ElasticRunError
 from ...rendezvous.local_socket import connected
 from ...rendezvous.wire.frame import framed, take_frames
 from ...rendezvous.wire.values import decode, encode
-from .channel import AgentGone
+from .channel import SUFFIX, AgentGone, News, Word
 from .context import AGENT, Context, context
-
-SUFFIX = "-membership"
-"""After the name of the agent's socket: where workers that keep their process reach it."""
 
 CONNECT_SECONDS = 120.0
 """For the agent to take the connection."""
@@ -42,46 +37,6 @@ LONG_STEP = 0.25
 
 BATCH = 200
 """Descriptors in one message; the kernel takes 253."""
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """What a worker says to its agent.
-
-    Attributes:
-        kind: "stay": it keeps its process. "hold": `count` sockets of its process group in `round` come with this.
-            "formed": its process group stands. "state": it has the job's state, or (`count` is 0) it has it no more,
-            and needs up to `seconds` for a step. "next": it has left the process group of `round` and wants its next
-            rank assignment. "done": it has trained to the end, and takes no other rank.
-        round: the worker's.
-        count: of sockets; of states.
-        text: for "next", why, where something was broken; empty where it was told to.
-        seconds: see "state"; 0: less than matters.
-        local_rank: for "stay", from a service: the worker for which all on this connection is said. None: the speaker.
-    """
-
-    kind: Literal["stay", "hold", "formed", "state", "next", "done"]
-    round: int = 0
-    count: int = 0
-    text: str = ""
-    seconds: float = 0.0
-    local_rank: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """What an agent says to a worker.
-
-    Attributes:
-        kind: "assignment": its rank assignment in `round`, as `environment`. "planned": another round is wanted; the
-            process group is whole, leave it together with the others. "over": `round` is the current one now, and the
-            worker's is over.
-        environment: the variables that have changed, as NAME=value.
-    """
-
-    kind: Literal["assignment", "planned", "over"]
-    round: int = 0
-    environment: tuple[str, ...] = ()
 
 
 class NoAgent(ElasticRunError, RuntimeError):

@@ -26,8 +26,9 @@ from ...rendezvous.identity.contexts import written_pair
 from ...rendezvous.local_socket import connected, is_own_peer
 from ...rendezvous.wire.frame import framed, read_frame
 from ...rendezvous.wire.values import decode, encode
+from ..client.channel import SUFFIX, News, Word
 from ..client.context import AGENT
-from ..client.rounds import CONNECT_SECONDS, SUFFIX, News, Word
+from ..client.rounds import CONNECT_SECONDS
 from . import messages
 from .adapter import TIMEOUT, TIMEOUT_SECONDS
 from .interfaces import interface_to

@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ...master.diagnosis.evidence import MAX_TAIL, NodeEvidence, Worker
 from ...master.diagnosis.examination import CONDEMN, EVIDENCE, REPLACE
@@ -13,10 +15,12 @@ from ...rendezvous.rpc.server import Method, Methods
 from ..inbox import Inbox
 from ..node_events import MachineStrained, WorkersMove, WorkerStalled
 from ..setup import Setup
-from . import looks
 from .running import Running
 from .stacks import MISSING, py_spy
 from .watch import ProgressWatch
+
+if TYPE_CHECKING:
+    from .looks import Looks
 
 
 class Diagnosis:
@@ -55,7 +59,6 @@ class Diagnosis:
         self._diagnosed = diagnosed
         self.findings: deque[Finding] = deque(maxlen=MAX_FINDINGS)
         self._program, self._say = py_spy(), say
-        self._looks = looks.Looks(self._program)
         self._watch = ProgressWatch(
             setup.hang_timeout,
             workers,
@@ -63,10 +66,16 @@ class Diagnosis:
             lambda: inbox.post(WorkerStalled()),
             lambda: inbox.post(MachineStrained()),
             self._resumes,
-            self._looks.look_ahead,
+            lambda near: self._looks.look_ahead(near),
             inbox.now,
             say,
         )
+
+    @cached_property
+    def _looks(self) -> "Looks":
+        from .looks import Looks  # here, because workers that make progress are not looked at
+
+        return Looks(self._program)
 
     async def watch(self) -> None:
         """Runs as long as the agent does."""
@@ -75,7 +84,8 @@ class Diagnosis:
         try:
             await self._watch.run()
         finally:
-            await self._looks.close()
+            if "_looks" in vars(self):
+                await self._looks.close()
 
     def methods(self) -> Methods:
         """What others may ask this agent."""
@@ -130,5 +140,7 @@ class Diagnosis:
 
 
 def _printed(each: Running) -> Worker:
-    lines = looks.last_lines(each.tail, MAX_TAIL)
+    from .looks import last_lines  # here, as `Looks`
+
+    lines = last_lines(each.tail, MAX_TAIL)
     return Worker(each.rank, each.local_rank, each.pid, each.ended, last_lines=lines)

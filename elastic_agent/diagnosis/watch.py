@@ -7,8 +7,6 @@ says so in its report, and the master has all nodes looked at closely.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from ...master.diagnosis.limits import NEAR
-from . import kernel
 from .activity import Activity, Quiet, Sample
 from .running import Running
 
@@ -86,6 +84,8 @@ class ProgressWatch:
 
     def look(self) -> None:
         """One look at all workers."""
+        from . import kernel  # here, because workers start the sooner
+
         living = {(each.local_rank, each.pid): each for each in self._workers() if each.ended is None}
         for key in [key for key in self._activities if key not in living]:
             del self._activities[key]
@@ -135,5 +135,8 @@ class ProgressWatch:
 
 def is_near(workers: Sequence[Running]) -> bool:
     """Whether this node is near one of its limits, or one of these workers near its own."""
+    from ...master.diagnosis.limits import NEAR  # here, as above
+    from . import kernel
+
     pairs = [kernel.memory(), kernel.processes(), *(kernel.descriptors(each.pid) for each in workers)]
     return any(limit and used > NEAR * limit for used, limit in pairs)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
+from ...rendezvous.store.embedded import KEPT_VARIABLE
 from . import guardian
 from .guardian import TAG_VARIABLE
 

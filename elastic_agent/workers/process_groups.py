@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...adapters.client.rounds import SUFFIX, News, Word
+from ...adapters.client.channel import SUFFIX, News, Word
 from ...rendezvous.local_socket import own_peer
 from ...rendezvous.rpc.acceptor import Acceptor
 from ...rendezvous.wire.frame import TooLong, framed, take_frames

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...rendezvous.member import Exit, out_of_memory
-from ...rendezvous.store.embedded.binary import KEPT_VARIABLE
+from ...rendezvous.store.embedded import KEPT_VARIABLE
 from ..diagnosis.running import Running
 from ..logs.backpressure import Backpressure
 from ..logs.output import Output, StreamName

@@ -5,26 +5,18 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING
 
 from ...elastic_agent.agent import Agent
 from ...elastic_agent.setup import Setup
 from ...rendezvous.cancel import cancel
 from ...rendezvous.version import VERSION
 from ..settings import Options
+from .journal import Journal
+from .records import Begun
 
-if TYPE_CHECKING:
-    from .journal import Journal
 
-
-def journal_of(options: Options, setup: Setup, say: Callable[[str], None]) -> "Journal | None":
-    """The journal of this node; None where nobody wants one. `say` prints one line, in the event loop's thread."""
-    folder = options.output.history
-    if folder is None and options.output.dashboard is None:
-        return None
-    from .journal import Journal  # a job without either does not pay for it
-    from .records import Begun
-
+def journal_of(options: Options, setup: Setup, say: Callable[[str], None]) -> Journal:
+    """The journal of this node. `say` prints one line, in the event loop's thread."""
     loop = asyncio.get_running_loop()
 
     def say_there(line: str) -> None:
@@ -41,17 +33,14 @@ def journal_of(options: Options, setup: Setup, say: Callable[[str], None]) -> "J
         workers=options.nproc,
         version=VERSION,
     )
-    return Journal(begun, folder, say_there)
+    return Journal(begun, options.output.history, say_there)
 
 
 @contextlib.asynccontextmanager
 async def following(
-    journal: "Journal | None", agent: Agent, options: Options, say: Callable[[str], None]
+    journal: Journal, agent: Agent, options: Options, say: Callable[[str], None]
 ) -> AsyncGenerator[None]:
     """The journal looks at the job while the context lasts, and a dashboard is served where one is wanted."""
-    if journal is None:
-        yield
-        return
     ask = agent.job_status if options.output.dashboard is not None else None
     task = asyncio.create_task(journal.follow(lambda: agent.status, ask), name="history")
     try:

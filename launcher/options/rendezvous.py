@@ -13,7 +13,6 @@ from ..settings import Credentials, Nodes, Store, Timing, Trust
 from ..trust import trust_of
 from .flags import Scanned, did_you_mean
 from .preflight import check_readable
-from .slurm import allocation_host
 from .values import folder_of, seconds, whole
 
 MIN_LEASE_TTL = 2
@@ -206,6 +205,8 @@ def read_store(
                 "credentials for etcd are given, but no etcd: name yours with --rdzv-endpoint=HOST:PORT (an etcd "
                 "that elastic-run starts needs no credentials)"
             )
+        from .slurm import allocation_host  # here, because a job of one node needs no host
+
         try:
             host = allocation_host(environ)
         except ValueError as error:

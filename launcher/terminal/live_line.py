@@ -60,10 +60,7 @@ def _data(name: str, done: int, shards: int, left: float | None) -> str:
 
 @contextlib.asynccontextmanager
 async def live_line(ask: Asks, output: Output) -> AsyncGenerator[None]:
-    """It is shown while the context lasts, where there is a terminal for it."""
-    if not output.has_live_line:
-        yield
-        return
+    """It is shown while the context lasts; `output` has a terminal for it."""
     task = asyncio.create_task(keep(ask, output.live), name="live line")
     try:
         yield

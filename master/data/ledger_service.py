@@ -21,7 +21,6 @@ from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store
 from ...rendezvous.store.limits import MAX_REQUEST_BYTES
 from ...rendezvous.store.waits import Waits
-from . import shard
 from .ledger import Answer, BadState, Ledger, Progress, Request, State, Tracking, check, fresh, named, read, written
 
 PATIENCE = 10.0
@@ -32,9 +31,6 @@ LEDGERS = "what workers lease of the job's datasets"
 
 OFTEN = 3
 """Rounds that have ended with a worker at one shard, from which on a person is told."""
-
-MAX_NAME = shard.MAX_NAME
-"""Characters of a dataset's name."""
 
 _PER_TXN = (MAX_OPERATIONS - 1) // 2
 _KEY_BYTES = 128
@@ -161,7 +157,9 @@ class Ledgers:
 
     async def answer(self, request: Request, caller: Caller) -> Answer:
         """The answer, once it is durable; "later" after PATIENCE. Raises Deposed where this master has ended."""
-        if wrong := check(request) or shard.unfit_name(request.name):
+        from .shard import unfit_name  # here, because a job without leased data needs none of that
+
+        if wrong := check(request) or unfit_name(request.name):
             return Answer("refused", wrong)
         waiting = _Waiting(request, caller, asyncio.get_running_loop().create_future())
         if not self._ended:

@@ -5,17 +5,16 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...rendezvous import failure_detector
-from ...rendezvous.rpc.client import Connection
 from ...rendezvous.rpc.envelope import Caller, RpcError, Security
 from .evidence import Answer, Frame, NodeEvidence, Shared
 from .findings import MAX_SHOWN, Finding
-from .frames import script_frames
 from .requests import Condemned, Done, Look, Replacement, Suspected
-from .stragglers import stragglers
-from .suspects import suspects
+
+if TYPE_CHECKING:
+    from ...rendezvous.rpc.client import Connection
 
 EVIDENCE = "evidence"
 """The method of an agent that takes a `Look` and gives its `NodeEvidence`."""
@@ -137,6 +136,8 @@ class Examination:
             if long:
                 found = await self._slow(round, nodes)
             else:
+                from .suspects import suspects  # here, because a job that makes progress needs none
+
                 # In a thread: the master renews its lease meanwhile.
                 answers = await self._answers(round, nodes, long=False)
                 found = with_frames(await asyncio.to_thread(suspects, answers, round), answers)
@@ -146,6 +147,8 @@ class Examination:
 
     async def _slow(self, round: int, nodes: Sequence[Suspected]) -> tuple[Finding, ...]:
         """Ranks that are slow twice in a row: some seconds of a busy machine show too many."""
+        from .stragglers import stragglers  # here, as `suspects`
+
         first = await asyncio.to_thread(stragglers, await self._answers(round, nodes, long=True), round)
         if not first:
             return ()
@@ -195,8 +198,10 @@ class Examination:
             return False  # an agent that does not answer is the failure detector's affair
 
     @contextlib.asynccontextmanager
-    async def _connected(self, node: Suspected) -> AsyncGenerator[Connection]:
+    async def _connected(self, node: Suspected) -> "AsyncGenerator[Connection]":
         """Raises OSError."""
+        from ...rendezvous.rpc.client import Connection  # here, because a job of one node has no other agent
+
         reader, writer = await failure_detector.dial(node.address, node.incarnation, self._security.client)
         name, caller = f"node {node.node}", Caller(self._run(), "master")
         connection = Connection(reader, writer, name, caller, self._security.token)
@@ -212,6 +217,8 @@ INNERMOST = 2
 
 def with_frames(findings: tuple[Finding, ...], answers: Sequence[Answer]) -> tuple[Finding, ...]:
     """The findings with the calls of their suspects: the innermost, and those of the user's own files (pure)."""
+    from .frames import script_frames  # here, as `suspects`
+
     workers = {worker.rank: worker for each in answers if each.evidence for worker in each.evidence.workers}
 
     def frames(rank: int | None) -> tuple[Frame, ...]:

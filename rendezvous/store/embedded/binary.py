@@ -11,6 +11,7 @@ from pathlib import Path
 from ...errors import NoUsableEtcd
 from ...identity import MEMBER_FILES
 from ..endpoint import Binding, Endpoint, authority, loopback_address
+from . import KEPT_VARIABLE
 from .member_slot import Member, joining_cluster, member_name, peer_port, peer_url, static_cluster
 
 OLDEST = (3, 4)
@@ -23,10 +24,6 @@ COMPACTION_REVISIONS = 10_000
 
 FILES = 192
 """That an etcd may open at least: it keeps 150 for itself, and does not begin with less."""
-
-KEPT_VARIABLE = "ELASTIC_RUN_KEPT"
-"""Marks a daemon of ours, and says which agent has started it: it becomes a child of that agent, and of no worker."""
-
 
 ADDRESS_SPACE = 16 << 30
 """Bytes of addresses that an etcd may want: it reserves ten gigabytes for its database when it begins."""

@@ -12,7 +12,8 @@ import pytest
 
 from elastic_run.master.data import ledger_service
 from elastic_run.master.data.ledger import Answer, Dataset, Mark, Piece, Position, Request, Tracking, read
-from elastic_run.master.data.ledger_service import MAX_NAME, PATIENCE, Current, Ledgers
+from elastic_run.master.data.ledger_service import PATIENCE, Current, Ledgers
+from elastic_run.master.data.shard import MAX_NAME
 from elastic_run.rendezvous import election
 from elastic_run.rendezvous.election import Leadership
 from elastic_run.rendezvous.errors import Deposed, MaybeApplied, StoreUnavailable

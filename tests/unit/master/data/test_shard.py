@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_run.master.data import ledger_service
 from elastic_run.master.data.ledger import Piece, Position
 from elastic_run.master.data.permutation import Permutation, key
 from elastic_run.master.data.shard import LARGEST, MAX_NAME, BadDataset, BadShardsState, Layout, ShardsError, inner_key
@@ -129,7 +128,6 @@ def test_paths_name_files() -> None:
 
 
 def test_a_name_may_be_as_long_as_the_ledger_takes() -> None:
-    assert MAX_NAME == ledger_service.MAX_NAME
     assert Layout("x" * MAX_NAME, 1, 1).shards == 1
 
 

@@ -1,0 +1,29 @@
+"""What a job needs after its workers' first lines only: it is loaded then, so that workers start the sooner.
+
+It is not left until it is needed: no fault is to wait for it, or to find that a machine short of memory or descriptors
+cannot load it, or that the package has been replaced by another version meanwhile.
+"""
+
+import asyncio
+from importlib import import_module
+
+SECONDS = 0.3
+"""After the agent's start: until then the processors are for the workers."""
+
+MODULES = (
+    "..elastic_agent.diagnosis.looks",
+    "..master.data.shard",
+    "..master.diagnosis.ends",
+    "..master.diagnosis.replacement",
+    "..master.diagnosis.stragglers",
+    "..rendezvous.rpc.client",
+    ".summary",
+)
+
+
+async def load_later() -> None:
+    """One after the other; between two of them the agent has its turn."""
+    await asyncio.sleep(SECONDS)
+    for name in MODULES:
+        import_module(name, __package__)
+        await asyncio.sleep(0)
