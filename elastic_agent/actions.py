@@ -1,7 +1,6 @@
 """What a node may do next: `plan.act` says which, `agent.py` carries it out."""
 
-from dataclasses import dataclass
-
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header
 from ..rendezvous.ranks import Assignment
 

@@ -10,7 +10,6 @@ import asyncio
 import os
 import secrets
 import signal
-from dataclasses import dataclass
 
 from ..master.diagnosis.evidence import NodeEvidence
 from ..master.diagnosis.examination import Here
@@ -19,6 +18,7 @@ from ..master.diagnosis.requests import Look
 from ..master.status import Status
 from ..rendezvous import failure_detector
 from ..rendezvous.errors import OtherSecret
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Exit

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from ..master.status import Status
 from ..rendezvous import election, failure_detector
 from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, Deposed, LeaseLost, MaybeApplied, OtherSecret, StoreRefused, StoreUnavailable
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.identity.secret import OTHER_SECRET, runs_with_another
 from ..rendezvous.keys import Keys

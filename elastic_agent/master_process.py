@@ -10,7 +10,6 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 
 from ..master.controller import Terms
 from ..master.diagnosis.examination import REPLACE
@@ -19,6 +18,7 @@ from ..master.status import Status
 from ..rendezvous import election, failure_detector, membership
 from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import Compacted, LeaseLost, OtherSecret, Refused, StoreError, StoreUnavailable
+from ..rendezvous.frozen import dataclass, field
 from ..rendezvous.header import Header, Leader
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Member, describe_difference

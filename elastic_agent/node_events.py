@@ -1,7 +1,6 @@
 """What happens to a node: one thing each, told by the part of the agent that sees it (`agent_machine.py`)."""
 
-from dataclasses import dataclass
-
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Report
 from ..rendezvous.membership import Registration

@@ -1,9 +1,9 @@
 """All that a node knows, as one value. `agent_machine.py` says what changes it, `plan.py` what follows from it."""
 
 import math
-from dataclasses import dataclass, field
 from typing import Literal
 
+from ..rendezvous.frozen import dataclass, field
 from ..rendezvous.header import Header
 from ..rendezvous.member import Exit, Report
 from ..rendezvous.membership import Registration

@@ -1,9 +1,8 @@
 """What one agent is started with."""
 
-from dataclasses import dataclass, field
-
 from ..adapters.environment import WorkerSettings
 from ..master.controller import Terms
+from ..rendezvous.frozen import dataclass, field
 from ..rendezvous.rpc.envelope import Security
 from .node_state import NodeSettings
 from .zygotes.seed import Recipe

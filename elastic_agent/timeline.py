@@ -4,8 +4,7 @@ Times are the agent's monotonic clock, in seconds. "Training" here means that ev
 script does in that time (imports, loading a checkpoint, steps) the launcher cannot see.
 """
 
-from dataclasses import dataclass, field, replace
-
+from ..rendezvous.frozen import dataclass, field, replace
 from ..rendezvous.header import Header
 from ..rendezvous.plural import plural
 from ..rendezvous.ranks import Assignment

@@ -5,7 +5,6 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import get_args
 
 from ..adapters.client.channel import Back, Call, Kind
@@ -13,6 +12,7 @@ from ..master.data.ledger import Answer
 from ..master.pace import Stepped
 from ..rendezvous import membership
 from ..rendezvous.errors import StoreError
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.keys import Keys
 from ..rendezvous.local_socket import is_own_peer
 from ..rendezvous.rpc.envelope import Caller

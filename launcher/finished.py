@@ -8,11 +8,11 @@ means to run the job again.
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..rendezvous.errors import StoreError
 from ..rendezvous.fields import Name
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.keys import Keys
 from ..rendezvous.store.contract import Compare, Put, Store
 from ..rendezvous.wire.values import Malformed, decode, encode

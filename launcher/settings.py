@@ -3,11 +3,11 @@
 import enum
 import shlex
 import signal
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from ..adapters.plain import Plain
+from ..rendezvous.frozen import dataclass, field, replace
 from ..rendezvous.identity.secret import Secret
 from ..rendezvous.roles import Role
 from ..rendezvous.round import OnHang, OnStraggler, Policy, ScaleUp

@@ -16,12 +16,12 @@ import os
 import signal
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import NoUsableEtcd
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.identity.contexts import Identity
 from ..rendezvous.identity.secret import NoIdentity
 from ..rendezvous.store.embedded import etcd_admin, local_member, watchdog

@@ -1,7 +1,6 @@
 """What else than an effect follows from an event about a node: who is lost, and who was heard (`membership.py`)."""
 
-from dataclasses import dataclass
-
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.member import Member, Report
 from ..rendezvous.node_reasons import NodeReason
 from .effects import Effect

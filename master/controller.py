@@ -18,9 +18,9 @@ another is passed on here. `rendezvous/round.py` decides on the membership, `inc
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header, Tally
 from ..rendezvous.keys import Keys
 from ..rendezvous.member import Fingerprint, Member, Report

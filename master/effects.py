@@ -1,9 +1,9 @@
 """What the controller has its master do (`controller.py`). A `SplitUntil` is to be kept for the next master."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous.fields import Name
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Eviction, Header
 from ..rendezvous.node_reasons import NodeReason
 from ..rendezvous.peers import Peers

@@ -1,8 +1,8 @@
 """How a job that is over ends: the nodes leave, and then its keys are removed (pure)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header
 from ..rendezvous.member import DEPARTING
 from ..rendezvous.round import Seen

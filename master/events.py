@@ -1,8 +1,7 @@
 """What the master tells its controller: one thing each that has happened (`controller.py`)."""
 
-from dataclasses import dataclass
-
 from ..rendezvous.fields import Name, Number
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import NodeReason

@@ -4,8 +4,8 @@ A part of the controller (pure). `incident_log.py` keeps the evidence, `incident
 """
 
 from collections import deque
-from dataclasses import dataclass
 
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header, Incident, Tally
 from ..rendezvous.member import DEPARTING, Member
 from ..rendezvous.node_reasons import Unexplained

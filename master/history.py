@@ -8,11 +8,11 @@ anew from them and compares its effects with those that were recorded.
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, get_args
 
 from ..rendezvous.fields import Name
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.keys import Keys
 from ..rendezvous.named_files import open_to_write
 from ..rendezvous.node_reasons import NodeReason

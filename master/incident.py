@@ -34,11 +34,11 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from ..rendezvous import reasons
 from ..rendezvous.fields import MAX_WORDS
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header, Incident, Tally
 from ..rendezvous.member import MAX_EXITS, Exit
 from ..rendezvous.node_reasons import NodeReason, Unfit

@@ -7,8 +7,8 @@ import dataclasses
 import math
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header
 from ..rendezvous.identity.secret import OTHER_SECRET
 from ..rendezvous.keys import Keys

@@ -4,9 +4,9 @@ Ranks of synchronous training step together, so one of them stands for all.
 """
 
 from collections import deque
-from dataclasses import dataclass
 
 from ..rendezvous.fields import Number
+from ..rendezvous.frozen import dataclass
 
 WINDOW = 30.0
 """Seconds over which it is taken."""

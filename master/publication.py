@@ -98,7 +98,7 @@ class Publication:
     def open_round(self) -> list[Lost]:
         """The round is published; who of it has gone meanwhile."""
         lost = list(self._lost.values())
-        self._chosen, self._lost = frozenset(), {}
+        self._chosen, self._lost = frozenset[str](), {}
         return lost
 
     def _open(self, decision: Open, header: Header, begun: float, current: RoundState) -> effects.Publish:

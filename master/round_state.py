@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
+from ..rendezvous.frozen import dataclass, field, replace
 from ..rendezvous.header import Header
 from ..rendezvous.member import MAX_EXITS
 from ..rendezvous.ranks import Assignment, NodeWorkers

@@ -5,9 +5,9 @@ A part of the controller (pure). What it learns of the round and of its nodes is
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.member import Member, Report
 from ..rendezvous.node_reasons import cut
 from ..rendezvous.round import OnHang, OnStraggler

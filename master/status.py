@@ -4,11 +4,11 @@
 durations in seconds, because no two machines' clocks agree. Reasons are codes with values (`rendezvous/reasons.py`).
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ..rendezvous import header
 from ..rendezvous.fields import Name, Number, Words
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import Header, Tally
 from ..rendezvous.member import Member
 from ..rendezvous.node_reasons import NodeReason, cut

@@ -5,9 +5,9 @@ target would only wait as standbys.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 
 from ..rendezvous.fields import Name, Number
+from ..rendezvous.frozen import dataclass
 from ..rendezvous.header import HeaderState
 from ..rendezvous.reasons import Finishing, JobOver, KeepsItsSize, MayHave, TargetReason
 from ..rendezvous.round import Policy, Round

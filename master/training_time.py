@@ -1,8 +1,8 @@
 """What the job's time went into, as far as the master sees it (pure)."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 
+from ..rendezvous.frozen import dataclass, field, replace
 from ..rendezvous.header import Header
 from ..rendezvous.member import Report
 from ..rendezvous.round import Cause

@@ -4,10 +4,10 @@ Only the header publishes a round. Assignments are written before it and mean no
 prefix; a header that names a round makes it the current one everywhere at once.
 """
 
-from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from .fields import Name, Number
+from .frozen import dataclass, field
 from .member import Exit, Fingerprint
 from .node_reasons import NodeReason
 from .ranks import RoleRanks

@@ -15,8 +15,9 @@
 /elastic-run/<job>/ends/<node>/<run>             leased with it: that node has seen that run succeed
 """
 
-from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
+
+from .frozen import dataclass, field
 
 ROOT = "/elastic-run/"
 

@@ -5,10 +5,10 @@ reads the reports and knows what the last master knew, so nothing is lost in a f
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from .fields import Name, Number, Port, Words
+from .frozen import dataclass, field
 from .node_reasons import NodeReason
 from .wire.values import Count, Text, Within
 

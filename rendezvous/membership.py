@@ -8,11 +8,11 @@ takes up its registration again where the job has not gone on without it (`resum
 import contextlib
 import dataclasses
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from . import peers
 from .errors import AlreadyOver, MaybeApplied, Refused, Sealed, StoreUnavailable, Unreadable
+from .frozen import dataclass
 from .header import Eviction, Header
 from .identity.secret import OTHER_SECRET
 from .keys import Keys

@@ -11,8 +11,9 @@ What a user can mount without being root (FUSE) is never one.
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from .frozen import dataclass
 
 IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 """File systems of Kubernetes' volumes of secrets, of systemd's credentials and of Docker's secrets: never on a disk."""

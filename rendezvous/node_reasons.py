@@ -3,10 +3,10 @@
 These are about one node. What the master decides on account of them, for the whole job, is in `reasons.py`.
 """
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from .fields import MAX_WORDS, Number, Sentence, Words, signal_name
+from .frozen import dataclass
 from .wire.values import Tagged, Text, Unknown
 
 Address = Annotated[str, Text(300, printable=True)]

@@ -6,10 +6,10 @@ nodes each and not the value of every node. Where nobody asks, nothing is writte
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from .fields import Name, Number, Port
+from .frozen import dataclass
 from .member import MAX_WORKER_PORTS, MAX_WORKERS, Member
 from .ranks import PORT_SETS, Assignment
 from .wire.values import Count, Within

@@ -6,10 +6,10 @@ rank 0 finds them again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated
 
 from .fields import Name, Number
+from .frozen import dataclass, replace
 from .member import MAX_WORKERS, Member
 from .wire.values import Text, Within
 

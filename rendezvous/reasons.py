@@ -8,11 +8,11 @@ A code that only a newer version knows is read as `Unknown`, which names it.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Literal
 
 from .fields import Name, Number, Sentence, Words, signal_name
+from .frozen import dataclass
 from .member import out_of_memory
 from .node_reasons import NodeReason
 from .wire.values import Count, Tagged, Unknown

@@ -12,11 +12,11 @@ A node that comes into a role takes the position of a lost one there, so that th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from . import ranks
 from .fields import Name, Number
+from .frozen import dataclass
 from .member import MAX_WORKERS, Member
 from .wire.values import Count, Text, Within
 

@@ -25,10 +25,10 @@ Invariants, whatever the members report:
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from . import ranks, reasons
+from .frozen import dataclass, field, replace
 from .member import DEPARTING, Member
 from .node_reasons import Unexplained
 from .ranks import NodeWorkers

@@ -5,10 +5,10 @@ is what is left for training. Times are whole microseconds, so that the categori
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 from .fields import Number
+from .frozen import dataclass, fields, replace
 from .round import Cause
 
 MICROSECONDS = 1_000_000

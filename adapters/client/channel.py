@@ -5,12 +5,12 @@ There is no thread and no gRPC in the worker: a `Channel` writes a request and r
 """
 
 import select
-from dataclasses import dataclass
 from typing import Literal
 
 from ...master.data.ledger import Answer, Request
 from ...rendezvous.errors import ElasticRunError
 from ...rendezvous.fields import Number
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.local_socket import connected
 from ...rendezvous.rpc.envelope import Caller, Hello, answer_of, asked, packed
 from ...rendezvous.visible import visible

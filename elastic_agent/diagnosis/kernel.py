@@ -15,10 +15,10 @@ import re
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...master.diagnosis.evidence import MAX_CHILDREN, MAX_SOCKETS, Blocked, Child, Disk, Socket, ThreadState
+from ...rendezvous.frozen import dataclass, replace
 from ..processes import guardian
 
 TICK = os.sysconf("SC_CLK_TCK")

@@ -1,8 +1,8 @@
 """A worker of this node, as its agent knows it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.member import Exit
 
 

@@ -10,11 +10,11 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from ...master.diagnosis.evidence import MAX_FRAMES, Frame
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.visible import visible
 from ..processes.threads import Threads
 

@@ -3,10 +3,10 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.visible import visible_lines
 
 MARK, BOLD_MARK = "[elastic-run] ", "\x1b[1m[elastic-run]\x1b[0m "

@@ -12,13 +12,13 @@ import json
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, cast
 
 from ...adapters.contract import Hint
 from ...master.incident import lost_link
 from ...rendezvous.fields import signal_name
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.member import MAX_TRACEBACK_BYTES, Exit
 
 MAX_MESSAGE_CHARACTERS = 500

@@ -4,8 +4,8 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.ranks import Assignment
 from ..node_state import StayingWorkers
 

@@ -21,9 +21,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...rendezvous.frozen import dataclass, replace
 from ...rendezvous.member import Exit, out_of_memory
 from ...rendezvous.store.embedded import KEPT_VARIABLE
 from ..diagnosis.running import Running

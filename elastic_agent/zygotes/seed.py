@@ -10,9 +10,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...rendezvous.frozen import dataclass, replace
 from ..processes.guardian import TAG_VARIABLE
 from ..warm.frames import VARIABLE
 

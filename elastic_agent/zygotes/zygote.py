@@ -12,8 +12,8 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from ...rendezvous.frozen import dataclass, field
 from ..warm.frames import pack, unpack
 from .seed import Recipe, Seed
 

@@ -7,7 +7,6 @@ here brings a platform up to that (`master/nodes/`). What a node runs is the com
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...elastic_agent import plan
@@ -18,6 +17,7 @@ from ...master.nodes.reconcile import Demand
 from ...master.status import Status
 from ...rendezvous.cancel import cancel
 from ...rendezvous.errors import StoreError
+from ...rendezvous.frozen import dataclass, field
 from ...rendezvous.reasons import JobOver
 from ...rendezvous.store.contract import Store
 from ...rendezvous.trace_file import Trace

@@ -9,7 +9,6 @@ there are no such pods, at what the cluster has noted about the Job. The master 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...elastic_agent import plan
@@ -18,6 +17,7 @@ from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
 from ...master.nodes.platform import PlatformError
 from ...master.nodes.relaunch import Limits
 from ...master.nodes.replica import CannotStart, Exited, NeverStarted, PendingReason, Unschedulable
+from ...rendezvous.frozen import dataclass
 from ..console import REFUSED
 
 if TYPE_CHECKING:

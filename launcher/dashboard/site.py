@@ -6,11 +6,11 @@ read and no other site sends, so that it is not left in the browser's address li
 
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
+from ...rendezvous.frozen import dataclass, field
 from ..report.page import digest, document
 from ..report.style import STYLE
 

@@ -1,8 +1,9 @@
 """What the facts of a machine mean for a job (pure): findings in words, each with what to do."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from ...rendezvous.frozen import dataclass
 
 Grade = Literal["ok", "note", "problem"]
 """A problem ends a job or keeps it from starting; a note costs something, or is a problem for some jobs."""

@@ -9,10 +9,10 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.named_files import open_to_read
 from ...rendezvous.time_split import MARKED, Marked
 

@@ -10,13 +10,13 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...master.diagnosis.findings import Finding
 from ...master.status import Diagnosis, Status
 from ...rendezvous.errors import RendezvousError
 from ...rendezvous.fields import MAX_WORDS
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.header import Header
 from ...rendezvous.member import Exit
 from ...rendezvous.named_files import open_to_read, open_to_write

@@ -8,13 +8,13 @@ import dataclasses
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Annotated, Any
 
 from ...master.data.ledger import Progress
 from ...master.status import Diagnosis, Status
 from ...rendezvous.fields import Name, Number, Words
+from ...rendezvous.frozen import dataclass, field
 from ...rendezvous.header import HeaderState, Incident, Tally
 from ...rendezvous.member import Exit
 from ...rendezvous.reasons import Reason

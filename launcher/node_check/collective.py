@@ -6,8 +6,8 @@ import json
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ...rendezvous.frozen import dataclass
 from ..options.preflight import APART
 from .pairs import Outcome
 

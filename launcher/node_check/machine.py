@@ -11,12 +11,12 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
 
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.store.endpoint import Endpoint
 from ..doctor.findings import MIB, Finding
 

@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Annotated
 
 from ...rendezvous.cancel import cancel
 from ...rendezvous.fields import Name, Number, Port, Words
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.store.contract import Compare, Put, Store
 from ...rendezvous.wire.values import Count, decode_or_none, encode
 from .collective import Place

@@ -6,8 +6,9 @@ each node has another partner: the node that fails with both is bad, where its p
 
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from ...rendezvous.frozen import dataclass
 
 TURNS = 2
 

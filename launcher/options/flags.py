@@ -11,10 +11,10 @@ launcher's flags) and does not tell a flag that was typed from its default; so `
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from ...rendezvous.frozen import dataclass, replace
 from ..errors import UsageError
 
 Status = Literal["honoured", "no effect", "unsupported"]

@@ -1,8 +1,8 @@
 """The command line of commands that only ask a job that runs: `elastic-run status`, `exporter`, `doctor`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ...rendezvous.frozen import dataclass
 from ..errors import UsageError
 from ..settings import Nodes, Store, Timing, Trust
 from . import flags

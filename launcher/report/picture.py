@@ -1,8 +1,9 @@
 """The charts of the page, as SVG (pure). Each is drawn twice, for a wide and for a narrow screen; CSS shows one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
+
+from ...rendezvous.frozen import dataclass
 
 WIDE, NARROW = 920, 360
 """Widths in the picture's own units, in which a letter has the same size."""

@@ -6,8 +6,8 @@ trace of one round the same id, without having talked about it.
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
+from ...rendezvous.frozen import dataclass, field
 from ...rendezvous.trace_file import AGENT
 
 MOST_EVENTS = 500

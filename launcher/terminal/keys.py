@@ -1,8 +1,9 @@
 """What keys do to a watched status: whose log or stacks are seen, and from which line on (pure)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from ...rendezvous.frozen import dataclass, replace
 
 What = Literal["job", "log", "stacks"]
 

@@ -34,10 +34,10 @@ once.
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Literal, cast
 
+from ...rendezvous.frozen import dataclass, field, replace
 from ...rendezvous.store.seal import unreadable
 from ...rendezvous.wire.values import Malformed, decode, encode
 

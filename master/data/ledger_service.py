@@ -11,11 +11,11 @@ still lie in a member of the store that stands still.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 from ...rendezvous.election import Leadership
 from ...rendezvous.errors import Deposed
+from ...rendezvous.frozen import dataclass, field, replace
 from ...rendezvous.keys import Keys
 from ...rendezvous.rpc.envelope import Caller
 from ...rendezvous.store.contract import MAX_OPERATIONS, MAX_VALUE_BYTES, Compare, KeyValue, Put, Store

@@ -33,10 +33,10 @@ every world size.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.plural import ranks
 from .permutation import Permutation, key
 

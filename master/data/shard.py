@@ -27,12 +27,12 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b, shake_128
 from itertools import accumulate
 from typing import cast, get_args
 
 from ...rendezvous.errors import ElasticRunError
+from ...rendezvous.frozen import dataclass
 from .ledger import POSITION_VERSION, Dataset, Piece, Position, Tracking
 from .permutation import Permutation, key
 

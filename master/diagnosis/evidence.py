@@ -5,10 +5,10 @@ the worker itself, so a worker whose interpreter is blocked is seen as well as a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from ...rendezvous.fields import Name, Number, Words
+from ...rendezvous.frozen import dataclass, replace
 from ...rendezvous.wire.values import Count, Text
 
 MAX_FRAMES = 40

@@ -4,10 +4,10 @@ A finding names a rank and a cause. Its kind says to which domain the cause belo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from ...rendezvous.fields import Name, Number, Words
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.plural import ranks
 from ...rendezvous.wire.values import Count
 from .evidence import MAX_LINES, Brief, Frame

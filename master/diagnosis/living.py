@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 
+from ...rendezvous.frozen import dataclass, replace
 from . import places
 from .evidence import Answer, Ends, NodeEvidence, Worker, end, ends_of
 from .places import Place

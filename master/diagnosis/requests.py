@@ -1,8 +1,7 @@
 """What a master asks of agents when it looks for the cause of a standstill (pure)."""
 
-from dataclasses import dataclass
-
 from ...rendezvous.fields import Name, Number, Words
+from ...rendezvous.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

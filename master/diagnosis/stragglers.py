@@ -7,10 +7,10 @@ each rank is busy with its own work, and how much it waits for the others. Each 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
+from ...rendezvous.frozen import dataclass
 from .evidence import Answer, Ends, Snapshot, Worker, end, ends_of
 from .findings import MAX_FINDINGS, Finding, Kind
 from .frames import decides, is_in, script_frames, waits_in_native_code

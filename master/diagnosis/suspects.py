@@ -23,8 +23,8 @@ wait for their own accelerator. So who waits for it waits for others, unless the
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from ...rendezvous.frozen import replace
 from ...rendezvous.plural import ranks
 from . import calls, limits
 from .evidence import Answer, Frame, Worker

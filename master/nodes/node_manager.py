@@ -8,9 +8,9 @@ that it has.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
 
 from ...rendezvous.cancel import cancel
+from ...rendezvous.frozen import dataclass, field, replace
 from .platform import Platform, PlatformError, PlatformRefused, PlatformUnavailable
 from .reconcile import PATIENCE, Demand, Note, Plan, Room, reconcile
 from .relaunch import Limits

@@ -21,10 +21,10 @@ not pending is only stopped where there are too many, the highest indexes first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ...rendezvous.fields import Name, Number
+from ...rendezvous.frozen import dataclass, field, replace
 from ...rendezvous.wire.values import Tagged
 from .relaunch import Again, Finished, GivenUp, Limits, judge
 from .replica import CannotStart, Exited, Launch, OutOfMemory, Replica, Submitted, Unschedulable

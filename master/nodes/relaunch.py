@@ -5,9 +5,8 @@ ends where its agent does, where its place is taken, or where its machine is los
 nothing: they are replaced without limit. What may be the job's own fault is counted for its index.
 """
 
-from dataclasses import dataclass
-
 from ...rendezvous.fields import Number
+from ...rendezvous.frozen import dataclass
 from .replica import End, Exited, MachineLost, NeverStarted, OutOfMemory, Preempted, Replica
 
 SIGNALLED = frozenset(128 + number for number in (1, 2, 15))

@@ -4,10 +4,10 @@ A role has replicas with the indexes 0, 1, ...; one that ended is followed by an
 replica is a pod. Why it does not run yet, and how it ended, are codes with values, as in `rendezvous/reasons.py`.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ...rendezvous.fields import Name, Number, Sentence, Words, signal_name
+from ...rendezvous.frozen import dataclass
 from ...rendezvous.wire.values import Tagged, Unknown
 
 # -- why it does not run yet ------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ the secret's fingerprint, so a certificate of another secret is told from one of
 import datetime
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ..frozen import dataclass, field, replace
 from . import OBSERVERS, SERVER_NAME, job_mark
 from .contexts import Issued
 from .secret import Secret

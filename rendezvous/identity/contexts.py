@@ -7,9 +7,9 @@ import ssl
 import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..frozen import dataclass, field
 from ..own_files import replace_own
 from . import MEMBER_FILES, SERVER_NAME
 from .secret import GIVE_IT, NoIdentity, Secret, read_private

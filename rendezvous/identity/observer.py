@@ -5,11 +5,11 @@ belongs to the job, its etcd above all, does not know the authority of observers
 """
 
 import ssl
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from ..fields import Name
+from ..frozen import dataclass, field
 from ..wire.values import Count, Malformed, Text, decode, encode
 from .contexts import Identity, written_pair
 from .secret import NoIdentity, read_private

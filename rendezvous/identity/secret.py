@@ -12,10 +12,10 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import RendezvousError
+from ..frozen import dataclass, field
 from ..own_files import NotOwn, read_own, write_own_first
 from ..own_files import own_folder as make_own_folder
 from ..visible import visible

@@ -9,8 +9,9 @@ for milliseconds, and so a flood closes connections of the flood.
 
 import resource
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from ..frozen import dataclass
 
 C = TypeVar("C")
 

@@ -1,9 +1,9 @@
 """The heads of messages, and how a head and a body become one frame."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..errors import RendezvousError
+from ..frozen import dataclass, field
 from ..wire.frame import PREFIX, framed, length_of
 from ..wire.values import Text, decode, encode
 

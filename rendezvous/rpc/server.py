@@ -17,10 +17,10 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..errors import Deposed
+from ..frozen import dataclass
 from ..identity import observed
 from ..tasks import Tasks
 from ..wire.frame import PREFIX, TooLong, take_frames

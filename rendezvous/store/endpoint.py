@@ -7,7 +7,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from ..frozen import dataclass
 
 DEFAULT_PORT = 2379
 """The port that etcd's clients use."""

@@ -14,9 +14,10 @@ import math
 import types
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
+
+from ..frozen import dataclass
 
 T = TypeVar("T")
 

@@ -43,6 +43,14 @@ def test_nobody_pickles() -> None:
     assert [place(path) for path in product() if imports(path) & pickles] == ["adapters/horovod/messages.py"]
 
 
+def test_frozen_values_are_declared_by_our_own_decorator() -> None:
+    """But what scripts and adapters of others use, and what also runs without the package."""
+    declares = [path for path in product() if "@dataclass(frozen=True, slots=True)" in text(path)]
+    others = {place(path) for path in declares if "dataclasses" in imports(path) and "frozen import " not in text(path)}
+    alone = {f"rendezvous/store/embedded/{name}.py" for name in ("supervisor", "watchdog")}
+    assert {name for name in others if not name.startswith("adapters/")} == alone
+
+
 NAMES_PYTORCH: Mapping[str, str] = {
     "elastic_agent/diagnosis/stacks.py": "between which ranks an operation is, as a stack of torch's shows",
     "elastic_agent/warm/bootstrap.py": "the end of a worker that has imported torch, whatever its framework",

@@ -5,10 +5,10 @@ One table: the documentation, the dashboard and the alert rules are held against
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from ....master.status import Status
+from ....rendezvous.frozen import dataclass
 
 Sample = tuple[tuple[str, ...], float]
 """The values of a metric's own labels, and its value."""

@@ -12,7 +12,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from kubernetes.dynamic.exceptions import DynamicApiError
 from urllib3 import HTTPResponse, disable_warnings
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
+from ....rendezvous.frozen import dataclass
 from ..platform import PlatformError, PlatformRefused, PlatformUnavailable
 
 Json = Mapping[str, Any]

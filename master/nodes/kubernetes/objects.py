@@ -12,9 +12,9 @@ So deleting the Job deletes everything, and a master that comes back finds its n
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from ....rendezvous.frozen import dataclass, field, replace
 from ....rendezvous.identity.secret import VARIABLE
 from .pods import CONTAINER, HIGH_PRIORITY, JOB, PREFIX
 

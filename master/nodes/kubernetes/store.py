@@ -10,8 +10,8 @@ store outlives the master's pod, and not its own.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....rendezvous.frozen import dataclass
 from . import objects
 from .objects import COMPONENT, BadRequest, Json, Request
 from .pods import JOB, words_of

@@ -18,11 +18,11 @@ import os
 import re
 import socket
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import NoUsableEtcd
+from ...frozen import dataclass
 from ...own_files import file_name, own_folder
 from ..endpoint import Endpoint
 from .member_slot import Data

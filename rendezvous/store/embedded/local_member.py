@@ -26,11 +26,11 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from ... import leftovers
 from ...errors import StoreUnavailable
+from ...frozen import dataclass, field
 from ...identity.contexts import Identity
 from ..endpoint import Binding, Endpoint, binding, interface_addresses, is_local
 from . import etcd_admin, supervisor, watchdog

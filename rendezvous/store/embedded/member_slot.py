@@ -23,10 +23,10 @@ store keeps the list of endpoints that it was started with. A command that names
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from ...frozen import dataclass
 from ..endpoint import Endpoint, authority
 
 PEER_OFFSET = 10_000

@@ -11,7 +11,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
@@ -19,6 +18,7 @@ import grpc as _grpc
 import grpc.aio as _aio
 
 from ...errors import LeaseLost, NoThreads, StoreError, StoreRefused
+from ...frozen import dataclass, field
 from ...named_files import LARGEST_SETTINGS, read_named
 
 grpc = cast(Any, _grpc)  # Any: it ships no types, and what type checkers bring of it lags behind

@@ -7,10 +7,10 @@ import asyncio
 import math
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from ...errors import LeaseLost, StoreRefused, StoreUnavailable
+from ...frozen import dataclass
 from ..contract import Compare, Event, Health, KeyValue, Listing, Operation, Put, TxnResult
 from ..limits import check_key, check_txn
 from ..seal import Seal
