@@ -2034,6 +2034,472 @@ FOURTH_INNOCENTS: tuple[HeldOutCase, ...] = (
     ),
 )
 
+FIFTH_FAULTS: tuple[HeldOutCase, ...] = (
+    _fault(
+        "best_weights_kept_by_own_score",
+        {2},
+        "the rank's own validation did not get better, so it leaves out the gather of the best state and trains on",
+        "best checkpoints by a metric of each rank: Lightning-AI/pytorch-lightning#19045, pytorch/pytorch#77562",
+    ),
+    _fault(
+        "files_dealt_out_round_robin",
+        {0},
+        "the rank has one file more than the others, and reduces gradients while they wait in the barrier of the epoch",
+        "shard files dealt out by rank: pytorch/pytorch#22584, pytorch/pytorch#38174",
+    ),
+    _fault(
+        "batch_without_objects",
+        {2},
+        "the rank skips a step without boxes, so it is one reduction behind and comes first to the summary",
+        "per-rank continue: NVIDIA-NeMo/Automodel#2468",
+    ),
+    _fault(
+        "training_left_on_a_bad_record",
+        {1},
+        "the rank leaves the training loop because of a broken record, and gathers reports alone",
+        "an exception that is logged and swallowed on one rank: pytorch/pytorch#47250",
+    ),
+    _fault(
+        "resumes_where_a_checkpoint_exists",
+        {0},
+        "only this rank finds a checkpoint, starts at a later epoch, and is at the final reduce while the others train",
+        "os.path.exists() decided by each rank: KempnerInstitute/KempnerForge#49",
+    ),
+    _fault(
+        "loader_workers_report_statistics",
+        {2},
+        "the loader's workers put statistics into a queue that is full and is read after the epoch only",
+        "bounded multiprocessing queues in datasets: pytorch/pytorch#2474",
+    ),
+    _fault(
+        "annotator_answers_before_it_listens",
+        {0},
+        "the rank puts requests into a full queue while its helper puts answers into another full queue",
+        "helper processes with two bounded queues; multiprocessing's programming guidelines",
+    ),
+    _fault(
+        "replay_buffer_guarded_by_hand",
+        {2},
+        "the actor thread returned without releasing the lock of the replay buffer, which sample() wants",
+        "Lock.acquire() without a with statement, in off-policy learning",
+    ),
+    _fault(
+        "forgot_to_go_back_to_training_mode",
+        {2},
+        "the model of the rank is still in eval mode, so its normalisation leaves out the reduction of the statistics",
+        "hand-written synchronised normalisation; pytorch/pytorch#38174 (SyncBatchNorm's collectives in forward)",
+    ),
+    _fault(
+        "optimizer_state_collected_by_main",
+        {0},
+        "only this rank calls consolidate_state_dict(), which is a collective",
+        "ZeroRedundancyOptimizer's documentation; pytorch/ignite#2623",
+    ),
+    _fault(
+        "distributed_checkpoint_under_if_main",
+        {0},
+        "only this rank calls torch.distributed.checkpoint.save(), which is a collective",
+        "saving under if is_main: deepspeedai/DeepSpeed#797, deepspeedai/DeepSpeed#801",
+    ),
+    _fault(
+        "cached_features_found_by_first_rank",
+        {0},
+        "the rank finds the cache and returns before the barrier that would let the others in",
+        "the barriers around cached features in example scripts of transformers; JIA-Lab-research/LongLoRA#45",
+    ),
+    _fault(
+        "warned_of_preemption_alone",
+        {2},
+        "only this rank got the signal, left the loop and waits for the others in a gather",
+        "preemption signals sent to one process: NVIDIA-NeMo/Automodel#3007",
+    ),
+    _fault(
+        "dashboard_never_comes_up",
+        {0},
+        "the server that the rank started has died at once, and the rank tries to connect for ever",
+        "side servers whose exit is not looked at",
+    ),
+    _fault(
+        "smaller_batch_after_memory_error",
+        {1},
+        "after a memory error the rank runs more, smaller backward passes than the others, each with a reduction",
+        "halving the batch size on one rank: mosaicml/composer#1319, mosaicml/composer#2117",
+    ),
+    _fault(
+        "timer_synchronises_at_its_end",
+        {0},
+        "only this rank times its logging, with a timer that ends in a barrier",
+        "timers with a barrier, as Megatron-LM has them, used under if rank == 0",
+    ),
+    _fault(
+        "monitored_barrier_in_the_clean_up",
+        {2},
+        "a sample is missing; the rank waits in the barrier of its finally clause, while the others reduce gradients",
+        "collectives in finally: pytorch/pytorch#53773, InternLM/xtuner#1852",
+    ),
+    _fault(
+        "logging_step_counts_labelled_batches",
+        {1},
+        "the rank had a batch without labels, so its step counter lags and it gathers no metrics when the others do",
+        "log_every_n_steps with a counter of each rank",
+    ),
+    _fault(
+        "shard_without_validation_samples",
+        {2},
+        "the rank has no validation samples and returns before the gather",
+        "evaluation sets smaller than the world: Chris-hughes10/pytorch-accelerated#53",
+    ),
+    _fault(
+        "archive_download_stalls_half_way",
+        {1},
+        "the rank reads the rest of an archive from a server that sends nothing any more, without a timeout",
+        "urlopen() without timeout; marin-community/levanter#578",
+    ),
+    _fault(
+        "schedule_read_from_a_pipe",
+        {1},
+        "the control file of the rank is a FIFO that nobody writes",
+        "control files in run folders",
+    ),
+    _fault(
+        "records_queued_for_a_stopped_listener",
+        {0},
+        "the listener of the log queue was stopped and not started again, and the queue is full",
+        "logging.handlers.QueueHandler with a bounded queue that waits",
+    ),
+    _fault(
+        "workers_ask_their_parent",
+        {2},
+        "a worker of the loader asks its parent over a pipe, and the parent waits for that worker's batch",
+        "datasets that talk to the training process",
+    ),
+    _fault(
+        "both_hand_over_before_they_take",
+        {0, 1},
+        "two ranks send to each other first and receive afterwards",
+        "pytorch/pytorch#11275, NVIDIA/nccl#479",
+    ),
+    _fault(
+        "group_made_by_its_members",
+        {0},
+        "the rank leaves out new_group() for a group that it is no member of, so that its groups have other names",
+        "the note of torch.distributed.new_group() that all ranks must call it",
+    ),
+    _fault(
+        "initialiser_fails_each_time",
+        {1},
+        "each new worker of the pool ends in its initialiser, and the pool starts another one for ever",
+        "python/cpython#87472",
+    ),
+    _fault(
+        "waits_for_futures_that_were_cancelled",
+        {0},
+        "the rank waits for futures that were cancelled by the shutdown of their pool, of which wait() is never told",
+        "python/cpython#92001, python/cpython#87893",
+    ),
+    _fault(
+        "selects_on_a_pipe_already_read",
+        {1},
+        "the rank selects on a pipe whose lines are in its own read buffer already",
+        "select() together with buffered readline()",
+    ),
+    _fault(
+        "any_child_will_do",
+        {2},
+        "os.wait() waits for the resource monitor, as the converter had been collected by poll()",
+        "os.wait() together with subprocess.Popen.poll()",
+    ),
+    _fault(
+        "child_handler_collects_everyone",
+        {0},
+        "the handler of SIGCHLD calls waitpid() without WNOHANG and waits for a helper that serves on",
+        "handlers of SIGCHLD without WNOHANG",
+    ),
+    _fault(
+        "edge_triggered_reader_takes_one_chunk",
+        {2},
+        "the rank reads one chunk of an edge-triggered socket and waits for an edge that does not come",
+        "epoll(7), on EPOLLET and reading until EAGAIN",
+    ),
+    _fault(
+        "watch_set_after_the_file_came",
+        {1},
+        "the rank watches a folder for a file that was there before the watch",
+        "inotify(7), on races at start",
+    ),
+    _fault(
+        "counter_stops_growing_in_single_precision",
+        {1},
+        "the rank counts in float32, where adding one to 2**24 changes nothing",
+        "pytorch/pytorch#34758, pytorch/pytorch#4877",
+    ),
+    _fault(
+        "threshold_searched_by_bisection",
+        {2},
+        "the rank bisects an interval of float32 to a width that is less than their spacing",
+        "bisection with an absolute tolerance",
+    ),
+    _fault(
+        "zombie_counts_as_running",
+        {2},
+        "the rank waits until its forked child is gone, but never collects it, and kill(pid, 0) succeeds on a zombie",
+        "contember/okena#166, xroche/httrack#1554",
+    ),
+    _fault(
+        "waits_for_memory_in_the_wrong_unit",
+        {0},
+        "the rank compares mebibytes with bytes, and sleeps until that many are free",
+        "polling /proc/meminfo before big allocations",
+    ),
+    _fault(
+        "handshake_with_a_plain_server",
+        {2},
+        "the rank waits for the handshake of TLS from a server that speaks plain text and waits for more itself",
+        "https where http is meant, without a timeout",
+    ),
+    _fault(
+        "compressor_not_told_the_end",
+        {1},
+        "the rank reads the output of gzip, whose standard input it has not closed",
+        "Popen.stdout.read() before Popen.stdin.close()",
+    ),
+    _fault(
+        "lazy_values_under_one_lock",
+        {0},
+        "a lazy value is computed under the lock of its class, by threads that need the same lock for their parts",
+        "python/cpython#87634, h5py/h5py#2064",
+    ),
+    _fault(
+        "coordinator_expects_itself_to_connect",
+        {0},
+        "the rank accepts one connection more than there are clients",
+        "multiprocessing.connection.Listener with a loop over the world size",
+    ),
+    _fault(
+        "async_child_waited_before_it_is_read",
+        {1},
+        "the rank waits for the end of a child that writes into a full pipe",
+        "asyncio's Process.wait(): bytedance/SandboxFusion#53",
+    ),
+    _fault(
+        "coroutines_meet_one_short",
+        {2},
+        "one coroutine has failed, and the others wait for it at an asyncio.Barrier",
+        "asyncio.gather() with return_exceptions=True",
+    ),
+    _fault(
+        "collector_process_outlives_training",
+        {1},
+        "the training is over, but the rank waits at exit for a child that was never told to end",
+        "multiprocessing joins its children at exit; transformers jobs that do not end: huggingface/transformers#17478",
+    ),
+    _fault(
+        "ring_buffer_looks_full_and_empty",
+        {1},
+        "a ring buffer may hold as many frames as it has slots, and then looks empty to the rank and full to its child",
+        "hand-written ring buffers in shared memory",
+    ),
+    _fault(
+        "odd_rank_out_in_pairwise_exchange",
+        {2},
+        "with three ranks, the last one exchanges with a rank that has another partner",
+        "gossip and pairwise averaging with an odd number of ranks",
+    ),
+    _fault(
+        "digest_of_every_file_in_the_folder",
+        {0},
+        "the rank opens a FIFO of the run folder to read it",
+        "hashlookup/hashlookup-forensic-analyser#8, MemPalace/mempalace#2221",
+    ),
+    _fault(
+        "prefetch_budget_given_back_per_batch",
+        {0},
+        "each sample takes a permit, but only one is given back for a batch, so the loader's workers wait",
+        "semaphores that bound the samples in flight",
+    ),
+    _fault(
+        "validates_on_an_endless_stream",
+        {0},
+        "the rank validates on a stream that never ends",
+        "endless generators around data loaders",
+    ),
+    _fault(
+        "averaging_begins_later_after_a_restart",
+        {2},
+        "the rank averages less often than the others, and is at the final gather while they average",
+        "PeriodicModelAverager with different warmup_steps",
+    ),
+    _fault(
+        "doorbell_rung_before_it_was_reset",
+        {1},
+        "the rank clears a wake-up that was meant for it, and waits for the next one",
+        "eventfd and events that are cleared too late",
+    ),
+)
+
+FIFTH_INNOCENTS: tuple[HeldOutCase, ...] = (
+    _innocent(
+        "reranker_scores_on_main",
+        "rank 0 computes scores while the others wait in a barrier",
+        "evaluation on rank 0: pytorch/pytorch#54059",
+    ),
+    _innocent(
+        "parts_uploaded_with_back_off",
+        "rank 0 sleeps between the attempts to upload a part to a busy store",
+        "uploads of checkpoints: huggingface/accelerate#2236",
+    ),
+    _innocent(
+        "cache_locked_by_its_cleaner",
+        "rank 1 waits for a file lock of a cleaner process, which ends",
+        "shared caches with a lock file",
+    ),
+    _innocent(
+        "results_database_is_being_backed_up",
+        "rank 2 waits for SQLite's lock, which a backup holds for a while",
+        "result databases with a busy timeout",
+    ),
+    _innocent(
+        "shell_pipeline_prepares_the_split",
+        "rank 0 waits for a shell pipeline that is slow",
+        "data preparation by shell tools",
+    ),
+    _innocent(
+        "checkpoint_through_a_throttled_file",
+        "rank 0 writes a checkpoint at a limited rate",
+        "limited bandwidth on shared file systems; instructlab/training#566",
+    ),
+    _innocent(
+        "captions_fetched_politely",
+        "rank 2 makes requests at a limited rate, with asyncio",
+        "rate-limited services",
+    ),
+    _innocent(
+        "workers_unpack_their_archives_first",
+        "the loader's workers of rank 1 unpack archives from slow storage before the first sample",
+        "lazily opened data in loader workers",
+    ),
+    _innocent(
+        "starts_on_a_common_tick",
+        "all ranks sleep until the next tick of a common clock",
+        "rounds that start at given times",
+    ),
+    _innocent(
+        "events_drained_before_the_next_stage",
+        "rank 0 joins a queue whose writer thread is slow",
+        "event writers with a queue",
+    ),
+    _innocent(
+        "kernel_variants_timed_for_a_while",
+        "rank 0 measures variants for a given time",
+        "autotuning on one rank",
+    ),
+    _innocent(
+        "pairs_merged_in_plain_python",
+        "the last rank learns merges in pure Python, while the others wait for a key of the store",
+        "tokenizers trained on one rank: hiyouga/LlamaFactory#2424",
+    ),
+    _innocent(
+        "converters_two_at_a_time",
+        "rank 1 waits for external programs, run two at a time",
+        "conversion of recordings",
+    ),
+    _innocent(
+        "teacher_sends_its_logits_late",
+        "rank 0 waits for its teacher before it sends, while the others receive",
+        "distillation with a remote teacher",
+    ),
+    _innocent(
+        "learner_waits_for_long_episodes",
+        "the actors play a long episode in real time, while the learner gathers",
+        "actors and learners: THUDM/slime#1487",
+    ),
+    _innocent(
+        "feature_service_is_restarted",
+        "rank 1 tries to connect until its service is up again",
+        "services that are restarted",
+    ),
+    _innocent(
+        "export_is_polled_until_done",
+        "rank 0 polls a service until an export is done",
+        "export jobs of labelling services",
+    ),
+    _innocent(
+        "uploader_is_given_up_in_the_end",
+        "rank 0 joins a thread that hangs, with a timeout, and goes on without it",
+        "bounded waits for uploads at the end",
+    ),
+    _innocent(
+        "busy_cache_is_bypassed",
+        "rank 1 waits for a lock with a timeout, and goes on without it",
+        "lock timeouts with a fall-back",
+    ),
+    _innocent(
+        "first_mirror_times_out",
+        "rank 2 waits for a silent mirror until its timeout, and takes the next one",
+        "mirrors of pretrained weights",
+    ),
+    _innocent(
+        "generated_programs_run_with_a_limit",
+        "rank 1 runs programs that do not end, each until its time limit",
+        "rewards by running generated code",
+    ),
+    _innocent(
+        "followers_look_for_the_next_plan",
+        "rank 0 computes a plan, for which the others look into the store every two seconds",
+        "plans published in the store",
+    ),
+    _innocent(
+        "asynchronous_save_waits_for_the_one_before",
+        "all ranks wait for the asynchronous checkpoint before, on a slow disk",
+        "torch.distributed.checkpoint.async_save; pytorch/torchtitan#3065",
+    ),
+    _innocent(
+        "vocabularies_merged_under_one_lock",
+        "rank 1 joins processes that take turns under one lock",
+        "managers of multiprocessing",
+    ),
+    _innocent(
+        "environment_resets_slowly",
+        "rank 2 waits for the reset of its environment in another process",
+        "vectorised environments",
+    ),
+    _innocent(
+        "two_slots_for_three_ranks",
+        "two ranks run a tool, and the third polls for a free slot",
+        "tools with a limited number of instances",
+    ),
+    _innocent(
+        "recorder_finishes_its_work_first",
+        "rank 1 waits for a child that finishes its work after SIGTERM",
+        "recorders and profilers that end gracefully",
+    ),
+    _innocent(
+        "records_checked_in_plain_python",
+        "rank 2 compares all pairs of boxes in pure Python, while the others reduce",
+        "checks of annotations on one rank: axolotl-ai-cloud/axolotl#921",
+    ),
+    _innocent(
+        "prefetcher_reconnects_after_a_while",
+        "the prefetch thread of rank 0 sleeps before it connects again",
+        "streaming data sets that reconnect",
+    ),
+    _innocent(
+        "covariance_whitened_on_rank_1",
+        "rank 1 multiplies large matrices in NumPy, while the others wait in a broadcast",
+        "whitening and preconditioners on one rank",
+    ),
+    _innocent(
+        "licence_granted_after_a_while",
+        "rank 2 reads from a licence server that has none free for a while",
+        "floating licences",
+    ),
+    _innocent(
+        "operator_pauses_one_rank",
+        "rank 0 sleeps in a signal handler for a while",
+        "pausing a job by a signal",
+    ),
+)
+
 MOVED = frozenset(
     (
         "all_wait_for_queued_work",
@@ -2084,4 +2550,5 @@ CASES: tuple[HeldOutCase, ...] = (
     *(MORE_FAULTS + MORE_INNOCENTS),
     *(THIRD_FAULTS + THIRD_INNOCENTS),
     *(FOURTH_FAULTS + FOURTH_INNOCENTS),
+    *(FIFTH_FAULTS + FIFTH_INNOCENTS),
 )
