@@ -7,26 +7,32 @@ six functions for each at once: half of the time until that line. In all else th
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 __all__ = ["dataclass", "field", "fields", "replace"]
+
+
+_plain = cast(Callable[..., Callable[[type], Any]], dataclasses.dataclass)  # Any: a class, with what it gets here
+
+
+def _dataclass(**options: bool) -> Callable[[type], Any]:  # as above
+    """As the standard library's, which makes all those that are not just frozen and slotted."""
+    if options != {"frozen": True, "slots": True}:
+        return _plain(**options)
+
+    def declare(cls: type) -> Any:  # as above
+        cls.__doc__ = cls.__doc__ or cls.__name__  # else it becomes the signature, for which methods are made
+        made = _plain(init=False, repr=False, eq=False, slots=True)(cls)
+        made.__init__, made.__reduce__ = _Init(made), _reduce
+        return made
+
+    return declare
+
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
-
-    def dataclass(**options: bool) -> Callable[[type], type]:
-        """As the standard library's, which makes all those that are not just frozen and slotted."""
-        if options != {"frozen": True, "slots": True}:
-            return dataclasses.dataclass(**options)
-
-        def declare(cls: type) -> type:
-            cls.__doc__ = cls.__doc__ or cls.__name__  # else it becomes the signature, for which methods are made
-            made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-            made.__init__, made.__reduce__ = _Init(made), _reduce
-            return made
-
-        return declare
+    dataclass = _dataclass
 
 
 class _Init:
