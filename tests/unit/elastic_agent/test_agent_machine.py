@@ -97,7 +97,7 @@ def live(life: list[tuple[float, NodeEvent]]) -> tuple[NodeState, float]:
     return state, now
 
 
-@settings(max_examples=examples(2000, 300), deadline=None)
+@settings(max_examples=examples(1000, 60), deadline=None)
 @given(lives)
 def test_a_report_that_is_written_is_what_the_node_says_until_there_is_news(
     life: list[tuple[float, NodeEvent]],
@@ -108,7 +108,7 @@ def test_a_report_that_is_written_is_what_the_node_says_until_there_is_news(
     assert plan.report(written, now) == said
 
 
-@settings(max_examples=examples(2000, 300), deadline=None)
+@settings(max_examples=examples(1000, 60), deadline=None)
 @given(lives)
 def test_a_node_that_is_told_to_go_does_nothing_but_go(life: list[tuple[float, NodeEvent]]) -> None:
     state, now = live(life)
@@ -124,7 +124,7 @@ def test_a_node_that_is_told_to_go_does_nothing_but_go(life: list[tuple[float, N
         assert why, "whoever leaves says why"
 
 
-@settings(max_examples=examples(2000, 300), deadline=None)
+@settings(max_examples=examples(1000, 60), deadline=None)
 @given(lives)
 def test_workers_run_only_for_a_member_in_the_round_that_it_knows(life: list[tuple[float, NodeEvent]]) -> None:
     state, now = live(life)
@@ -143,7 +143,7 @@ def test_workers_run_only_for_a_member_in_the_round_that_it_knows(life: list[tup
         assert state.key.lapsed
 
 
-@settings(max_examples=examples(2000, 300), deadline=None)
+@settings(max_examples=examples(1000, 60), deadline=None)
 @given(lives, told)
 def test_what_is_heard_twice_changes_what_it_did(life: list[tuple[float, NodeEvent]], event: NodeEvent) -> None:
     """But for what is counted, and a second signal."""
@@ -155,7 +155,7 @@ def test_what_is_heard_twice_changes_what_it_did(life: list[tuple[float, NodeEve
     assert apply_event(once, event, now) == once
 
 
-@settings(max_examples=examples(2000, 300), deadline=None)
+@settings(max_examples=examples(1000, 60), deadline=None)
 @given(lives, rounds_read, rounds_read)
 def test_headers_in_any_order_leave_the_newest(
     life: list[tuple[float, NodeEvent]], one: node_events.RoundRead, other: node_events.RoundRead
