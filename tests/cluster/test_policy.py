@@ -40,6 +40,14 @@ PODS = {
     "of another job": edited("metadata/labels/elastic-run.dev~job", "other"),
     "that the job does not own": edited("metadata/ownerReferences", []),
     "that looks like the store": edited("metadata/labels/elastic-run.dev~component", "store"),
+    "named as another job's": edited("metadata/name", "other-worker-0"),
+    "named as a node of the job night-b": edited("metadata/name", "night-b-worker-0"),
+    "of a role that the job has not": lambda pod: [
+        edited("metadata/name", "night-b-worker-0")(pod),
+        edited("metadata/labels/elastic-run.dev~role", "b-worker")(pod),
+    ],
+    "named as a member of another store": edited("metadata/name", "night-b-etcd-0"),
+    "of a higher priority": edited("spec/priorityClassName", "night-high"),
     "that is privileged": edited(f"{AGENT}/securityContext", {"privileged": True}),
     "with a capability": edited(f"{AGENT}/securityContext/capabilities", {"add": ["SYS_ADMIN"]}),
     "with a privileged init container": edited(
@@ -78,7 +86,14 @@ ALLOWED = {
         ],
     ),
     "with an account that the namespace allows": edited("spec/serviceAccountName", "train"),
+    "of a priority that the namespace allows": edited("spec/priorityClassName", "night-shared"),
+    "of no priority": lambda pod: pod["spec"].pop("priorityClassName"),
+    "that was tried before": edited("metadata/name", "night-worker-9-1"),
 }
+
+
+CLASSES = ("night-low", "night-high", "night-shared")
+"""Of priority: the job's, one that it has not, and one of the namespace."""
 
 
 class Holder:
@@ -115,12 +130,13 @@ class Holder:
         pod["metadata"]["labels"] = {key.replace("~", "/"): value for key, value in pod["metadata"]["labels"].items()}
         return self.tries("POST", "pods", pod)
 
-    def queues(self, change: Change) -> str:
+    def queues(self, change: Change, name: str = "night-worker") -> str:
         """The refusal of the Job of a role's nodes, as a job with a queue has it, but for that in its pods."""
         data = self._jobs.find("configmaps", "night")["data"]
         template = objects.with_command(json.loads(data[objects.TEMPLATES])["templates"][""], ["true"])
         change(template)
         made = indexed_job.made("night", "", template, objects.owner_of(self._jobs.job("night")), "queue", 1)
+        made["metadata"]["name"] = name
         return self.tries("POST", "jobs", made, objects.BATCH)
 
     def others(self) -> dict[str, str]:
@@ -134,6 +150,8 @@ class Holder:
             "write a foreign status": self.tries("PATCH", f"configmaps/{foreign}", {"data": {objects.STATUS: "{}"}}),
             "change its own template": self.tries("PATCH", f"configmaps/{own}", {"data": {objects.TEMPLATES: "{}"}}),
             "a queued node that is privileged": self.queues(edited(f"{AGENT}/securityContext", {"privileged": True})),
+            "queued nodes of a higher priority": self.queues(edited("spec/priorityClassName", "night-high")),
+            "queued nodes of another name": self.queues(lambda pod: None, "other-worker"),
             "take its own control away": self.tries("PATCH", f"configmaps/{own}", {"data": {objects.CONTROL: None}}),
         }
 
@@ -158,15 +176,20 @@ def night(jobs: Jobs, machine: Kubelet) -> Iterator[Jobs]:
         (objects.BATCH, "Job", "other", {"spec": {"suspend": True, "template": pod}}),
         ("apps/v1", "StatefulSet", "other-etcd", {"spec": members}),
     ):
-        metadata = {"name": name, "namespace": jobs.namespace}
+        metadata = {"name": name, "namespace": jobs.namespace, "labels": objects.labels("other", "job")}
         plane.apply({"apiVersion": version, "kind": kind, "metadata": metadata, **more})
+    for name in CLASSES:
+        priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        plane.apply({**priority, "value": 5})
     allowed = "elastic-run.dev/allowed=secret/s3 persistentvolumeclaim/data serviceaccount/train"
+    allowed += " priorityclass/night-shared"
     plane.kubectl("annotate", "namespace", jobs.namespace, allowed)
     plane.kubectl("apply", "-n", jobs.namespace, "-f", str(DEPLOY / "role-queue.yaml"))
-    jobs.submit("night", "--nnodes=1:2", "--store-replicas=1", outside=False)
+    jobs.submit("night", "--nnodes=1:2", "--store-replicas=1", "--priority-class=night-low", outside=False)
     jobs.until("night", 2)
     yield jobs
     plane.kubectl("delete", "-f", POLICY, "--ignore-not-found")
+    plane.kubectl("delete", "priorityclasses", *CLASSES)
 
 
 def test_a_masters_token_does_with_the_policy_what_its_job_needs_and_nothing_else(night: Jobs) -> None:
