@@ -248,9 +248,13 @@ def _delete(server: Api, job: Json) -> None:
 
 def _look_at(server: Api, job: Json, config_map: Json, patience: unstarted.Patience, now: float) -> None:
     name = str(job["metadata"]["name"])
-    if objects.status_of(config_map):  # by a master, of whom there may be none any more
-        if over := unstarted.given_up(server, name):
-            unstarted.end(server, name, over.words, begun=True)
+    if found := objects.status_of(config_map):  # by a master, of whom there may be none any more
+        lost = unstarted.lost(server, name, found)
+        if lost and lost.kind == "over":
+            unstarted.end(server, name, lost.words, begun=True)
+        else:
+            now_so = json.dumps(dict(lost.as_status(found) if lost else found))
+            _tell(server, job, {"data": {**config_map["data"], objects.STATUS: now_so}}, "as it is now")
         return
     if (job.get("status") or {}).get("state", "Pending") != "Pending":
         return
@@ -276,7 +280,7 @@ def _is_of(config_map: Json, job: Json) -> bool:
 
 
 def _tell(server: Api, job: Json, config_map: Json, why: str = "") -> None:
-    """`why`: the reason where no master has written one."""
+    """`why`: the reason where no master has written one; not written over what is newer."""
     before = cast(Json, job.get("status") or {})
     found = objects.status_of(config_map) or ({"reason": why} if why else {})
     fields = elastic_job.ignored(job["spec"], config_map["data"].get(elastic_job.SPEC, ""))

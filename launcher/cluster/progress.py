@@ -91,12 +91,12 @@ def _look(api: "Api", name: str) -> "tuple[Json, Trouble | None]":
     from . import unstarted
 
     found = objects.status_of(job_of(api, name))
-    if objects.EXIT_CODE in found:
-        return found, None
-    trouble = unstarted.given_up(api, name) if found else unstarted.look(api, name)  # found: written by its master
+    trouble = unstarted.lost(api, name, found) if found else unstarted.look(api, name)
     if trouble is None:
         return found, None
-    return {**found, "state": "pending" if trouble.kind != "over" else "failed", "reason": trouble.words}, trouble
+    if trouble.kind == "lost" and objects.EXIT_CODE in (newest := objects.status_of(job_of(api, name))):
+        return newest, None  # its master has written the end meanwhile
+    return trouble.as_status(found), trouble
 
 
 def job_of(api: "Api", name: str) -> Json:
@@ -138,7 +138,7 @@ class Waiting:
 
         found, trouble = _look(self._api, self._name)
         reason = str(found.get("reason", ""))
-        does = {"pending": "waits", "degraded": "has no store"}.get(str(found.get("state")))
+        does = {"pending": "waits", "degraded": "is degraded"}.get(str(found.get("state")))
         if does and reason and (news := steady(reason)) != self._said:
             say(f"job {self._name} {does}: {reason}")
             self._said = news

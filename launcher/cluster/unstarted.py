@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 """An object of the API (hence Any)."""
 
-Kind = Literal["waits", "stuck", "failed", "over"]
+Kind = Literal["waits", "stuck", "failed", "lost", "over"]
 
 FORBIDDEN = 403
 
@@ -38,12 +38,18 @@ class Trouble:
     Attributes:
         words: for a person, with what to do.
         kind: waits: it may begin by itself; stuck: its pod cannot be started as it is now; failed: it can never begin,
-            its program was found in none of several pods, or has refused what it was given; over: the cluster has
-            ended its Job, and starts no master any more.
+            its program was found in none of several pods, or has refused what it was given; lost: it has begun, and
+            does not run now; over: the cluster has ended its Job, and starts no master any more.
     """
 
     words: str
     kind: Kind = "waits"
+
+    def as_status(self, found: Json) -> Json:
+        """How a job with this trouble is, of which a master has written `found`."""
+        before = str(found.get("state", "pending"))
+        state = {"over": "failed", "lost": "degraded" if before == "running" else before}.get(self.kind, "pending")
+        return {**found, "state": state, "reason": self.words, "code": self.kind}
 
 
 class Patience:
@@ -74,9 +80,7 @@ class Patience:
 
 def look(api: "Api", name: str) -> Trouble | None:
     """What keeps the master of that job from beginning; None where nothing is known. Raises PlatformError."""
-    selector = f"{pods.JOB}={name},{objects.COMPONENT}=master"
-    masters = api.ask_now("get", api.path("pods"), query=(("labelSelector", selector),))["items"]
-    masters = sorted(masters, key=lambda each: str(each["metadata"].get("creationTimestamp", "")))
+    masters = _masters(api, name)
     ends = [each for each in map(pods.end_of, masters) if each is not None]
     never = [each for each in ends if _never_ran(each)]
     if len(never) >= Limits().counted and len(never) == len(ends):
@@ -107,6 +111,24 @@ def look(api: "Api", name: str) -> Trouble | None:
     if noted := _noted(api, name, "Job", "FailedCreate"):
         return Trouble(f"its master's pod cannot be made: {troubles.with_advice(noted[-1])}")
     return None
+
+
+def lost(api: "Api", name: str, found: Json) -> Trouble | None:
+    """Why a job of which a master has written `found` has none now; None: it has. Raises PlatformUnavailable."""
+    if objects.EXIT_CODE in found:
+        return None
+    if over := given_up(api, name):
+        return over
+    try:
+        masters = _masters(api, name)
+    except ApiRefused:
+        return None
+    if not masters or {"Running", "Succeeded"} & {(each.get("status") or {}).get("phase") for each in masters}:
+        return None
+    since = f" since {ended}" if (ended := max(map(pods.ended_at, masters))) else ""
+    words = f"its pod {masters[-1]['metadata']['name']}: {troubles.with_advice(pods.words_of(masters[-1]))}"
+    after = "workers train on; whatever needs a round waits for the next master, which starts within minutes"
+    return Trouble(f"its master does not run{since}: {words}; {after}", "lost")
 
 
 def of_store(members: Mapping[str, PendingReason | None], size: int) -> Trouble | None:
@@ -173,6 +195,13 @@ def given_up(api: "Api", name: str) -> Trouble | None:
         if (each["type"], each["status"]) == ("Failed", "True"):
             return Trouble(f"the cluster starts no other master: {each.get('message') or each.get('reason')}", "over")
     return None
+
+
+def _masters(api: "Api", name: str) -> Sequence[Json]:
+    """The pods of that job's masters, the newest last."""
+    selector = f"{pods.JOB}={name},{objects.COMPONENT}=master"
+    found = api.ask_now("get", api.path("pods"), query=(("labelSelector", selector),))["items"]
+    return sorted(found, key=lambda each: str(each["metadata"].get("creationTimestamp", "")))
 
 
 def _never_ran(end: object) -> bool:

@@ -244,6 +244,40 @@ def test_the_operator_ends_a_job_whose_masters_the_cluster_has_ended(night: Nigh
     assert night.status()["exitCode"] == 1 and "starts no other master" in night.status()["reason"]
 
 
+def killed(at: str) -> Any:
+    state = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": at}}
+    return {"phase": "Failed", "containerStatuses": [{"name": "master", "state": state}]}
+
+
+def test_a_job_whose_master_is_down_is_degraded_until_another_runs(
+    night: Night, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apply(night, "night")
+    uid = night.double.all(*PLACE)["night"]["metadata"]["uid"]
+    note = {"metadata": {"annotations": {elastic_job.OWNER: uid}}}
+    night.double.objects.patch(night.double.place("configmaps"), "night", note)
+    night.write(objects.STATUS, '{"state": "running", "reason": "all train", "round": 3, "nodes": {"running": 2}}')
+    for number in range(4):
+        night.master_pod(f"night-{number}", killed(f"2026-11-27T10:0{number}:00Z"))
+    operator.look(night.api, {}, 0.0)
+    night.run("status", "night")
+    told = capsys.readouterr().out
+    since = "night: degraded: its master does not run since 2026-11-27T10:03:00Z: its pod night-3: it needed"
+    assert told.startswith(since), told
+    assert "workers train on; whatever needs a round waits for the next master" in told
+    found = said(night, "night")
+    assert found["state"] == "Degraded" and "night-3" in found["reason"], found
+    stores = {each["type"]: (each["status"], each["reason"]) for each in found["conditions"]}
+    assert stores[elastic_job.STORE] == ("Unknown", "NoMaster"), "nobody says how its store is"
+    night.double.fault(Fault("list", "pods", status=403))
+    night.run("status", "night")
+    assert "night: running: all train" in capsys.readouterr().out
+    night.master_pod("night-4", {"phase": "Running"})
+    operator.look(night.api, {}, 0.0)
+    night.run("status", "night")
+    assert "night: running: all train" in capsys.readouterr().out and said(night, "night")["state"] == "Running"
+
+
 def test_a_list_tells_why_a_job_has_not_begun(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
     night.master_pod("night-x", pull("ErrImagePull", "not found"))
     night.run("list")

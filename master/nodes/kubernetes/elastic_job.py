@@ -228,8 +228,9 @@ def status(
         "targets": found.get("targets") or {},
     }
     told = conditions(true, state.capitalize(), reason, before, now)
-    good, code, words = ("False", "NoQuorum", reason) if state == "degraded" else ("True", "Answers", "it answers")
-    store = [_condition(STORE, good, code, words, before, now)] if true == "Running" else []
+    store_is = ("False", "NoQuorum", reason) if state == "degraded" else ("True", "Answers", "it answers")
+    store_is = ("Unknown", "NoMaster", reason) if found.get("code") == "lost" else store_is
+    store = [_condition(STORE, *store_is, before, now)] if true == "Running" else []
     return {**made, "conditions": [*told, *store, _applied(fields, before, now)]}
 
 

@@ -207,6 +207,11 @@ def end_of(pod: Json) -> End | None:
     return _end(status, 0) if status.get("phase") in ("Succeeded", "Failed") else None
 
 
+def ended_at(pod: Json) -> str:
+    """When the container of a pod that is no node ended, as the API writes time; empty where it has not."""
+    return str(_terminated(_agent(_at(pod, "status").get("containerStatuses") or ())).get("finishedAt") or "")
+
+
 def words_of(pod: Json) -> str:
     """Why a pod that is no node does not run, or how it ended, for a person; empty where it runs."""
     return str(pending_of(pod) or end_of(pod) or "")
