@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...elastic_agent import plan
-from ...master.nodes.kubernetes import objects, pods, store, troubles
+from ...master.nodes.kubernetes import indexed_job, objects, pods, store, troubles
 from ...master.nodes.kubernetes.api import CONFLICT, NOT_FOUND, ApiRefused
 from ...master.nodes.platform import PlatformError
 from ...master.nodes.relaunch import Limits
@@ -177,9 +177,16 @@ def end(api: "Api", name: str, why: str, *, begun: bool = False) -> None:
     # if it ever begins, reads that the job is over, and ends the store.
     job = api.path("jobs", name, group=objects.BATCH)
     members = api.path("statefulsets", store.name_of(name), "scale", group=store.APPS)
-    for path, patch in ((job, {"activeDeadlineSeconds": 1}), (members, {"replicas": 0})):
+    asks = [("patch", job, {"activeDeadlineSeconds": 1}), ("patch", members, {"replicas": 0})]
+    # Nor does any master end the nodes, whose store goes on where it is the user's own.
+    for plural, group, component in (("jobs", objects.BATCH, indexed_job.NODES), ("pods", "", "node")):
+        query = (("labelSelector", f"{pods.JOB}={name},{objects.COMPONENT}={component}"),)
+        found = api.ask_now("get", api.path(plural, group=group), query=query)["items"]
+        paths = [api.path(plural, each["metadata"]["name"], group=group) for each in found if not pods.end_of(each)]
+        asks += [("patch" if group else "delete", path, indexed_job.resized(0)) for path in paths]
+    for verb, path, spec in asks:
         try:
-            api.ask_now("patch", path, {"spec": patch})
+            api.ask_now(verb, path, {"spec": spec} if verb == "patch" else None)
         except ApiRefused as error:
             if error.status not in (NOT_FOUND, FORBIDDEN):
                 raise

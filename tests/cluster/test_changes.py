@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elastic_run.launcher.cluster import command, operator, pod_logs, unstarted
-from elastic_run.master.nodes.kubernetes import elastic_job, objects
+from elastic_run.master.nodes.kubernetes import elastic_job, indexed_job, objects
 from elastic_run.master.nodes.kubernetes.api import Api
 from elastic_run.master.nodes.kubernetes.objects import Control
 from elastic_run.master.nodes.relaunch import Limits
@@ -278,6 +278,23 @@ def test_a_job_whose_master_is_down_is_degraded_until_another_runs(
     assert "night: running: all train" in capsys.readouterr().out and said(night, "night")["state"] == "Running"
 
 
+def test_nodes_end_with_a_job_that_the_cluster_has_ended(night: Night) -> None:
+    """Their store may be the user's own, and go on."""
+    night.write(objects.STATUS, '{"state": "running", "round": 3}')
+    for name, job in (("night-worker-0", "night"), ("dusk-worker-0", "dusk")):
+        body = {
+            "metadata": {"name": name, "labels": objects.labels(job, "node")},
+            "spec": {"containers": [{"name": "agent"}]},
+        }
+        night.double.objects.create(night.double.place("pods"), body)
+    queued = {"metadata": {"name": "night-ps", "labels": objects.labels("night", indexed_job.NODES)}}
+    night.double.objects.create(night.double.place("jobs", objects.BATCH), {**queued, "spec": {"parallelism": 4}})
+    give_up(night)
+    night.run("wait", "night", code=1)
+    assert alive(night) == ["dusk-worker-0"]
+    assert night.double.all("jobs", objects.BATCH)["night-ps"]["spec"]["parallelism"] == 0
+
+
 def test_a_list_tells_why_a_job_has_not_begun(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
     night.master_pod("night-x", pull("ErrImagePull", "not found"))
     night.run("list")
@@ -436,6 +453,11 @@ def test_a_job_whose_objects_were_applied_by_hand_goes_as_a_whole(night: Night) 
     night.run("delete", "dawn")
     assert not double.all("secrets") and list(double.all("services")) == ["another"]
     assert "dawn" not in double.all("jobs", objects.BATCH) and "dawn" not in double.all("configmaps")
+
+
+def alive(night: Night) -> list[str]:
+    """Pods that nobody has told to end."""
+    return [name for name, each in night.double.all("pods").items() if "deletionTimestamp" not in each["metadata"]]
 
 
 def test_what_only_has_a_name_like_a_job_s_object_stays_when_the_job_goes(night: Night) -> None:
