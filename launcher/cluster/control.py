@@ -81,33 +81,38 @@ def delete_job(api: "Api", name: str) -> None:
                 paths = [owner, *paths]
             else:  # it has gone without its Job (kubectl delete --cascade=orphan), and nothing owns the Secret
                 paths = [api.path("secrets", elastic_job.secret_of(name, uid)), *paths]
-        if objects.APPLIED in (found["metadata"].get("annotations") or {}):
-            paths += _applied(api, name)
+        if objects.APPLIED in (found["metadata"].get("annotations") or {}) or not existing(api, paths[-1]):
+            paths = [*_unowned(api, name, found), *paths]
     there, refused = False, None
     for path in paths:
         try:
             api.ask_now("delete", path, query=(("propagationPolicy", "Background"),))
             there = True
         except ApiRefused as error:
-            if error.status != NOT_FOUND or (path == paths[-1] and not there):
+            if error.status != NOT_FOUND or (path == paths[-1] and not there and found is None):
                 refused = refused or error  # the others go all the same
     if refused is not None:
         raise refused
 
 
-def _applied(api: "Api", name: str) -> Iterator[str]:
-    """The paths of what a user has applied beside the Job, which does not own it.
+def _unowned(api: "Api", name: str, config_map: Json) -> Iterator[str]:
+    """The paths of what no Job owns: a user has applied it beside the Job, or has deleted the Job and nothing else.
 
     Something else may have such a name. It is the job's where it has its label; a Secret, which a user may not read, is
-    where the Job takes its environment from it.
+    where the nodes take their environment from it.
     """
     from ...master.nodes.kubernetes import objects, store
 
-    job = existing(api, api.path("jobs", name, group=objects.BATCH))
-    containers = job["spec"]["template"]["spec"]["containers"] if job else []
+    templates = json.loads(config_map["data"][objects.TEMPLATES])["templates"].values()
+    containers = [each for pod in templates for each in (pod.get("spec") or {}).get("containers") or ()]
     sources = [each.get("valueFrom") or {} for one in containers for each in one.get("env") or []]
     if name in {(each.get("secretKeyRef") or {}).get("name") for each in sources}:
         yield api.path("secrets", name)
+    own_label = (("labelSelector", f"{objects.JOB}={name},{objects.COMPONENT}!=job"),)
+    for plural, group in (("jobs", objects.BATCH), ("pods", "")):  # the master's pods first, which would write on
+        for each in api.ask_now("get", api.path(plural, group=group), query=own_label)["items"]:
+            if not each["metadata"].get("ownerReferences"):
+                yield api.path(plural, each["metadata"]["name"], group=group)
     yield api.path("configmaps", name)
     own = store.name_of(name)
     paths = [api.path("services", own), api.path("statefulsets", own, group=store.APPS)]

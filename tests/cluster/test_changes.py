@@ -455,6 +455,18 @@ def test_a_job_whose_objects_were_applied_by_hand_goes_as_a_whole(night: Night) 
     assert "dawn" not in double.all("jobs", objects.BATCH) and "dawn" not in double.all("configmaps")
 
 
+def test_what_is_left_of_a_job_whose_job_object_somebody_has_deleted_alone_goes(night: Night) -> None:
+    double = night.double
+    night.begin()
+    labels = objects.labels("night", "store")
+    double.objects.create(double.place("services"), {"metadata": {"name": "night-etcd", "labels": labels}})
+    night.master_pod("night-x", {"phase": "Running"})
+    double.objects.delete(double.place("jobs", objects.BATCH), "night", {"propagationPolicy": "Orphan"})
+    night.run("delete", "night")
+    assert not double.all("services") and not double.all("configmaps") and not alive(night)
+    night.run("delete", "night", code=2)
+
+
 def alive(night: Night) -> list[str]:
     """Pods that nobody has told to end."""
     return [name for name, each in night.double.all("pods").items() if "deletionTimestamp" not in each["metadata"]]
