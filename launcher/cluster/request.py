@@ -161,6 +161,9 @@ def check_pod(given: object, shape: object = POD, where: str = "the pod template
         for each in cast(list[object], given):
             check_pod(each, cast(list[object], shape)[0], f"an item of {where}")
     elif isinstance(given, dict):
+        if shape is POD["spec"] and cast(Json, given).get("nodeName"):
+            # No scheduler looks then for room, and a cluster removes at once what is on a machine that it has not.
+            raise UsageError(f"nodeName of {where}: give nodeSelector in its place: the scheduler places each node")
         for key, part in cast(Json, shape).items():
             if (found := cast(Json, given).get(key)) is not None:
                 check_pod(found, part, f"{key} of {where}")

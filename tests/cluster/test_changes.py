@@ -345,6 +345,7 @@ def said(night: Night, name: str) -> Any:
         ({"spec": {"containers": "agent"}}, "containers of spec of the pod template is 'agent': a list belongs there"),
         ({"spec": {"containers": [None]}}, "an item of containers of spec of the pod template is 'None': a mapping"),
         ({"metadata": {"labels": ["a"]}}, "labels of metadata of the pod template is \"['a']\": a mapping"),
+        ({"spec": {"nodeName": "m7"}}, "nodeName of spec of the pod template: give nodeSelector in its place"),
     ],
 )
 @pytest.mark.parametrize("env", [[], [{"name": "MODE", "value": "fast"}]])
