@@ -392,6 +392,14 @@ def test_what_another_object_keeps_from_being_made_is_told(night: Night) -> None
     assert "its master has not started yet" in said(night, "later")["reason"], said(night, "later")
 
 
+@pytest.mark.parametrize("flag", ["--nnodes=1:2", "--nproc_per_node=2", "--image=b"])
+def test_a_flag_that_would_count_in_place_of_a_field_is_refused(night: Night, flag: str) -> None:
+    apply(night, "twice", flags=["--max-restarts=1", flag], nprocPerNode=1)
+    operator.look(night.api, {}, 0.0)
+    found, name = said(night, "twice"), flag.partition("=")[0].replace("_", "-")
+    assert found["state"] == "Invalid" and f"flags has {name}, which a field says" in found["reason"], found
+
+
 def test_an_elastic_job_that_would_go_before_its_end_is_read_is_not_made(night: Night) -> None:
     spec = {"image": "any", "command": ["train.py"], elastic_job.TTL: 5}
     night.double.objects.create(night.double.place(*PLACE), {"metadata": {"name": "brief"}, "spec": spec})

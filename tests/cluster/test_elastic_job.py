@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes import client
+
+from elastic_run.master.nodes.kubernetes import elastic_job
 
 from .jobs import DEPLOY, ElasticJobs
 from .process_kubelet import EMPTY
@@ -40,7 +43,15 @@ def test_kubectl_applies_scales_suspends_and_deletes_a_job(jobs: ElasticJobs) ->
     # Another time after its end than the one that it was made with: it goes with all that is its own.
     jobs.kubectl("wait", "--for=condition=Succeeded", "elasticjob/short", "--timeout=150s")
     assert secrets(jobs, "short") and jobs.said("short")["exitCode"] == 0
-    jobs.kubectl("patch", "elasticjob", "short", "--type=merge", "-p", '{"spec": {"ttlSecondsAfterFinished": 1}}')
+    patch = ("patch", "elasticjob", "short", "--type=merge", "-p")
+    soon = jobs.kubectl(*patch, '{"spec": {"ttlSecondsAfterFinished": 5}}', fails=True)
+    assert "should be greater than or equal to 60" in soon, "elastic-job wait could not read how it has ended"
+    ended = [{**each, "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in jobs.said("short")["conditions"]]
+    where = (elastic_job.GROUP, elastic_job.VERSION, jobs.namespace, elastic_job.PLURAL, "short")
+    client.CustomObjectsApi(jobs.plane.api).patch_namespaced_custom_object_status(
+        *where, {"status": {"conditions": ended}}
+    )
+    jobs.kubectl(*patch, '{"spec": {"ttlSecondsAfterFinished": 60}}')
     kinds = "elasticjobs,jobs,configmaps,secrets,statefulsets,services,poddisruptionbudgets,pods"
     jobs.wait(lambda: "short" not in jobs.kubectl("get", kinds), lambda: jobs.kubectl("get", kinds))
     jobs.tells("digits", "Succeeded")

@@ -77,7 +77,7 @@ def given(spec: Json, field: str) -> bool:
 
 
 def words(name: str, spec: Json) -> list[str]:
-    """What follows `elastic-job submit` for the same job."""
+    """What follows `elastic-job submit` for the same job. Raises ValueError where `flags` has what a field says."""
     roles = cast(Sequence[Json], spec.get("roles") or ())
     made = [f"--name={name}", *(f"--{flag}={spec[field]}" for field, flag in FLAGS.items() if given(spec, field))]
     if roles:
@@ -88,7 +88,11 @@ def words(name: str, spec: Json) -> list[str]:
         ]
     else:
         made.append(f"--nnodes={_range(spec)}")
-    return [*made, *map(str, spec.get("flags") or ()), "--", *map(str, spec["command"])]
+    flags = [str(each) for each in spec.get("flags") or ()]
+    said = {each.partition("=")[0] for each in (*made, "--nnodes=")}
+    if twice := said & {each.partition("=")[0].replace("_", "-") for each in flags}:
+        raise ValueError(f"flags has {', '.join(twice)}, which a field says: change that field in its place")
+    return [*made, *flags, "--", *map(str, spec["command"])]
 
 
 def _range(of: Json) -> str:
