@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .arguments import say
 from .managed_nodes import CANCELLED
 from .progress import existing, job_of
 
@@ -42,6 +43,7 @@ def scale(api: "Api", arguments: argparse.Namespace) -> int:
             )
         counts[role] = int(text)
     _change(api, arguments.name, lambda control: control.changed(scale={**control.scale, **counts}))
+    say("so many nodes at most, within --nnodes or --roles; with less than its minimum the job waits")
     return 0
 
 

@@ -106,6 +106,15 @@ def test_a_master_that_writes_all_the_time_keeps_no_user_from_a_change(night: Ni
     assert night.control().cancel
 
 
+def test_whoever_scales_a_job_is_told_what_holds_beside_that_number(
+    night: Night, capsys: pytest.CaptureFixture[str]
+) -> None:
+    night.begin()
+    night.run("scale", "night", "0")
+    said = capsys.readouterr().err
+    assert "within --nnodes or --roles; with less than its minimum the job waits" in said
+
+
 def test_an_object_that_changes_without_end_is_said(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
     night.begin()
     rounds = iter(range(1000))
