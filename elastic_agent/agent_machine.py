@@ -85,8 +85,8 @@ def apply_event(state: NodeState, event: NodeEvent, now: float) -> NodeState:
             return replace(state, known=replace(known, others_keep=True))
         case node_events.OperationBegun(action):
             return replace(state, operation=UnderWay(action, state.notice.kind, known.revision))
-        case node_events.ServicesAwaited():
-            return replace(state, operation=state.operation and replace(state.operation, awaits_services=True))
+        case node_events.ServicesAwaited(over):
+            return replace(state, operation=state.operation and replace(state.operation, awaits_services=not over))
         case node_events.OperationEnded():
             return replace(state, operation=None)
         case node_events.MachineUnfit(why):

@@ -37,7 +37,7 @@ class Inbox:
         return self._machine.on(event, self.now())
 
     def post(self, event: NodeEvent) -> NodeState:
-        """What the node knows after `event`, which is news unless it changes nothing."""
+        """What the node knows after `event`, which is news unless the node ignores it."""
         before = self.state
         if self.note(event) is not before:
             self.wake()

@@ -107,7 +107,9 @@ class OperationBegun:
 
 @dataclass(frozen=True, slots=True)
 class ServicesAwaited:
-    """What is under way waits for the services of its round."""
+    """What is under way waits for the services of its round; or, `over`, does so no longer."""
+
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Timeline:
             self._finished = True
 
 
-def describe_change(header: Header, assignment: Assignment, down: float, kept: int = 0, here: str = "") -> str:
+def describe_round(header: Header, assignment: Assignment, down: float, kept: int = 0, here: str = "") -> str:
     """The one line for a change of membership: old size, new size, cause, downtime where there was any.
 
     `kept`: so many workers here have kept their process. `here`: the node that prints it, and has told already what its

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..elastic_agent import plan
 from ..elastic_agent.master_process import MasterProcess, MasterSetup
 from ..master.nodes.platform import PlatformError
+from ..rendezvous.cancel import cancel
 from ..rendezvous.errors import RendezvousError
 from ..rendezvous.keys import Keys
 from ..rendezvous.store.endpoint import Endpoint
@@ -21,6 +22,7 @@ from .cluster import managed_nodes
 from .console import say
 from .early import heeded, node_name
 from .errors import UsageError
+from .later import load_later
 from .run import code_of, ended_by, terms, trace_of
 from .settings import Options
 from .store_access import store_of
@@ -53,6 +55,7 @@ async def _run(options: Options, entered: float) -> int:
     endpoints = endpoints_of(options)
     told: list[int] = []
     trace = trace_of(options, say)
+    loading = asyncio.create_task(load_later(), name="load what is needed later")
     try:
         where = address_of(options, endpoints)
         with ended_by(options.signals, told):
@@ -69,6 +72,7 @@ async def _run(options: Options, entered: float) -> int:
     except OSError as error:
         code, why = plan.FAILED, f"this machine cannot run a master: {error}"
     finally:
+        await cancel(loading)
         trace.close()
     say(f"the master's process ends with exit code {code}: {why}")
     return code

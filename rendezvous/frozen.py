@@ -69,11 +69,12 @@ def _complete(made: type) -> None:
         f"def __hash__(self):\n return hash(({mine}))\n",
         names,
     )
-    made.__init__ = names["__init__"]
+    names["__init__"].__qualname__ = f"{made.__qualname__}.__init__"
     names |= {"__repr__": _repr, "__setattr__": _refuse, "__delattr__": _refuse}
     for name in ("__eq__", "__hash__", "__repr__", "__setattr__", "__delattr__"):
         if vars(made).get(name) is None:
             setattr(made, name, names[name])
+    made.__init__ = names["__init__"]  # last: until then whoever makes an instance makes these methods, too
 
 
 def _reduce(self: Any) -> tuple[Any, ...]:  # Any: whatever is declared

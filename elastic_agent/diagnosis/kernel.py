@@ -431,12 +431,13 @@ def memory() -> tuple[int, int]:
 
 
 def throttled(pid: int) -> float:
-    """Seconds for which the control group of `pid` had used up its quota of processors; 0 where that is not known."""
+    """Seconds for which a control group of `pid` had used up its quota of processors; 0 where that is not known."""
+    seconds = 0.0
     for folder in _groups(pid):
         with contextlib.suppress(OSError):
             if found := re.search(r"^throttled_(usec|time) (\d+)", (folder / "cpu.stat").read_text(), re.M):
-                return int(found[2]) / (1e6 if found[1] == "usec" else 1e9)
-    return 0.0
+                seconds = max(seconds, int(found[2]) / (1e6 if found[1] == "usec" else 1e9))
+    return seconds
 
 
 def processes() -> tuple[int, int]:

@@ -9,7 +9,7 @@ from ...rendezvous.peers import NodePeers
 from ...rendezvous.ranks import Assignment
 
 
-def describe_round(
+def round_of(
     settings: WorkerSettings,
     header: Header,
     assignment: Assignment,
@@ -32,7 +32,7 @@ def describe_round(
     )
 
 
-def describe_worker(
+def worker_of(
     settings: WorkerSettings, assignment: Assignment, local_rank: int, first_local: int, error_file: str
 ) -> contract.Worker:
     """The worker of a local rank; `first_local`: the one that has this node's lowest rank."""

@@ -40,9 +40,9 @@ from ..node_events import (
 )
 from ..say_once import ExitLines
 from ..setup import Setup
-from ..timeline import Timeline, describe_change
+from ..timeline import Timeline, describe_round
 from ..zygotes.zygote import AT_ONCE
-from .adapter_round import describe_round, describe_worker, list_peers, rank_to_come
+from .adapter_round import list_peers, rank_to_come, round_of, worker_of
 from .handover import GroupMembers, ProcessorSample, lacks_state, lowest_local_rank, wait_for_late
 from .head_start import HeadStart
 from .ports import RoundPorts
@@ -412,6 +412,7 @@ class WorkerGroup:
             await self._services.enter(wanted, line, python, {**self._setup.workers.inherited, AGENT: self._address})
             self._inbox.post(ServicesAwaited())
             await self._services.ready()
+            self._inbox.note(ServicesAwaited(over=True))  # workers that are being forked are not given up for a header
             return await self._confirms(header)
 
     def _line(self, told: tuple[contract.Service, ...], round: contract.Round, assignment: Assignment) -> bytes:
@@ -448,7 +449,7 @@ class WorkerGroup:
         self._trace.started(header, assignment, down=down)
         self._began = {pid: self._began.get(pid, header.number) for pid in self.pids}
         here = self._inbox.note(WorkersStarted(anew)).key.name
-        self._reporter.say(describe_change(header, assignment, down, kept, here))
+        self._reporter.say(describe_round(header, assignment, down, kept, here))
 
     def _heard(self) -> None:
         """A worker that keeps its process has said something."""
@@ -488,7 +489,7 @@ class WorkerGroup:
 
     def _spec(self, header: Header, assignment: Assignment, local_rank: int) -> WorkerSpec:
         error_file = self._reporter.error_file(header.number, local_rank)
-        worker = describe_worker(self._setup.workers, assignment, local_rank, self._first_local, str(error_file))
+        worker = worker_of(self._setup.workers, assignment, local_rank, self._first_local, str(error_file))
         command = self._setup.workers.commands.get(assignment.role, self._setup.workers.command)
         command = tuple(part.replace("${local_rank}", str(local_rank)) for part in command)
         return WorkerSpec(
@@ -503,4 +504,4 @@ class WorkerGroup:
 
     def _round(self, header: Header, assignment: Assignment) -> contract.Round:
         said: Mapping[str, str] = self._services.said if self._services else {}
-        return describe_round(self._setup.workers, header, assignment, self._contract_peers, said)
+        return round_of(self._setup.workers, header, assignment, self._contract_peers, said)

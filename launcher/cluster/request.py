@@ -33,6 +33,9 @@ OWN_NODE = ("platform", "standalone", "node-rank", "node-name", "node-role", "lo
 YEAR = 365 * 24 * 3600
 """Seconds to wait for nodes, where nothing else is said: a job in a cluster waits for its places."""
 
+MASTER_SECONDS = 1800
+"""That a master has at least to begin: for its machine to be made, and its image to be pulled."""
+
 STORE_SIZE = 3
 """Members of a job's own store where nothing else is said: then no single pod is special."""
 
@@ -253,7 +256,7 @@ def _given_conf(flags: Sequence[str]) -> tuple[str, set[str]]:
 def _patience(options: "Options") -> int:
     """Seconds until the cluster itself gives up a job whose master has not begun: as long as that waits for nodes."""
     user_said = _given_conf(options.given)[1] & {"join_timeout", "timeout"}
-    return max(1, math.ceil(options.timing.join_timeout)) if user_said else YEAR
+    return max(MASTER_SECONDS, math.ceil(options.timing.join_timeout)) if user_said else YEAR
 
 
 def _name(target: str) -> str:

@@ -88,7 +88,7 @@ def look(api: "Api", name: str) -> Trouble | None:
             f"{len(never)} pods of its master could not run: {troubles.with_advice(str(never[-1]))}", "failed"
         )
     for each in ends:
-        if isinstance(each, Exited) and each.exit_code == REFUSED:
+        if isinstance(each, Exited) and each.exit_code == REFUSED and not each.container:
             return Trouble(f"its master cannot begin with what it was given: {each.message or each}", "failed")
     if masters:
         newest = masters[-1]
@@ -212,7 +212,9 @@ def _masters(api: "Api", name: str) -> Sequence[Json]:
 
 
 def _never_ran(end: object) -> bool:
-    return isinstance(end, NeverStarted) or (isinstance(end, Exited) and end.exit_code in pods.NO_PROGRAM)
+    return isinstance(end, NeverStarted) or (
+        isinstance(end, Exited) and end.exit_code in pods.NO_PROGRAM and not end.container
+    )
 
 
 def _noted(api: "Api", name: str, kind: str, reason: str) -> Sequence[str]:

@@ -1526,11 +1526,11 @@ MUTANTS: tuple[Mutant, ...] = (
         Edit(
             "elastic_agent/workers/worker_group.py::WorkerGroup",
             """
-            await self._services.ready()
+            self._inbox.note(ServicesAwaited(over=True))
             return await self._confirms(header)
             """,
             """
-            await self._services.ready()
+            self._inbox.note(ServicesAwaited(over=True))
             return True
             """,
         ),

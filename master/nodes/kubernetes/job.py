@@ -69,14 +69,15 @@ class ClusterJob:
     async def load(self) -> None:
         """Reads it. Raises PlatformRefused where it is not there, or is none of ours."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + MADE_SECONDS
+        until, limited = loop.time() + MADE_SECONDS, False
         while True:
             try:
                 job = await self._api.ask("get", self._api.path("jobs", self.name, group=BATCH))
                 found = await self._api.ask("get", self._path)
-                if EXIT_CODE in status_of(found) or job["spec"].get("backoffLimit") == ATTEMPTS:
+                if limited or EXIT_CODE in status_of(found) or job["spec"].get("backoffLimit") == ATTEMPTS:
                     break
                 await self._limit_masters(ATTEMPTS)
+                limited = True
                 continue  # whoever has ended the job meanwhile is read then, or ends this pod
             except ApiRefused as error:
                 if error.status != NOT_FOUND or loop.time() >= until:

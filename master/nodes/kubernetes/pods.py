@@ -2,6 +2,7 @@
 
 import copy
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -272,8 +273,11 @@ def _end(status: Json, memory: int) -> End:
     if first is None:
         return MachineLost(f"{reason or 'its container has no state'}: {message}")
     end = _end_of(_terminated(first), memory)
-    other = "" if first is agent else str(first.get("name", ""))
-    return replace(end, container=other) if isinstance(end, Exited) else end
+    if first is agent:
+        return end
+    if isinstance(end, OutOfMemory):  # the limit was another's: more memory for the agent is of no use
+        end = Exited(128 + signal.SIGKILL, "it needed more memory than its limit")
+    return replace(end, container=str(first.get("name", ""))) if isinstance(end, Exited) else end
 
 
 def _end_of(first: Json, memory: int) -> End:

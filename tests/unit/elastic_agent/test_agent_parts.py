@@ -276,3 +276,5 @@ class TestWhatIsUnderWay:
         assert not under_way(start, ServicesAwaited(), before=(read(1),))
         assert under_way(start, read(2), ServicesAwaited(), before=(read(1),))
         assert under_way(start, ServicesAwaited(), read(2), before=(read(1),))
+        served = (ServicesAwaited(), ServicesAwaited(over=True))
+        assert not under_way(start, *served, read(2), before=(read(1),))

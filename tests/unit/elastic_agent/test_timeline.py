@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastic_run.elastic_agent.say_once import ExitLines
-from elastic_run.elastic_agent.timeline import Timeline, describe_change
+from elastic_run.elastic_agent.timeline import Timeline, describe_round
 from elastic_run.rendezvous.header import Header
 from elastic_run.rendezvous.member import Exit, Fingerprint
 from elastic_run.rendezvous.ranks import Assignment
@@ -95,14 +95,14 @@ def assignment(nproc: int = 1) -> Assignment:
 
 
 def test_a_change_is_one_line_with_both_sizes_the_cause_and_the_seconds_that_it_cost() -> None:
-    line = describe_change(header(7), assignment(), 1.234)
+    line = describe_round(header(7), assignment(), 1.234)
     assert line == "round 7: 3 -> 2 nodes, 4 workers, rank 2 here: node b was lost; downtime 1.23 s"
 
 
 def test_what_a_node_has_told_of_its_own_worker_is_not_told_again() -> None:
     failed = dataclasses.replace(header(7), reason=WorkerFailed("A", 1, 3, None, "ValueError: no"))
     for here, reason in (("A", "exited with code 3; "), ("B", "exited with code 3: ValueError: no; ")):
-        line = describe_change(failed, assignment(), 1.234, here=here)
+        line = describe_round(failed, assignment(), 1.234, here=here)
         assert line == f"round 7: 3 -> 2 nodes, 4 workers, rank 2 here: rank 1 on node A {reason}downtime 1.23 s"
 
 
@@ -125,7 +125,7 @@ def test_an_error_that_several_workers_have_is_told_once() -> None:
 
 def test_the_first_round_cost_nothing_and_replaced_nothing() -> None:
     first = dataclasses.replace(header(), previous_nodes=0, nodes=1)
-    assert describe_change(first, assignment(2), 0.0) == "round 1: 1 node, 4 workers, ranks 2-3 here: node b was lost"
+    assert describe_round(first, assignment(2), 0.0) == "round 1: 1 node, 4 workers, ranks 2-3 here: node b was lost"
 
 
 def test_a_node_whose_workers_have_ended_with_0_has_no_downtime_while_it_waits_for_others() -> None:

@@ -199,6 +199,16 @@ def ended(code: int, reason: str = "Error", message: str = "") -> Mapping[str, o
             },
             Exited(2, "no such bucket", "prep"),
         ),
+        (
+            {
+                "phase": "Failed",
+                "initContainerStatuses": [
+                    {"name": "prep", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+                ],
+                "containerStatuses": [{"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}],
+            },
+            Exited(137, "it needed more memory than its limit", "prep"),
+        ),
         (ended(128, "StartError", "no such file"), NeverStarted("StartError: no such file")),
         ({"phase": "Failed", "reason": "Evicted", "message": "disk pressure"}, Preempted("Evicted: disk pressure")),
         ({"phase": "Failed", "reason": "NodeLost", "message": "silent"}, MachineLost("NodeLost: silent")),
