@@ -200,6 +200,19 @@ def test_a_master_that_fails_after_one_that_ran_is_no_image_without_the_program(
     assert found is not None and found.kind == "waits"
 
 
+def test_what_an_init_container_of_its_master_ends_with_is_no_word_of_the_master(night: Night) -> None:
+    state = {"terminated": {"exitCode": 2, "reason": "Error"}}
+    waits = {"name": "master", "state": {"waiting": {"reason": "PodInitializing"}}}
+    failed = {
+        "phase": "Failed",
+        "initContainerStatuses": [{"name": "mesh", "state": state}],
+        "containerStatuses": [waits],
+    }
+    night.master_pod("night-0", failed)
+    found = unstarted.look(night.api, "night")
+    assert found is not None and found.kind == "waits"
+
+
 def test_a_job_that_the_cluster_has_given_up_ends_with_the_last_words_of_its_master(
     night: Night, capsys: pytest.CaptureFixture[str]
 ) -> None:

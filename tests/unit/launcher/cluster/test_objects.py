@@ -317,8 +317,8 @@ def test_the_users_own_pod_keeps_what_it_says() -> None:
     ("words", "seconds"),
     [
         ([], job.YEAR),
-        (["--rdzv-conf=settle=0,join_timeout=90.5"], 91),
-        (["--rdzv-conf=timeout=0"], 1),
+        (["--rdzv-conf=settle=0,join_timeout=3600.5"], 3601),
+        (["--rdzv-conf=timeout=0"], 1800),  # its image is to be pulled first
         # Who applies it again would set the limit anew, of a job that trains.
         (["--rdzv-conf=join_timeout=90", "--dry-run"], None),
     ],
