@@ -78,6 +78,14 @@ _TRITON_READS = (
 )
 """What the library of triton reads when it is loaded, and torch's wheels for CUDA import triton."""
 
+_SMALL = """
+anyio attrs certifi charset_normalizer click cloudpickle cycler dill filelock fontTools h11 httpcore httpcore2 httpx
+httpx2 idna jinja2 jmespath joblib kiwisolver lightning_utilities markupsafe mpmath multiprocess narwhals networkx
+opt_einsum optree packaging psutil pyparsing pytz regex rich s3transfer six sniffio sympy termcolor threadpoolctl tqdm
+truststore typing_extensions urllib3 xxhash
+"""
+"""Small packages and dependencies of others, whose distribution has the same name: any version will do."""
+
 PACKAGES: Mapping[str, Package] = {
     package.name: package
     for package in (
@@ -118,7 +126,6 @@ PACKAGES: Mapping[str, Package] = {
         # a fork, and the tables of libcurl and mimalloc.
         Package("pyarrow", "pyarrow", ("26.0", "26.0")),
         Package("pytorch_lightning", "pytorch-lightning", ("2.6", "2.6")),
-        Package("regex", "regex", None),
         Package("requests", "requests", ("2.34", "2.34")),
         Package("safetensors", "safetensors", ("0.8", "0.8")),
         Package("scipy", "scipy", ("1.17", "1.18")),
@@ -129,62 +136,19 @@ PACKAGES: Mapping[str, Package] = {
         Package("timm", "timm", ("1.0", "1.0")),
         Package("torchmetrics", "torchmetrics", ("1.9", "1.9")),
         Package("torchvision", "torchvision", ("0.27", "0.29")),
-        Package("tqdm", "tqdm", None),
         Package("transformers", "transformers", ("5.23", "5.24")),
         Package("yaml", "pyyaml", ("6.0", "6.0")),
         # Dependencies of these.
         Package("absl", "absl-py", None),
         Package("antlr4", "antlr4-python3-runtime", None),
-        Package("anyio", "anyio", None),
         Package("attr", "attrs", None),
-        Package("attrs", "attrs", None),
         Package("botocore", "botocore", ("1.44", "1.44")),
-        Package("certifi", "certifi", None),
-        Package("charset_normalizer", "charset-normalizer", None),
-        Package("click", "click", None),
-        Package("cloudpickle", "cloudpickle", None),
         Package("cuda", "cuda-bindings", None),
-        Package("cycler", "cycler", None),
         Package("dateutil", "python-dateutil", None),
-        Package("dill", "dill", None),
-        Package("filelock", "filelock", None),
-        Package("fontTools", "fonttools", None),
-        Package("h11", "h11", None),
-        Package("httpcore", "httpcore", None),
-        Package("httpcore2", "httpcore2", None),
-        Package("httpx", "httpx", None),
-        Package("httpx2", "httpx2", None),
-        Package("idna", "idna", None),
-        Package("jinja2", "jinja2", None),
-        Package("jmespath", "jmespath", None),
-        Package("joblib", "joblib", None),
-        Package("kiwisolver", "kiwisolver", None),
-        Package("lightning_utilities", "lightning-utilities", None),
-        Package("markupsafe", "markupsafe", None),
-        Package("mpmath", "mpmath", None),
         Package("_multiprocess", "multiprocess", None),
-        Package("multiprocess", "multiprocess", None),
-        Package("narwhals", "narwhals", None),
-        Package("networkx", "networkx", None),
-        Package("opt_einsum", "opt-einsum", None),
-        Package("optree", "optree", None),
-        Package("packaging", "packaging", None),
-        Package("psutil", "psutil", None),
-        Package("pyparsing", "pyparsing", None),
-        Package("pytz", "pytz", None),
-        Package("rich", "rich", None),
-        Package("s3transfer", "s3transfer", None),
-        Package("six", "six", None),
-        Package("sniffio", "sniffio", None),
-        Package("sympy", "sympy", None),
-        Package("termcolor", "termcolor", None),
-        Package("threadpoolctl", "threadpoolctl", None),
         Package("triton", "triton", ("3.6", "3.8")),
-        Package("truststore", "truststore", None),
-        Package("typing_extensions", "typing-extensions", None),
-        Package("urllib3", "urllib3", None),
-        Package("xxhash", "xxhash", None),
         Package("_yaml", "pyyaml", ("6.0", "6.0")),
+        *(Package(name, name.replace("_", "-").lower(), None) for name in _SMALL.split()),
     )
 }
 """By top-level name."""
