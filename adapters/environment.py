@@ -12,23 +12,6 @@ from .client.script_trace import TRACE, TRACE_NODE
 from .contract import Round, Worker
 from .plain import Plain
 
-_PER_WORKER = frozenset(
-    [
-        "RANK",
-        "LOCAL_RANK",
-        "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",
-        "GROUP_RANK",
-        "GROUP_WORLD_SIZE",
-        "ROLE_NAME",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        RESTART_COUNT,
-        ROUND,
-        AGENT,
-    ]
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -98,7 +81,8 @@ class AdapterFailed(ElasticRunError, ValueError):
 def per_worker(adapter: Plain) -> frozenset[str]:
     """The variables that are not the same for all workers of a node in all rounds, often are made so by a script (the
     devices), or are known only once the agent listens."""
-    return (_PER_WORKER | adapter.per_worker | {adapter.visible_devices}) - {""}
+    plain = frozenset(_plain(Round("", 0, 0, 0, "", 0), Worker(0, 0, 0)))
+    return (plain | adapter.per_worker | {ROUND, AGENT, adapter.visible_devices}) - {JOB, ""}
 
 
 def worker_environment(
