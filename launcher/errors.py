@@ -13,21 +13,17 @@ if TYPE_CHECKING:
     from ..elastic_agent.agent import Result
 
 
-class UsageError(ElasticRunError):
+class UsageError(ElasticRunError, public=True):
     """The command line cannot be run; the message says what was wrong and what to do. Exit code 2."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class LaunchFailed(ElasticRunError, RuntimeError):
+class LaunchFailed(ElasticRunError, RuntimeError, public=True):
     """The job did not succeed.
 
     Attributes:
         code: the exit code that `elastic-run` would have had.
         result: the rest of what the agent of this node knows at the end.
     """
-
-    __module__ = "elastic_run.exceptions"
 
     def __init__(self, result: "Result", reason: str = "") -> None:
         super().__init__(reason or f"{result.reason} (exit code {result.code})")

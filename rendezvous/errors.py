@@ -25,9 +25,13 @@ Messages say what happened, to whom, and what to do next.
 
 
 class ElasticRunError(Exception):
-    """Base of every error that elastic-run raises of its own."""
+    """Base of every error that elastic-run raises of its own; a `public` one shows the path that a script imports."""
 
     __module__ = "elastic_run.exceptions"
+
+    def __init_subclass__(cls, *, public: bool = False) -> None:
+        if public:
+            cls.__module__ = ElasticRunError.__module__
 
 
 class RendezvousError(ElasticRunError):

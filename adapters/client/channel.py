@@ -102,16 +102,12 @@ class News:
     environment: tuple[str, ...] = ()
 
 
-class AgentGone(ElasticRunError, ConnectionError):
+class AgentGone(ElasticRunError, ConnectionError, public=True):
     """The agent's socket is closed: its launcher has ended, and this worker will be ended as well."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class AgentTimeout(ElasticRunError, TimeoutError):
+class AgentTimeout(ElasticRunError, TimeoutError, public=True):
     """The agent has not answered in time: its machine is busy, or it was stopped."""
-
-    __module__ = "elastic_run.exceptions"
 
 
 class Channel:

@@ -10,10 +10,8 @@ from ...rendezvous.errors import ElasticRunError
 from .steps import Steps
 
 
-class BadCheckpoint(ElasticRunError, ValueError):
+class BadCheckpoint(ElasticRunError, ValueError, public=True):
     """A checkpoint is damaged, of other parts, or not the same on all ranks; or a part cannot be in one."""
-
-    __module__ = "elastic_run.exceptions"
 
 
 class SavedEvery(ABC):

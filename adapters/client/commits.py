@@ -31,10 +31,8 @@ class Claim(NamedTuple):
     mark: int = 0
 
 
-class StateLost(ElasticRunError, RuntimeError):
+class StateLost(ElasticRunError, RuntimeError, public=True):
     """Workers remember a committed step, and none of those that live has it whole."""
-
-    __module__ = "elastic_run.exceptions"
 
 
 def newest(claims: Sequence[Claim]) -> Claim:

@@ -21,10 +21,8 @@ SCALE_UP = "ELASTIC_RUN_SCALE_UP"
 """The variable that says when joining nodes are admitted: the launcher's --scale-up."""
 
 
-class BadEnvironment(ElasticRunError, ValueError):
+class BadEnvironment(ElasticRunError, ValueError, public=True):
     """The environment says where this worker stands, but not all of it, or what cannot be."""
-
-    __module__ = "elastic_run.exceptions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """One process's side of the ledger: its requests, one at a time and numbered, and what it has.
 
-The ledger itself is `master/data/ledger.py`; a script uses `shards.py`, which draws the tree of the errors below.
+The ledger itself is `master/data/ledger.py`; a script uses `shards.py`.
 
 Leases are asked for when half of what was leased ahead is used, and the answer lies in the socket until somebody looks.
 How many are ahead follows from this process's own pace. What was said to be done travels with the next request.
@@ -48,37 +48,27 @@ CLOSING = 5.0
 """Seconds that giving leases back may take; without it they come back when the round ends."""
 
 
-class ShardsMisused(ShardsError, RuntimeError):
+class ShardsMisused(ShardsError, RuntimeError, public=True):
     """The script calls what cannot be called, or not now."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class ShardsNotDone(ShardsError, RuntimeError):
+class ShardsNotDone(ShardsError, RuntimeError, public=True):
     """There are no more shards, or too many begun ones, and the script has not said of all of them that they are done.
 
     Iterating can go on afterwards: whoever finishes shards in the background waits for them, and begins a loop again.
     """
 
-    __module__ = "elastic_run.exceptions"
 
-
-class ShardsRefused(ShardsError, RuntimeError):
+class ShardsRefused(ShardsError, RuntimeError, public=True):
     """The ranks contradict each other, or this run of the job an earlier one."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class NoLedger(ShardsError, RuntimeError):
+class NoLedger(ShardsError, RuntimeError, public=True):
     """There are several ranks, or a launcher that says too little, and no ledger that all of them could ask."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class RoundOver(ShardsError, RuntimeError):
+class RoundOver(ShardsError, RuntimeError, public=True):
     """The job is in another round. The launcher ends this worker; what it does until then counts for nothing."""
-
-    __module__ = "elastic_run.exceptions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +368,7 @@ class Leaser:
             raise
 
     def _settle(self, deadline: float | None = None) -> Answer:
-        """Waits for the outstanding answer, and takes it in. Raises what the module's docstring draws."""
+        """Waits for the outstanding answer, and takes it in. Raises the errors above."""
         request = self.outstanding
         assert request is not None
         try:

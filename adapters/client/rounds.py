@@ -39,10 +39,8 @@ BATCH = 200
 """Descriptors in one message; the kernel takes 253."""
 
 
-class NoAgent(ElasticRunError, RuntimeError):
+class NoAgent(ElasticRunError, RuntimeError, public=True):
     """This process has no agent that could give it another rank: elastic-run did not start it."""
-
-    __module__ = "elastic_run.exceptions"
 
 
 class Rounds(Iterator[Context]):

@@ -7,21 +7,7 @@
 
 The ledger decides who gets what (`master/data/ledger.py`), and arithmetic what is in a shard (`master/data/shard.py`).
 Here is what a script sees of it. Leases are asked for before they are needed (`ledger_client.py`), and what is done
-travels with the next request, so a worker does not wait for a round trip.
-
-Whose fault it is:
-
-    ShardsError
-    ├── BadDataset      (ValueError)      the script declares what cannot be (`master/data/shard.py`)
-    ├── BadShardsState  (ValueError)      the checkpoint is not this dataset's, or is damaged (`master/data/shard.py`)
-    ├── ShardsMisused   (RuntimeError)    the script calls what cannot be called, or not now
-    ├── ShardsNotDone   (RuntimeError)    the script has not called done() of all its shards; it may go on afterwards
-    ├── ShardsRefused   (RuntimeError)    the ranks contradict each other, or an earlier run of the job
-    ├── NoLedger        (RuntimeError)    the launcher has no ledger that all ranks could ask
-    └── RoundOver       (RuntimeError)    nobody's: the job is in another round, and the launcher ends this worker
-
-Besides, `AgentGone` (ConnectionError) says that the launcher has ended, and `AgentTimeout` (TimeoutError) that it does
-not answer (`channel.py`).
+travels with the next request, so a worker does not wait for a round trip. Its errors: `elastic_run.exceptions`.
 """
 
 import weakref

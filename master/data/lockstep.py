@@ -49,40 +49,28 @@ LARGEST = 2**62
 """No number of records, ranks or epochs is larger: they must fit in a signed 64-bit integer of a collective."""
 
 
-class SamplerError(ElasticRunError):
+class SamplerError(ElasticRunError, public=True):
     """Base of what synchronous training refuses."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class BadSampler(SamplerError, ValueError):
+class BadSampler(SamplerError, ValueError, public=True):
     """The script asks for what cannot be."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class WorldSizeRefused(SamplerError, ValueError):
+class WorldSizeRefused(SamplerError, ValueError, public=True):
     """So many ranks cannot train like this."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class BadSamplerState(SamplerError, ValueError):
+class BadSamplerState(SamplerError, ValueError, public=True):
     """The checkpoint is of another dataset or order, or is none of ours."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class RanksDiffer(SamplerError, ValueError):
+class RanksDiffer(SamplerError, ValueError, public=True):
     """The ranks do not agree on what to train on, or from where."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class SamplerMisused(SamplerError, RuntimeError):
+class SamplerMisused(SamplerError, RuntimeError, public=True):
     """The script commits what it has not done, or continues with what is no longer so."""
-
-    __module__ = "elastic_run.exceptions"
 
 
 @dataclass(frozen=True, slots=True)

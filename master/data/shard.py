@@ -51,22 +51,16 @@ _ORDERS = 4
 """Epochs whose order of shards is kept at hand: leases seldom span more."""
 
 
-class ShardsError(ElasticRunError):
+class ShardsError(ElasticRunError, public=True):
     """Base of what leased data refuses."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class BadDataset(ShardsError, ValueError):
+class BadDataset(ShardsError, ValueError, public=True):
     """The script declares what cannot be."""
 
-    __module__ = "elastic_run.exceptions"
 
-
-class BadShardsState(ShardsError, ValueError):
+class BadShardsState(ShardsError, ValueError, public=True):
     """The checkpoint is of another dataset or order, or is none of ours."""
-
-    __module__ = "elastic_run.exceptions"
 
 
 @dataclass(frozen=True, slots=True)
