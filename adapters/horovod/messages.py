@@ -95,11 +95,7 @@ def hosts_updated(timestamp: int, secret: bytes) -> bytes:
             that the other one had, so it cannot be a clock of some machine.
         secret: what the worker has registered.
     """
-    return sealed(_request(timestamp), secret)
-
-
-def sealed(body: bytes, secret: bytes) -> bytes:
-    """A body with its digest and its length before it."""
+    body = _request(timestamp)
     return hmac.new(secret, body, hashlib.sha256).digest() + struct.pack("i", len(body)) + body
 
 

@@ -33,7 +33,7 @@ from . import messages
 from .adapter import TIMEOUT, TIMEOUT_SECONDS
 from .interfaces import interface_to
 from .rank_assignment import RankAssignment, assign, read_assignment
-from .requests import Answer, BadRequest, Request, ask, serve
+from .requests import BadRequest, Request, ask, serve
 from .round_store import RoundStore
 
 ARRIVE_SECONDS = 5.0
@@ -109,14 +109,9 @@ class RemoteStore:
         """The other end decides how long it waits."""
         return await self._ask("GET", f"arrive/{rank}") is not None
 
-    async def get(self, key: str) -> bytes | None:
-        return await self._ask("GET", f"value/{key}")
-
-    async def put(self, key: str, value: bytes) -> None:
-        await self._ask("PUT", f"value/{key}", value)
-
-    async def delete(self, key: str) -> None:
-        await self._ask("DELETE", f"value/{key}")
+    async def carry_out(self, method: str, key: str, value: bytes) -> bytes | None:
+        """As there."""
+        return await self._ask(method, f"value/{key}", value)
 
     async def _ask(self, method: str, what: str, body: bytes = b"") -> bytes | None:
         told = self._told
@@ -124,27 +119,22 @@ class RemoteStore:
             with contextlib.suppress(OSError, EOFError, BadRequest, TimeoutError):
                 async with asyncio.timeout(4 * ARRIVE_SECONDS):
                     asked = Request(method, f"/{told.number}/{what}", body)
-                    return (await ask(told.master_addr, told.master_port, asked, told.dials)).body
+                    return await ask(told.master_addr, told.master_port, asked, told.dials)
             await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def respond_from(store: RoundStore, number: int, request: Request) -> Answer:
+async def respond_from(store: RoundStore, number: int, request: Request) -> bytes | None:
     """Answers other nodes' `RemoteStore`s."""
     parts = request.path.split("/", 3)
     if len(parts) != 4 or parts[1] != str(number):
-        return Answer(None)
+        return None
     match request.method, parts[2], parts[3]:
         case "GET", "arrive", rank if rank.isascii() and rank.isdigit():
-            return Answer(b"" if await store.arrive(int(rank), ARRIVE_SECONDS) else None)
-        case "GET", "value", key:
-            return Answer(await store.get(key))
-        case "PUT", "value", key:
-            await store.put(key, request.body)
-        case "DELETE", "value", key:
-            await store.delete(key)
+            return b"" if await store.arrive(int(rank), ARRIVE_SECONDS) else None
+        case method, "value", key:
+            return await store.carry_out(method, key, request.body)
         case _:
-            return Answer(None)
-    return Answer(b"")
+            return None
 
 
 @dataclass(slots=True, eq=False)
@@ -158,11 +148,10 @@ class Live:
 
     def close(self) -> None:
         """It is over for everybody."""
-        for part in (self.listening, self.saying):
-            if isinstance(part, asyncio.Task):
-                part.cancel()
-            elif part is not None:
-                part.close()
+        if self.listening is not None:
+            self.listening.close()
+        if self.saying is not None:
+            self.saying.cancel()
 
 
 @dataclass(slots=True, eq=False)
@@ -219,37 +208,25 @@ class LocalWorker:
         for task in self.tasks:
             task.cancel()
 
-    async def respond(self, request: Request) -> Answer:
+    async def respond(self, request: Request) -> bytes | None:
         """What the worker asks, in its words."""
         scope, _, key = request.path.lstrip("/").partition("/")
         match request.method, scope:
             case "PUT", "worker_addresses":
                 await self._register(request.body)
-                return Answer(b"")
+                return b""
             case "GET", "rank_and_size":
-                return Answer((await self._initialize_again()).answer)
+                return (await self._initialize_again()).answer
             case "PUT", "global" if key.startswith("rank_") and self.assignment is None:
                 told = self.live.told
                 self.assignment = assign(int(key.removeprefix("rank_")), self.local_rank, told.node, told.workers)
                 await self._all_there()
             case _:
                 pass
-        return await self._pass_on(request, f"{scope}/{key}")
-
-    async def _pass_on(self, request: Request, key: str) -> Answer:
-        store = self.live.store
-        match request.method:
-            case "GET":
-                return Answer(await store.get(key))
-            case "PUT":
-                await store.put(key, request.body)
-            case "DELETE":
-                await store.delete(key)
-                if key.startswith("cross_") and "_process_set_" not in key:  # the last of three
-                    self._say(Word("formed", self.live.told.number))
-            case _:
-                return Answer(None)
-        return Answer(b"")
+        found = await self.live.store.carry_out(request.method, f"{scope}/{key}", request.body)
+        if request.method == "DELETE" and scope.startswith("cross_") and "_process_set_" not in request.path:
+            self._say(Word("formed", self.live.told.number))  # this was the last of three scopes
+        return found
 
     async def _all_there(self) -> bool:
         """Waits until all workers of its round have come; False where that is over before."""
@@ -277,7 +254,7 @@ class LocalWorker:
         while True:
             left = self.live.told.number
             self._say(Word("next", left, text=why))
-            while self.assigned_round <= left or (live := self.node.live_in(self.assigned_round)) is None:
+            while self.assigned_round <= left or (live := self.node.rounds.get(self.assigned_round)) is None:
                 self.news.clear()
                 await self.news.wait()
             self.live, self.assignment = live, read_assignment(self.assigned)
@@ -372,15 +349,11 @@ class NodeRendezvous:
     """This process."""
 
     def __init__(self) -> None:
-        self._rounds: dict[int, Live] = {}
+        self.rounds: dict[int, Live] = {}  # of which the agent has told here, by number
         self._workers: list[LocalWorker] = []
         seconds = os.environ.get(TIMEOUT, "")
         # A worker whose silent peer is lost leaves after Horovod's time-out; the agent doubles this, and adds one.
         self.leaving_seconds = (int(seconds) if seconds.isdigit() else TIMEOUT_SECONDS) / 2 + 1
-
-    def live_in(self, number: int) -> Live | None:
-        """The round of that number, once the agent has told of it here."""
-        return self._rounds.get(number)
 
     def forget(self, worker: LocalWorker) -> None:
         """It has ended."""
@@ -390,13 +363,13 @@ class NodeRendezvous:
 
     async def enter(self, told: Told) -> str:
         """Serves this round; what the workers that start in it have to know. Raises OSError."""
-        for number in [number for number in self._rounds if number < told.number - 1]:
-            self._rounds.pop(number).close()
+        for number in [number for number in self.rounds if number < told.number - 1]:
+            self.rounds.pop(number).close()
         for worker in [
             each for each in self._workers if each.agent is None and each.live.told.number < told.number - 1
         ]:
             self.forget(worker)
-        live = self._rounds[told.number] = await self._open(told)
+        live = self.rounds[told.number] = await self._open(told)
         begun = [LocalWorker(self, local, live) for local in range(told.workers[told.node])]
         for worker in begun:
             await worker.listen()

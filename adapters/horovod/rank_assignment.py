@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 RANK_VARIABLES = (
     "HOROVOD_RANK",
@@ -16,8 +16,7 @@ RANK_VARIABLES = (
 """In the order in which a worker that initializes itself again is told their values."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankAssignment:
+class RankAssignment(NamedTuple):
     """One worker's ranks and sizes.
 
     Attributes:
@@ -36,17 +35,12 @@ class RankAssignment:
     @property
     def variables(self) -> dict[str, str]:
         """In the environment of a worker."""
-        return dict(zip(RANK_VARIABLES, self._numbers, strict=True))
+        return dict(zip(RANK_VARIABLES, map(str, self), strict=True))
 
     @property
     def answer(self) -> bytes:
         """To a worker that asks where it stands now."""
-        return ",".join(self._numbers).encode()
-
-    @property
-    def _numbers(self) -> list[str]:
-        each = (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size)
-        return [str(number) for number in each]
+        return ",".join(map(str, self)).encode()
 
 
 def read_assignment(variables: Mapping[str, str]) -> RankAssignment:

@@ -34,14 +34,8 @@ class Request:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Its answer: 200 with a body, or 404."""
-
-    body: bytes | None
-
-
-Respond = Callable[[Request], Awaitable[Answer]]
+Respond = Callable[[Request], Awaitable[bytes | None]]
+"""What gives the body of an answer; None: 404."""
 
 
 def parse_head(head: bytes) -> tuple[str, str, int]:
@@ -79,7 +73,7 @@ async def serve(respond: Respond, reader: asyncio.StreamReader, writer: asyncio.
             try:
                 await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
                 if answering.done():
-                    found = answering.result().body
+                    found = answering.result()
                     status = "404 Not Found" if found is None else "200 OK"
                     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(found or b'')}\r\nConnection: close\r\n\r\n"
                     writer.write(head.encode() + (found or b""))
@@ -92,14 +86,14 @@ async def serve(respond: Respond, reader: asyncio.StreamReader, writer: asyncio.
             writer.close()
 
 
-async def ask(host: str, port: int, request: Request, tls: ssl.SSLContext | None = None) -> Answer:
-    """Sends a request, and waits for its answer. Raises OSError, EOFError, BadRequest."""
+async def ask(host: str, port: int, request: Request, tls: ssl.SSLContext | None = None) -> bytes | None:
+    """Sends a request, and waits for the body of its answer; None: 404. Raises OSError, EOFError, BadRequest."""
     name = SERVER_NAME if tls is not None else None
     reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
     try:
         writer.write(written(request, host))
         _, status, body = await _read(reader)
-        return Answer(body if status == "200" else None)
+        return body if status == "200" else None
     finally:
         writer.close()
 

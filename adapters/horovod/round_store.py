@@ -47,14 +47,19 @@ class RoundStore:
         """The value; None where there is none in time."""
         return await self._until(lambda: self._values.get(key), seconds)
 
-    async def put(self, key: str, value: bytes) -> None:
-        """Holds this value from now on."""
-        self._values[key] = value
-        self._tell()
-
-    async def delete(self, key: str) -> None:
-        """Forgets the value."""
-        self._values.pop(key, None)
+    async def carry_out(self, method: str, key: str, value: bytes) -> bytes | None:
+        """What a worker asks of one key: the body of the answer, None where there is none."""
+        match method:
+            case "GET":
+                return await self.get(key)
+            case "PUT":
+                self._values[key] = value
+                self._tell()
+            case "DELETE":
+                self._values.pop(key, None)
+            case _:
+                return None
+        return b""
 
     def _tell(self) -> None:
         self._changed.set()

@@ -161,16 +161,16 @@ class TestTheStoreOfARound:
         store = RoundStore(2)
         waits = asyncio.ensure_future(store.get("global/0", 60.0))
         await asyncio.sleep(0)
-        await store.put("global/0", b"there")
+        await store.carry_out("PUT", "global/0", b"there")
         assert await waits == b"there"
-        await store.delete("global/0")
+        await store.carry_out("DELETE", "global/0", b"")
         assert await store.get("global/0", 0.0) is None
 
     async def test_answers_other_nodes_in_its_own_round_only(self) -> None:
         store = RoundStore(1)
-        assert (await respond_from(store, 3, Request("PUT", "/3/value/global/0", b"there"))).body == b""
-        assert (await respond_from(store, 3, Request("GET", "/3/value/global/0"))).body == b"there"
-        assert (await respond_from(store, 3, Request("GET", "/3/arrive/0"))).body == b""
+        assert await respond_from(store, 3, Request("PUT", "/3/value/global/0", b"there")) == b""
+        assert await respond_from(store, 3, Request("GET", "/3/value/global/0")) == b"there"
+        assert await respond_from(store, 3, Request("GET", "/3/arrive/0")) == b""
         for method, path in (
             ("GET", "/2/value/global/0"),
             ("GET", "/3/arrive/x"),
@@ -178,8 +178,8 @@ class TestTheStoreOfARound:
             ("GET", "/"),
             ("DELETE", "/4/value/global/0"),
         ):
-            assert (await respond_from(store, 3, Request(method, path))).body is None
-        assert (await respond_from(store, 3, Request("DELETE", "/3/value/global/0"))).body == b""
+            assert await respond_from(store, 3, Request(method, path)) is None
+        assert await respond_from(store, 3, Request("DELETE", "/3/value/global/0")) == b""
         assert await store.get("global/0", 0.0) is None
 
 
