@@ -6,15 +6,15 @@ set one key, a c10d store for the agents, and the end of both when the job has e
 What torch writes is a pickle, which it reads again in every agent: who may write to this etcd may run code in them.
 """
 
+import functools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torch.distributed.elastic.rendezvous import (
     RendezvousError,
     RendezvousHandler,
-    RendezvousInfo,
     RendezvousParameters,
     RendezvousStateError,
 )
@@ -112,55 +112,25 @@ class EtcdBackend(RendezvousBackend):
         return found.value[len(_MARK) :], found.mod_revision
 
 
-class EtcdHandler(RendezvousHandler):
-    """torch's dynamic handler, whose id is free again a minute after the job.
+def _shut_down(inner: Callable[[], bool], backend: EtcdBackend) -> bool:
+    """What `inner` of torch's does, and then the id of the job is free again in a minute."""
+    try:
+        done = inner()
+        if done:
+            backend.expire()
+        return done
+    except RendezvousError as error:
+        _log.warning("%s: the id of the job is free again in %g h", error, TTL_SECONDS / 3600)
+        return False
+    finally:
+        backend.close()
 
-    Args:
-        inner: it.
-        backend: its.
+
+def make(parameters: RendezvousParameters) -> RendezvousHandler:
+    """The handler of one agent, which has reached etcd. Raises ValueError for a wrong option, else torch's errors.
+
+    It is torch's dynamic handler, but that its end is also that of the backend.
     """
-
-    def __init__(self, inner: RendezvousHandler, backend: EtcdBackend) -> None:
-        self._inner = inner
-        self._backend = backend
-
-    def get_backend(self) -> str:
-        return self._inner.get_backend()
-
-    @property
-    def use_agent_store(self) -> bool:
-        return self._inner.use_agent_store
-
-    def next_rendezvous(self) -> RendezvousInfo:
-        return self._inner.next_rendezvous()
-
-    def is_closed(self) -> bool:
-        return self._inner.is_closed()
-
-    def set_closed(self) -> None:
-        self._inner.set_closed()
-
-    def num_nodes_waiting(self) -> int:
-        return self._inner.num_nodes_waiting()
-
-    def get_run_id(self) -> str:
-        return self._inner.get_run_id()
-
-    def shutdown(self) -> bool:
-        try:
-            done = self._inner.shutdown()
-            if done:
-                self._backend.expire()
-            return done
-        except RendezvousError as error:
-            _log.warning("%s: the id of the job is free again in %g h", error, TTL_SECONDS / 3600)
-            return False
-        finally:
-            self._backend.close()
-
-
-def make(parameters: RendezvousParameters) -> EtcdHandler:
-    """The handler of one agent, which has reached etcd. Raises ValueError for a wrong option, else torch's errors."""
     seconds = parameters.get_as_int("read_timeout", 60) or 0
     if seconds <= 0:
         raise ValueError("--rdzv-conf: read_timeout must be a positive number of seconds")
@@ -181,7 +151,9 @@ def make(parameters: RendezvousParameters) -> EtcdHandler:
         backend = EtcdBackend(connection, parameters.run_id)
         backend.get_state()
         store = EtcdC10dStore(connection, lambda: backend.prefix)
-        return EtcdHandler(create_handler(store, backend, parameters), backend)
+        handler = create_handler(store, backend, parameters)
+        handler.shutdown = functools.partial(_shut_down, handler.shutdown, backend)
+        return handler
     except BaseException:
         connection.close()
         raise
