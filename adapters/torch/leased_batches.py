@@ -1,10 +1,6 @@
 """Leased shards for PyTorch: batches of records that each rank asks for, and a position that only commits move.
 
-The main process leases, and the loader's workers get *orders*: which records of which shards make the next batch. They
-travel through the loader's own queue, so that no worker needs a connection, it works without a launcher as well, and
-what a commit covers follows from counting the batches that were given out, whatever has been fetched ahead.
-
-Of each shard the orders are given out from its beginning to its end, so the records in the model are its first ones.
+The main process leases, and the loader's workers get *orders* (`client/orders.py`), through the loader's own queue.
 Each of W workers has a shard of its own: torch deals orders out in turn, and every W-th is cut from the same shard, so
 that a worker reads a shard in one go. Another worker could read it as well, from where the order begins.
 """
@@ -25,79 +21,11 @@ __all__ = ["ElasticIterableDataset", "ElasticLoader", "Records"]
 T = TypeVar("T")
 
 
-class ElasticIterableDataset(IterableDataset[T]):
-    """Samples of leased shards; what is in the model, `commit` says.
+class _MovedByCommits:
+    """What a dataset of leased shards and its loader have in common: the position, which only commits move."""
 
-        source = elastic_run.data.shards("train", [("a.csv", 1000), ("b.csv", 700)], shard_size=256, epochs=3)
-        dataset = ElasticIterableDataset(source, read)
-        loader = dataset.loader(batch_size=32, num_workers=4)
-        if checkpoint: dataset.load_state_dict(checkpoint["data"])      # on every rank
-        for batch in loader:                                            # through all epochs
-            ...                                                         # forward, backward
-            optimizer.step()
-            loader.commit()                                             # what was given out is in the model
-            if step % 100 == 0: position = dataset.state_dict(step)     # every rank
-
-    Loader workers get orders from the main process and lease nothing themselves: so it works without a launcher, and a
-    commit covers exactly the batches that were given out. A plain `DataLoader(dataset, batch_size=32)` does as well,
-    with `dataset.commit()`; but without workers, `drop_last` and commit="ack".
-
-    A loop that is left and begun again goes on after the last commit, and the loop before it is over. Batches may span
-    shards and epochs. Each rank's last one is smaller.
-
-    Args:
-        source: the shards, which nobody else may iterate over.
-        read: gives the samples of some records: one for each of `Records.indices`, in that order. Files are best read
-            lazily, by a generator. It is called in the loader's workers, where there are any.
-    """
-
-    def __init__(self, source: Shards, read: Callable[[Records], Iterable[T]]) -> None:
-        self._queue = OrderQueue(source)
-        self._read = read
-
-    def __iter__(self) -> Iterator[T]:
-        """One sample after the other, in this process.
-
-        Raises:
-            elastic_run.exceptions.ShardsMisused: in a loader's worker, or with commit="ack".
-        """
-        if get_worker_info() is not None:
-            _refuse_to_be_sent()
-        if self._queue.acknowledges:
-            raise ShardsMisused(
-                "a plain loop over an ElasticIterableDataset ends while other workers' shards may still be returned, "
-                "which is too early with commit='ack': use dataset.loader(batch_size=...)"
-            )
-        reader = Reader(self._read, self._queue.layout)
-        return self._queue.loop(lambda: _samples(reader, self._queue.orders(1, 1)))
-
-    def loader(self, batch_size: int, *, num_workers: int = 0, **arguments: Any) -> "ElasticLoader":
-        """A loader of batches, with worker processes or without.
-
-        Args:
-            batch_size: records in a batch; also across shards. The last batch of this rank may have fewer.
-            num_workers: processes that read, each a shard of its own.
-            arguments: others of torch's DataLoader; Any: as they are there.
-
-        Returns:
-            the loader, which is to be iterated over instead of this dataset.
-
-        Raises:
-            elastic_run.exceptions.ShardsMisused: an argument would lose records, or their order.
-            TypeError: batch_size is no number.
-        """
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
-            raise TypeError(f"batch_size={batch_size!r} must be a whole number from 1")
-        for name, fine, why in (
-            ("drop_last", False, "the records of a smaller batch would be left out, and their shards never be done"),
-            ("in_order", True, "a commit covers batches in their order"),
-            ("shuffle", False, "the order is that of shards(), which has an argument `shuffle`"),
-            ("sampler", None, "the shards determine the next records"),
-            ("batch_sampler", None, "the shards determine the next records"),
-        ):
-            if (given := arguments.pop(name, fine)) not in (fine, None):
-                raise ShardsMisused(f"loader() with {name}={given!r}: {why}; leave it out")
-        return ElasticLoader(self, self._queue, self._read, batch_size, num_workers, arguments)
+    def __init__(self, queue: OrderQueue) -> None:
+        self._queue = queue
 
     def commit(self, batches: int | None = None) -> None:
         """Commits what was given out: it is in the model, or its output is written. After the step, before a save.
@@ -145,11 +73,86 @@ class ElasticIterableDataset(IterableDataset[T]):
         """
         self._queue.source.load_state_dict(state)
 
+
+class ElasticIterableDataset(_MovedByCommits, IterableDataset[T]):
+    """Samples of leased shards; what is in the model, `commit` says.
+
+        source = elastic_run.data.shards("train", [("a.csv", 1000), ("b.csv", 700)], shard_size=256, epochs=3)
+        dataset = ElasticIterableDataset(source, read)
+        loader = dataset.loader(batch_size=32, num_workers=4)
+        if checkpoint: dataset.load_state_dict(checkpoint["data"])      # on every rank
+        for batch in loader:                                            # through all epochs
+            ...                                                         # forward, backward
+            optimizer.step()
+            loader.commit()                                             # what was given out is in the model
+            if step % 100 == 0: position = dataset.state_dict(step)     # every rank
+
+    Loader workers get orders from the main process and lease nothing themselves: so it works without a launcher, and a
+    commit covers exactly the batches that were given out. A plain `DataLoader(dataset, batch_size=32)` does as well,
+    with `dataset.commit()`; but without workers, `drop_last` and commit="ack".
+
+    A loop that is left and begun again goes on after the last commit, and the loop before it is over. Batches may span
+    shards and epochs. Each rank's last one is smaller.
+
+    Args:
+        source: the shards, which nobody else may iterate over.
+        read: gives the samples of some records: one for each of `Records.indices`, in that order. Files are best read
+            lazily, by a generator. It is called in the loader's workers, where there are any.
+    """
+
+    def __init__(self, source: Shards, read: Callable[[Records], Iterable[T]]) -> None:
+        super().__init__(OrderQueue(source))
+        self._read = read
+
+    def __iter__(self) -> Iterator[T]:
+        """One sample after the other, in this process.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: in a loader's worker, or with commit="ack".
+        """
+        if get_worker_info() is not None:
+            _refuse_to_be_sent()
+        if self._queue.acknowledges:
+            raise ShardsMisused(
+                "a plain loop over an ElasticIterableDataset ends while other workers' shards may still be returned, "
+                "which is too early with commit='ack': use dataset.loader(batch_size=...)"
+            )
+        reader = Reader(self._read, self._queue.layout)
+        return self._queue.loop(lambda: _samples(reader, self._queue.orders(1, 1)))
+
+    def loader(self, batch_size: int, *, num_workers: int = 0, **arguments: Any) -> "ElasticLoader":
+        """A loader of batches, with worker processes or without.
+
+        Args:
+            batch_size: records in a batch; also across shards. The last batch of this rank may have fewer.
+            num_workers: processes that read, each a shard of its own.
+            arguments: others of torch's DataLoader; Any: as they are there.
+
+        Returns:
+            the loader, which is to be iterated over instead of this dataset.
+
+        Raises:
+            elastic_run.exceptions.ShardsMisused: an argument would lose records, or their order.
+            TypeError: batch_size is no number.
+        """
+        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts are not typed
+            raise TypeError(f"batch_size={batch_size!r} must be a whole number from 1")
+        for name, fine, why in (
+            ("drop_last", False, "the records of a smaller batch would be left out, and their shards never be done"),
+            ("in_order", True, "a commit covers batches in their order"),
+            ("shuffle", False, "the order is that of shards(), which has an argument `shuffle`"),
+            ("sampler", None, "the shards determine the next records"),
+            ("batch_sampler", None, "the shards determine the next records"),
+        ):
+            if (given := arguments.pop(name, fine)) not in (fine, None):
+                raise ShardsMisused(f"loader() with {name}={given!r}: {why}; leave it out")
+        return ElasticLoader(self._queue, self._read, batch_size, num_workers, arguments)
+
     def __reduce__(self) -> NoReturn:
         _refuse_to_be_sent()
 
 
-class ElasticLoader:
+class ElasticLoader(_MovedByCommits):
     """What `ElasticIterableDataset.loader` gives: an iterable of batches, as torch's DataLoader collates them.
 
     One loop goes through all epochs. With commit="ack" it ends when all shards of all ranks are done.
@@ -161,15 +164,13 @@ class ElasticLoader:
 
     def __init__(
         self,
-        dataset: ElasticIterableDataset[Any],
-        queue: "OrderQueue",
+        queue: OrderQueue,
         read: Callable[[Records], Iterable[Any]],
         batch_size: int,
         num_workers: int,
         arguments: Mapping[str, Any],  # Any: torch's arguments
     ) -> None:
-        self._dataset = dataset
-        self._queue = queue
+        super().__init__(queue)
         self._loader: DataLoader[Any] = DataLoader(
             cast("Dataset[Any]", Reader(read, queue.layout)),  # torch asks for no more than `__getitems__`
             batch_sampler=_Sampler(queue, batch_size, max(1, num_workers)),
@@ -179,22 +180,6 @@ class ElasticLoader:
 
     def __iter__(self) -> Iterator[Any]:  # Any: what collate_fn makes
         return self._queue.loop(lambda: iter(self._loader))
-
-    def commit(self, batches: int | None = None) -> None:
-        """As `ElasticIterableDataset.commit`.
-
-        Raises:
-            elastic_run.exceptions.ShardsMisused: fewer batches were given out since the last commit.
-        """
-        self._queue.commit(batches)
-
-    def state_dict(self, step: int | None = None) -> dict[str, object]:
-        """As `ElasticIterableDataset.state_dict`, and as collective."""
-        return self._dataset.state_dict(step)
-
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """As `ElasticIterableDataset.load_state_dict`."""
-        self._dataset.load_state_dict(state)
 
 
 @dataclass(frozen=True, slots=True)
