@@ -1,6 +1,7 @@
 """Whether this worker's round is still the job's, as the store says now."""
 
 import os
+from contextlib import closing
 
 from ...rendezvous.wire.frame import TooLong
 from ...rendezvous.wire.values import Malformed
@@ -28,10 +29,7 @@ def is_current_round() -> bool:
     if not agent:
         return not here.round  # a worker of elastic-run whose agent cannot be asked
     try:
-        channel = Channel(agent, timeout=ASKING, rank=here.rank)
-        try:
+        with closing(Channel(agent, timeout=ASKING, rank=here.rank)) as channel:
             return channel.ask(Call("current", here.round)).current
-        finally:
-            channel.close()
     except (AgentGone, TimeoutError, Malformed, TooLong):
         return False

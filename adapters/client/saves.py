@@ -6,6 +6,7 @@ another step, has: so the first commit after `state_dict()` is told, and the rou
 
 import os
 from collections.abc import Mapping
+from contextlib import closing
 
 from .channel import AgentGone, Call, Channel
 from .context import AGENT, SCALE_UP, context
@@ -38,10 +39,7 @@ class Saves:
             return
         try:
             here = context(self._environment)
-            channel = Channel(self._agent, rank=here.rank)
-            try:
+            with closing(Channel(self._agent, rank=here.rank)) as channel:
                 channel.ask(Call("saved", here.round))
-            finally:
-                channel.close()
         except (AgentGone, TimeoutError):
             pass  # the launcher is gone or busy; a checkpoint that nobody was told of costs a joining node some time
