@@ -143,8 +143,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Batches of this rank from the last commit to the end of its epoch: what a loop that begins now will give."""
-        size = self._size()
-        return self._plan.micro_batches_left(self._plan.settled(self._position, size), size)
+        return self._plan.micro_batches_left(*self._settled())
 
     def commit(self) -> None:
         """Commits the batches of this step: they are in the model. Once after every optimizer step, on every rank.
@@ -172,7 +171,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
     @property
     def epoch(self) -> int:
         """Epochs whose every step has been committed: the number of the one to train on, from 0."""
-        return self._plan.settled(self._position, self._size()).epoch
+        return self._settled()[0].epoch
 
     @property
     def step(self) -> int:
@@ -182,8 +181,7 @@ class ElasticBatchSampler(Sampler[list[int]]):
     @property
     def remaining(self) -> int:
         """Optimizer steps from the last commit to the end of its epoch; `len()` counts batches."""
-        size = self._size()
-        return self._plan.steps_left(self._plan.settled(self._position, size), size)
+        return self._plan.steps_left(*self._settled())
 
     @property
     def accumulate(self) -> int:
@@ -210,14 +208,12 @@ class ElasticBatchSampler(Sampler[list[int]]):
     @property
     def dropped(self) -> int:
         """Records at the end of the current epoch that nobody will train on (tail="drop") in a world of this size."""
-        size = self._size()
-        return self._plan.dropped(self._plan.settled(self._position, size), size)
+        return self._plan.dropped(*self._settled())
 
     @property
     def repeated(self) -> int:
         """Records of the current epoch that are used twice, if the world keeps its size."""
-        size = self._size()
-        return self._plan.repeated(self._plan.settled(self._position, size), size)
+        return self._plan.repeated(*self._settled())
 
     def state_dict(self) -> dict[str, int | bool]:
         """Returns the position of the last commit, as plain numbers, the same on every rank."""
@@ -250,15 +246,16 @@ class ElasticBatchSampler(Sampler[list[int]]):
             self._pass.over = True
             self._pass = None
 
-    def _size(self) -> int:
-        return self._pass.size if self._pass is not None else rank_and_size()[1]
+    def _settled(self) -> tuple[Position, int]:
+        """The last commit, or the next epoch where its own is at its end; and the world size."""
+        size = self._pass.size if self._pass is not None else rank_and_size()[1]
+        return self._plan.settled(self._position, size), size
 
     def _rank(self) -> int:
         return self._pass.rank if self._pass is not None else rank_and_size()[0]
 
     def _step(self) -> Step:
-        size = self._size()
-        return self._plan.step(self._plan.settled(self._position, size), size)
+        return self._plan.step(*self._settled())
 
     def _step_or_none(self) -> Step | None:
         return self._step() if self.remaining else None

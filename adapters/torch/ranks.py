@@ -21,15 +21,11 @@ def rank_and_size() -> tuple[int, int]:
     return here.rank, here.world_size
 
 
-def device_of_group() -> torch.device:
-    """Where the default group wants its tensors: memory where it can, else the current accelerator."""
-    kinds = [part.partition(":")[0] for part in dist.get_backend_config().split(",")]
-    return torch.device("cpu" if "cpu" in kinds else kinds[0])
-
-
 def gathered(values: Sequence[int], size: int) -> list[list[int]]:
     """These whole numbers of each of the `size` ranks. Collective."""
-    own = torch.tensor(values, dtype=torch.int64, device=device_of_group())
+    kinds = [part.partition(":")[0] for part in dist.get_backend_config().split(",")]
+    device = "cpu" if "cpu" in kinds else kinds[0]  # memory where the group can, else the current accelerator
+    own = torch.tensor(values, dtype=torch.int64, device=device)
     found = [torch.empty_like(own) for _ in range(size)]
     dist.all_gather(found, own)  # pyright: ignore[reportUnknownMemberType]  # half of it has no types in torch
     return [[int(value) for value in row.cpu()] for row in found]

@@ -667,13 +667,8 @@ def run(
         elastic_run.exceptions.AgentGone: from the decorated function: the launcher has ended.
     """
     if function is None:
-        return functools.partial(_run, backend=backend, timeout=timeout)
-    return _run(function, backend=None, timeout=None)
+        return functools.partial(run, backend=backend, timeout=timeout)
 
-
-def _run(
-    function: Callable[..., Any], *, backend: str | None, timeout: datetime.timedelta | None
-) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         for attempt in state.attempts(backend=backend, timeout=timeout):
