@@ -19,7 +19,11 @@ class SavedEvery(ABC):
 
     def __init__(self, path: str | os.PathLike[str], every: object) -> None:
         self._path = Path(path)
-        self._every = _checked_every(every)
+        if not isinstance(every, int) or isinstance(every, bool):
+            raise TypeError(f"every={every!r} must be a whole number of steps")
+        if every < 1:
+            raise ValueError(f"every={every} must be a number of steps from 1")
+        self._every = every
         self._step = self._saved = 0
         self._counted = Steps()
 
@@ -46,15 +50,6 @@ class SavedEvery(ABC):
     @abstractmethod
     def save(self) -> None:
         """Saves all parts now."""
-
-
-def _checked_every(every: object) -> int:
-    """The steps between two saves. Raises TypeError and ValueError."""
-    if not isinstance(every, int) or isinstance(every, bool):
-        raise TypeError(f"every={every!r} must be a whole number of steps")
-    if every < 1:
-        raise ValueError(f"every={every} must be a number of steps from 1")
-    return every
 
 
 def checked(found: object, where: Path, what: str, format: tuple[str, int], names: Iterable[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 
 from ...rendezvous.store.endpoint import authority
-from ..contract import Hint, Peer, Round, Worker
+from ..contract import Hint, Round, Worker
 from ..plain import COLLECTIVES, Plain
 
 CONFIG = "TF_CONFIG"
@@ -72,8 +72,4 @@ class TensorFlow(Plain):
 
 def _role(name: str, round: Round) -> str:
     """As TensorFlow calls it: where all have one role, --role may have given it any name."""
-    return name if name in ROLES and not _alike(round.peers) else WORKER
-
-
-def _alike(peers: tuple[Peer, ...]) -> bool:
-    return len({peer.role for peer in peers}) == 1
+    return name if name in ROLES and len({peer.role for peer in round.peers}) > 1 else WORKER
