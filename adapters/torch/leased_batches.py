@@ -8,12 +8,13 @@ that a worker reads a shard in one go. Another worker could read it as well, fro
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NoReturn, TypeVar, cast
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from ..client.ledger_client import ShardsMisused
-from ..client.orders import Order, OrderQueue, Reader, Records
+from ..client.orders import OrderQueue, Reader, Records
 from ..client.shards import Shards
 
 __all__ = ["ElasticIterableDataset", "ElasticLoader", "Records"]
@@ -118,7 +119,7 @@ class ElasticIterableDataset(_MovedByCommits, IterableDataset[T]):
                 "which is too early with commit='ack': use dataset.loader(batch_size=...)"
             )
         reader = Reader(self._read, self._queue.layout)
-        return self._queue.loop(lambda: _samples(reader, self._queue.orders(1, 1)))
+        return self._queue.loop(lambda: chain.from_iterable(map(reader.__getitems__, self._queue.orders(1, 1))))
 
     def loader(self, batch_size: int, *, num_workers: int = 0, **arguments: Any) -> "ElasticLoader":
         """A loader of batches, with worker processes or without.
@@ -192,11 +193,6 @@ class _Sampler:
 
     def __iter__(self) -> Iterator[Any]:  # Any: torch believes that an index is a number
         return self.queue.orders(self.count, self.workers)
-
-
-def _samples(reader: Reader, orders: Iterable[Order]) -> Iterator[Any]:
-    for order in orders:
-        yield from reader.__getitems__(order)
 
 
 def _refuse_to_be_sent() -> NoReturn:
