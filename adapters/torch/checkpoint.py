@@ -5,9 +5,9 @@ are in one file that is replaced in one move: a reader sees the file before or t
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -16,6 +16,7 @@ from ..client.current_round import is_current_round
 from ..client.shards import Shards
 from .leased_batches import ElasticIterableDataset, ElasticLoader
 from .ranks import gathered, initialised, rank_and_size
+from .tree import leaves
 
 __all__ = ["BadCheckpoint", "Checkpoint"]
 
@@ -120,7 +121,7 @@ class Checkpoint(SavedEvery):
         }
         for name, state in parts.items():
             if kind := next(
-                (type(each).__name__ for each in _values(state) if type(each).__name__ in ("DTensor", "ShardedTensor")),
+                (type(each).__name__ for each in leaves(state) if type(each).__name__ in ("DTensor", "ShardedTensor")),
                 None,
             ):
                 raise BadCheckpoint(
@@ -169,14 +170,3 @@ def _read(path: Path) -> object:
             f"{path} cannot be read with weights_only=True: it is damaged, or a part has more in its state than "
             f"tensors and plain values ({reason[0] if reason else type(error).__name__})"
         ) from error
-
-
-def _values(state: Any) -> Iterator[Any]:  # Any: states of any kind
-    if isinstance(state, Mapping):
-        for each in cast("Mapping[Any, Any]", state).values():
-            yield from _values(each)
-    elif isinstance(state, list | tuple):
-        for each in cast("list[Any]", state):
-            yield from _values(each)
-    else:
-        yield state

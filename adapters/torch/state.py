@@ -45,7 +45,7 @@ from .lockstep_batches import ElasticBatchSampler
 from .process_group import ElasticProcessGroup, Superseded
 from .state_parts import load_module, load_optimizer, module_state, parameters_of
 from .tensor_pieces import buckets, joined, pieces, spread
-from .tree import SHARDED, UnsupportedState, flatten, places, unflatten
+from .tree import SHARDED, UnsupportedState, flatten, leaves, places, unflatten
 from .undo import Copies, Undo, fingerprint, random_states, state_of
 
 dist: Any = distributed  # half of it has no types in torch
@@ -120,7 +120,7 @@ class State:
                     f"State({name}=...) is leased from the job's master, which returns to the script's checkpoint in "
                     "each new round, and a script that is not restarted loads none: use an ElasticBatchSampler"
                 )
-            if isinstance(value, list | tuple | dict) and any(hasattr(part, "state_dict") for part in _parts(value)):
+            if isinstance(value, list | tuple | dict) and any(hasattr(part, "state_dict") for part in leaves(value)):
                 raise UnsupportedState(
                     f"State({name}=...) holds objects with a state of their own: give each its own name, as in "
                     f"State({name}_a=..., {name}_b=...)"
@@ -708,10 +708,6 @@ def _refuse_sharded(name: str, value: object) -> None:
             raise UnsupportedState(
                 f"State({name}=...) is wrapped already: give the plain module, and wrap it with state.ddp()"
             )
-
-
-def _parts(value: Any) -> list[object]:  # Any: a list, a tuple or a dict
-    return list(value.values() if isinstance(value, dict) else value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType,reportUnknownMemberType]
 
 
 def _say(words: str) -> None:

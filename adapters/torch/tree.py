@@ -7,7 +7,7 @@ A Counter stays one: torch's MultiStepLR counts its milestones.
 import json
 import numbers
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -67,6 +67,18 @@ def unflatten(text: str, tensors: Sequence[torch.Tensor]) -> Any:  # Any: whatev
 
     found: object = json.loads(text, object_hook=build)
     return found
+
+
+def leaves(state: Any) -> Iterator[Any]:  # Any: states of any kind
+    """Whatever is in it, through dicts, lists and tuples."""
+    if isinstance(state, Mapping):
+        for each in cast("Mapping[Any, Any]", state).values():
+            yield from leaves(each)
+    elif isinstance(state, list | tuple):
+        for each in cast("list[Any]", state):
+            yield from leaves(each)
+    else:
+        yield state
 
 
 def _plain(value: object, where: str, tensors: list[torch.Tensor]) -> object:

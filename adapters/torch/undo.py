@@ -4,12 +4,13 @@ import functools
 import random
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
 from .state_parts import parameters_of
+from .tree import leaves
 
 Copies = Literal["always", "never"]
 
@@ -143,19 +144,7 @@ def _of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """The tensors that it keeps beside the parameters."""
-    return list(_tensors(list(optimizer.state.values())))
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:  # Any: what an optimizer keeps
-    """All in it; some optimizers keep lists of them."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in cast("Mapping[Any, Any]", value).values():
-            yield from _tensors(each)
-    elif isinstance(value, list | tuple):
-        for each in cast("Sequence[Any]", value):
-            yield from _tensors(each)
+    return [each for each in leaves(list(optimizer.state.values())) if isinstance(each, torch.Tensor)]
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
